@@ -1,0 +1,36 @@
+"""Every default figure of Muster, in one place; units are in the names."""
+
+PROTOCOL_VERSION = 1
+
+# Liveness
+HEARTBEAT_S = 2.0
+NODE_LOST_S = 30.0
+STALE_GANG_S = 3600.0
+IDLE_EXIT_S = 900.0
+ORDERS_WAIT_S = 20.0
+
+# Ending ranks
+GRACE_FAILURE_S = 0.5
+KILL_AFTER_TERM_S = 0.3
+GRACE_CANCEL_S = 30.0
+
+# Sizes
+CODE_LIMIT_BYTES = 1 << 30
+LOG_LIMIT_BYTES = 10 << 30
+SHIP_BATCH_BYTES = 4 << 20
+
+# Ports
+MASTER_PORT = 6105
+TENSORFLOW_PORT = 2222
+SERVER_PORT = 8910
+
+# Retries per cause
+RETRIES_PREEMPTION = 10
+RETRIES_NODE_LOSS = 3
+RETRIES_PLATFORM = 3
+RETRIES_USER_ERROR = 0
+
+# Observation
+SAMPLE_S = 5.0
+MAX_RUN_S = 2_592_000
+LOCAL_MAX_NODES = 64

@@ -1,0 +1,71 @@
+"""The error tree. Every error has a stable code and says what to do next.
+
+MusterError
+├── UserError              something the user can put right; shown without a traceback
+│   ├── JobError           the job file or configuration is wrong           bad_input
+│   ├── NotFound           no such run, cluster, environment, file …         not_found
+│   ├── Conflict           the thing exists, or is in the wrong state        conflict
+│   ├── AccessDenied       missing, wrong or too narrow token                access_denied
+│   └── MissingExtra       an optional part is not installed                 missing_extra
+├── ServerUnavailable      no server answers, or it cannot be started        server_unavailable
+├── ProtocolMismatch       client, server and agent versions do not fit      protocol_mismatch
+└── RunFailed              a run ended badly; carries its verdict            run_failed
+
+Standard library only, and valid in Python 3.8: the in-run runtime imports it.
+"""
+
+from typing import Any, Dict, Optional
+
+
+class MusterError(Exception):
+    code = "error"
+
+    def __init__(self, message: str, hint: str = "", code: Optional[str] = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        if code is not None:
+            self.code = code
+
+    def __str__(self) -> str:
+        return "{}\n  {}".format(self.message, self.hint) if self.hint else self.message
+
+
+class UserError(MusterError):
+    code = "user_error"
+
+
+class JobError(UserError):
+    code = "bad_input"
+
+
+class NotFound(UserError):
+    code = "not_found"
+
+
+class Conflict(UserError):
+    code = "conflict"
+
+
+class AccessDenied(UserError):
+    code = "access_denied"
+
+
+class MissingExtra(UserError):
+    code = "missing_extra"
+
+
+class ServerUnavailable(MusterError):
+    code = "server_unavailable"
+
+
+class ProtocolMismatch(MusterError):
+    code = "protocol_mismatch"
+
+
+class RunFailed(MusterError):
+    code = "run_failed"
+
+    def __init__(self, message: str, verdict: Optional[Dict[str, Any]] = None, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.verdict = verdict or {}
