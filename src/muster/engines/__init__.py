@@ -1,0 +1,19 @@
+"""Where nodes come from. The table below is all that the server knows of engines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+
+from muster.engines.base import Engine
+
+ENGINES = {"local": "muster.engines.local:LocalEngine"}
+
+
+def load_engines(more: Mapping[str, str] | None = None) -> dict[str, Engine]:
+    """Every engine by name; `more` adds those that a workspace's configuration names as `module:Class`."""
+    found: dict[str, Engine] = {}
+    for name, place in {**ENGINES, **(more or {})}.items():
+        module, _, kind = place.partition(":")
+        found[name] = getattr(import_module(module), kind)()
+    return found

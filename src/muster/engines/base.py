@@ -50,6 +50,7 @@ class AllocationState:
 
     nodes: Mapping[str, NodeLife]
     reason: str = ""
+    """Why nodes are still starting, or are gone, in words."""
 
 
 class Engine(ABC):

@@ -17,6 +17,7 @@ class Slot:
     name: str
     address: str = "127.0.0.1"
     cpus: int = 1
+    """Of the machine; slots that share a host share them."""
     gpus: tuple[str, ...] = ()
     """Ids as CUDA_VISIBLE_DEVICES takes them."""
     ports: tuple[int, ...] = ()
@@ -49,6 +50,8 @@ class RankPlan:
     expand: bool = False
     essential: bool = True
     """The attempt ends when its essential ranks have ended; the others are then stopped."""
+    wrapped: bool = False
+    """Started by the launcher rank (`mpirun`), not by the node's keeper."""
 
 
 @dataclass(frozen=True)
@@ -77,3 +80,7 @@ def to_json(value: Any) -> dict[str, Any]:
 def node_plan_from_json(data: Mapping[str, Any]) -> NodePlan:
     ranks = tuple(RankPlan(**{**rank, "argv": tuple(rank["argv"])}) for rank in data["ranks"])
     return NodePlan(data["node_rank"], data["name"], data["address"], tuple(data["gpus"]), ranks)
+
+
+def plan_from_json(data: Mapping[str, Any]) -> Plan:
+    return Plan(tuple(node_plan_from_json(node) for node in data["nodes"]), tuple(data.get("notices", ())))

@@ -1,0 +1,151 @@
+"""The embedded engine: this machine, with as many simulated nodes as a job asks for."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import psutil
+
+from muster import errors
+from muster.defaults import LOCAL_MAX_NODES
+from muster.engines.base import Allocation, AllocationState, Cluster, Engine, NodeLife, NodeOffer
+from muster.paths import NodePaths
+
+_OPTIONS = {"max_nodes", "min_nodes", "idle_seconds_before_scaledown", "vm_size", "vm_priority", "description"}
+
+
+class LocalEngine(Engine):
+    """Agents are processes of this machine; they outlive the server."""
+
+    name = "local"
+
+    def __init__(self) -> None:
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    def check(self, cluster: Cluster) -> list[str]:
+        unknown = sorted(set(cluster.options) - _OPTIONS)
+        if unknown:
+            raise errors.JobError(
+                f"the local engine has no option {unknown[0]!r}", f"It takes {', '.join(sorted(_OPTIONS))}."
+            )
+        most = cluster.options.get("max_nodes")
+        if most is not None and not (isinstance(most, int) and 1 <= most <= LOCAL_MAX_NODES):
+            raise errors.JobError(
+                f"max_nodes is {most!r}", f"On the local engine it is a whole number from 1 to {LOCAL_MAX_NODES}."
+            )
+        if cluster.options.get("vm_size"):
+            return [
+                f"vm_size {cluster.options['vm_size']} means nothing on the local engine: its nodes share this machine"
+            ]
+        return []
+
+    def nodes(self, cluster: Cluster) -> Sequence[NodeOffer]:
+        count = cluster.options.get("max_nodes") or LOCAL_MAX_NODES
+        return [
+            NodeOffer(f"{cluster.name}-{index}", self._host, "127.0.0.1", self._cpus, self._memory_bytes, self.gpus)
+            for index in range(count)
+        ]
+
+    def allocate(self, allocation: Allocation) -> None:
+        for agent in allocation.agents:
+            paths = NodePaths(Path(agent.root))
+            if not _alive(paths):
+                self._children[agent.node] = _start(paths)
+
+    def poll(self, allocations: Sequence[Allocation]) -> Mapping[str, AllocationState]:
+        for node, child in list(self._children.items()):
+            if child.poll() is not None:
+                del self._children[node]
+        return {allocation.id: self._state(allocation) for allocation in allocations}
+
+    def release(self, allocation: Allocation) -> None:
+        """Agents of this machine stay for the next job."""
+
+    def close(self, leave_agents: bool) -> None:
+        for child in self._children.values():
+            if not leave_agents:
+                child.terminate()
+                child.wait()
+            # Whoever stays is adopted by init; it is no child to wait for.
+            child.returncode = child.returncode or 0
+        self._children.clear()
+
+    @cached_property
+    def gpus(self) -> tuple[str, ...]:
+        """Ids of this machine's GPUs, or those that CUDA_VISIBLE_DEVICES leaves."""
+        chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+        if chosen is not None:
+            return tuple(part.strip() for part in chosen.split(",") if part.strip() and part.strip() != "-1")
+        try:
+            listed = subprocess.run(
+                ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"], capture_output=True, text=True, timeout=20
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return ()
+        return tuple(listed.stdout.split()) if listed.returncode == 0 else ()
+
+    @cached_property
+    def _cpus(self) -> int:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+    @cached_property
+    def _memory_bytes(self) -> int:
+        return int(psutil.virtual_memory().total)
+
+    @cached_property
+    def _host(self) -> str:
+        return socket.gethostname()
+
+    def _state(self, allocation: Allocation) -> AllocationState:
+        lives = {agent.node: self._life(agent.node, agent.root) for agent in allocation.agents}
+        last = [_last_words(NodePaths(Path(agent.root))) for agent in allocation.agents if lives[agent.node] == "gone"]
+        return AllocationState(lives, last[0] if last else "")
+
+    def _life(self, node: str, root: str) -> NodeLife:
+        if _alive(NodePaths(Path(root))):
+            return "up"
+        return "starting" if node in self._children else "gone"
+
+
+def _alive(paths: NodePaths) -> bool:
+    """Whether an agent holds the node's lock."""
+    try:
+        descriptor = os.open(paths.lock, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _last_words(paths: NodePaths) -> str:
+    """The last line of an agent's log, for an agent that did not come or did not stay."""
+    try:
+        lines = paths.log.read_text(errors="replace")[-4000:].strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1] if lines else ""
+
+
+def _start(paths: NodePaths) -> subprocess.Popen[bytes]:
+    paths.root.mkdir(parents=True, exist_ok=True)
+    with paths.log.open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "muster.agent", str(paths.config)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            start_new_session=True,
+        )

@@ -1,0 +1,65 @@
+"""A plan as text: what `--dry-run` prints."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+
+from muster.launch.expand import parse
+from muster.launch.model import NodePlan, Plan, RankPlan
+
+
+def describe(plan: Plan) -> str:
+    """Every node and rank with its command as one could paste it, its log and its variables."""
+    lines = [f"{_counted(len(plan.nodes), 'node')}, {_counted(len(plan.ranks), 'process')}"]
+    lines += [f"notice: {notice}" for notice in plan.notices]
+    for node in plan.nodes:
+        lines += ["", *_node(node)]
+    return "\n".join(lines) + "\n"
+
+
+def command_line(rank: RankPlan) -> str:
+    """A rank's command for a shell, with the variables that the plan knows put in."""
+    if not rank.expand:
+        return shlex.join(rank.argv)
+    return " ".join(_quoted(element, rank.env) for element in rank.argv)
+
+
+def _node(node: NodePlan) -> Iterator[str]:
+    gpus = f", GPUs {','.join(node.gpus)}" if node.gpus else ""
+    yield f"node {node.node_rank}: {node.name} ({node.address}{gpus})"
+    for rank in node.ranks:
+        yield f"  rank {rank.rank}: {_part(rank)}"
+        yield f"    command: {command_line(rank)}"
+        yield f"    log: {rank.log}"
+        yield from (f"    {name}={shlex.quote(value)}" for name, value in rank.env.items())
+
+
+def _part(rank: RankPlan) -> str:
+    started = "started by the launcher" if rank.wrapped else ""
+    ended = "" if rank.essential else "stopped when the essential ranks have ended"
+    return ", ".join(filter(None, (rank.role, started, ended)))
+
+
+def _quoted(element: str, env: Mapping[str, str]) -> str:
+    """One argument; a variable that only the node knows stays a reference, inside double quotes."""
+    parts = parse(element)
+    known = "".join(part if isinstance(part, str) else env.get(part.name, "") for part in parts)
+    if all(isinstance(part, str) or part.name in env for part in parts):
+        return shlex.quote(known)
+    text = ""
+    for part in parts:
+        if isinstance(part, str):
+            text += _inside_quotes(part)
+        else:
+            text += _inside_quotes(env[part.name]) if part.name in env else f"${{{part.name}}}"
+    return f'"{text}"'
+
+
+def _inside_quotes(text: str) -> str:
+    return "".join(f"\\{char}" if char in '\\"$`' else char for char in text)
+
+
+def _counted(count: int, noun: str) -> str:
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{count} {noun if count == 1 else plural}"

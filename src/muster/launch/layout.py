@@ -1,0 +1,81 @@
+"""Which task runs on which node: pure numbers, no addresses and no environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from muster.job.spec import JobSpec, Mpi, PyTorch, TensorFlow
+
+WORKER, CHIEF, SERVER, EVALUATOR = "worker", "chief", "ps", "evaluator"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One process of the gang that runs the user's command."""
+
+    rank: int
+    node_rank: int
+    local_rank: int
+    role: str = WORKER
+    index: int = 0
+    """Position among the tasks of its role."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What the scheduler must find before the gang can start."""
+
+    num_nodes: int
+    ranks_per_node: int
+    """Of the fullest node."""
+    gpus_per_node: int | None
+    """None: all that a node (or its share of the machine) has."""
+
+
+def layout(spec: JobSpec) -> tuple[Task, ...]:
+    """Every task in rank order, node by node."""
+    nodes = spec.resources.instance_count
+    if isinstance(spec.distribution, TensorFlow):
+        return _roles(nodes, spec.distribution)
+    if isinstance(spec.distribution, PyTorch | Mpi):
+        return _even(nodes, spec.distribution.process_count_per_instance or 1)
+    return _even(1, 1)
+
+
+def num_ranks(spec: JobSpec) -> int:
+    """How many processes run the user's command; a launcher of Muster's own is not one of them."""
+    return len(layout(spec))
+
+
+def demand(spec: JobSpec) -> Demand:
+    """What the gang needs of a cluster."""
+    per_node = [0] * spec.resources.instance_count
+    for task in layout(spec):
+        per_node[task.node_rank] += 1
+    return Demand(len(per_node), max(per_node), spec.resources.gpus_per_node)
+
+
+def _even(nodes: int, per_node: int) -> tuple[Task, ...]:
+    return tuple(
+        Task(rank, node_rank=rank // per_node, local_rank=rank % per_node, index=rank)
+        for rank in range(nodes * per_node)
+    )
+
+
+def _roles(nodes: int, distribution: TensorFlow) -> tuple[Task, ...]:
+    tasks: list[Task] = []
+    for node_rank in range(nodes):
+        for local_rank, (role, index) in enumerate(_roles_on(node_rank, nodes, distribution)):
+            tasks.append(Task(len(tasks), node_rank, local_rank, role, index))
+    return tuple(tasks)
+
+
+def _roles_on(node_rank: int, nodes: int, distribution: TensorFlow) -> list[tuple[str, int]]:
+    """The tasks of one node: servers share the first nodes, at most one on each, the evaluator the last one."""
+    roles = [(CHIEF, 0)] if distribution.chief and node_rank == 0 else []
+    roles.append((WORKER, node_rank))
+    if node_rank < distribution.parameter_server_count:
+        roles.append((SERVER, node_rank))
+    if distribution.evaluator and node_rank == nodes - 1:
+        roles.append((EVALUATOR, 0))
+    return roles

@@ -1,0 +1,128 @@
+"""What the user should know about a plan before it runs: warnings, and choices that Muster made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from muster.job.spec import Mpi, PyTorch
+from muster.launch.conventions import chosen_master_port
+from muster.launch.gang import Gang
+from muster.launch.sharing import (
+    INTERFACE_VARIABLES,
+    LOOPBACK_INTERFACE,
+    gpus_are_shared_by_tasks,
+    threads_per_rank,
+    uses_loopback,
+)
+
+
+def notices(gang: Gang) -> tuple[str, ...]:
+    """All notices of a gang, the serious ones first."""
+    return (
+        *_backend(gang),
+        *_master_port(gang),
+        *_gpus(gang),
+        *_gpu_shares(gang),
+        *_cores(gang),
+        *_threads(gang),
+        *_interface(gang),
+    )
+
+
+def _backend(gang: Gang) -> Iterator[str]:
+    distribution = gang.spec.distribution
+    if not isinstance(distribution, PyTorch) or not distribution.communication_backend:
+        return
+    backend = distribution.communication_backend.lower()
+    without = [slot.name for slot in gang.slots if not slot.gpus]
+    if backend == "nccl" and without:
+        yield (
+            f"communication_backend is nccl, but the job holds no GPU on {_listed(without)}: "
+            "NCCL cannot start there; use gloo on CPUs"
+        )
+    if backend == "gloo" and len(without) < len(gang.slots):
+        yield "communication_backend is gloo, but the job holds GPUs: nccl is much faster between them"
+
+
+def _master_port(gang: Gang) -> Iterator[str]:
+    port = chosen_master_port(gang.user_env)
+    first = gang.slots[0]
+    if port is not None and isinstance(gang.spec.distribution, PyTorch | Mpi) and port not in first.ports:
+        yield f"MASTER_PORT is {port} as the job asks, but {first.name} could not hold it: another program may use it"
+
+
+def _gpus(gang: Gang) -> Iterator[str]:
+    crowded: dict[tuple[int, int], list[str]] = {}
+    growing: list[str] = []
+    for slot, tasks in zip(gang.slots, gang.tasks_of_nodes, strict=True):
+        if isinstance(gang.spec.distribution, PyTorch | Mpi) and 0 < len(slot.gpus) < len(tasks):
+            crowded.setdefault((len(tasks), len(slot.gpus)), []).append(slot.name)
+        if gpus_are_shared_by_tasks(gang, tasks[0].node_rank):
+            growing.append(slot.name)
+    for (ranks, gpus), names in crowded.items():
+        yield (
+            f"{ranks} processes share {_counted(gpus, 'GPU')} on {_listed(names)}: "
+            f"cuda:LOCAL_RANK exists for the first {gpus} only"
+        )
+    if growing and "TF_FORCE_GPU_ALLOW_GROWTH" not in gang.user_env:
+        yield (
+            f"several TensorFlow tasks share the GPUs of {_listed(growing)}: "
+            "TF_FORCE_GPU_ALLOW_GROWTH=true keeps each from taking all of their memory"
+        )
+
+
+def _gpu_shares(gang: Gang) -> Iterator[str]:
+    shared = [slot for slot in gang.slots if slot.shared_host]
+    if any(slot.gpus for slot in shared):
+        shares = [f"{slot.name}: {','.join(slot.gpus) or 'none'}" for slot in shared]
+        yield f"simulated nodes share out the GPUs of one machine ({'; '.join(shares)})"
+    chosen = gang.user_env.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return
+    beyond = [slot.name for slot in gang.slots if slot.gpus and not set(_ids(chosen)) <= set(slot.gpus)]
+    if beyond:
+        yield (
+            f"CUDA_VISIBLE_DEVICES is {chosen!r} as the job asks, but those are not the GPUs that the job holds on "
+            f"{_listed(beyond)}: another job may be using them"
+        )
+
+
+def _cores(gang: Gang) -> Iterator[str]:
+    for group in gang.machines:
+        slots = [gang.slots[node_rank] for node_rank in group]
+        cpus, ranks = slots[0].cpus, gang.tasks_on_machine(group[0])
+        if ranks > cpus and not any(slot.gpus for slot in slots):
+            yield f"{ranks} ranks take turns on {_counted(cpus, 'CPU core')} of {_listed([s.name for s in slots])}"
+
+
+def _threads(gang: Gang) -> Iterator[str]:
+    if "OMP_NUM_THREADS" in gang.user_env:
+        return
+    chosen = {threads_per_rank(gang, node_rank) for node_rank in range(len(gang.slots))} - {None}
+    if chosen:
+        values = " or ".join(str(threads) for threads in sorted(filter(None, chosen)))
+        yield (
+            f"OMP_NUM_THREADS is {values} for each rank, its share of the cores; "
+            "set it in environment_variables to choose otherwise"
+        )
+
+
+def _interface(gang: Gang) -> Iterator[str]:
+    open_choices = [name for name in INTERFACE_VARIABLES if name not in gang.user_env]
+    if uses_loopback(gang) and open_choices:
+        yield (
+            f"all ranks are on one machine: {' and '.join(open_choices)} {'are' if len(open_choices) > 1 else 'is'} "
+            f"{LOOPBACK_INTERFACE}; set them in environment_variables to choose another interface"
+        )
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more nodes"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _ids(devices: str) -> list[str]:
+    return [device.strip() for device in devices.split(",") if device.strip()]

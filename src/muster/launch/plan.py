@@ -1,0 +1,153 @@
+"""From a job and its nodes to a plan: for every rank the command, environment and log name. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from muster.job.expressions import resolve_command, resolve_environment
+from muster.job.spec import JobSpec, Mpi, TensorFlow
+from muster.launch import conventions
+from muster.launch.expand import protect
+from muster.launch.gang import Gang
+from muster.launch.layout import CHIEF, WORKER, Demand, Task, demand, layout, num_ranks
+from muster.launch.logs import MPI_LAUNCHER_LOG, process_logs, role_logs
+from muster.launch.model import NodePlan, Plan, PortsWanted, RankPlan, Slot
+from muster.launch.notices import notices
+from muster.launch.sharing import shared_environment
+
+LAUNCHER = "launcher"
+
+
+def plan(spec: JobSpec, slots: Sequence[Slot], *, run_id: str, attempt: int, python: str = "python") -> Plan:
+    """What every rank of one attempt runs; `slots` are the nodes in rank order, with the ports they hold."""
+    gang = Gang(spec, layout(spec), tuple(slots), resolve_environment(spec))
+    _require_slots(gang)
+    argv, expand = _command(spec, python)
+    logs = role_logs(gang.tasks) if isinstance(spec.distribution, TensorFlow) else process_logs(gang.tasks)
+    nodes = []
+    for node_rank, (slot, tasks) in enumerate(zip(gang.slots, gang.tasks_of_nodes, strict=True)):
+        base = _base_environment(gang, node_rank, run_id, attempt)
+        ranks = [
+            RankPlan(
+                rank=task.rank,
+                node_rank=node_rank,
+                local_rank=task.local_rank,
+                argv=argv,
+                env={**base, **conventions.convention_environment(gang, task), **gang.user_env},
+                log=logs[task.rank],
+                role=task.role,
+                expand=expand,
+                essential=_is_essential(task, spec),
+                wrapped=isinstance(spec.distribution, Mpi),
+            )
+            for task in tasks
+        ]
+        if isinstance(spec.distribution, Mpi) and node_rank == 0:
+            ranks.insert(0, _mpi_launcher(gang, argv, base))
+        nodes.append(NodePlan(node_rank, slot.name, slot.address, slot.gpus, tuple(ranks)))
+    return Plan(tuple(nodes), notices(gang))
+
+
+def ports_wanted(spec: JobSpec, node_rank: int) -> PortsWanted:
+    """The ports that a node's agent must hold before the plan can be made."""
+    return conventions.ports_wanted(spec, node_rank, resolve_environment(spec))
+
+
+def check(spec: JobSpec) -> None:
+    """JobError for what the job's models let pass and a plan could not use."""
+    conventions.chosen_master_port(resolve_environment(spec))
+
+
+def runnable(spec: JobSpec) -> str | None:
+    """Why a job that can be planned cannot be run by this version; None: it can."""
+    if isinstance(spec.distribution, Mpi):
+        return (
+            "MPI jobs can be planned (`muster run --dry-run`) but not run by this version: "
+            "it does not start mpirun yet. PyTorch, TensorFlow and single-process jobs run"
+        )
+    return None
+
+
+def sample_slots(spec: JobSpec, *, cpus: int = 1, gpus: Sequence[str] = ()) -> tuple[Slot, ...]:
+    """Nodes simulated on one machine, to plan with where no node is at hand; its GPUs are shared out."""
+    nodes = spec.resources.instance_count
+    share = len(gpus) // nodes
+    if spec.resources.gpus_per_node is not None:
+        share = min(share, spec.resources.gpus_per_node)
+    slots: list[Slot] = []
+    taken: set[int] = set()
+    for node_rank in range(nodes):
+        ports = _free_ports(ports_wanted(spec, node_rank), taken)
+        held = tuple(gpus[node_rank * share : (node_rank + 1) * share])
+        slots.append(Slot(f"node-{node_rank}", "127.0.0.1", cpus, held, ports, shared_host=nodes > 1))
+    return tuple(slots)
+
+
+def _require_slots(gang: Gang) -> None:
+    nodes = gang.spec.resources.instance_count
+    if len(gang.slots) != nodes:
+        raise ValueError(f"the job needs {nodes} nodes, {len(gang.slots)} were given")
+    for node_rank, slot in enumerate(gang.slots):
+        wanted = conventions.ports_wanted(gang.spec, node_rank, gang.user_env)
+        if len(slot.ports) < wanted.count:
+            raise ValueError(f"{slot.name} must hold {wanted.count} ports, it holds {len(slot.ports)}")
+
+
+def _command(spec: JobSpec, python: str) -> tuple[tuple[str, ...], bool]:
+    """The arguments, and whether variables in them are still to be expanded per rank."""
+    command = resolve_command(spec)
+    if isinstance(command, str):
+        return ("bash", "-c", command), False
+    program = protect(python) if command[0] in ("python", "python3") else command[0]
+    return (program, *command[1:]), True
+
+
+def _base_environment(gang: Gang, node_rank: int, run_id: str, attempt: int) -> dict[str, str]:
+    """What all ranks of a node have in common."""
+    return {
+        "MUSTER_RUN_ID": run_id,
+        "MUSTER_ATTEMPT": str(attempt),
+        "MUSTER_NODE_RANK": str(node_rank),
+        "AZUREML_RUN_ID": run_id,
+        "AZUREML_NODE_COUNT": str(len(gang.slots)),
+        "PYTHONUNBUFFERED": "1",
+        **shared_environment(gang, node_rank),
+    }
+
+
+def _is_essential(task: Task, spec: JobSpec) -> bool:
+    """The attempt ends with its workers and chief; where a chief coordinates servers, workers serve until stopped."""
+    if not isinstance(spec.distribution, TensorFlow):
+        return True
+    if spec.distribution.chief and spec.distribution.parameter_server_count:
+        return task.role == CHIEF
+    return task.role in (CHIEF, WORKER)
+
+
+def _mpi_launcher(gang: Gang, argv: tuple[str, ...], base: Mapping[str, str]) -> RankPlan:
+    """The one process that starts the others; its number follows the last MPI rank's."""
+    per_node = [len(tasks) for tasks in gang.tasks_of_nodes]
+    hosts = ",".join(f"{slot.name}:{count}" for slot, count in zip(gang.slots, per_node, strict=True))
+    return RankPlan(
+        rank=len(gang.tasks),
+        node_rank=0,
+        local_rank=per_node[0],
+        argv=("mpirun", "-n", str(len(gang.tasks)), "--host", hosts, *argv),
+        env={**base, **conventions.mpi_environment(gang, 0), **gang.user_env},
+        log=MPI_LAUNCHER_LOG,
+        role=LAUNCHER,
+    )
+
+
+def _free_ports(wanted: PortsWanted, taken: set[int]) -> tuple[int, ...]:
+    ports: list[int] = []
+    port = wanted.preferred
+    while len(ports) < wanted.count:
+        if port not in taken:
+            ports.append(port)
+            taken.add(port)
+        port += 1
+    return tuple(ports)
+
+
+__all__ = ["Demand", "check", "demand", "num_ranks", "plan", "ports_wanted", "runnable", "sample_slots"]

@@ -1,0 +1,60 @@
+"""What ranks share on a machine: GPUs, CPU threads, the network interface."""
+
+from __future__ import annotations
+
+import sys
+
+from muster.job.spec import Mpi, PyTorch, TensorFlow
+from muster.launch.gang import Gang
+
+# A gang on loopback addresses runs on the machine that plans it, so its platform is this one.
+LOOPBACK_INTERFACE = "lo0" if sys.platform == "darwin" else "lo"
+INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+
+
+def shared_environment(gang: Gang, node_rank: int) -> dict[str, str]:
+    """Variables that keep the ranks of a node out of each other's way."""
+    env: dict[str, str] = {}
+    devices = visible_gpus(gang, node_rank)
+    if devices is not None:
+        env["CUDA_VISIBLE_DEVICES"] = devices
+    if gpus_are_shared_by_tasks(gang, node_rank):
+        env["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+    threads = threads_per_rank(gang, node_rank)
+    if threads is not None:
+        env["OMP_NUM_THREADS"] = str(threads)
+    if uses_loopback(gang):
+        env.update(dict.fromkeys(INTERFACE_VARIABLES, LOOPBACK_INTERFACE))
+    return env
+
+
+def visible_gpus(gang: Gang, node_rank: int) -> str | None:
+    """What CUDA_VISIBLE_DEVICES must say; None: nothing is known that ought to be hidden."""
+    slot = gang.slots[node_rank]
+    if slot.gpus:
+        return ",".join(slot.gpus)
+    # Without a GPU of its own a rank must not take one that another node of the gang holds.
+    if gang.spec.resources.gpus_per_node == 0 or any(other.gpus for other in gang.slots):
+        return ""
+    return None
+
+
+def gpus_are_shared_by_tasks(gang: Gang, node_rank: int) -> bool:
+    """Several TensorFlow tasks see the same GPUs, and each would take all of their memory."""
+    several = len(gang.tasks_of_nodes[node_rank]) > 1
+    return several and bool(gang.slots[node_rank].gpus) and isinstance(gang.spec.distribution, TensorFlow)
+
+
+def threads_per_rank(gang: Gang, node_rank: int) -> int | None:
+    """OpenMP threads where several ranks share a machine; a launcher of the user's own decides for itself."""
+    distribution = gang.spec.distribution
+    per_node = isinstance(distribution, PyTorch) and distribution.process_count_per_instance is None
+    ranks = gang.tasks_on_machine(node_rank)
+    if per_node or ranks < 2:
+        return None
+    return max(1, gang.slots[node_rank].cpus // ranks)
+
+
+def uses_loopback(gang: Gang) -> bool:
+    """Gloo and NCCL are kept on the loopback interface, which needs no name lookup and no open firewall."""
+    return gang.on_one_machine and isinstance(gang.spec.distribution, PyTorch | Mpi)

@@ -1,0 +1,3 @@
+from muster.server.main import main
+
+main()

@@ -1,0 +1,125 @@
+"""The HTTP application: the gate at the door, the routes behind it, errors as JSON."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from muster import errors
+from muster.defaults import PROTOCOL_VERSION
+from muster.protocol import VERSION_HEADER
+from muster.server.access import allow
+from muster.server.context import Context
+from muster.server.routes import agents, code, runs, workspace
+from muster.version import VERSION
+
+log = logging.getLogger("muster.server")
+
+_STATUS: tuple[tuple[type[errors.MusterError], int], ...] = (
+    (errors.NotFound, 404),
+    (errors.Conflict, 409),
+    (errors.AccessDenied, 403),
+    (errors.UserError, 422),
+    (errors.ProtocolMismatch, 426),
+)
+_OPEN = ("/api/v1/health", "/api/v1/openapi.json", "/api/v1/docs")
+
+
+def make_app(context: Context, stop: Callable[..., None]) -> ASGIApp:
+    """The application of one workspace."""
+    app = FastAPI(
+        title="Muster",
+        version=VERSION,
+        openapi_url="/api/v1/openapi.json",
+        docs_url="/api/v1/docs",
+        redoc_url=None,
+    )
+    app.state.context = context
+    app.state.stop = stop
+    for module in (runs, code, agents, workspace):
+        app.include_router(module.router, prefix="/api/v1")
+    app.add_exception_handler(errors.MusterError, _muster_error)
+    app.add_exception_handler(RequestValidationError, _invalid_request)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(OSError, _storage_error)
+    app.add_exception_handler(Exception, _fault)
+    return _Gate(app, context)
+
+
+class _Gate:
+    """Checks version and token before a route is chosen."""
+
+    def __init__(self, app: ASGIApp, context: Context) -> None:
+        self._app = app
+        self._context = context
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {key.lower(): value.decode("latin-1") for key, value in scope["headers"]}
+        try:
+            _check_version(headers.get(VERSION_HEADER.lower().encode()))
+            if scope["path"] not in _OPEN:
+                caller = self._context.tokens.caller(headers.get(b"authorization"))
+                allow(caller, method=scope["method"], path=scope["path"])
+                scope.setdefault("state", {})["caller"] = caller
+                if caller.role != "agent":
+                    self._context.touched = time.monotonic()
+        except errors.MusterError as error:
+            await _response(error)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
+def _check_version(spoken: str | None) -> None:
+    if spoken is not None and spoken != str(PROTOCOL_VERSION):
+        side = "the client or agent" if spoken < str(PROTOCOL_VERSION) else "the server"
+        raise errors.ProtocolMismatch(
+            f"the caller speaks protocol {spoken}, this server {PROTOCOL_VERSION} (Muster {VERSION})",
+            f"Upgrade {side}.",
+        )
+
+
+def _response(error: errors.MusterError) -> JSONResponse:
+    status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
+    body = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
+    return JSONResponse(body, status)
+
+
+async def _muster_error(_request: Request, error: Any) -> JSONResponse:
+    return _response(error)
+
+
+async def _invalid_request(_request: Request, error: Any) -> JSONResponse:
+    problems = "; ".join(f"{'.'.join(map(str, item['loc'][1:]))}: {item['msg']}" for item in error.errors()[:5])
+    return _response(errors.JobError(f"the request is not valid: {problems}", "See /api/v1/openapi.json."))
+
+
+async def _http_error(request: Request, error: Any) -> JSONResponse:
+    body = {
+        "error": {"code": "not_found", "message": f"{request.method} {request.url.path}: {error.detail}", "hint": ""}
+    }
+    return JSONResponse(body, error.status_code)
+
+
+async def _storage_error(_request: Request, error: Any) -> JSONResponse:
+    log.error("storage: %s", error)
+    body = {
+        "error": {"code": "storage", "message": f"the server's storage failed: {error}", "hint": "Is its disk full?"}
+    }
+    return JSONResponse(body, 507)
+
+
+async def _fault(request: Request, error: Any) -> JSONResponse:
+    log.error("%s %s", request.method, request.url.path, exc_info=error)
+    message = f"the server failed: {type(error).__name__}: {error}"
+    return JSONResponse({"error": {"code": "fault", "message": message, "hint": "Its log has more."}}, 500)

@@ -1,0 +1,39 @@
+"""What the server's parts share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from muster.engines.base import Engine
+from muster.paths import WorkspacePaths
+from muster.server.access import Tokens
+from muster.server.database import Database
+from muster.server.hub import Hub
+from muster.store.backend import Store
+from muster.store.snapshots import Snapshots
+from muster.store.streams import Streams
+
+
+@dataclass
+class Context:
+    """One workspace, as its server holds it."""
+
+    workspace_id: str
+    paths: WorkspacePaths
+    database: Database
+    store: Store
+    snapshots: Snapshots
+    streams: Streams
+    tokens: Tokens
+    hub: Hub
+    engines: Mapping[str, Engine]
+    addresses: tuple[str, ...]
+    """Where agents reach this server."""
+    certificate: str | None = None
+    reasons: dict[str, str] = field(default_factory=dict)
+    """Why each queued run waits, from the scheduler's last pass."""
+    agent_tokens: dict[str, str] = field(default_factory=dict)
+    touched: float = field(default_factory=time.monotonic)
+    """When a client last asked for something."""

@@ -1,0 +1,96 @@
+"""Who waits for what: wakes long polls, log followers and the scheduler. Lives on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+
+@dataclass
+class NodeContact:
+    """What is known of a node's agent since this server started."""
+
+    agent: str
+    seen: float
+    holding: set[tuple[str, int]] = field(default_factory=set)
+
+
+class Hub:
+    """Versions and wake-ups; `changed` may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._born = time.monotonic()
+        self._first_version = int(time.time() * 1000)
+        self._node_versions: dict[str, int] = {}
+        self._node_waiters: dict[str, set[asyncio.Event]] = defaultdict(set)
+        self._run_waiters: dict[str, set[asyncio.Event]] = defaultdict(set)
+        self.scheduler = asyncio.Event()
+        self.contacts: dict[str, NodeContact] = {}
+        self.leaving = False
+
+    def changed(self, nodes: Iterable[str] = (), runs: Iterable[str] = (), queue: bool = False) -> None:
+        self._loop.call_soon_threadsafe(self._changed, tuple(nodes), tuple(runs), queue)
+
+    def node_version(self, node: str) -> int:
+        return self._node_versions.setdefault(node, self._first_version)
+
+    def silent_s(self, node: str) -> float:
+        """How long a node has not been heard of, by a clock that stands still in sleep."""
+        contact = self.contacts.get(node)
+        return time.monotonic() - (contact.seen if contact else self._born)
+
+    def heard(self, node: str) -> None:
+        contact = self.contacts.get(node)
+        if contact:
+            contact.seen = time.monotonic()
+
+    async def wait_node(self, node: str, seen: int, timeout_s: float) -> None:
+        if self.node_version(node) == seen and not self.leaving:
+            await _wait(self._node_waiters[node], timeout_s)
+
+    async def wait_run(self, run: str, event: asyncio.Event, timeout_s: float) -> None:
+        await _wait(self._run_waiters[run], timeout_s, event)
+
+    def watch_run(self, run: str) -> asyncio.Event:
+        """An event that is set from now on when the run changes; hand it to `wait_run`."""
+        event = asyncio.Event()
+        self._run_waiters[run].add(event)
+        return event
+
+    def unwatch_run(self, run: str, event: asyncio.Event) -> None:
+        self._run_waiters[run].discard(event)
+        if not self._run_waiters[run]:
+            del self._run_waiters[run]
+
+    def wake_all(self) -> None:
+        for waiters in (*self._node_waiters.values(), *self._run_waiters.values()):
+            for event in waiters:
+                event.set()
+
+    def _changed(self, nodes: tuple[str, ...], runs: tuple[str, ...], queue: bool) -> None:
+        for node in nodes:
+            self._node_versions[node] = self.node_version(node) + 1
+            for event in self._node_waiters.get(node, ()):
+                event.set()
+        for run in runs:
+            for event in self._run_waiters.get(run, ()):
+                event.set()
+        if queue:
+            self.scheduler.set()
+
+
+async def _wait(waiters: set[asyncio.Event], timeout_s: float, event: asyncio.Event | None = None) -> None:
+    own = event or asyncio.Event()
+    waiters.add(own)
+    try:
+        await asyncio.wait_for(own.wait(), timeout_s)
+    except TimeoutError:
+        pass
+    finally:
+        own.clear()
+        if event is None:
+            waiters.discard(own)

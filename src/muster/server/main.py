@@ -1,0 +1,289 @@
+"""The server's process: one per workspace, held by a lock."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import fcntl
+import ipaddress
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from sqlalchemy import insert, select
+
+from muster import errors
+from muster.control import states
+from muster.defaults import IDLE_EXIT_S
+from muster.engines import load_engines
+from muster.paths import WorkspacePaths, user_runtime_dir
+from muster.server import attempts, loops, tables
+from muster.server.access import Tokens, write_private
+from muster.server.app import make_app
+from muster.server.context import Context
+from muster.server.database import Database, Transaction
+from muster.server.hub import Hub
+from muster.server.records import active_run_count
+from muster.store.backend import Store
+from muster.store.snapshots import Snapshots
+from muster.store.streams import Streams
+from muster.version import VERSION
+
+log = logging.getLogger("muster.server")
+
+_LEAVE_S = 5.0
+
+
+def main() -> None:
+    options = _arguments()
+    paths = WorkspacePaths(Path(options.workspace).resolve())
+    _log_to(paths, options.foreground)
+    try:
+        with _lock(paths):
+            asyncio.run(Process(paths, options).run())
+    except errors.MusterError as error:
+        print(f"muster: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+class Process:
+    """One life of the server."""
+
+    def __init__(self, paths: WorkspacePaths, options: argparse.Namespace) -> None:
+        self._paths = paths
+        self._options = options
+        self._servers: list[uvicorn.Server] = []
+        self._stopping = asyncio.Event()
+        self._leave_agents = True
+
+    async def run(self) -> None:
+        context = await self._open()
+        app = make_app(context, self.stop)
+        sockets = self._listen(app)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        await context.database.write(lambda transaction: _take_up(context, transaction))
+        tasks = [asyncio.create_task(loops.scheduler(context)), asyncio.create_task(loops.watch_nodes(context))]
+        if self._options.idle_exit_s > 0:
+            tasks.append(asyncio.create_task(self._leave_when_idle(context)))
+        serving = [asyncio.create_task(server.serve([item])) for server, item in sockets]
+        context.hub.scheduler.set()
+        self._announce(context)
+        await self._stopping.wait()
+        await self._wind_down(context)
+        for server, _ in sockets:
+            server.should_exit = True
+        context.hub.wake_all()
+        await asyncio.wait(serving, timeout=_LEAVE_S)
+        for task in tasks:
+            task.cancel()
+        context.database.close()
+        self._paths.server_info.unlink(missing_ok=True)
+        self._socket_path.unlink(missing_ok=True)
+
+    def stop(self, leave_agents: bool = True) -> None:
+        self._leave_agents = leave_agents
+        self._stopping.set()
+
+    async def _open(self) -> Context:
+        config = json.loads(self._paths.config.read_text())
+        self._socket_path = user_runtime_dir() / config["id"][:12] / "server.sock"
+        url = self._options.database or config.get("database") or f"sqlite:///{self._paths.database}"
+        self._paths.server_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        database = Database(url)
+        store = Store(self._options.store or config.get("store") or str(self._paths.store))
+        local = store.local_root
+        tokens = Tokens(database)
+        tokens.admin(self._paths.admin_token)
+        return Context(
+            workspace_id=config["id"],
+            paths=self._paths,
+            database=database,
+            store=store,
+            snapshots=Snapshots(store),
+            streams=Streams(local / "runs" if local else self._paths.server_dir / "streams"),
+            tokens=tokens,
+            hub=Hub(),
+            engines=load_engines(config.get("engines")),
+            addresses=(f"unix:{self._socket_path}",),
+        )
+
+    def _listen(self, app: Any) -> list[tuple[uvicorn.Server, socket.socket]]:
+        folder = self._socket_path.parent
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _own_folder(folder)
+        self._socket_path.unlink(missing_ok=True)
+        local = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        local.bind(str(self._socket_path))
+        self._socket_path.chmod(0o600)
+        local.listen(1024)
+        found: list[tuple[uvicorn.Server, socket.socket]] = [(_QuietServer(_config(app)), local)]
+        if self._options.tcp:
+            host, _, port = self._options.tcp.rpartition(":")
+            host = host.strip("[]")
+            certificate, key = self._certificate(host)
+            _refuse_open_door(host, certificate)
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            outside = socket.socket(family, socket.SOCK_STREAM)
+            outside.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                outside.bind((host, int(port)))
+            except OSError as error:
+                raise errors.UserError(f"cannot listen on {host}:{port}: {error}", "Choose another --port.") from error
+            outside.listen(1024)
+            scheme = "https" if certificate else "http"
+            self._url = f"{scheme}://{host}:{outside.getsockname()[1]}"
+            found.append((_QuietServer(_config(app, certificate, key)), outside))
+        return found
+
+    def _certificate(self, host: str) -> tuple[Path | None, Path | None]:
+        if self._options.tls_cert:
+            return Path(self._options.tls_cert), Path(self._options.tls_key)
+        if self._options.tls_self_signed:
+            from muster.server.tls import self_signed
+
+            return self_signed(self._paths.tls_dir, host)
+        return None, None
+
+    def _announce(self, context: Context) -> None:
+        info = {
+            "socket": str(self._socket_path),
+            "url": getattr(self, "_url", None),
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "version": VERSION,
+            "started_at": time.time(),
+        }
+        write_private(self._paths.server_info, json.dumps(info))
+        log.info("Muster %s serves workspace %s at %s", VERSION, self._paths.root, info["url"] or info["socket"])
+        if self._options.ready_fd is not None:
+            os.write(self._options.ready_fd, b"1")
+            os.close(self._options.ready_fd)
+
+    async def _leave_when_idle(self, context: Context) -> None:
+        limit_s = self._options.idle_exit_s
+        while True:
+            await asyncio.sleep(min(5.0, limit_s / 4))
+            idle_s = time.monotonic() - context.touched
+            busy = await context.database.read(active_run_count)
+            undelivered = any(contact.holding for contact in context.hub.contacts.values())
+            if busy or undelivered:
+                context.touched = time.monotonic()
+            elif idle_s > limit_s:
+                log.info("idle for %.0f s: leaving", idle_s)
+                self.stop(leave_agents=False)
+                return
+
+    async def _wind_down(self, context: Context) -> None:
+        """Take idle agents along; those with work go on alone."""
+        if not self._leave_agents and context.hub.contacts:
+            context.hub.leaving = True
+            context.hub.wake_all()
+            deadline = time.monotonic() + _LEAVE_S
+            while time.monotonic() < deadline and await loops.living_agents(context):
+                await asyncio.sleep(0.05)
+        for engine in context.engines.values():
+            engine.close(leave_agents=True)
+
+
+def _take_up(context: Context, transaction: Transaction) -> None:
+    """Go on where the last server stopped."""
+    known = transaction.execute(select(tables.clusters.c.name).where(tables.clusters.c.name == "local")).first()
+    if known is None:
+        transaction.execute(
+            insert(tables.clusters).values(name="local", engine="local", options={}, created_at=time.time())
+        )
+    for row in transaction.execute(select(tables.runs.c.id).where(tables.runs.c.status.in_(states.ACTIVE))).all():
+        attempts.advance(context, transaction, row.id)
+
+
+class _QuietServer(uvicorn.Server):
+    """Signals are the process's business, not each listener's."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _config(app: Any, certificate: Path | None = None, key: Path | None = None) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_keep_alive=120,
+        timeout_graceful_shutdown=2,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+    )
+
+
+def _refuse_open_door(host: str, certificate: Path | None) -> None:
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost"
+    if not loopback and certificate is None:
+        raise errors.UserError(
+            f"{host} can be reached from other machines, and there is no TLS",
+            "Add --tls (a certificate of the workspace's own), or --cert and --key, or serve on 127.0.0.1.",
+        )
+
+
+def _own_folder(folder: Path) -> None:
+    for place in (folder, folder.parent):
+        status = place.stat()
+        if status.st_uid != os.getuid():
+            raise errors.UserError(f"{place} belongs to another user", "Set XDG_RUNTIME_DIR to a folder of your own.")
+        place.chmod(0o700)
+
+
+@contextlib.contextmanager
+def _lock(paths: WorkspacePaths) -> Iterator[None]:
+    paths.server_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with paths.server_lock.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise errors.Conflict(
+                f"another server has the workspace {paths.root}", "`muster status` shows it; `muster down` ends it."
+            ) from None
+        yield
+
+
+def _log_to(paths: WorkspacePaths, foreground: bool) -> None:
+    paths.server_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handler: logging.Handler = RotatingFileHandler(paths.server_log, maxBytes=10 << 20, backupCount=2)
+    handlers = [handler, logging.StreamHandler()] if foreground else [handler]
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", handlers=handlers)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m muster.server", description="The server of one workspace.")
+    parser.add_argument("--workspace", required=True, help="the workspace folder (.muster)")
+    parser.add_argument("--tcp", metavar="HOST:PORT", help="listen there too, for a team")
+    parser.add_argument("--tls-cert")
+    parser.add_argument("--tls-key")
+    parser.add_argument("--tls-self-signed", action="store_true")
+    parser.add_argument("--database", help="SQLAlchemy URL; default: SQLite in the workspace")
+    parser.add_argument("--store", help="fsspec URL for bytes; default: a folder of the workspace")
+    parser.add_argument("--idle-exit-s", type=float, default=None, help="leave after that long without work; 0: never")
+    parser.add_argument("--ready-fd", type=int, help="a byte is written there once it serves")
+    parser.add_argument("--foreground", action="store_true")
+    options = parser.parse_args()
+    if options.idle_exit_s is None:
+        options.idle_exit_s = 0.0 if options.foreground else float(os.environ.get("MUSTER_IDLE_EXIT_S", IDLE_EXIT_S))
+    return options

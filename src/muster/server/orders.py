@@ -1,0 +1,102 @@
+"""What is wanted of a node's agent, derived from what is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import Connection, and_, select
+
+from muster.control import states
+from muster.job.spec import Input, JobSpec
+from muster.launch.plan import ports_wanted
+from muster.protocol import InputOrder, Order, order_to_json
+from muster.server import tables
+
+
+def orders_for(connection: Connection, node: str) -> list[dict[str, Any]]:
+    """The orders of a node: one for every attempt that is not over there."""
+    runs, attempts, placements = tables.runs, tables.attempts, tables.placements
+    rows = connection.execute(
+        select(
+            placements.c.run_id,
+            placements.c.number,
+            placements.c.node_rank,
+            placements.c.phase,
+            placements.c.gpus,
+            runs.c.spec,
+            runs.c.snapshot,
+            runs.c.python,
+            runs.c.num_nodes,
+            attempts.c.stop_reason,
+            attempts.c.stop_grace_s,
+            attempts.c.plan,
+        )
+        .join(attempts, and_(attempts.c.run_id == placements.c.run_id, attempts.c.number == placements.c.number))
+        .join(runs, runs.c.id == placements.c.run_id)
+        .where(placements.c.node == node, placements.c.phase.in_(states.HOLDS_RESOURCES))
+    ).all()
+    return [order_to_json(_order(connection, row)) for row in rows]
+
+
+def forgettable(connection: Connection, node: str, holding: Collection[tuple[str, int]]) -> list[list[Any]]:
+    """What a node holds of attempts that are over: it may remove them."""
+    if not holding:
+        return []
+    placements = tables.placements
+    wanted = {
+        (row.run_id, row.number)
+        for row in connection.execute(
+            select(placements.c.run_id, placements.c.number).where(
+                placements.c.node == node,
+                placements.c.run_id.in_({run for run, _ in holding}),
+                placements.c.phase != states.CLOSED,
+            )
+        )
+    }
+    return [[run, number] for run, number in holding if (run, number) not in wanted]
+
+
+def _order(connection: Connection, row: Any) -> Order:
+    if row.stop_reason:
+        return Order(
+            row.run_id,
+            row.number,
+            "stop",
+            node_rank=row.node_rank,
+            num_nodes=row.num_nodes,
+            grace_s=row.stop_grace_s or 0.0,
+            stop_reason=row.stop_reason,
+        )
+    spec = JobSpec.model_validate(row.spec, strict=False)
+    wanted = ports_wanted(spec, row.node_rank)
+    plan = row.plan["nodes"][row.node_rank] if row.plan else None
+    return Order(
+        row.run_id,
+        row.number,
+        "go" if plan and row.phase != states.ORDERED else "prepare",
+        node_rank=row.node_rank,
+        num_nodes=row.num_nodes,
+        snapshot=row.snapshot,
+        ports_count=wanted.count,
+        ports_preferred=wanted.preferred,
+        ports_avoid=_used_ports(connection, row.run_id, row.number) if row.number > 1 else (),
+        inputs=tuple(
+            InputOrder(name, item.path or "", item.mode, item.type)
+            for name, item in spec.inputs.items()
+            if isinstance(item, Input)
+        ),
+        outputs=tuple(spec.outputs),
+        python=row.python,
+        user_env=dict(spec.environment_variables),
+        plan=plan,
+        timeout_s=spec.limits.timeout,
+    )
+
+
+def _used_ports(connection: Connection, run_id: str, number: int) -> tuple[int, ...]:
+    placements = tables.placements
+    rows = connection.execute(
+        select(placements.c.ports).where(placements.c.run_id == run_id, placements.c.number < number)
+    ).scalars()
+    return tuple(sorted({port for ports in rows for port in ports}))

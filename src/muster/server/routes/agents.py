@@ -1,0 +1,209 @@
+"""Agents: hello, orders, deliveries, files."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from io import BytesIO
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel
+from sqlalchemy import and_, delete, insert, select
+
+from muster import errors
+from muster.control import states
+from muster.defaults import PROTOCOL_VERSION
+from muster.protocol import Chunk, Event, decode
+from muster.server import attempts, ingest, tables
+from muster.server.access import Caller
+from muster.server.context import Context
+from muster.server.database import Transaction
+from muster.server.dependencies import CallerOf, ContextOf
+from muster.server.hub import NodeContact
+from muster.server.orders import forgettable, orders_for
+from muster.server.uploads import body_pieces
+from muster.server.views import stored_name
+from muster.store.backend import safe_name
+
+router = APIRouter(prefix="/agents", tags=["agents"])
+
+
+class Hello(BaseModel):
+    """An agent introduces itself."""
+
+    node: str
+    cluster: str
+    agent: str
+    protocol: int
+    version: str = ""
+    allocation: str = ""
+    host: str = ""
+    address: str = ""
+    pid: int = 0
+    cpus: int = 0
+    memory_bytes: int = 0
+    gpus: list[str] = []
+    holding: list[tuple[str, int]] = []
+
+
+@router.post("/hello")
+async def hello(body: Hello, context: ContextOf, caller: CallerOf) -> dict[str, Any]:
+    """The first call of an agent, and after every loss of contact."""
+    _own(caller, body.node)
+    if body.protocol != PROTOCOL_VERSION:
+        raise errors.ProtocolMismatch(
+            f"agent {body.node} speaks protocol {body.protocol}, the server {PROTOCOL_VERSION}",
+            "Install the same version of Muster on the node and on the server.",
+        )
+    holding = {(run, number) for run, number in body.holding}
+    context.hub.contacts[body.node] = NodeContact(body.agent, time.monotonic(), holding)
+    await context.database.write(lambda transaction: _meet(context, transaction, body, holding))
+    return {"ok": True, "protocol": PROTOCOL_VERSION}
+
+
+@router.get("/{node}/orders")
+async def orders(
+    node: str,
+    context: ContextOf,
+    caller: CallerOf,
+    agent: str,
+    seen: int = -1,
+    wait_s: Annotated[float, Query(ge=0, le=60)] = 20.0,
+) -> dict[str, Any]:
+    """What is wanted of the node; waits while nothing has changed since `seen`."""
+    _own(caller, node)
+    contact = context.hub.contacts.get(node)
+    if contact is None or contact.agent != agent:
+        raise errors.Conflict(f"the server does not know the agent {agent} of {node}", "Say hello again.")
+    context.hub.heard(node)
+    await context.hub.wait_node(node, seen, wait_s)
+    context.hub.heard(node)
+    version = context.hub.node_version(node)
+    found = [] if version == seen else await context.database.read(lambda c: orders_for(c, node))
+    return {"version": version, "orders": found, "same": version == seen, "leave": context.hub.leaving}
+
+
+@router.post("/{node}/deliveries")
+async def deliveries(node: str, request: Request, context: ContextOf, caller: CallerOf) -> dict[str, Any]:
+    """Events and bytes of streams; what is acknowledged is on disk."""
+    _own(caller, node)
+    try:
+        frames = list(decode(BytesIO(await request.body())))
+    except (ValueError, TypeError, KeyError) as error:
+        raise errors.JobError(f"the delivery is malformed: {error}") from error
+    chunks = [frame for frame in frames if isinstance(frame, Chunk)]
+    events = [frame for frame in frames if isinstance(frame, Event)]
+    contact = context.hub.contacts.get(node)
+    context.hub.heard(node)
+    for frame in frames:
+        if isinstance(frame, dict) and contact is not None:
+            contact.holding = {(run, number) for run, number in frame.get("holding", ())}
+    lengths = await asyncio.to_thread(_append, context, node, chunks) if chunks else {}
+    parse = sorted({key for key in lengths if key[2].startswith("events/")})
+    if events or parse:
+        await context.database.write(lambda transaction: _take(context, transaction, node, events, parse))
+    changed = {chunk.run for chunk in chunks}
+    if changed:
+        context.hub.changed(runs=changed)
+    held = {(event.run, event.attempt) for event in events if event.kind == "delivered"}
+    held |= contact.holding if contact else set()
+    forget = await context.database.read(lambda c: forgettable(c, node, held)) if held else []
+    return {
+        "lengths": [[*key, length] for key, length in lengths.items()],
+        "forget": forget,
+        "missing": contact is None,
+    }
+
+
+@router.put("/{node}/files", status_code=201)
+async def put_file(
+    node: str,
+    request: Request,
+    context: ContextOf,
+    caller: CallerOf,
+    run: str,
+    attempt: int,
+    node_rank: int,
+    path: str,
+    size: int,
+    sha256: str,
+) -> dict[str, Any]:
+    """A file that an attempt left in `outputs`, `logs` or by upload."""
+    _own(caller, node)
+    context.hub.heard(node)
+    placements, files = tables.placements, tables.files
+    mine = and_(placements.c.run_id == run, placements.c.number == attempt, placements.c.node == node)
+    known = await context.database.read(lambda c: c.execute(select(placements.c.node_rank).where(mine)).first())
+    if known is None or known.node_rank != node_rank:
+        raise errors.NotFound(f"attempt {attempt} of {run} is not on {node}")
+    location = f"runs/{safe_name(run)}/attempts/{attempt}/{stored_name(node_rank, safe_name(path))}"
+    await body_pieces(request, lambda pieces: context.store.put(location, pieces, sha256=sha256))
+
+    def work(transaction: Transaction) -> None:
+        key = {"run_id": run, "attempt": attempt, "path": path, "node_rank": node_rank}
+        transaction.execute(delete(files).where(*(files.c[name] == value for name, value in key.items())))
+        transaction.execute(insert(files).values(**key, size=size, sha256=sha256))
+
+    await context.database.write(work)
+    return {"path": path}
+
+
+def _own(caller: Caller, node: str) -> None:
+    if caller.role != "admin" and (caller.role != "agent" or caller.subject != node):
+        raise errors.AccessDenied(f"this token does not belong to the agent of {node}")
+
+
+def _meet(context: Context, transaction: Transaction, body: Hello, holding: set[tuple[str, int]]) -> None:
+    nodes, placements = tables.nodes, tables.placements
+    where = (nodes.c.cluster == body.cluster, nodes.c.name == body.node)
+    transaction.execute(delete(nodes).where(*where))
+    row = body.model_dump(
+        include={"cluster", "agent", "host", "address", "pid", "cpus", "memory_bytes", "gpus", "version"}
+    )
+    transaction.execute(insert(nodes).values(name=body.node, seen_at=time.time(), **row))
+    open_here = transaction.execute(
+        select(placements).where(placements.c.node == body.node, placements.c.phase.in_(states.IS_OPEN))
+    ).all()
+    begun = (states.PREPARED, states.STARTED, states.ENDED)
+    if any(row.phase in begun and (row.run_id, row.number) not in holding for row in open_here):
+        # The agent's folder has lost what the server waits for: nothing more will come of it.
+        attempts.lose_node(context, transaction, body.node, give_up=True)
+    for run_id in sorted({row.run_id for row in open_here}):
+        attempts.advance(context, transaction, run_id)
+
+
+def _append(context: Context, node: str, chunks: list[Chunk]) -> dict[tuple[str, int, str], int]:
+    """Append chunks of attempts that are this node's; others are refused whole."""
+    placements = tables.placements
+    wanted = {(chunk.run, chunk.attempt) for chunk in chunks}
+    rows = context.database.read_now(
+        lambda c: c.execute(
+            select(placements.c.run_id, placements.c.number).where(
+                placements.c.node == node, placements.c.run_id.in_({run for run, _ in wanted})
+            )
+        ).all()
+    )
+    mine = {(row.run_id, row.number) for row in rows}
+    accepted = [chunk for chunk in chunks if (chunk.run, chunk.attempt) in mine]
+    lengths = context.streams.append(accepted)
+    for chunk in chunks:
+        # A removed run has no place for its bytes: they count as delivered.
+        if (chunk.run, chunk.attempt) not in mine:
+            lengths[chunk.run, chunk.attempt, chunk.stream] = chunk.offset + len(chunk.data)
+    return lengths
+
+
+def _take(
+    context: Context, transaction: Transaction, node: str, events: list[Event], parse: list[tuple[str, int, str]]
+) -> None:
+    for run, attempt, stream in parse:
+        ingest.parse_events(context, transaction, run, attempt, stream)
+    runs: dict[str, None] = {}
+    for event in events:
+        if attempts.apply_event(context, transaction, node, event):
+            runs[event.run] = None
+    for run_id in runs:
+        attempts.advance(context, transaction, run_id)
+    if runs:
+        transaction.after_commit.append(lambda: context.hub.changed(runs=tuple(runs)))

@@ -1,0 +1,111 @@
+"""Taking in a job: everything that can be refused is refused here, before anything starts."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Any
+
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection, insert, select
+
+from muster import errors
+from muster.control import states
+from muster.control.schedule import impossible
+from muster.engines.base import Cluster
+from muster.job.explain import make_spec
+from muster.job.spec import JobSpec
+from muster.launch.layout import num_ranks
+from muster.launch.plan import check as check_plan
+from muster.launch.plan import runnable
+from muster.server import loops, tables
+from muster.server.context import Context
+from muster.server.database import Transaction
+from muster.server.records import add_event
+
+_PRIORITY = {"low": 0, "medium": 1, "high": 2}
+
+
+class Submission(BaseModel):
+    """The body of `POST runs`."""
+
+    key: str = Field(min_length=1, max_length=200)
+    spec: dict[str, Any]
+    snapshot: str | None = None
+    python: str | None = None
+    submitted_by: str | None = None
+    notices: list[str] = []
+
+
+def accept(context: Context, transaction: Transaction, submission: Submission) -> str:
+    """Queue a job; the same key again is the same run. Returns the run's id."""
+    runs = tables.runs
+    known = transaction.execute(select(runs.c.id).where(runs.c.key == submission.key)).scalar()
+    if known is not None:
+        return str(known)
+    spec = make_spec(submission.spec)
+    notices = [*submission.notices, *check(context, transaction.connection, spec, submission.snapshot)]
+    now = time.time()
+    run_id = new_id(spec)
+    transaction.execute(
+        insert(runs).values(
+            id=run_id,
+            key=submission.key,
+            name=spec.name,
+            display_name=spec.display_name or spec.name,
+            experiment=spec.experiment_name,
+            status=states.QUEUED,
+            created_at=now,
+            queued_at=now,
+            spec=spec.model_dump(mode="json"),
+            snapshot=submission.snapshot,
+            python=submission.python,
+            submitted_by=submission.submitted_by,
+            compute=spec.compute,
+            priority=_PRIORITY[spec.queue_settings.priority],
+            num_nodes=spec.resources.instance_count,
+            num_ranks=num_ranks(spec),
+            attempt=0,
+            tags=dict(spec.tags),
+            description=spec.description,
+            notices=list(dict.fromkeys(notices)),
+        )
+    )
+    add_event(transaction, run_id, "state", {"status": states.QUEUED}, now)
+    transaction.after_commit.append(lambda: context.hub.changed(runs=[run_id], queue=True))
+    return run_id
+
+
+def check(context: Context, connection: Connection, spec: JobSpec, snapshot: str | None) -> list[str]:
+    """Refuse what this workspace cannot run; returns notices."""
+    if why := runnable(spec):
+        raise errors.JobError(why)
+    check_plan(spec)
+    cluster = find_cluster(connection, spec.compute)
+    waiting = loops.waiting("", "", spec.compute, spec)
+    if why := impossible(waiting, loops.offered(context, cluster)):
+        raise errors.JobError(f"the job can never start: it {why}", "Ask for less, or choose another compute.")
+    if snapshot is not None and not context.snapshots.has(snapshot):
+        raise errors.Conflict(f"the code snapshot {snapshot} is not here", "Upload it first.")
+    return []
+
+
+def find_cluster(connection: Connection, name: str) -> Cluster:
+    """A compute target by name, or a refusal that names the known ones."""
+    rows = {row.name: row for row in connection.execute(select(tables.clusters))}
+    if name not in rows:
+        raise errors.JobError(
+            f"there is no compute {name!r}",
+            f"Known here: {', '.join(sorted(rows))}. Create one with ComputeTarget.create, or use `local`.",
+        )
+    return loops.cluster_of(rows[name])
+
+
+def new_id(spec: JobSpec) -> str:
+    """Readable, and unlike any other: `resnet50-k3v9x2ab`."""
+    stem = "".join(
+        ch if ch.isalnum() or ch in "-_" else "-" for ch in (spec.display_name or spec.name or spec.experiment_name)
+    )
+    alphabet = "abcdefghijkmnpqrstuvwxyz23456789"
+    tail = "".join(secrets.choice(alphabet) for _ in range(8))
+    return f"{stem.strip('-_')[:40] or 'run'}-{tail}"

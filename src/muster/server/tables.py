@@ -1,0 +1,226 @@
+"""The tables of the workspace database."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData()
+
+# SQLite numbers rows by itself only in a column of exactly this type.
+RowId = BigInteger().with_variant(Integer, "sqlite")
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("seq", RowId, primary_key=True, autoincrement=True),
+    Column("id", String(255), nullable=False, unique=True),
+    Column("key", String(255), nullable=False, unique=True),
+    Column("name", String(255)),
+    Column("display_name", Text),
+    Column("experiment", String(255), nullable=False),
+    Column("status", String(32), nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("queued_at", Float),
+    Column("started_at", Float),
+    Column("ended_at", Float),
+    Column("spec", JSON, nullable=False),
+    Column("snapshot", String(64)),
+    Column("python", Text),
+    Column("submitted_by", Text),
+    Column("compute", String(255), nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("num_nodes", Integer, nullable=False),
+    Column("num_ranks", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("cancel", String(16)),
+    Column("cancel_by", Text),
+    Column("tags", JSON, nullable=False),
+    Column("description", Text),
+    Column("notices", JSON, nullable=False),
+    Column("progress", JSON),
+    Column("verdict", JSON),
+    Index("runs_queue", "status", "priority", "seq"),
+    Index("runs_name", "name"),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("run_id", String(255), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("status", String(32), nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("started_at", Float),
+    Column("ended_at", Float),
+    Column("stop_reason", String(32)),
+    Column("stop_grace_s", Float),
+    Column("timed_out", Boolean, nullable=False),
+    Column("plan", JSON),
+    Column("verdict", JSON),
+)
+
+placements = Table(
+    "placements",
+    metadata,
+    Column("run_id", String(255), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("node_rank", Integer, primary_key=True),
+    Column("cluster", String(255), nullable=False),
+    Column("node", String(255), nullable=False),
+    Column("host", String(255), nullable=False),
+    Column("address", String(255), nullable=False),
+    Column("cpus", Integer, nullable=False),
+    Column("gpus", JSON, nullable=False),
+    Column("ranks", Integer, nullable=False),
+    Column("phase", String(16), nullable=False),
+    Column("lost", Boolean, nullable=False),
+    Column("ports", JSON, nullable=False),
+    Column("refusal", JSON),
+    Index("placements_active", "phase", "cluster", "node"),
+)
+
+ranks = Table(
+    "ranks",
+    metadata,
+    Column("run_id", String(255), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("rank", Integer, primary_key=True),
+    Column("node_rank", Integer, nullable=False),
+    Column("role", String(32), nullable=False),
+    Column("essential", Boolean, nullable=False),
+    Column("log", Text, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("pid", Integer),
+    Column("started_at", Float),
+    Column("ended_at", Float),
+    Column("exit_code", Integer),
+    Column("signal", Integer),
+    Column("expected", Boolean, nullable=False),
+    Column("evidence", JSON, nullable=False),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", RowId, primary_key=True, autoincrement=True),
+    Column("run_id", String(255), nullable=False),
+    Column("at", Float, nullable=False),
+    Column("kind", String(32), nullable=False),
+    Column("data", JSON, nullable=False),
+    Index("events_run", "run_id", "id"),
+)
+
+metrics = Table(
+    "metrics",
+    metadata,
+    Column("id", RowId, primary_key=True, autoincrement=True),
+    Column("run_id", String(255), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("source", String(255), nullable=False),
+    Column("name", String(255), nullable=False),
+    Column("type", String(16), nullable=False),
+    Column("value", JSON, nullable=False),
+    Column("step", Float),
+    Column("at", Float, nullable=False),
+    Index("metrics_run", "run_id", "id"),
+)
+
+streams = Table(
+    "streams",
+    metadata,
+    Column("run_id", String(255), primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("stream", String(255), primary_key=True),
+    Column("parsed", BigInteger, nullable=False),
+)
+
+files = Table(
+    "files",
+    metadata,
+    Column("run_id", String(255), primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("path", Text, primary_key=True),
+    Column("node_rank", Integer, primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("sha256", String(64), nullable=False),
+)
+
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("num_files", Integer, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+clusters = Table(
+    "clusters",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("engine", String(32), nullable=False),
+    Column("options", JSON, nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("cluster", String(255), primary_key=True),
+    Column("name", String(255), primary_key=True),
+    Column("agent", String(64)),
+    Column("host", Text),
+    Column("address", Text),
+    Column("pid", Integer),
+    Column("cpus", Integer),
+    Column("memory_bytes", BigInteger),
+    Column("gpus", JSON),
+    Column("version", String(64)),
+    Column("seen_at", Float),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("hash", String(64), primary_key=True),
+    Column("role", String(16), nullable=False),
+    Column("subject", String(255), nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("expires_at", Float),
+    UniqueConstraint("role", "subject", "hash"),
+)
+
+models = Table(
+    "models",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("run_id", String(255)),
+    Column("path", Text, nullable=False),
+    Column("description", Text),
+    Column("tags", JSON, nullable=False),
+    Column("properties", JSON, nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+datastores = Table(
+    "datastores",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("kind", String(32), nullable=False),
+    Column("options", JSON, nullable=False),
+    Column("created_at", Float, nullable=False),
+)

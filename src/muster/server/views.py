@@ -1,0 +1,170 @@
+"""What clients see of a run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from muster.control import states
+from muster.server import tables
+from muster.server.context import Context
+from muster.server.records import RunRow
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """A file of a run by the name that people see, and where it lies in the store."""
+
+    path: str
+    size: int
+    attempt: int
+    location: str
+    sha256: str | None = None
+
+
+def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) -> list[dict[str, Any]]:
+    """The views of several runs, with one query for each kind of part."""
+    ids = [row.id for row in rows]
+    parts = {
+        table.name: _group(
+            connection.execute(select(table).where(table.c.run_id.in_(ids)).order_by(*table.primary_key))
+        )
+        for table in (tables.attempts, tables.placements, tables.ranks)
+    }
+    metrics = _last_metrics(connection, ids)
+    return [
+        {
+            "id": row.id,
+            "name": row.name,
+            "display_name": row.display_name,
+            "experiment": row.experiment,
+            "status": row.status,
+            "reason": reason(context, row),
+            "created_at": row.created_at,
+            "queued_at": row.queued_at,
+            "started_at": row.started_at,
+            "ended_at": row.ended_at,
+            "submitted_by": row.submitted_by,
+            "compute": row.compute,
+            "tags": row.tags,
+            "description": row.description,
+            "num_nodes": row.num_nodes,
+            "num_ranks": row.num_ranks,
+            "notices": row.notices,
+            "verdict": row.verdict,
+            "attempts": _attempts(row.id, parts),
+            "metrics": metrics.get(row.id, {}),
+            "progress": row.progress,
+            "files": [{"path": file.path, "size": file.size} for file in run_files(context, connection, row)],
+            "spec": row.spec,
+        }
+        for row in rows
+    ]
+
+
+def reason(context: Context, row: RunRow) -> str:
+    """Why a run waits; empty when it does not."""
+    if row.status == states.QUEUED:
+        return context.reasons.get(row.id, "waits for the next pass of the scheduler")
+    if row.status == states.NOT_STARTED:
+        return "its code is being uploaded"
+    if row.status == states.PROVISIONING:
+        return f"waits for the agents of its {row.num_nodes} nodes on {row.compute}"
+    if row.status == states.PREPARING:
+        return "its nodes fetch code and inputs"
+    return ""
+
+
+def run_files(context: Context, connection: Connection, row: RunRow) -> list[RunFile]:
+    """The run's files: those of the last attempt by their names, earlier ones under `attempts/N/`."""
+    stored = connection.execute(
+        select(tables.files)
+        .where(tables.files.c.run_id == row.id)
+        .order_by(tables.files.c.attempt, tables.files.c.path, tables.files.c.node_rank)
+    ).all()
+    found: list[RunFile] = []
+    for number in range(row.attempt + 1):
+        prefix = "" if number in (0, row.attempt) else f"attempts/{number}/"
+        base = f"runs/{row.id}/attempts/{number}"
+        for stream, size in context.streams.names(row.id, number):
+            if stream.startswith("user_logs/"):
+                found.append(RunFile(prefix + stream, size, number, f"{base}/{stream}"))
+        for name, item in visible_names([file for file in stored if file.attempt == number]):
+            location = f"{base}/{stored_name(item.node_rank, item.path)}"
+            found.append(RunFile(prefix + name, item.size, number, location, item.sha256))
+    return found
+
+
+def visible_names(rows: Iterable[Any]) -> list[tuple[str, Any]]:
+    """Names of an attempt's files, given in order of node; where nodes wrote one name differently, each is kept."""
+    first: dict[str, str] = {}
+    names: list[tuple[str, Any]] = []
+    for row in rows:
+        if row.path not in first:
+            first[row.path] = row.sha256
+            names.append((row.path, row))
+        elif row.sha256 != first[row.path]:
+            names.append((f"node_{row.node_rank}/{row.path}", row))
+    return names
+
+
+def stored_name(node_rank: int, path: str) -> str:
+    return path if node_rank == 0 else f"node_{node_rank}/{path}"
+
+
+def _attempts(run_id: str, parts: dict[str, dict[str, list[Any]]]) -> list[dict[str, Any]]:
+    placements = parts["placements"].get(run_id, [])
+    ranks = parts["ranks"].get(run_id, [])
+    names = {(row.number, row.node_rank): row.node for row in placements}
+    return [
+        {
+            "number": attempt.number,
+            "status": attempt.status,
+            "started_at": attempt.started_at,
+            "ended_at": attempt.ended_at,
+            "verdict": attempt.verdict,
+            "nodes": [
+                {"rank": row.node_rank, "name": row.node, "address": row.address, "phase": row.phase, "gpus": row.gpus}
+                for row in placements
+                if row.number == attempt.number
+            ],
+            "ranks": [
+                {
+                    "rank": row.rank,
+                    "node": names.get((row.number, row.node_rank)),
+                    "role": row.role,
+                    "state": row.state,
+                    "pid": row.pid,
+                    "started_at": row.started_at,
+                    "ended_at": row.ended_at,
+                    "exit_code": row.exit_code,
+                    "signal": row.signal,
+                    "expected": row.expected,
+                    "log": row.log,
+                }
+                for row in ranks
+                if row.number == attempt.number
+            ],
+        }
+        for attempt in parts["attempts"].get(run_id, [])
+    ]
+
+
+def _last_metrics(connection: Connection, ids: list[str]) -> dict[str, dict[str, Any]]:
+    metrics = tables.metrics
+    last = select(func.max(metrics.c.id)).where(metrics.c.run_id.in_(ids)).group_by(metrics.c.run_id, metrics.c.name)
+    found: dict[str, dict[str, Any]] = defaultdict(dict)
+    for row in connection.execute(select(metrics).where(metrics.c.id.in_(last))):
+        found[row.run_id][row.name] = row.value
+    return found
+
+
+def _group(rows: Iterable[Any]) -> dict[str, list[Any]]:
+    grouped: dict[str, list[Any]] = defaultdict(list)
+    for row in rows:
+        grouped[row.run_id].append(row)
+    return grouped

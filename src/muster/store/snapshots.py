@@ -1,0 +1,66 @@
+"""Code snapshots: every file once by its hash, and a manifest that names them."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
+
+from muster import errors
+from muster.manifest import Manifest, digest_of
+from muster.store.backend import Store, safe_name
+
+
+class Snapshots:
+    """Content-addressed folders in the workspace store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def missing(self, files: Manifest) -> list[str]:
+        """Hashes that the store does not have yet."""
+        hashes = {str(entry[0]) for entry in files.values()}
+        return sorted(sha256 for sha256 in hashes if not self._store.exists(_blob(sha256)))
+
+    def put_blob(self, sha256: str, pieces: Iterator[bytes]) -> int:
+        return self._store.put(_blob(sha256), pieces, sha256=sha256)
+
+    def put(self, digest: str, files: Manifest) -> None:
+        """Name a set of files; all of their bytes must be there."""
+        for path in files:
+            safe_name(path)
+        if digest_of(files) != digest:
+            raise errors.JobError(f"the snapshot {digest} does not match its files", "Send it again.")
+        if missing := self.missing(files):
+            raise errors.Conflict(f"{len(missing)} files of the snapshot are not uploaded", "Upload them first.")
+        self._store.put(_manifest(digest), [json.dumps(files, sort_keys=True).encode()])
+
+    def has(self, digest: str) -> bool:
+        return self._store.exists(_manifest(digest))
+
+    def files(self, digest: str) -> Mapping[str, Sequence[object]]:
+        files: Mapping[str, Sequence[object]] = json.loads(self._store.read(_manifest(digest)))
+        return files
+
+    def archive(self, digest: str) -> Iterator[bytes]:
+        """The snapshot as a tar stream."""
+        for path, (sha256, size, mode) in json.loads(self._store.read(_manifest(digest))).items():
+            info = tarfile.TarInfo(path)
+            info.size, info.mode = size, mode
+            yield info.tobuf(tarfile.PAX_FORMAT)
+            with self._store.open(_blob(sha256)) as file:
+                while piece := file.read(1 << 20):
+                    yield piece
+            yield b"\0" * (-size % tarfile.BLOCKSIZE)
+        yield BytesIO(b"\0" * tarfile.BLOCKSIZE * 2).getvalue()
+
+
+def _blob(sha256: str) -> str:
+    if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
+        raise errors.JobError(f"{sha256!r} is not a sha256", "Give 64 hexadecimal digits.")
+    return f"code/blobs/{sha256[:2]}/{sha256}"
+
+
+def _manifest(digest: str) -> str:
+    return f"code/snapshots/{_blob(digest).rpartition('/')[2]}.json"

@@ -1,0 +1,102 @@
+"""An engine whose machines come, stay away and vanish as a test wishes.
+
+Its switchboard is a folder (the cluster's option `folder`), because the engine lives in the server's process:
+a file `hold` keeps new nodes from coming; a file `gone-NODE` makes a node vanish with all its processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from muster import errors
+from muster.engines.base import Allocation, AllocationState, Cluster, Engine, NodeLife, NodeOffer
+from muster.paths import NodePaths
+from muster.protocol import AgentConfig
+
+
+class FakeEngine(Engine):
+    """Separate machines, each with its own host name, CPUs and GPUs."""
+
+    name = "fake"
+
+    def __init__(self) -> None:
+        self._agents: dict[str, subprocess.Popen[bytes]] = {}
+        self._folder = Path()
+
+    def check(self, cluster: Cluster) -> list[str]:
+        if "folder" not in cluster.options:
+            raise errors.JobError("the fake engine needs the option `folder`", "Give a folder for its switches.")
+        return []
+
+    def nodes(self, cluster: Cluster) -> Sequence[NodeOffer]:
+        options = cluster.options
+        self._folder = Path(options["folder"])
+        gpus = tuple(str(index) for index in range(options.get("gpus", 0)))
+        return [
+            NodeOffer(f"{cluster.name}-{index}", f"{cluster.name}-{index}", "127.0.0.1", 2, 4 << 30, gpus)
+            for index in range(options.get("max_nodes", 2))
+        ]
+
+    def allocate(self, allocation: Allocation) -> None:
+        if (self._folder / "hold").exists():
+            return
+        for agent in allocation.agents:
+            child = self._agents.get(agent.node)
+            if not self._gone(agent.node) and (child is None or child.poll() is not None):
+                self._agents[agent.node] = _start(agent)
+
+    def poll(self, allocations: Sequence[Allocation]) -> Mapping[str, AllocationState]:
+        found = {}
+        for allocation in allocations:
+            self.allocate(allocation)
+            lives = {agent.node: self._life(agent.node) for agent in allocation.agents}
+            waits = "the machines are being brought" if "starting" in lives.values() else ""
+            found[allocation.id] = AllocationState(lives, waits)
+        return found
+
+    def release(self, allocation: Allocation) -> None:
+        for agent in allocation.agents:
+            self._end(agent.node)
+
+    def close(self, leave_agents: bool) -> None:
+        if not leave_agents:
+            for node in list(self._agents):
+                self._end(node)
+
+    def _life(self, node: str) -> NodeLife:
+        if self._gone(node):
+            self._end(node)
+            return "gone"
+        child = self._agents.get(node)
+        if child is None:
+            return "starting"
+        return "up" if child.poll() is None else "gone"
+
+    def _gone(self, node: str) -> bool:
+        return (self._folder / f"gone-{node}").exists()
+
+    def _end(self, node: str) -> None:
+        child = self._agents.pop(node, None)
+        if child is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+
+
+def _start(agent: AgentConfig) -> subprocess.Popen[bytes]:
+    paths = NodePaths(Path(agent.root))
+    with paths.log.open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "muster.agent", str(paths.config)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            start_new_session=True,
+        )

@@ -1,0 +1,3 @@
+"""The version of this Muster."""
+
+VERSION = "0.1.0"
