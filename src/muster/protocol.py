@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from muster.defaults import PROTOCOL_VERSION
@@ -94,7 +94,7 @@ class Order:
 
 
 def order_to_json(order: Order) -> dict[str, Any]:
-    return asdict(order)
+    return {**vars(order), "inputs": [vars(item) for item in order.inputs]}
 
 
 def order_from_json(data: Mapping[str, Any]) -> Order:
@@ -151,7 +151,8 @@ def encode(frames: Iterable[Event | Chunk | Mapping[str, Any]]) -> Iterator[byte
             yield json.dumps(head).encode() + b"\n"
             yield frame.data
         elif isinstance(frame, Event):
-            yield json.dumps({"frame": "event", **asdict(frame)}).encode() + b"\n"
+            # Not asdict: it copies everything below, and there are many events.
+            yield json.dumps({"frame": "event", **vars(frame)}).encode() + b"\n"
         else:
             yield json.dumps({"frame": "heartbeat", **frame}).encode() + b"\n"
 

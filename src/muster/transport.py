@@ -144,6 +144,7 @@ class Connection:
             try:
                 fresh_socket.connect()
             except OSError as error:
+                fresh_socket.close()
                 self._http = None
                 raise errors.ServerUnavailable(
                     f"no server answers at {self.address.url}: {error}",

@@ -82,6 +82,9 @@ class RankEvidence:
     ended_at: float | None = None
     oom_killed: bool = False
     refusal: str | None = None
+    """Why it could not be started."""
+    lost_with: str | None = None
+    """Nobody saw its end: it went with its "keeper" or "agent"."""
     tail: str = ""
     """The end of what it printed."""
 
@@ -103,7 +106,6 @@ class Evidence:
     stop_reason: str | None = None
     cancel_by: str | None = None
     timeout_s: float | None = None
-    keeper_lost: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,14 +138,12 @@ def judge(evidence: Evidence) -> Verdict:
     failures = sorted((_classify(rank) for rank in evidence.ranks if _failed(rank)), key=lambda item: item[0])
     lost = next((node for node in evidence.nodes if node.lost), None)
     first = failures[0] if failures else None
-    if lost and (first is None or first[1] == "collective" or first[2].refusal == "agent_lost"):
+    if lost and (first is None or first[1] in ("collective", "platform")):
         return _verdict(
             "node_lost", f"node {lost.name} or its agent went away while the job ran", evidence, node=lost.name
         )
     if first is not None:
         return _of_rank(first[1], first[2], evidence)
-    if evidence.keeper_lost:
-        return _verdict("platform", "the process that kept the ranks was killed; the ranks were ended", evidence)
     if evidence.stop_reason == "timeout":
         limit = f" of {evidence.timeout_s:g} s" if evidence.timeout_s else ""
         return _verdict("timeout", f"the time limit{limit} passed", evidence)
@@ -159,7 +159,7 @@ def _failed(rank: RankEvidence) -> bool:
 
 def _classify(rank: RankEvidence) -> tuple[tuple[int, float, int], str, RankEvidence]:
     code = _cause(rank)
-    kind = {"collective": 3, "signal": 1, "exit_code": 2}.get(code, 0)
+    kind = {"platform": 0, "signal": 1, "exit_code": 2, "collective": 3}.get(code, 0)
     if code == "signal" and rank.signal == signals.SIGTERM:
         kind = 4
     return (kind, rank.ended_at or 0.0, rank.rank), code, rank
@@ -168,6 +168,8 @@ def _classify(rank: RankEvidence) -> tuple[tuple[int, float, int], str, RankEvid
 def _cause(rank: RankEvidence) -> str:
     if rank.refusal:
         return "launcher_missing"
+    if rank.lost_with:
+        return "platform"
     if rank.oom_killed:
         return "host_oom"
     # Only what follows the last traceback's head counts: earlier, handled ones do not end a program.
@@ -191,6 +193,8 @@ def _of_rank(code: str, rank: RankEvidence, evidence: Evidence) -> Verdict:
         message = f"{where} was ended by {_signal_name(rank.signal)}"
     elif code == "exit_code":
         message = f"{where} exited with code {rank.exit_code}"
+    elif code == "platform":
+        message = f"{where} was ended because the {rank.lost_with} that kept it was killed"
     elif code == "launcher_missing":
         message = f"{where} could not be started: {rank.refusal}"
     elif code == "host_oom" and rank.oom_killed:

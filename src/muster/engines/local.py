@@ -28,6 +28,7 @@ class LocalEngine(Engine):
 
     def __init__(self) -> None:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._offers: dict[tuple[str, int], list[NodeOffer]] = {}
 
     def check(self, cluster: Cluster) -> list[str]:
         unknown = sorted(set(cluster.options) - _OPTIONS)
@@ -48,10 +49,9 @@ class LocalEngine(Engine):
 
     def nodes(self, cluster: Cluster) -> Sequence[NodeOffer]:
         count = cluster.options.get("max_nodes") or LOCAL_MAX_NODES
-        return [
-            NodeOffer(f"{cluster.name}-{index}", self._host, "127.0.0.1", self._cpus, self._memory_bytes, self.gpus)
-            for index in range(count)
-        ]
+        if (cluster.name, count) not in self._offers:
+            self._offers[cluster.name, count] = self._make_offers(cluster.name, count)
+        return self._offers[cluster.name, count]
 
     def allocate(self, allocation: Allocation) -> None:
         for agent in allocation.agents:
@@ -102,6 +102,12 @@ class LocalEngine(Engine):
     @cached_property
     def _host(self) -> str:
         return socket.gethostname()
+
+    def _make_offers(self, cluster: str, count: int) -> list[NodeOffer]:
+        return [
+            NodeOffer(f"{cluster}-{index}", self._host, "127.0.0.1", self._cpus, self._memory_bytes, self.gpus)
+            for index in range(count)
+        ]
 
     def _state(self, allocation: Allocation) -> AllocationState:
         lives = {agent.node: self._life(agent.node, agent.root) for agent in allocation.agents}

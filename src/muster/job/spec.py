@@ -2,17 +2,89 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
+
+from muster.job import rules
+from muster.job.expressions import expression_problems
+from muster.job.literals import checked_literal, input_kind, input_value
+from muster.job.refusal import REFUSAL, Problem, refusal, refusals, show
 
 Scalar = bool | int | float | str
+# Linux takes 128 KiB for one argument or variable; inputs and quotes are still to come.
+MAX_TEXT_BYTES = 100_000
+
+
+def _checked_text(value: str) -> str:
+    if "\0" in value:
+        raise refusal("holds a NUL character, which no command, path or variable can carry", "Remove it.")
+    if any("\ud800" <= char <= "\udfff" for char in value):
+        raise refusal("holds half of a surrogate pair, which is not valid text", "Remove it.")
+    return value
+
+
+def _as_text(value: Any) -> Any:
+    """Numbers become text where only text makes sense."""
+    return str(value) if isinstance(value, int | float) and abs(value) < 1e300 else value
+
+
+def _as_texts(value: Any) -> Any:
+    return {key: _as_text(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(_as_text(item) for item in value) if isinstance(value, list | tuple) else value
+
+
+def _as_lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _sequence_or_text(value: Any) -> str | None:
+    return "<text>" if isinstance(value, str) else "<list>" if isinstance(value, list | tuple) else None
+
+
+def _name_or_mapping(value: Any) -> str | None:
+    return "<name>" if isinstance(value, str) else "<mapping>" if isinstance(value, Mapping | EnvironmentSpec) else None
+
+
+def _path_or_content(value: Any) -> Any:
+    if not isinstance(value, str | Mapping):
+        raise refusal(
+            f"{show(value)} is neither a path nor a mapping", "Write the path of a conda file, or its content."
+        )
+    return _checked_text(value) if isinstance(value, str) else value
+
+
+# Names in <> mark alternatives in the locations of validation errors; `explain` leaves them out.
+Text = Annotated[str, AfterValidator(_checked_text)]
+Texts = Annotated[dict[Text, Text], BeforeValidator(_as_texts)]
+DataType = Literal["uri_file", "uri_folder", "mltable", "custom_model", "mlflow_model"]
 
 
 class Model(BaseModel):
     """Frozen, refuses unknown keys, and does not turn text into numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_means_absent(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {key: value for key, value in data.items() if value is not None or key not in cls.model_fields}
 
 
 class Resources(Model):
@@ -22,8 +94,15 @@ class Resources(Model):
     """Number of nodes."""
     gpus_per_node: Annotated[int, Field(ge=0, le=1024)] | None = None
     """GPUs held on each node; absent: all that the node (or its share of the machine) has."""
-    shm_size: str | None = None
-    """Shared memory, such as `2g`."""
+    shm_size: Text | None = None
+    """Shared memory, such as `2g` or `512m`."""
+
+    @field_validator("shm_size", mode="after")
+    @classmethod
+    def _is_a_size(cls, value: str | None) -> str | None:
+        if value is not None and not rules.SHM_SIZE.fullmatch(value):
+            raise refusal(f"{show(value)} is not a size", "Write a whole number with b, k, m or g, such as 2g or 512m.")
+        return value
 
 
 class PyTorch(Model):
@@ -31,8 +110,9 @@ class PyTorch(Model):
 
     type: Literal["pytorch"] = "pytorch"
     process_count_per_instance: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Processes per node; absent: one per node, which starts the rest itself."""
-    communication_backend: str | None = None
+    """Processes per node; absent: one per node, which starts the rest itself (`torchrun`, Lightning)."""
+    communication_backend: Text | None = None
+    """Told to the script as `MUSTER_COMMUNICATION_BACKEND`, such as `nccl` or `gloo`."""
 
 
 class Mpi(Model):
@@ -40,6 +120,7 @@ class Mpi(Model):
 
     type: Literal["mpi"] = "mpi"
     process_count_per_instance: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Processes per node."""
 
 
 class TensorFlow(Model):
@@ -47,75 +128,333 @@ class TensorFlow(Model):
 
     type: Literal["tensorflow"] = "tensorflow"
     worker_count: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    """Absent: one per node."""
+    """Workers, one per node; absent: as many as there are nodes. Alone, it sets the number of nodes."""
     parameter_server_count: Annotated[int, Field(ge=0, le=10_000)] = 0
+    """Parameter servers; they share the first nodes with the workers, at most one on each."""
     chief: bool = False
+    """Adds a task with the role `chief`."""
     evaluator: bool = False
+    """Adds a task with the role `evaluator`."""
 
 
 Distribution = Annotated[PyTorch | Mpi | TensorFlow, Field(discriminator="type")]
 
 
 class Input(Model):
-    """A file or folder that the job reads."""
+    """A file or folder that the job reads, or an optional input that is not given."""
 
-    type: Literal["uri_file", "uri_folder", "mltable", "custom_model", "mlflow_model"] = "uri_folder"
-    path: str
+    type: Literal[DataType, "string", "integer", "number", "boolean"] = "uri_folder"
+    """What the path is. The types of plain values declare an optional value that is not given."""
+    path: Text | None = None
+    """A local path, relative to the job file, or an address; only an optional input may lack it."""
     mode: Literal["ro_mount", "download", "direct"] = "ro_mount"
+    """`ro_mount`: read in place; `download`: copied to the node first; `direct`: the path is passed on as it is."""
     optional: bool = False
+    """May be left out; `$[[ … ]]` parts of the command that use it are then dropped."""
+
+    @model_validator(mode="after")
+    def _has_a_path_unless_optional(self) -> Input:
+        if not self.path and not self.optional:
+            raise refusal("has no path", "Add `path`, or `optional: true` where the job can do without.")
+        return self
 
 
 class Output(Model):
     """A file or folder that the job writes."""
 
-    type: Literal["uri_file", "uri_folder", "mltable", "custom_model", "mlflow_model"] = "uri_folder"
-    path: str | None = None
-    """Absent: kept with the run, under `outputs/NAME`."""
+    type: DataType = "uri_folder"
+    """What the command writes there."""
+    path: Text | None = None
+    """Where it goes; absent: kept with the run, under `outputs/NAME`."""
     mode: Literal["rw_mount", "upload", "direct"] = "rw_mount"
+    """How it is written; all three keep what the job wrote."""
+
+    @field_validator("path", mode="after")
+    @classmethod
+    def _stays_inside(cls, value: str | None) -> str | None:
+        if value is not None and not rules.is_address(value) and rules.escapes(value):
+            raise refusal(
+                f"{show(value)} leaves the working folder",
+                "Write a path inside it, such as outputs/model, or leave `path` out.",
+            )
+        return value
+
+
+class Build(Model):
+    """A container image that is built from a folder."""
+
+    path: Text
+    """The folder with the Dockerfile, relative to the job file."""
+    dockerfile_path: Text | None = None
+    """The Dockerfile, relative to `path`; absent: `Dockerfile`."""
+    args: Texts = {}
+    """Build arguments."""
 
 
 class EnvironmentSpec(Model):
     """What a rank runs in; absent: the current Python."""
 
-    name: str | None = None
-    image: str | None = None
-    build: dict[str, Any] | None = None
-    conda_file: Any = None
-    python: str | None = None
+    name: Text | None = None
+    """A registered environment; beside another source, its label."""
+    image: Text | None = None
+    """A container image; `conda_file` may be added to it."""
+    build: Build | None = None
+    """A container image that is built from a folder."""
+    conda_file: Annotated[str | dict[str, Any], BeforeValidator(_path_or_content)] | None = None
+    """A conda specification: its path, or its content."""
+    python: Text | None = None
     """A Python interpreter's path, or a version."""
-    pip: tuple[str, ...] = ()
+    pip: Annotated[tuple[Text, ...], BeforeValidator(_as_tuple)] = ()
+    """Requirements that pip installs, beside `python` or alone."""
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> EnvironmentSpec:
+        sources = {
+            "image": self.image is not None,
+            "build": self.build is not None,
+            "conda_file": self.conda_file is not None and self.image is None,
+            "python/pip": self.python is not None or bool(self.pip),
+        }
+        given = [key for key, present in sources.items() if present]
+        if len(given) > 1 or not (given or self.name):
+            said = " and ".join(given) if given else "no source"
+            raise refusal(
+                f"gives {said}; exactly one is needed",
+                "Give one of: image (alone or with conda_file), build, conda_file, python and pip, or name.",
+            )
+        return self
 
 
 class Limits(Model):
     """When the job is stopped."""
 
-    timeout: Annotated[int, Field(gt=0)] | None = None
+    timeout: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
     """Seconds of running after which the job is stopped."""
 
 
 class QueueSettings(Model):
-    priority: Literal["low", "medium", "high"] = "medium"
+    """How the job waits."""
+
+    priority: Annotated[Literal["low", "medium", "high"], BeforeValidator(_as_lower)] = "medium"
+    """Jobs of a higher priority start first."""
+
+
+Command = Annotated[
+    Annotated[Text, Tag("<text>")]
+    | Annotated[tuple[Text, ...], BeforeValidator(_as_tuple, json_schema_input_type=list[Scalar]), Tag("<list>")],
+    Discriminator(
+        _sequence_or_text,
+        custom_error_type=REFUSAL,
+        custom_error_message="a text or a list of texts is needed",
+    ),
+]
+Environment = Annotated[
+    Annotated[Text, Tag("<name>")] | Annotated[EnvironmentSpec, Tag("<mapping>")],
+    Discriminator(
+        _name_or_mapping,
+        custom_error_type=REFUSAL,
+        custom_error_message="a name or a mapping is needed",
+    ),
+]
+InputValue = Annotated[
+    Annotated[Scalar, BeforeValidator(checked_literal), Tag("<literal>")] | Annotated[Input, Tag("<path>")],
+    Discriminator(input_kind),
+]
 
 
 class JobSpec(Model):
     """One job: what to run, on how many nodes, as which ranks, with what data."""
 
     type: Literal["command"] = "command"
-    name: str | None = None
-    display_name: str | None = None
-    experiment_name: str = "default"
-    description: str | None = None
-    tags: dict[str, str] = {}
-    code: str | None = None
-    """Folder (or file) with the script, relative to the job file."""
-    command: str | tuple[str, ...]
+    """The kind of job."""
+    name: Text | None = None
+    """A name for the run, which `muster` commands take in place of its id."""
+    display_name: Text | None = None
+    """A title for people."""
+    experiment_name: Text = "default"
+    """The experiment that the run belongs to."""
+    description: Text | None = None
+    """Free text."""
+    tags: Texts = {}
+    """Texts by name, to find runs by."""
+    code: Text | None = None
+    """Folder (or file) with the script, relative to the job file. The command runs in a copy of it."""
+    command: Command
     """Text runs under bash; a list is expanded per rank without a shell."""
-    environment: str | EnvironmentSpec | None = None
-    compute: str = "local"
+    environment: Environment | None = None
+    """What a rank runs in: a name, or a mapping; absent: the current Python."""
+    compute: Text = "local"
+    """The cluster: `local`, `NAME` or `azureml:NAME`."""
     resources: Resources = Resources()
+    """How much of the cluster the job holds."""
     distribution: Distribution | None = None
-    inputs: dict[str, Scalar | Input] = {}
+    """How processes become ranks; absent: one process on one node."""
+    inputs: dict[str, Annotated[InputValue, BeforeValidator(input_value)]] = {}
+    """What the job reads, by name: plain values, files, folders."""
     outputs: dict[str, Output] = {}
-    environment_variables: dict[str, str] = {}
+    """What the job writes, by name; nothing after the name means a folder that is kept with the run."""
+    environment_variables: Texts = {}
+    """Variables of every process; the ones that Muster sets itself are refused."""
     limits: Limits = Limits()
+    """When the job is stopped."""
     queue_settings: QueueSettings = QueueSettings()
+    """How the job waits."""
+
+    @field_validator("distribution", mode="before")
+    @classmethod
+    def _type_in_any_case(cls, value: Any) -> Any:
+        return {**value, "type": _as_lower(value["type"])} if isinstance(value, dict) and "type" in value else value
+
+    @field_validator("outputs", mode="before")
+    @classmethod
+    def _null_is_a_default_output(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {name: {} if output is None else output for name, output in value.items()}
+
+    @field_validator("name", mode="after")
+    @classmethod
+    def _is_a_run_name(cls, value: str | None) -> str | None:
+        if value is not None and not rules.RUN_NAME.fullmatch(value):
+            raise refusal(
+                f"{show(value)} is not a name",
+                "Use letters, digits, '_', '.' and '-', beginning with a letter or digit, at most 255 characters.",
+            )
+        return value
+
+    @field_validator("compute", mode="after")
+    @classmethod
+    def _is_a_cluster_name(cls, value: str) -> str:
+        name = rules.cluster_name(value)
+        if name is None:
+            raise refusal(f"{show(value)} is not the name of a cluster", "Write local, NAME or azureml:NAME.")
+        return name
+
+    @field_validator("environment", mode="after")
+    @classmethod
+    def _is_an_environment(cls, value: str | EnvironmentSpec | None) -> str | EnvironmentSpec | None:
+        if not isinstance(value, str):
+            return value
+        name = rules.environment_reference(value)
+        if name is None:
+            raise refusal(
+                f"{show(value)} is not the name of an environment",
+                "Write azureml:NAME, azureml:NAME:VERSION or azureml:NAME@latest, or a mapping such as {image: …}.",
+            )
+        return name
+
+    @field_validator("command", mode="after")
+    @classmethod
+    def _can_be_started(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        if not value or not (value if isinstance(value, str) else value[0]).strip():
+            raise refusal("is empty", "Write what each process runs, such as: python train.py")
+        longest = max(len(text.encode()) for text in ([value] if isinstance(value, str) else value))
+        if longest > MAX_TEXT_BYTES:
+            raise refusal(f"{longest:,} bytes; at most {MAX_TEXT_BYTES:,} fit", "Put it into a script in `code`.")
+        return value
+
+    @field_validator("inputs", "outputs", mode="after")
+    @classmethod
+    def _names_are_identifiers(cls, value: dict[str, Any]) -> dict[str, Any]:
+        wrong = [name for name in value if not rules.IDENTIFIER.fullmatch(name)]
+        if wrong:
+            hint = "Use letters, digits and '_', beginning with a letter or '_'."
+            raise refusals(Problem((name,), f"{show(name)} is not a name", hint) for name in wrong)
+        return value
+
+    @field_validator("environment_variables", mode="after")
+    @classmethod
+    def _variables_are_free(cls, value: dict[str, str]) -> dict[str, str]:
+        problems = [
+            Problem((name,), f"{show(name)} is not the name of a variable", "Use letters, digits and '_'.")
+            for name in value
+            if not rules.IDENTIFIER.fullmatch(name)
+        ]
+        problems += [
+            Problem((name,), f"{name} is set by Muster itself", f"Remove {name}; see docs/launch-contract.md.")
+            for name in value
+            if rules.is_owned_variable(name)
+        ]
+        problems += [
+            Problem((name,), f"longer than {MAX_TEXT_BYTES:,} bytes", "Put it into a file.")
+            for name, text in value.items()
+            if len(text.encode()) > MAX_TEXT_BYTES
+        ]
+        if problems:
+            raise refusals(problems)
+        return value
+
+    @model_validator(mode="after")
+    def _parts_fit_together(self) -> JobSpec:
+        problems = [*expression_problems(self), *_launcher_problems(self), *_node_problems(self)]
+        if problems:
+            raise refusals(problems)
+        tensorflow = self.distribution
+        if isinstance(tensorflow, TensorFlow) and tensorflow.worker_count is not None:
+            # The model is frozen for its users; here it is still being made.
+            resources = self.resources.model_copy(update={"instance_count": tensorflow.worker_count})
+            object.__setattr__(self, "resources", resources)
+        return self
+
+
+def _launcher_problems(spec: JobSpec) -> list[Problem]:
+    program = rules.head_program(spec.command)
+    if isinstance(spec.distribution, Mpi) and program in rules.MPI_LAUNCHERS:
+        return [
+            Problem(
+                ("command",),
+                f"starts with {program}, and in an MPI job Muster starts the processes with mpirun itself",
+                f"Leave {program} out: write the command of one process, and set "
+                "distribution.process_count_per_instance and resources.instance_count.",
+            )
+        ]
+    if program == "deepspeed" and _num_nodes(spec) > 1:
+        return [
+            Problem(
+                ("command",),
+                "starts with the launcher deepspeed, which reaches other nodes over ssh by itself",
+                "Leave deepspeed out and use distribution {type: mpi} or {type: pytorch} with "
+                "process_count_per_instance; the launcher itself works on one node.",
+            )
+        ]
+    return []
+
+
+def _node_problems(spec: JobSpec) -> list[Problem]:
+    nodes = spec.resources.instance_count
+    distribution = spec.distribution
+    if distribution is None and nodes > 1:
+        return [
+            Problem(
+                ("resources", "instance_count"),
+                f"{nodes} nodes are asked for, and without `distribution` only one process runs, on one node",
+                "Add distribution: {type: pytorch} (or mpi, tensorflow), or set instance_count to 1.",
+            )
+        ]
+    if not isinstance(distribution, TensorFlow):
+        return []
+    workers = _num_nodes(spec)
+    if "instance_count" in spec.resources.model_fields_set and workers != nodes:
+        return [
+            Problem(
+                ("distribution", "worker_count"),
+                f"{workers} workers do not fit {nodes} nodes: there is one worker per node",
+                f"Set worker_count and resources.instance_count to the same number, or leave one out ({workers}?).",
+            )
+        ]
+    if distribution.parameter_server_count > workers:
+        return [
+            Problem(
+                ("distribution", "parameter_server_count"),
+                f"{distribution.parameter_server_count} parameter servers do not fit {workers} nodes: "
+                "there is at most one per node",
+                f"Use at most {workers}, or more workers.",
+            )
+        ]
+    return []
+
+
+def _num_nodes(spec: JobSpec) -> int:
+    if isinstance(spec.distribution, TensorFlow) and spec.distribution.worker_count is not None:
+        return spec.distribution.worker_count
+    return spec.resources.instance_count

@@ -121,5 +121,7 @@ async def _storage_error(_request: Request, error: Any) -> JSONResponse:
 
 async def _fault(request: Request, error: Any) -> JSONResponse:
     log.error("%s %s", request.method, request.url.path, exc_info=error)
-    message = f"the server failed: {type(error).__name__}: {error}"
-    return JSONResponse({"error": {"code": "fault", "message": message, "hint": "Its log has more."}}, 500)
+    message = f"the server failed inside ({type(error).__name__})"
+    return JSONResponse(
+        {"error": {"code": "fault", "message": message, "hint": "server.log in the workspace has more."}}, 500
+    )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import and_, insert, select, update
+from sqlalchemy import insert, select
 
 from muster.control import states
 from muster.control.lifecycle import AttemptView, Finish, Go, Move, NodeView, RankView, Stop, decide
@@ -20,41 +20,47 @@ from muster.protocol import Event
 from muster.server import ingest, tables
 from muster.server.context import Context
 from muster.server.database import Transaction
-from muster.server.records import RunRow, add_event, move_run
+from muster.server.records import ATTEMPT, ON_NODE, PLACEMENT, PLACEMENTS, RANK, RANKS, RUN, RunRow, add_event, move_run
 
 _TAIL_BYTES = 64 << 10
 _TAILS = 16
+_NOT_ENDED = ("running", "waiting")
+_ADD_ATTEMPT = insert(tables.attempts)
+_ADD_PLACEMENT = insert(tables.placements)
+_ADD_RANK = insert(tables.ranks)
 
 
 def begin(context: Context, transaction: Transaction, start: Start) -> None:
     """Give a queued run its nodes: a new attempt, ordered on each of them."""
-    run = transaction.execute(select(tables.runs).where(tables.runs.c.id == start.run_id)).one()
+    run = RUN.one(transaction, start.run_id)
     number = run.attempt + 1
     now = time.time()
     transaction.execute(
-        insert(tables.attempts).values(
-            run_id=run.id, number=number, status=states.PREPARING, created_at=now, timed_out=False
-        )
+        _ADD_ATTEMPT,
+        {"run_id": run.id, "number": number, "status": states.PREPARING, "created_at": now, "timed_out": False},
     )
-    for node_rank, place in enumerate(start.places):
-        transaction.execute(
-            insert(tables.placements).values(
-                run_id=run.id,
-                number=number,
-                node_rank=node_rank,
-                cluster=run.compute,
-                node=place.node.name,
-                host=place.node.host,
-                address=place.node.address,
-                cpus=place.node.cpus,
-                gpus=list(place.gpus),
-                ranks=place.ranks,
-                phase=states.ORDERED,
-                lost=False,
-                ports=[],
-            )
-        )
-    transaction.execute(update(tables.runs).where(tables.runs.c.id == run.id).values(attempt=number))
+    transaction.execute(
+        _ADD_PLACEMENT,
+        [
+            {
+                "run_id": run.id,
+                "number": number,
+                "node_rank": node_rank,
+                "cluster": run.compute,
+                "node": place.node.name,
+                "host": place.node.host,
+                "address": place.node.address,
+                "cpus": place.node.cpus,
+                "gpus": list(place.gpus),
+                "ranks": place.ranks,
+                "phase": states.ORDERED,
+                "lost": False,
+                "ports": [],
+            }
+            for node_rank, place in enumerate(start.places)
+        ],
+    )
+    RUN.set(transaction, run.id, attempt=number)
     spec = JobSpec.model_validate(run.spec, strict=False)
     if not any(ports_wanted(spec, rank).count for rank in range(len(start.places))):
         # Nothing has to be agreed between the nodes first: the order to prepare carries the plan.
@@ -65,9 +71,7 @@ def begin(context: Context, transaction: Transaction, start: Start) -> None:
 
 def apply_event(context: Context, transaction: Transaction, node: str, event: Event) -> bool:
     """Record what an agent says of an attempt; False when the attempt is not this node's."""
-    placements = tables.placements
-    mine = and_(placements.c.run_id == event.run, placements.c.number == event.attempt, placements.c.node == node)
-    placement = transaction.execute(select(placements).where(mine)).first()
+    placement = ON_NODE.first(transaction, event.run, event.attempt, node)
     if placement is None or placement.phase == states.CLOSED:
         return False
     values: dict[str, Any] = {}
@@ -88,7 +92,7 @@ def apply_event(context: Context, transaction: Transaction, node: str, event: Ev
     elif event.kind == "exited":
         _record_exit(transaction, event, placement.node)
     elif event.kind == "timed_out":
-        _attempt_values(transaction, event.run, event.attempt, timed_out=True)
+        ATTEMPT.set(transaction, event.run, event.attempt, timed_out=True)
     elif event.kind == "ended":
         if placement.phase in states.HOLDS_RESOURCES:
             values = {"phase": states.ENDED}
@@ -99,22 +103,24 @@ def apply_event(context: Context, transaction: Transaction, node: str, event: Ev
         values = {"phase": states.DELIVERED}
         _record_notes(transaction, event)
     if values:
-        transaction.execute(update(placements).where(mine).values(**values))
+        ON_NODE.set(transaction, event.run, event.attempt, node, **values)
     return True
 
 
 def advance(context: Context, transaction: Transaction, run_id: str) -> None:
     """Decide and apply until the attempt rests."""
     for _ in range(8):
-        run = transaction.execute(select(tables.runs).where(tables.runs.c.id == run_id)).first()
+        run = RUN.first(transaction, run_id)
         if run is None or run.status in states.TERMINAL or run.attempt == 0:
             return
-        attempt = transaction.execute(select(tables.attempts).where(_attempt(run.id, run.attempt))).one()
+        attempt = ATTEMPT.one(transaction, run.id, run.attempt)
         if attempt.ended_at is not None:
             return
-        actions = decide(_view(context, transaction, run, attempt))
+        view = _view(context, transaction, run, attempt)
+        actions = decide(view)
         if not actions:
             return
+        finished = False
         for action in actions:
             if isinstance(action, Go):
                 _plan(context, transaction, run.id, run.attempt)
@@ -124,8 +130,10 @@ def advance(context: Context, transaction: Transaction, run_id: str) -> None:
                 _move(transaction, run, action.status)
             elif isinstance(action, Finish):
                 _finish(context, transaction, run)
-        nodes = transaction.execute(select(tables.placements.c.node).where(_placements(run.id, run.attempt))).scalars()
-        _announce(context, transaction, run.id, list(nodes))
+                finished = True
+        _announce(context, transaction, run.id, [node.name for node in view.nodes])
+        if finished:
+            return
 
 
 def lose_node(context: Context, transaction: Transaction, node: str, give_up: bool, why: str = "") -> None:
@@ -136,28 +144,28 @@ def lose_node(context: Context, transaction: Transaction, node: str, give_up: bo
     ).all()
     for row in rows:
         values: dict[str, Any] = {}
-        if row.phase in states.HOLDS_RESOURCES and not row.lost:
-            text = f"node {node} or its agent went away"
+        if row.phase == states.ORDERED:
+            # Nothing has begun there: the next agent of the node takes the order up.
+            if not give_up:
+                continue
+            text = f"the agent of {node} did not come" + (f": {why}" if why else "")
+            values = {"lost": True, "refusal": {"code": "platform", "message": text}}
+            add_event(transaction, row.run_id, "note", {"level": "error", "text": text})
+        elif row.phase in states.HOLDS_RESOURCES and not row.lost:
             values["lost"] = True
-            if row.phase == states.ORDERED:
-                text = f"the agent of {node} did not come" + (f": {why}" if why else "")
-                values["refusal"] = {"code": "platform", "message": text}
+            text = f"node {node} or its agent went away"
             add_event(transaction, row.run_id, "note", {"level": "error", "text": text})
         if give_up:
             values["phase"] = states.GIVEN_UP
         if values:
-            transaction.execute(
-                update(placements)
-                .where(_placements(row.run_id, row.number), placements.c.node_rank == row.node_rank)
-                .values(**values)
-            )
+            PLACEMENT.set(transaction, row.run_id, row.number, row.node_rank, **values)
     for run_id in sorted({row.run_id for row in rows}):
         advance(context, transaction, run_id)
 
 
 def _view(context: Context, transaction: Transaction, run: RunRow, attempt: Any) -> AttemptView:
-    nodes = transaction.execute(select(tables.placements).where(_placements(run.id, run.attempt))).all()
-    ranks = transaction.execute(select(tables.ranks).where(_ranks(run.id, run.attempt))).all()
+    nodes = PLACEMENTS.rows(transaction, run.id, run.attempt)
+    ranks = RANKS.rows(transaction, run.id, run.attempt)
     return AttemptView(
         run_status=run.status,
         nodes=[
@@ -176,10 +184,8 @@ def _view(context: Context, transaction: Transaction, run: RunRow, attempt: Any)
 
 
 def _plan(context: Context, transaction: Transaction, run_id: str, number: int) -> None:
-    run = transaction.execute(select(tables.runs).where(tables.runs.c.id == run_id)).one()
-    rows = transaction.execute(
-        select(tables.placements).where(_placements(run_id, number)).order_by(tables.placements.c.node_rank)
-    ).all()
+    run = RUN.one(transaction, run_id)
+    rows = PLACEMENTS.rows(transaction, run_id, number)
     hosts = [row.host for row in rows]
     slots = [
         Slot(row.node, row.address, row.cpus, tuple(row.gpus), tuple(row.ports), hosts.count(row.host) > 1)
@@ -187,9 +193,9 @@ def _plan(context: Context, transaction: Transaction, run_id: str, number: int) 
     ]
     spec = JobSpec.model_validate(run.spec, strict=False)
     made: Plan = make_plan(spec, slots, run_id=run_id, attempt=number, python=run.python or "python")
-    _attempt_values(transaction, run_id, number, plan=to_json(made))
+    ATTEMPT.set(transaction, run_id, number, plan=to_json(made))
     transaction.execute(
-        insert(tables.ranks),
+        _ADD_RANK,
         [
             {
                 "run_id": run_id,
@@ -211,24 +217,18 @@ def _plan(context: Context, transaction: Transaction, run_id: str, number: int) 
 
 
 def _stop(context: Context, transaction: Transaction, run: RunRow, action: Stop) -> None:
-    _attempt_values(transaction, run.id, run.attempt, stop_reason=action.reason, stop_grace_s=action.grace_s)
-    placements = tables.placements
-    rows = transaction.execute(select(placements).where(_placements(run.id, run.attempt))).all()
-    for row in rows:
+    ATTEMPT.set(transaction, run.id, run.attempt, stop_reason=action.reason, stop_grace_s=action.grace_s)
+    for row in PLACEMENTS.rows(transaction, run.id, run.attempt):
         # An agent that never came has nothing to stop; should it come later, it finds no order.
         if row.phase == states.ORDERED and row.node not in context.hub.contacts:
-            transaction.execute(
-                update(placements)
-                .where(_placements(run.id, run.attempt), placements.c.node_rank == row.node_rank)
-                .values(phase=states.GIVEN_UP)
-            )
+            PLACEMENT.set(transaction, run.id, run.attempt, row.node_rank, phase=states.GIVEN_UP)
 
 
 def _move(transaction: Transaction, run: RunRow, status: str) -> None:
     columns: dict[str, Any] = {}
     if status == states.RUNNING:
         columns["started_at"] = run.started_at or time.time()
-        _attempt_values(transaction, run.id, run.attempt, started_at=time.time(), status=status)
+        ATTEMPT.set(transaction, run.id, run.attempt, started_at=time.time(), status=status)
     move_run(transaction, run.id, status, **columns)
 
 
@@ -241,20 +241,18 @@ def _finish(context: Context, transaction: Transaction, run: RunRow) -> None:
     status = states.COMPLETED if verdict.code == COMPLETED else states.FAILED
     if verdict.code == "cancelled":
         status = states.CANCELED
-    _attempt_values(transaction, run.id, run.attempt, status=status, ended_at=now, verdict=verdict.to_json())
-    transaction.execute(
-        update(tables.placements)
-        .where(_placements(run.id, run.attempt), tables.placements.c.phase == states.DELIVERED)
-        .values(phase=states.CLOSED)
-    )
+    ATTEMPT.set(transaction, run.id, run.attempt, status=status, ended_at=now, verdict=verdict.to_json())
+    for row in PLACEMENTS.rows(transaction, run.id, run.attempt):
+        if row.phase == states.DELIVERED:
+            PLACEMENT.set(transaction, run.id, run.attempt, row.node_rank, phase=states.CLOSED)
     move_run(transaction, run.id, status, ended_at=now, verdict=verdict.to_json())
     transaction.after_commit.append(lambda: context.hub.changed(queue=True))
 
 
 def _judge(context: Context, transaction: Transaction, run: RunRow) -> Verdict:
-    attempt = transaction.execute(select(tables.attempts).where(_attempt(run.id, run.attempt))).one()
-    nodes = transaction.execute(select(tables.placements).where(_placements(run.id, run.attempt))).all()
-    ranks = transaction.execute(select(tables.ranks).where(_ranks(run.id, run.attempt))).all()
+    attempt = ATTEMPT.one(transaction, run.id, run.attempt)
+    nodes = PLACEMENTS.rows(transaction, run.id, run.attempt)
+    ranks = RANKS.rows(transaction, run.id, run.attempt)
     names = {row.node_rank: row.node for row in nodes}
     return judge(
         Evidence(
@@ -263,7 +261,6 @@ def _judge(context: Context, transaction: Transaction, run: RunRow) -> Verdict:
             stop_reason=attempt.stop_reason,
             cancel_by=run.cancel_by,
             timeout_s=run.spec.get("limits", {}).get("timeout"),
-            keeper_lost=any(row.evidence.get("lost_with") == "keeper" for row in ranks),
         )
     )
 
@@ -289,6 +286,7 @@ def _rank_evidence(context: Context, run: RunRow, ranks: Sequence[Any], names: d
                 ended_at=row.ended_at,
                 oom_killed=bool(row.evidence.get("oom_killed")),
                 refusal=row.evidence.get("refusal"),
+                lost_with=row.evidence.get("lost_with"),
                 tail=tail,
             )
         )
@@ -296,32 +294,23 @@ def _rank_evidence(context: Context, run: RunRow, ranks: Sequence[Any], names: d
 
 
 def _record_start(transaction: Transaction, event: Event, item: dict[str, Any]) -> None:
-    ranks = tables.ranks
-    done = transaction.execute(
-        update(ranks)
-        .where(_ranks(event.run, event.attempt), ranks.c.rank == item["rank"], ranks.c.state == "waiting")
-        .values(state="running", pid=item.get("pid"), started_at=item.get("at", event.at))
-    )
-    if done.rowcount:
+    started_at = item.get("at", event.at)
+    key = (event.run, event.attempt, item["rank"], "waiting")
+    if RANK.set(transaction, *key, state="running", pid=item.get("pid"), started_at=started_at):
         add_event(transaction, event.run, "rank", {"rank": item["rank"], "state": "running"}, event.at)
 
 
 def _record_exit(transaction: Transaction, event: Event, node: str) -> None:
-    ranks = tables.ranks
     data = dict(event.data)
-    done = transaction.execute(
-        update(ranks)
-        .where(_ranks(event.run, event.attempt), ranks.c.rank == data["rank"], ranks.c.state != "ended")
-        .values(
-            state="ended",
-            ended_at=data.get("at", event.at),
-            exit_code=data.get("exit_code"),
-            signal=data.get("signal"),
-            expected=bool(data.get("expected")),
-            evidence={key: value for key, value in data.items() if key not in ("rank", "at", "exit_code", "signal")},
-        )
-    )
-    if done.rowcount:
+    values = {
+        "state": "ended",
+        "ended_at": data.get("at", event.at),
+        "exit_code": data.get("exit_code"),
+        "signal": data.get("signal"),
+        "expected": bool(data.get("expected")),
+        "evidence": {key: value for key, value in data.items() if key not in ("rank", "at", "exit_code", "signal")},
+    }
+    if any(RANK.set(transaction, event.run, event.attempt, data["rank"], state, **values) for state in _NOT_ENDED):
         told = {"rank": data["rank"], "node": node, "state": "ended"}
         told |= {"exit_code": data.get("exit_code"), "signal": data.get("signal")}
         add_event(transaction, event.run, "rank", told, event.at)
@@ -334,19 +323,3 @@ def _record_notes(transaction: Transaction, event: Event) -> None:
 
 def _announce(context: Context, transaction: Transaction, run_id: str, nodes: list[str]) -> None:
     transaction.after_commit.append(lambda: context.hub.changed(nodes=nodes, runs=[run_id]))
-
-
-def _attempt_values(transaction: Transaction, run_id: str, number: int, **values: Any) -> None:
-    transaction.execute(update(tables.attempts).where(_attempt(run_id, number)).values(**values))
-
-
-def _attempt(run_id: str, number: int) -> Any:
-    return and_(tables.attempts.c.run_id == run_id, tables.attempts.c.number == number)
-
-
-def _placements(run_id: str, number: int) -> Any:
-    return and_(tables.placements.c.run_id == run_id, tables.placements.c.number == number)
-
-
-def _ranks(run_id: str, number: int) -> Any:
-    return and_(tables.ranks.c.run_id == run_id, tables.ranks.c.number == number)

@@ -31,6 +31,9 @@ class Hub:
         self.scheduler = asyncio.Event()
         self.contacts: dict[str, NodeContact] = {}
         self.leaving = False
+        """Agents that hold nothing are asked to go."""
+        self.closing = False
+        """The server ends: nobody waits any more."""
 
     def changed(self, nodes: Iterable[str] = (), runs: Iterable[str] = (), queue: bool = False) -> None:
         self._loop.call_soon_threadsafe(self._changed, tuple(nodes), tuple(runs), queue)
@@ -49,7 +52,7 @@ class Hub:
             contact.seen = time.monotonic()
 
     async def wait_node(self, node: str, seen: int, timeout_s: float) -> None:
-        if self.node_version(node) == seen and not self.leaving:
+        if self.node_version(node) == seen and not self.leaving and not self.closing:
             await _wait(self._node_waiters[node], timeout_s)
 
     async def wait_run(self, run: str, event: asyncio.Event, timeout_s: float) -> None:
@@ -65,6 +68,10 @@ class Hub:
         self._run_waiters[run].discard(event)
         if not self._run_waiters[run]:
             del self._run_waiters[run]
+
+    def close(self) -> None:
+        self.closing = True
+        self.wake_all()
 
     def wake_all(self) -> None:
         for waiters in (*self._node_waiters.values(), *self._run_waiters.values()):

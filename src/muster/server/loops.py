@@ -15,8 +15,6 @@ from muster.control import states
 from muster.control.schedule import Held, Node, Waiting, schedule
 from muster.defaults import NODE_LOST_S
 from muster.engines.base import Allocation, Cluster
-from muster.job.spec import JobSpec
-from muster.launch.layout import demand
 from muster.protocol import AgentConfig
 from muster.server import attempts, tables
 from muster.server.access import write_private
@@ -44,14 +42,20 @@ async def scheduler(context: Context) -> None:
             continue
         if started:
             await ensure_agents(context, started)
-            context.hub.scheduler.set()
 
 
 def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str, str]]:
     """One pass; returns the (cluster, node) pairs that got something to do."""
     runs, placements = tables.runs, tables.placements
     queued = transaction.execute(
-        select(runs.c.id, runs.c.name, runs.c.display_name, runs.c.compute, runs.c.spec)
+        select(
+            runs.c.id,
+            runs.c.display_name,
+            runs.c.compute,
+            runs.c.num_nodes,
+            runs.c.ranks_per_node,
+            runs.c.gpus_per_node,
+        )
         .where(runs.c.status == states.QUEUED)
         .order_by(runs.c.priority.desc(), runs.c.seq)
         .limit(_LOOKAHEAD)
@@ -67,7 +71,12 @@ def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str,
     clusters = {row.name: row for row in transaction.execute(select(tables.clusters))}
     nodes = {name: offered(context, cluster_of(row)) for name, row in clusters.items()}
     decision = schedule(
-        [waiting(row.id, row.display_name or row.name or row.id, row.compute, _spec(row.spec)) for row in queued],
+        [
+            Waiting(
+                row.id, row.display_name or row.id, row.compute, row.num_nodes, row.ranks_per_node, row.gpus_per_node
+            )
+            for row in queued
+        ],
         nodes,
         [Held(row.run_id, row.display_name or row.run_id, row.host, row.ranks, tuple(row.gpus)) for row in held],
     )
@@ -160,17 +169,8 @@ def offered(context: Context, cluster: Cluster) -> list[Node]:
     ]
 
 
-def waiting(run_id: str, title: str, cluster: str, spec: JobSpec) -> Waiting:
-    need = demand(spec)
-    return Waiting(run_id, title, cluster, need.num_nodes, need.ranks_per_node, need.gpus_per_node)
-
-
 def cluster_of(row: object) -> Cluster:
     return Cluster(row.name, row.engine, row.options)  # type: ignore[attr-defined]
-
-
-def _spec(data: object) -> JobSpec:
-    return JobSpec.model_validate(data, strict=False)
 
 
 def _open_nodes(connection: object) -> list[tuple[str, str]]:

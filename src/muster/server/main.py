@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+import uvloop
 from sqlalchemy import insert, select
 
 from muster import errors
@@ -49,8 +50,8 @@ def main() -> None:
     paths = WorkspacePaths(Path(options.workspace).resolve())
     _log_to(paths, options.foreground)
     try:
-        with _lock(paths):
-            asyncio.run(Process(paths, options).run())
+        with _lock(paths), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(Process(paths, options).run())
     except errors.MusterError as error:
         print(f"muster: {error}", file=sys.stderr)
         sys.exit(2)
@@ -84,7 +85,7 @@ class Process:
         await self._wind_down(context)
         for server, _ in sockets:
             server.should_exit = True
-        context.hub.wake_all()
+        context.hub.close()
         await asyncio.wait(serving, timeout=_LEAVE_S)
         for task in tasks:
             task.cancel()
@@ -187,7 +188,7 @@ class Process:
 
     async def _wind_down(self, context: Context) -> None:
         """Take idle agents along; those with work go on alone."""
-        if not self._leave_agents and context.hub.contacts:
+        if not self._leave_agents:
             context.hub.leaving = True
             context.hub.wake_all()
             deadline = time.monotonic() + _LEAVE_S

@@ -5,25 +5,24 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, and_, select
+from sqlalchemy import Connection, Select, and_, bindparam, select
 
 from muster.control import states
+from muster.job.expressions import resolve_environment
 from muster.job.spec import Input, JobSpec
 from muster.launch.plan import ports_wanted
 from muster.protocol import InputOrder, Order, order_to_json
 from muster.server import tables
 
 
-def orders_for(connection: Connection, node: str) -> list[dict[str, Any]]:
-    """The orders of a node: one for every attempt that is not over there."""
+def _open_here() -> Select[Any]:
     runs, attempts, placements = tables.runs, tables.attempts, tables.placements
-    rows = connection.execute(
+    return (
         select(
             placements.c.run_id,
             placements.c.number,
             placements.c.node_rank,
             placements.c.phase,
-            placements.c.gpus,
             runs.c.spec,
             runs.c.snapshot,
             runs.c.python,
@@ -34,8 +33,16 @@ def orders_for(connection: Connection, node: str) -> list[dict[str, Any]]:
         )
         .join(attempts, and_(attempts.c.run_id == placements.c.run_id, attempts.c.number == placements.c.number))
         .join(runs, runs.c.id == placements.c.run_id)
-        .where(placements.c.node == node, placements.c.phase.in_(states.HOLDS_RESOURCES))
-    ).all()
+        .where(placements.c.node == bindparam("node"), placements.c.phase.in_(states.HOLDS_RESOURCES))
+    )
+
+
+_OPEN_HERE = _open_here()
+
+
+def orders_for(connection: Connection, node: str) -> list[dict[str, Any]]:
+    """The orders of a node: one for every attempt that is not over there."""
+    rows = connection.execute(_OPEN_HERE, {"node": node}).all()
     return [order_to_json(_order(connection, row)) for row in rows]
 
 
@@ -82,13 +89,13 @@ def _order(connection: Connection, row: Any) -> Order:
         ports_preferred=wanted.preferred,
         ports_avoid=_used_ports(connection, row.run_id, row.number) if row.number > 1 else (),
         inputs=tuple(
-            InputOrder(name, item.path or "", item.mode, item.type)
+            InputOrder(name, item.path, item.mode, item.type)
             for name, item in spec.inputs.items()
-            if isinstance(item, Input)
+            if isinstance(item, Input) and item.path is not None
         ),
         outputs=tuple(spec.outputs),
         python=row.python,
-        user_env=dict(spec.environment_variables),
+        user_env=resolve_environment(spec),
         plan=plan,
         timeout_s=spec.limits.timeout,
     )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, or_, select, update
+from sqlalchemy import Connection, Row, Table, bindparam, insert, or_, select, update
 
 from muster import errors
 from muster.control import states
@@ -16,17 +16,57 @@ from muster.server.database import Transaction
 RunRow = Row[Any]
 
 
+class Keyed:
+    """Statements over a table by some of its columns, built once: building them costs more than running them."""
+
+    def __init__(self, table: Table, *columns: str, order: str | None = None) -> None:
+        self._columns = columns
+        where = [table.c[name] == bindparam(f"key_{name}") for name in columns]
+        self.select = select(table).where(*where)
+        if order:
+            self.select = self.select.order_by(table.c[order])
+        self.update = update(table).where(*where)
+
+    def rows(self, transaction: Transaction, *key: Any) -> Sequence[Row[Any]]:
+        found: Sequence[Row[Any]] = transaction.execute(self.select, self._key(key)).all()
+        return found
+
+    def first(self, transaction: Transaction, *key: Any) -> Row[Any] | None:
+        found: Row[Any] | None = transaction.execute(self.select, self._key(key)).first()
+        return found
+
+    def one(self, transaction: Transaction, *key: Any) -> Row[Any]:
+        found: Row[Any] = transaction.execute(self.select, self._key(key)).one()
+        return found
+
+    def set(self, transaction: Transaction, *key: Any, **values: Any) -> int:
+        """Change columns; returns how many rows there were."""
+        return int(transaction.execute(self.update, {**self._key(key), **values}).rowcount)
+
+    def _key(self, key: tuple[Any, ...]) -> dict[str, Any]:
+        return {f"key_{name}": value for name, value in zip(self._columns, key, strict=True)}
+
+
+RUN = Keyed(tables.runs, "id")
+ATTEMPT = Keyed(tables.attempts, "run_id", "number")
+PLACEMENTS = Keyed(tables.placements, "run_id", "number", order="node_rank")
+PLACEMENT = Keyed(tables.placements, "run_id", "number", "node_rank")
+ON_NODE = Keyed(tables.placements, "run_id", "number", "node")
+RANKS = Keyed(tables.ranks, "run_id", "number", order="rank")
+RANK = Keyed(tables.ranks, "run_id", "number", "rank", "state")
+_ADD_EVENT = insert(tables.events)
+
+
 def add_event(
     transaction: Transaction, run_id: str, kind: str, data: Mapping[str, Any], at: float | None = None
 ) -> None:
-    transaction.execute(
-        insert(tables.events).values(run_id=run_id, at=time.time() if at is None else at, kind=kind, data=dict(data))
-    )
+    moment = time.time() if at is None else at
+    transaction.execute(_ADD_EVENT, {"run_id": run_id, "at": moment, "kind": kind, "data": dict(data)})
 
 
 def move_run(transaction: Transaction, run_id: str, status: str, **columns: Any) -> None:
     """Put a run in its next state, and say so to those who follow it."""
-    transaction.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(status=status, **columns))
+    RUN.set(transaction, run_id, status=status, **columns)
     add_event(transaction, run_id, "state", {"status": status})
 
 

@@ -91,7 +91,7 @@ async def follow(
             if found.row.status in states.TERMINAL:
                 yield _event("end", cursor, {"status": found.row.status, "verdict": found.row.verdict})
                 return
-            if not follow:
+            if not follow or context.hub.closing:
                 return
             await context.hub.wait_run(run_id, waiter, _KEEPALIVE_S)
             yield ": keepalive\n\n"

@@ -11,11 +11,12 @@ from sqlalchemy import Connection, insert, select
 
 from muster import errors
 from muster.control import states
-from muster.control.schedule import impossible
+from muster.control.schedule import Waiting, impossible
 from muster.engines.base import Cluster
 from muster.job.explain import make_spec
 from muster.job.spec import JobSpec
-from muster.launch.layout import num_ranks
+from muster.job.support import check_supported
+from muster.launch.layout import demand, num_ranks
 from muster.launch.plan import check as check_plan
 from muster.launch.plan import runnable
 from muster.server import loops, tables
@@ -47,6 +48,7 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     notices = [*submission.notices, *check(context, transaction.connection, spec, submission.snapshot)]
     now = time.time()
     run_id = new_id(spec)
+    need = demand(spec)
     transaction.execute(
         insert(runs).values(
             id=run_id,
@@ -65,6 +67,8 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
             priority=_PRIORITY[spec.queue_settings.priority],
             num_nodes=spec.resources.instance_count,
             num_ranks=num_ranks(spec),
+            ranks_per_node=need.ranks_per_node,
+            gpus_per_node=need.gpus_per_node,
             attempt=0,
             tags=dict(spec.tags),
             description=spec.description,
@@ -82,12 +86,13 @@ def check(context: Context, connection: Connection, spec: JobSpec, snapshot: str
         raise errors.JobError(why)
     check_plan(spec)
     cluster = find_cluster(connection, spec.compute)
-    waiting = loops.waiting("", "", spec.compute, spec)
+    need = demand(spec)
+    waiting = Waiting("", "", spec.compute, need.num_nodes, need.ranks_per_node, need.gpus_per_node)
     if why := impossible(waiting, loops.offered(context, cluster)):
         raise errors.JobError(f"the job can never start: it {why}", "Ask for less, or choose another compute.")
     if snapshot is not None and not context.snapshots.has(snapshot):
         raise errors.Conflict(f"the code snapshot {snapshot} is not here", "Upload it first.")
-    return []
+    return check_supported(spec)
 
 
 def find_cluster(connection: Connection, name: str) -> Cluster:

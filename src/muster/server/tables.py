@@ -44,6 +44,8 @@ runs = Table(
     Column("priority", Integer, nullable=False),
     Column("num_nodes", Integer, nullable=False),
     Column("num_ranks", Integer, nullable=False),
+    Column("ranks_per_node", Integer, nullable=False),
+    Column("gpus_per_node", Integer),
     Column("attempt", Integer, nullable=False),
     Column("cancel", String(16)),
     Column("cancel_by", Text),

@@ -28,12 +28,13 @@ class RunFile:
 
 def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) -> list[dict[str, Any]]:
     """The views of several runs, with one query for each kind of part."""
-    ids = [row.id for row in rows]
+    ids = [row.id for row in rows if row.attempt]
     parts = {
         table.name: _group(
             connection.execute(select(table).where(table.c.run_id.in_(ids)).order_by(*table.primary_key))
         )
         for table in (tables.attempts, tables.placements, tables.ranks)
+        if ids
     }
     metrics = _last_metrics(connection, ids)
     return [
@@ -117,8 +118,8 @@ def stored_name(node_rank: int, path: str) -> str:
 
 
 def _attempts(run_id: str, parts: dict[str, dict[str, list[Any]]]) -> list[dict[str, Any]]:
-    placements = parts["placements"].get(run_id, [])
-    ranks = parts["ranks"].get(run_id, [])
+    placements = parts.get("placements", {}).get(run_id, [])
+    ranks = parts.get("ranks", {}).get(run_id, [])
     names = {(row.number, row.node_rank): row.node for row in placements}
     return [
         {
@@ -150,7 +151,7 @@ def _attempts(run_id: str, parts: dict[str, dict[str, list[Any]]]) -> list[dict[
                 if row.number == attempt.number
             ],
         }
-        for attempt in parts["attempts"].get(run_id, [])
+        for attempt in parts.get("attempts", {}).get(run_id, [])
     ]
 
 

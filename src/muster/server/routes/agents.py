@@ -96,19 +96,21 @@ async def deliveries(node: str, request: Request, context: ContextOf, caller: Ca
     events = [frame for frame in frames if isinstance(frame, Event)]
     contact = context.hub.contacts.get(node)
     context.hub.heard(node)
+    held = {(event.run, event.attempt) for event in events if event.kind == "delivered"}
     for frame in frames:
         if isinstance(frame, dict) and contact is not None:
             contact.holding = {(run, number) for run, number in frame.get("holding", ())}
+            held |= contact.holding
     lengths = await asyncio.to_thread(_append, context, node, chunks) if chunks else {}
     parse = sorted({key for key in lengths if key[2].startswith("events/")})
-    if events or parse:
-        await context.database.write(lambda transaction: _take(context, transaction, node, events, parse))
+    forget: list[list[Any]] = []
+    if events or parse or held:
+        forget = await context.database.write(
+            lambda transaction: _take(context, transaction, node, events, parse, held)
+        )
     changed = {chunk.run for chunk in chunks}
     if changed:
         context.hub.changed(runs=changed)
-    held = {(event.run, event.attempt) for event in events if event.kind == "delivered"}
-    held |= contact.holding if contact else set()
-    forget = await context.database.read(lambda c: forgettable(c, node, held)) if held else []
     return {
         "lengths": [[*key, length] for key, length in lengths.items()],
         "forget": forget,
@@ -195,8 +197,14 @@ def _append(context: Context, node: str, chunks: list[Chunk]) -> dict[tuple[str,
 
 
 def _take(
-    context: Context, transaction: Transaction, node: str, events: list[Event], parse: list[tuple[str, int, str]]
-) -> None:
+    context: Context,
+    transaction: Transaction,
+    node: str,
+    events: list[Event],
+    parse: list[tuple[str, int, str]],
+    held: set[tuple[str, int]],
+) -> list[list[Any]]:
+    """Record what was delivered; returns what the node may forget of what it holds."""
     for run, attempt, stream in parse:
         ingest.parse_events(context, transaction, run, attempt, stream)
     runs: dict[str, None] = {}
@@ -207,3 +215,4 @@ def _take(
         attempts.advance(context, transaction, run_id)
     if runs:
         transaction.after_commit.append(lambda: context.hub.changed(runs=tuple(runs)))
+    return forgettable(transaction.connection, node, held)

@@ -218,6 +218,7 @@ def _cluster(context: Context, connection: Connection, row: Any) -> dict[str, An
                 "name": name,
                 "state": "running" if name in busy else "idle" if name in context.hub.contacts else "away",
                 "host": agents[name].host,
+                "pid": agents[name].pid,
                 "address": agents[name].address,
                 "cpus": agents[name].cpus,
                 "memory_bytes": agents[name].memory_bytes,

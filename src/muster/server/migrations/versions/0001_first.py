@@ -163,6 +163,8 @@ def upgrade() -> None:
         sa.Column("priority", sa.Integer(), nullable=False),
         sa.Column("num_nodes", sa.Integer(), nullable=False),
         sa.Column("num_ranks", sa.Integer(), nullable=False),
+        sa.Column("ranks_per_node", sa.Integer(), nullable=False),
+        sa.Column("gpus_per_node", sa.Integer(), nullable=True),
         sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("cancel", sa.String(length=16), nullable=True),
         sa.Column("cancel_by", sa.Text(), nullable=True),

@@ -1,0 +1,5 @@
+"""`python -m muster.agent CONFIG`."""
+
+from muster.agent.main import main
+
+main()

@@ -1,0 +1,110 @@
+"""What a job leaves behind: found after its end, and sent to the server."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from muster.paths import AttemptPaths
+
+_PIECE = 1 << 20
+
+
+@dataclass
+class Found:
+    """Files to keep, by the name under which they are kept; and what was left out, in words."""
+
+    files: dict[str, Path] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+
+
+def find(paths: AttemptPaths) -> Found:
+    """Every regular file below `outputs`, `logs` and the uploads."""
+    found = Found()
+    root = paths.root
+    for folder, name in ((paths.work / "outputs", "outputs"), (paths.work / "logs", "logs"), (paths.uploads, "")):
+        if folder.is_symlink() and not _inside(folder, root):
+            found.left_out.append(f"{name}: a link that leaves the job's folder")
+        elif folder.is_dir():
+            _walk(folder, name, root, (), found)
+    return found
+
+
+def _walk(folder: Path, name: str, root: Path, above: tuple[tuple[int, int], ...], found: Found) -> None:
+    status = folder.stat()
+    here = (status.st_dev, status.st_ino)
+    if here in above:
+        found.left_out.append(f"{name}: a link to a folder that holds it")
+        return
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        found.left_out.append(f"{name}: {error.strerror}")
+        return
+    for entry in entries:
+        shown = readable(entry.name)
+        kept_as = f"{name}/{shown}" if name else shown
+        path = Path(entry.path)
+        if entry.is_symlink() and not _inside(path, root):
+            found.left_out.append(f"{kept_as}: a link that leaves the job's folder")
+        elif entry.is_dir():
+            _walk(path, kept_as, root, (*above, here), found)
+        elif entry.is_file():
+            found.files.setdefault(kept_as, path)
+        else:
+            found.left_out.append(f"{kept_as}: not a regular file")
+
+
+def _inside(path: Path, root: Path) -> bool:
+    try:
+        return path.resolve(strict=True).is_relative_to(root.resolve())
+    except (OSError, RuntimeError):
+        return False
+
+
+def readable(name: str) -> str:
+    """A file name as UTF-8 text; bytes that are none are written as `\\xNN`."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+class Unreadable(Exception):
+    """A file that was found and then could not be read."""
+
+
+def send(
+    path: Path, query: dict[str, Any], put: Callable[[Iterator[bytes] | bytes, dict[str, Any]], None]
+) -> dict[str, Any]:
+    """Send one file in bounded memory; returns its size and hash. Called again after a failure."""
+    try:
+        digest, size = _measure(path)
+        facts = {"size": size, "sha256": digest}
+        with path.open("rb") as file:
+            # A small body of known length can be repeated on a stale connection.
+            body = file.read() if size <= _PIECE else _pieces(file)
+            put(body, {**query, **facts})
+    except (PermissionError, FileNotFoundError, IsADirectoryError) as error:
+        raise Unreadable(error.strerror or str(error)) from error
+    return facts
+
+
+def _measure(path: Path) -> tuple[str, int]:
+    digest = hashlib.sha256()
+    size = 0
+    # A fifo that took the file's place must not hold the agent up.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise Unreadable("not a regular file")
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+            size += len(piece)
+    return digest.hexdigest(), size
+
+
+def _pieces(file: Any) -> Iterator[bytes]:
+    while piece := file.read(_PIECE):
+        yield piece

@@ -1,0 +1,33 @@
+"""The copy of the in-run API that goes on the ranks' PYTHONPATH, where Muster may not be installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import muster.agent
+from muster.paths import NodePaths
+
+_PARTS = ("__init__.py", "run.py", "errors.py", "runtime")
+
+
+def install(node: NodePaths, version: str) -> Path:
+    """Bring the copy in step with this installation; returns the folder for PYTHONPATH."""
+    package = Path(muster.agent.__file__).parents[1]
+    target = node.runtime / version
+    for part in _PARTS:
+        source = package / part
+        for file in sorted(source.rglob("*.py")) if source.is_dir() else [source]:
+            if file.exists():
+                _copy(file, target / "muster" / file.relative_to(package))
+    return target
+
+
+def _copy(source: Path, target: Path) -> None:
+    content = source.read_bytes()
+    if target.exists() and target.read_bytes() == content:
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Ranks may be importing the old one at this moment.
+    partial = target.with_name(f".{target.name}.new")
+    partial.write_bytes(content)
+    partial.rename(target)

@@ -1,0 +1,80 @@
+"""From a prepared attempt and its plan to the file that the keeper starts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from muster.agent.environ import Places, rank_environment
+from muster.agent.prepare import Prepared, Refusal
+from muster.defaults import GRACE_FAILURE_S, KILL_AFTER_TERM_S
+from muster.errors import JobError
+from muster.launch.expand import expand_all
+from muster.launch.model import RankPlan, node_plan_from_json
+from muster.paths import AttemptPaths
+from muster.protocol import Order
+
+
+def make_launch(
+    order: Order, prepared: Prepared, paths: AttemptPaths, runtime: Path, mark: str, agent_env: Mapping[str, str]
+) -> dict[str, Any]:
+    """What the keeper reads: every rank with its final command and environment."""
+    assert order.plan is not None
+    places = Places(
+        python_bin=prepared.python_bin,
+        runtime=str(runtime),
+        tmp=prepared.tmp,
+        streams=str(paths.streams),
+        uploads=str(paths.uploads),
+        checkpoints=str(paths.checkpoints),
+        stop_file=str(stop_file(paths)),
+        mark=mark,
+        inputs=prepared.inputs,
+        outputs=prepared.outputs,
+        resume=order.resume,
+    )
+    ranks = []
+    for rank in node_plan_from_json(order.plan).ranks:
+        env = rank_environment(rank.rank, rank.env, order.user_env, agent_env, places)
+        ranks.append(_rank(rank, env, paths))
+    return {
+        "ranks": ranks,
+        "journal": str(paths.journal),
+        "stop_file": places.stop_file,
+        "grace_failure_s": GRACE_FAILURE_S,
+        "kill_after_term_s": KILL_AFTER_TERM_S,
+    }
+
+
+def stop_file(paths: AttemptPaths) -> Path:
+    """Exists once the ranks should stop."""
+    return paths.root / "stop"
+
+
+def _rank(rank: RankPlan, env: dict[str, str], paths: AttemptPaths) -> dict[str, Any]:
+    argv = list(rank.argv)
+    if rank.expand:
+        try:
+            argv = list(expand_all(argv, env))
+        except JobError as error:
+            raise Refusal("bad_input", f"rank {rank.rank}: {error.message}. {error.hint}") from error
+    program = _find(argv[0], env["PATH"], paths.work)
+    return {
+        "rank": rank.rank,
+        "program": program,
+        "argv": [program or argv[0], *argv[1:]],
+        "env": env,
+        "cwd": str(paths.work),
+        "log": str(paths.streams / rank.log),
+        "essential": rank.essential,
+    }
+
+
+def _find(program: str, path: str, cwd: Path) -> str:
+    """The program's absolute path; empty when PATH does not have it."""
+    if "/" in program:
+        return program if program.startswith("/") else os.path.normpath(cwd / program)
+    return shutil.which(program, path=path) or ""

@@ -1,0 +1,137 @@
+"""The agent's way to the server: one connection per thread, any of several addresses, and when it last answered."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+from urllib.parse import quote
+
+from muster.errors import MusterError, ServerUnavailable
+from muster.protocol import AgentConfig
+from muster.transport import Address, Body, Connection
+
+log = logging.getLogger(__name__)
+
+Trouble = (MusterError, OSError, http.client.HTTPException, ValueError)
+"""Everything that a call to a server that is away, dying or confused can raise."""
+
+
+class Backoff:
+    """Waits that grow while the server is away."""
+
+    def __init__(self, first_s: float = 0.05, most_s: float = 1.0) -> None:
+        self._first_s = first_s
+        self._most_s = most_s
+        self._next_s = first_s
+
+    def next_s(self) -> float:
+        wait_s = self._next_s
+        self._next_s = min(self._next_s * 2, self._most_s)
+        return wait_s
+
+    @property
+    def fresh(self) -> bool:
+        """Nothing has failed since the last success: worth a line in the log."""
+        return self._next_s == self._first_s
+
+    def reset(self) -> None:
+        self._next_s = self._first_s
+
+
+class Arriving:
+    """A body whose reading fails as the server's absence, so that it is not taken for a local error."""
+
+    def __init__(self, response: http.client.HTTPResponse) -> None:
+        self._response = response
+
+    def read(self, size: int = -1, /) -> bytes:
+        try:
+            return self._response.read(size)
+        except (OSError, http.client.HTTPException) as error:
+            raise ServerUnavailable(f"the server went away: {error!r}") from error
+
+
+class Link:
+    """Calls to the server, from any thread."""
+
+    def __init__(self, config: AgentConfig, agent_id: str) -> None:
+        self._config = config
+        self._agent_id = agent_id
+        self._index = 0
+        self._local = threading.local()
+        self._contact = time.monotonic()
+
+    @property
+    def silence_s(self) -> float:
+        """How long ago the server answered last."""
+        return time.monotonic() - self._contact
+
+    def hello(self, facts: dict[str, Any]) -> None:
+        self.call("POST", "/api/v1/agents/hello", json_body=facts)
+
+    def orders(self, seen: int, wait_s: float) -> dict[str, Any]:
+        query = {"agent": self._agent_id, "seen": seen, "wait_s": wait_s}
+        answer = self.call("GET", self._path("orders"), query=query, timeout_s=wait_s + 30)
+        return cast(dict[str, Any], answer)
+
+    def deliver(self, body: bytes) -> dict[str, Any]:
+        headers = {"Content-Type": "application/octet-stream"}
+        answer = self.call(
+            "POST", self._path("deliveries"), body=body, query={"agent": self._agent_id}, headers=headers
+        )
+        return cast(dict[str, Any], answer or {})
+
+    def put_file(self, body: Body, query: dict[str, Any]) -> None:
+        headers = {"Content-Type": "application/octet-stream"}
+        query = {**query, "agent": self._agent_id}
+        self.call("PUT", self._path("files"), body=body, query=query, headers=headers, timeout_s=600)
+
+    @contextmanager
+    def archive(self, digest: str) -> Iterator[Arriving]:
+        """The tar stream of a code snapshot."""
+        connection = self._connection()
+        with self._watched(), connection.stream("GET", f"/api/v1/snapshots/{digest}/archive") as response:
+            yield Arriving(response)
+
+    def call(self, method: str, path: str, **arguments: Any) -> Any:
+        connection = self._connection()
+        with self._watched():
+            answer = connection.request(method, path, **arguments)
+        self._contact = time.monotonic()
+        return answer
+
+    def close(self) -> None:
+        """Close the calling thread's connection."""
+        connection = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._local.connection = None
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        index = self._index
+        try:
+            yield
+        except BaseException as error:
+            self.close()
+            # Another address may answer; only one thread needs to turn the page.
+            if isinstance(error, (ServerUnavailable, OSError)) and index == self._index:
+                self._index = (index + 1) % len(self._config.server)
+            raise
+
+    def _connection(self) -> Connection:
+        url = self._config.server[self._index]
+        connection: Connection | None = getattr(self._local, "connection", None)
+        if connection is None or connection.address.url != url:
+            self.close()
+            connection = Connection(Address(url, self._config.token, self._config.pinned_certificate))
+            self._local.connection = connection
+        return connection
+
+    def _path(self, what: str) -> str:
+        return f"/api/v1/agents/{quote(self._config.node, safe='')}/{what}"

@@ -1,0 +1,431 @@
+"""The node's loop: orders in, events out. All that is known of attempts is changed in this one thread."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pwd
+import queue
+import selectors
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from muster.agent import files, journal, launching, prepare
+from muster.agent.attempt import Attempt, Phase, Step, next_step
+from muster.agent.keepers import Keepers
+from muster.agent.link import Backoff, Link, Trouble
+from muster.agent.prepare import Prepared, Refusal
+from muster.agent.sampler import Sampler
+from muster.agent.shipper import Drop, Finish, Look, Shipper, Tell, Track
+from muster.agent.workers import Workers
+from muster.defaults import GRACE_CANCEL_S, KILL_AFTER_TERM_S
+from muster.errors import MusterError
+from muster.paths import AttemptPaths, NodePaths
+from muster.protocol import AgentConfig, Event, Order, order_from_json
+
+log = logging.getLogger(__name__)
+
+Key = tuple[str, int]
+
+_TICK_S = 1.0
+_TEND_S = 0.01
+_LAST_DELIVERY_S = 10.0
+_REMEMBERED = 10_000
+
+
+class Node:
+    """Runs the attempts that are ordered on this node."""
+
+    def __init__(self, config: AgentConfig, link: Link, runtime: Path, mark: str, sampler: Sampler) -> None:
+        self._config = config
+        self._paths = NodePaths(Path(config.root))
+        self._link = link
+        self._runtime = runtime
+        self._mark = mark
+        self._sampler = sampler
+        self._environment = {**_identity(), **os.environ}
+        self._attempts: dict[Key, Attempt] = {}
+        self._forgotten: dict[Key, None] = {}
+        self._had_any = False
+        self._leave = False
+        self._terminated_at: float | None = None
+        self._greet: Callable[[], None] = lambda: None
+        self._mailbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._wake_read, self._wake_write = os.pipe()
+        self._selector = selectors.DefaultSelector()
+        self._keepers = Keepers(
+            self._selector, mark, self._paths.root / "nursery.log", self._keeper_said, self._keeper_closed
+        )
+        self._fetchers = Workers("prepare", 4)
+        self._senders = Workers("files", 2)
+        self._shipper = Shipper(
+            link,
+            heartbeat=self._heartbeat,
+            delivered=lambda key: self.post(partial(self._delivered, key)),
+            forget=lambda key: self.post(partial(self._forget, key)),
+            unknown=lambda: self._greet(),
+        )
+        self.holding: tuple[Key, ...] = ()
+        """Read by other threads; replaced, never changed."""
+
+    def run(self, greet: Callable[[], None]) -> None:
+        """Work until there is nothing left to do and somebody asked to leave."""
+        self._greet = greet
+        self._watch_signals()
+        self._keepers.start()
+        self._take_up()
+        self._shipper.start()
+        self._sampler.start()
+        busy = False
+        while not self._may_leave():
+            for key, _ in self._selector.select(_TEND_S if busy else self._wait_s()):
+                key.data()
+            busy = self._keepers.tend()
+            self._check_clocks()
+        self._close()
+
+    def post(self, action: Callable[[], None]) -> None:
+        """Have something done in the loop; callable from every thread."""
+        self._mailbox.put(action)
+        try:
+            os.write(self._wake_write, b"\0")
+        except (BlockingIOError, OSError):
+            pass
+
+    def apply_orders(self, orders: Iterable[Mapping[str, Any]], leave: bool) -> None:
+        """The server's orders: for every attempt the state that is wanted."""
+        self._leave = leave
+        for order in sorted(map(order_from_json, orders), key=lambda order: order.key):
+            self._apply(order)
+
+    # Signals, clocks, leaving
+
+    def _watch_signals(self) -> None:
+        for end in (self._wake_read, self._wake_write):
+            os.set_blocking(end, False)
+        self._selector.register(self._wake_read, selectors.EVENT_READ, self._open_mailbox)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._mailbox.put(self._terminate))
+
+    def _open_mailbox(self) -> None:
+        os.read(self._wake_read, 65536)
+        while True:
+            try:
+                action = self._mailbox.get_nowait()
+            except queue.Empty:
+                return
+            action()
+
+    def _terminate(self) -> None:
+        """SIGTERM: stop everything with grace; a second one without."""
+        grace_s = GRACE_CANCEL_S if self._terminated_at is None else 0.0
+        self._terminated_at = time.monotonic() + grace_s
+        log.info("asked to end; ranks get %g s", grace_s)
+        for attempt in list(self._attempts.values()):
+            self._stop_here(attempt, grace_s, "agent_stopped")
+
+    def _wait_s(self) -> float:
+        deadlines = [attempt.deadline for attempt in self._attempts.values() if attempt.deadline is not None]
+        nearest = min(deadlines, default=float("inf")) - time.monotonic()
+        return max(0.0, min(_TICK_S, nearest))
+
+    def _check_clocks(self) -> None:
+        now = time.monotonic()
+        if self._terminated_at is None and not self._paths.lock.exists():
+            log.error("the node's folder %s was removed", self._paths.root)
+            self._terminate()
+        stale = self._link.silence_s > self._config.stale_after_s
+        for attempt in list(self._attempts.values()):
+            if attempt.deadline is not None and now >= attempt.deadline:
+                attempt.deadline = None
+                self._emit(attempt, "timed_out", time.time(), {})
+                self._stop_here(attempt, GRACE_CANCEL_S, "timeout")
+            if stale and attempt.phase in (Phase.PREPARED, Phase.RUNNING) and attempt.stopped_with is None:
+                log.error("no server for %g s: %s is stopped", self._link.silence_s, attempt.key)
+                self._stop_here(attempt, GRACE_CANCEL_S, "stale")
+
+    def _may_leave(self) -> bool:
+        if self._terminated_at is not None:
+            phases = {attempt.phase for attempt in self._attempts.values()}
+            if not phases & {Phase.PREPARING, Phase.RUNNING}:
+                self._terminated_at = min(self._terminated_at, time.monotonic())
+            return phases <= {Phase.DELIVERED} or time.monotonic() > self._terminated_at + _LAST_DELIVERY_S
+        done = self._leave or (self._had_any and not self._config.long_lived)
+        return done and not self._attempts
+
+    def _close(self) -> None:
+        self._sampler.close()
+        for attempt in self._attempts.values():
+            attempt.unwanted.set()
+            attempt.release_ports()
+        self._shipper.close()
+        self._shipper.join(2.0)
+        self._keepers.close()
+        self._fetchers.close(patience_s=10.0)
+        self._senders.close(patience_s=1.0)
+
+    # Orders
+
+    def _apply(self, order: Order) -> None:
+        attempt = self._attempts.get(order.key)
+        if attempt is None:
+            if order.action == "forget" or order.key in self._forgotten or self._terminated_at is not None:
+                return
+            attempt = Attempt(order, self._paths.attempt(order.run, order.attempt))
+            self._add(attempt)
+            self._supersede(order)
+        attempt.order = order
+        self._advance(attempt)
+
+    def _supersede(self, order: Order) -> None:
+        """A newer attempt of a run: an older one that still lives here has no business any more."""
+        for other in list(self._attempts.values()):
+            if other.order.run == order.run and other.order.attempt < order.attempt:
+                self._stop_here(other, KILL_AFTER_TERM_S, "superseded")
+
+    def _advance(self, attempt: Attempt) -> None:
+        """Take the step that its order asks for."""
+        step = next_step(attempt.order, attempt.phase)
+        if attempt.order.action in ("stop", "forget") and attempt.phase is Phase.PREPARING:
+            attempt.unwanted.set()
+        if step is Step.PREPARE:
+            attempt.phase = Phase.PREPARING
+            self._fetchers.submit(lambda: self._prepare(attempt))
+        elif step is Step.LAUNCH:
+            self._launch(attempt)
+        elif step is Step.STOP:
+            self._stop(
+                attempt, attempt.order.grace_s if attempt.order.action == "stop" else 0.0, attempt.order.stop_reason
+            )
+        elif step is Step.END:
+            self._end(attempt, attempt.order.stop_reason or "done", time.time())
+        elif step is Step.REMOVE:
+            self._remove(attempt)
+
+    def _stop_here(self, attempt: Attempt, grace_s: float, reason: str) -> None:
+        """Stop an attempt for the node's own reasons, whatever its order says."""
+        attempt.order = replace(attempt.order, action="stop", grace_s=grace_s, stop_reason=reason)
+        self._advance(attempt)
+
+    def _stop(self, attempt: Attempt, grace_s: float, reason: str) -> None:
+        told = attempt.stopped_with
+        if told is not None and told[0] <= grace_s:
+            return
+        attempt.stopped_with = (grace_s, told[1] if told else reason)
+        self._keepers.stop(attempt.key, grace_s, reason or "stopped")
+
+    # Preparing and starting
+
+    def _prepare(self, attempt: Attempt) -> None:
+        """In a worker: everything that may take long."""
+        backoff = Backoff()
+        while not attempt.unwanted.is_set():
+            try:
+                prepared = prepare.prepare(attempt.order, self._paths, self._link.archive)
+            except Refusal as refusal:
+                self.post(partial(self._refuse, attempt, refusal))
+                return
+            except MusterError as error:
+                log.info("%s: the code did not arrive, trying again: %s", attempt.key, error)
+                attempt.unwanted.wait(backoff.next_s())
+            except Exception as error:
+                log.exception("%s could not be prepared", attempt.key)
+                self.post(partial(self._refuse, attempt, Refusal("platform", f"it could not be prepared: {error!r}")))
+                return
+            else:
+                self.post(partial(self._prepared, attempt, prepared))
+                return
+        self.post(lambda: self._end(attempt, attempt.order.stop_reason or "done", time.time()))
+
+    def _prepared(self, attempt: Attempt, prepared: Prepared) -> None:
+        attempt.prepared = prepared
+        if attempt.unwanted.is_set():
+            self._end(attempt, attempt.order.stop_reason or "done", time.time())
+            return
+        attempt.phase = Phase.PREPARED
+        prepare.will_be_told(attempt.paths)
+        ports = [held.port for held in prepared.ports]
+        self._emit(attempt, "prepared", time.time(), {"ports": ports, "address": self._config.address})
+        self._advance(attempt)
+
+    def _refuse(self, attempt: Attempt, refusal: Refusal) -> None:
+        log.warning("%s is refused: %s: %s", attempt.key, refusal.code, refusal.message)
+        self._emit(attempt, "refused", time.time(), {"code": refusal.code, "message": refusal.message})
+        self._end(attempt, "refused", time.time())
+
+    def _launch(self, attempt: Attempt) -> None:
+        assert attempt.prepared is not None
+        prepared, paths = attempt.prepared, attempt.paths
+        try:
+            launch = launching.make_launch(attempt.order, prepared, paths, self._runtime, self._mark, self._environment)
+            prepare.write_private(paths.launch, json.dumps(launch).encode())
+        except Refusal as refusal:
+            self._refuse(attempt, refusal)
+            return
+        except OSError as error:
+            self._refuse(attempt, prepare.refusal_of(error, paths.root))
+            return
+        attempt.phase = Phase.RUNNING
+        self._keepers.launch(attempt.key, paths.launch, [held.lock for held in prepared.ports])
+        attempt.release_ports()
+        self._shipper.send(Track(attempt.key, paths, attempt.order.log_limit_bytes))
+        self._sampler.add(attempt.key, paths.streams / "events" / "node.jsonl")
+
+    # What keepers say
+
+    def _keeper_said(self, key: Key, entry: Mapping[str, Any]) -> None:
+        attempt = self._attempts.get(key)
+        if attempt is None or attempt.phase is not Phase.RUNNING:
+            return
+        if entry["kind"] == "running" and attempt.order.timeout_s is not None:
+            attempt.deadline = time.monotonic() + attempt.order.timeout_s
+        self._tell_all(attempt, attempt.story.add(entry))
+        if entry["kind"] == "ended":
+            self._end(attempt, attempt.reason or entry["reason"], entry["at"])
+        self._shipper.send(Look())
+
+    def _keeper_closed(self, key: Key) -> None:
+        """Nothing of the keeper is left; if it did not say how it ended, its journal may."""
+        attempt = self._attempts.get(key)
+        if attempt is None or attempt.phase is not Phase.RUNNING:
+            return
+        self._conclude(attempt, "keeper")
+
+    def _conclude(self, attempt: Attempt, lost_with: str) -> None:
+        """Tell an attempt's story from its journal, and what nobody saw as lost."""
+        for entry in journal.read(attempt.paths.journal):
+            self._tell_all(attempt, attempt.story.add(entry))
+        now = time.time()
+        ended = attempt.story.ended
+        if ended is not None and ended["reason"] != "agent_lost":
+            self._end(attempt, attempt.reason or ended["reason"], ended["at"])
+            return
+        self._tell_all(attempt, attempt.story.lose(now, lost_with))
+        self._end(attempt, f"{lost_with}_lost", ended["at"] if ended else now)
+
+    # The end and what follows it
+
+    def _end(self, attempt: Attempt, reason: str, at: float) -> None:
+        """No process of the attempt is left here, and none will come."""
+        was_running = attempt.phase is Phase.RUNNING
+        attempt.phase = Phase.ENDED
+        attempt.deadline = None
+        attempt.release_ports()
+        self._sampler.remove(attempt.key)
+        self._emit(attempt, "ended", at, {"at": at, "reason": reason})
+        if attempt.order.action == "forget":
+            self._remove(attempt)
+            return
+        if was_running:
+            self._shipper.send(Finish(attempt.key))
+            self._senders.submit(lambda: self._send_files(attempt))
+        else:
+            self._emit(attempt, "delivered", at, {"files": []})
+
+    def _send_files(self, attempt: Attempt) -> None:
+        """In a worker: send every file that the job left, as often as it takes."""
+        found = files.find(attempt.paths)
+        sent: list[dict[str, Any]] = []
+        backoff = Backoff()
+        query = {"run": attempt.order.run, "attempt": attempt.order.attempt, "node_rank": attempt.order.node_rank}
+        for name, path in found.files.items():
+            while not attempt.unwanted.is_set():
+                try:
+                    sent.append({"path": name, **files.send(path, {**query, "path": name}, self._link.put_file)})
+                    backoff.reset()
+                    break
+                except files.Unreadable as error:
+                    found.left_out.append(f"{name}: {error}")
+                    break
+                except Trouble as error:
+                    log.info("%s of %s was not sent, trying again: %s", name, attempt.key, error)
+                    attempt.unwanted.wait(backoff.next_s())
+        if not attempt.unwanted.is_set():
+            data = {"files": sent, "notes": [f"not kept: {text}" for text in found.left_out]}
+            self.post(lambda: self._emit(attempt, "delivered", time.time(), data))
+
+    def _forget(self, key: Key) -> None:
+        attempt = self._attempts.get(key)
+        if attempt is not None:
+            attempt.order = replace(attempt.order, action="forget")
+            self._advance(attempt)
+
+    def _delivered(self, key: Key) -> None:
+        attempt = self._attempts.get(key)
+        if attempt is not None:
+            attempt.phase = Phase.DELIVERED
+            self._advance(attempt)
+
+    def _remove(self, attempt: Attempt) -> None:
+        attempt.unwanted.set()
+        attempt.release_ports()
+        self._shipper.send(Drop(attempt.key))
+        del self._attempts[attempt.key]
+        self._forgotten[attempt.key] = None
+        while len(self._forgotten) > _REMEMBERED:
+            del self._forgotten[next(iter(self._forgotten))]
+        self._update_holding()
+        self._fetchers.submit(lambda: prepare.remove(attempt.paths))
+
+    # After a restart
+
+    def _take_up(self) -> None:
+        """Deliver what an earlier agent of this node could not."""
+        self._paths.attempts.mkdir(parents=True, exist_ok=True)
+        for folder in sorted(self._paths.attempts.iterdir()):
+            run, _, number = folder.name.rpartition(".")
+            paths = self._paths.attempt(run, int(number)) if run and number.isdigit() else None
+            order = _read_order(paths.order) if paths else None
+            if paths is None or order is None or not prepare.was_told(paths):
+                # The server has not heard that it was prepared, so it can be prepared again.
+                log.warning("%s was not ready and is removed", folder)
+                prepare.remove(AttemptPaths(folder.with_name(folder.name.removesuffix(".gone"))))
+                continue
+            attempt = Attempt(order, paths, phase=Phase.RUNNING)
+            self._add(attempt)
+            self._shipper.send(Track(attempt.key, paths, order.log_limit_bytes))
+            self._conclude(attempt, "agent")
+
+    # Small change
+
+    def _add(self, attempt: Attempt) -> None:
+        self._attempts[attempt.key] = attempt
+        self._had_any = True
+        self._update_holding()
+
+    def _update_holding(self) -> None:
+        self.holding = tuple(self._attempts)
+
+    def _heartbeat(self) -> dict[str, Any]:
+        return {"holding": [list(key) for key in self.holding], "sample": self._sampler.last}
+
+    def _tell_all(self, attempt: Attempt, events: Iterable[tuple[str, float, dict[str, Any]]]) -> None:
+        for kind, at, data in events:
+            self._emit(attempt, kind, at, data)
+
+    def _emit(self, attempt: Attempt, kind: str, at: float, data: Mapping[str, Any]) -> None:
+        run, number = attempt.key
+        self._shipper.send(Tell(Event(run, number, kind, at, data)))
+
+
+def _identity() -> dict[str, str]:
+    """Who the agent's user is, also where nothing in the environment says so."""
+    try:
+        user = pwd.getpwuid(os.getuid())
+    except KeyError:
+        return {}
+    return {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name, "SHELL": user.pw_shell}
+
+
+def _read_order(path: Path) -> Order | None:
+    try:
+        return order_from_json(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None

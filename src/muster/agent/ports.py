@@ -1,0 +1,140 @@
+"""Ports held host-wide: a lock on a file per port, shared by all users, agents and workspaces of a machine.
+
+The lock's descriptor travels to the keeper, so the port stays held until the ranks are gone.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import stat
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from muster.paths import host_ports_dir
+
+_UPWARDS = 500
+_EPHEMERAL_TRIES = 200
+
+
+class HeldPort(NamedTuple):
+    port: int
+    lock: int
+    """Descriptor; the port is free again when every copy of it is closed."""
+
+    def release(self) -> None:
+        with suppress(OSError):
+            os.close(self.lock)
+
+
+class PortTrouble(Exception):
+    """The ports that were asked for cannot be held."""
+
+
+def hold(count: int, preferred: int = 0, avoid: Collection[int] = (), folder: Path | None = None) -> list[HeldPort]:
+    """Hold `count` free ports: the preferred one and those above it first, then any."""
+    if count == 0:
+        return []
+    folder = folder or host_ports_dir()
+    _make_folder(folder)
+    held: list[HeldPort] = []
+    for port in _candidates(preferred):
+        if port in avoid or any(port == one.port for one in held):
+            continue
+        lock = _lock(folder / str(port))
+        if lock is None:
+            continue
+        if not _is_free(port):
+            os.close(lock)
+            continue
+        held.append(HeldPort(port, lock))
+        if len(held) == count:
+            return held
+    for one in held:
+        one.release()
+    raise PortTrouble(
+        f"no {count} free ports were found (asked for {preferred or 'any'}, tried {_UPWARDS} above it and others). "
+        f"End what listens there, or set MASTER_PORT to a free port."
+    )
+
+
+def _candidates(preferred: int) -> Iterator[int]:
+    if preferred:
+        yield from range(preferred, min(preferred + _UPWARDS, 65536))
+    for _ in range(_EPHEMERAL_TRIES):
+        with socket.socket() as probe:
+            probe.bind(("0.0.0.0", 0))
+            port = probe.getsockname()[1]
+        yield port
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir()
+        folder.chmod(0o1777)
+    except FileExistsError:
+        pass
+    if not stat.S_ISDIR(folder.lstat().st_mode):
+        raise PortTrouble(f"{folder} is not a folder, so ports cannot be held. Remove it.")
+
+
+def _lock(path: Path) -> int | None:
+    """The descriptor of a locked file, or None when somebody else has it."""
+    # In a sticky folder the kernel refuses O_CREAT on another user's file (fs.protected_regular),
+    # and a shared lock file is never removed: that would let two hold the same name.
+    attempts: tuple[Callable[[], int], ...] = (
+        lambda: os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC),
+        lambda: _create(path),
+        lambda: os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC),
+    )
+    for attempt in attempts:
+        try:
+            descriptor = attempt()
+            break
+        except (FileNotFoundError, FileExistsError):
+            continue
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR):
+                return None
+            raise
+    else:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _create(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    os.fchmod(descriptor, 0o644)
+    return descriptor
+
+
+def _is_free(port: int) -> bool:
+    return _can_listen(socket.AF_INET, "0.0.0.0", port) and _can_listen(socket.AF_INET6, "::", port)
+
+
+def _can_listen(family: int, address: str, port: int) -> bool:
+    try:
+        probe = socket.socket(family, socket.SOCK_STREAM)
+    except OSError:
+        # No such family on this machine: nothing can take the port there.
+        return family == socket.AF_INET6
+    with probe:
+        # As the frameworks do it: a port whose last connections linger in TIME_WAIT is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            probe.bind((address, port))
+            probe.listen(1)
+        except OSError as error:
+            return family == socket.AF_INET6 and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+    return True

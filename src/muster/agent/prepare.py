@@ -1,0 +1,212 @@
+"""Preparing an attempt: folders, code, inputs, outputs, ports, interpreter. Runs in a worker thread."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import stat
+import sys
+import tarfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from muster.agent import code, ports
+from muster.agent.code import Fetch
+from muster.errors import NotFound
+from muster.paths import AttemptPaths, NodePaths, user_runtime_dir
+from muster.protocol import InputOrder, Order, order_to_json
+
+# multiprocessing puts sockets below TMPDIR, and a socket's path may have 107 bytes.
+_LONGEST_TMP = 60
+
+
+class Refusal(Exception):
+    """The attempt cannot be prepared or started here; becomes a `refused` event."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What preparation found and made."""
+
+    ports: tuple[ports.HeldPort, ...]
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    python: str
+    python_bin: str
+    tmp: str
+
+
+def prepare(order: Order, node: NodePaths, fetch: Fetch) -> Prepared:
+    """Put everything in place; raises Refusal with a code and a message that names the thing."""
+    paths = node.attempt(order.run, order.attempt)
+    try:
+        _make_folders(order, paths)
+        python = _interpreter(order.python)
+        python_bin = _python_bin(python, node)
+        _place_code(order, node, paths, fetch)
+        inputs = {item.name: _place_input(item, paths) for item in order.inputs}
+        outputs = {name: str(_make(paths.work / "outputs" / name)) for name in order.outputs}
+        held = ports.hold(order.ports_count, order.ports_preferred, order.ports_avoid)
+    except ports.PortTrouble as trouble:
+        raise Refusal("port_trouble", str(trouble)) from trouble
+    except code.UnsafeArchive as trouble:
+        raise Refusal("bad_input", str(trouble)) from trouble
+    except (NotFound, tarfile.TarError) as trouble:
+        message = f"the code snapshot {order.snapshot} could not be fetched: {trouble}. Submit the job again."
+        raise Refusal("platform", message) from trouble
+    except OSError as error:
+        raise refusal_of(error, paths.root) from error
+    return Prepared(tuple(held), inputs, outputs, python, python_bin, str(short_tmp(paths)))
+
+
+def refusal_of(error: OSError, place: Path) -> Refusal:
+    """What an operating system error means for the job."""
+    what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        message = f"the disk of {place} is full ({what}). Free some space there, or move the workspace."
+        return Refusal("disk_full", message)
+    return Refusal("platform", f"the attempt could not be prepared in {place}: {what}")
+
+
+def _make_folders(order: Order, paths: AttemptPaths) -> None:
+    paths.root.mkdir(parents=True, exist_ok=True)
+    # First of all: a folder without an order holds nothing that anybody started.
+    write_private(paths.order, json.dumps(order_to_json(order)).encode())
+    for folder in (paths.work, paths.streams, paths.tmp, paths.uploads, paths.checkpoints):
+        folder.mkdir(exist_ok=True)
+    for folder in (paths.streams / "user_logs", paths.streams / "events", paths.work / "outputs", paths.work / "logs"):
+        folder.mkdir(exist_ok=True)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Replace a file at once; only its owner may read it."""
+    partial = path.with_name(path.name + ".new")
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(data)
+    partial.rename(path)
+
+
+def _interpreter(python: str | None) -> str:
+    if python is None:
+        return sys.executable
+    if not os.access(python, os.X_OK):
+        message = f"the Python interpreter {python} is not on this node. Name one that is, or leave it out."
+        raise Refusal("bad_input", message)
+    return python
+
+
+def _python_bin(python: str, node: NodePaths) -> str:
+    """A folder in which `python` is the interpreter: its own, or a small one made for it."""
+    own = Path(python).parent
+    if (own / "python").exists():
+        return str(own)
+    folder = node.root / "bin" / hashlib.sha256(python.encode()).hexdigest()[:12]
+    if not (folder / "python").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        # A script, not a link: a virtual environment is recognised by the path it was started from.
+        write_private(folder / "python", f'#!/bin/sh\nexec "{python}" "$@"\n'.encode())
+        (folder / "python").chmod(0o755)
+    return f"{folder}:{own}"
+
+
+def _place_code(order: Order, node: NodePaths, paths: AttemptPaths, fetch: Fetch) -> None:
+    if order.snapshot is not None:
+        code.copy_tree(code.ensure(node.code_cache, order.snapshot, fetch), paths.work)
+
+
+def _place_input(item: InputOrder, paths: AttemptPaths) -> str:
+    """Where the job finds the input: the path itself, a link to it, or a copy of it."""
+    source = Path(item.source.removeprefix("file://"))
+    _check_input(item, source)
+    if item.mode == "direct":
+        return str(source)
+    target = _make(paths.inputs) / item.name
+    if item.type == "uri_file":
+        # The name of a file often says what it is.
+        target = _make(target) / source.name
+    if item.mode == "ro_mount":
+        with suppress(FileExistsError):
+            target.symlink_to(source)
+    elif source.is_dir():
+        code.copy_tree(source, target)
+    else:
+        code.copy_file(source, target)
+    return str(target)
+
+
+def _check_input(item: InputOrder, source: Path) -> None:
+    try:
+        is_dir = stat.S_ISDIR(source.stat().st_mode)
+    except OSError as error:
+        message = f"input {item.name!r}: {source}: {error.strerror}. It must exist on every node that reads it."
+        raise Refusal("data_unavailable", message) from error
+    if item.type == "uri_file" and is_dir:
+        raise Refusal("bad_input", f"input {item.name!r}: {source} is a folder. Give it the type uri_folder.")
+    if item.type == "uri_folder" and not is_dir:
+        raise Refusal("bad_input", f"input {item.name!r}: {source} is a file. Give it the type uri_file.")
+    if not os.access(source, os.R_OK):
+        raise Refusal("data_unavailable", f"input {item.name!r}: {source} may not be read by this user.")
+
+
+def will_be_told(paths: AttemptPaths) -> None:
+    """Note that the server hears of this attempt from now on."""
+    with suppress(OSError):
+        _told(paths).touch(0o600)
+
+
+def was_told(paths: AttemptPaths) -> bool:
+    return _told(paths).exists() or paths.launch.exists()
+
+
+def _told(paths: AttemptPaths) -> Path:
+    return paths.root / "prepared"
+
+
+def short_tmp(paths: AttemptPaths) -> Path:
+    """The attempt's folder for temporary files, by a path short enough for sockets."""
+    if len(str(paths.tmp)) <= _LONGEST_TMP:
+        return paths.tmp
+    link = _tmp_link(paths)
+    link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if link.parent.stat().st_uid != os.getuid():
+        return paths.tmp
+    with suppress(FileExistsError):
+        link.symlink_to(paths.tmp)
+    return link
+
+
+def remove(paths: AttemptPaths) -> None:
+    """Remove an attempt's folder, also where the job left folders that may not be written to."""
+
+    def allow(function: Callable[..., object], name: str, _: object) -> None:
+        with suppress(OSError):
+            Path(name).parent.chmod(0o700)
+            if function is not os.unlink:
+                Path(name).chmod(0o700)
+            function(name)
+
+    _tmp_link(paths).unlink(missing_ok=True)
+    # By another name first, so that a half-removed attempt is never taken for one.
+    gone = paths.root.with_name(f"{paths.root.name}.gone")
+    with suppress(OSError):
+        paths.root.rename(gone)
+    shutil.rmtree(gone, onerror=allow)
+
+
+def _tmp_link(paths: AttemptPaths) -> Path:
+    return user_runtime_dir() / f"t-{hashlib.sha256(str(paths.root).encode()).hexdigest()[:12]}"
+
+
+def _make(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

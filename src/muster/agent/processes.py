@@ -1,0 +1,180 @@
+"""The process tree, and the few kernel settings that keep it in hand. Standard library only."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
+_M_MMAP_THRESHOLD = -3
+_LINUX = sys.platform == "linux"
+_libc = ctypes.CDLL(None, use_errno=True) if _LINUX else None
+
+# They remove shared memory when their clients are gone, so they go last.
+_CLEANERS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
+
+
+class Process(NamedTuple):
+    pid: int
+    parent: int
+    group: int
+    state: str
+
+    @property
+    def dead(self) -> bool:
+        return self.state in ("Z", "X")
+
+
+def become_subreaper() -> None:
+    """Make orphaned descendants children of this process."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when its parent's thread ends."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if _LINUX and os.getppid() != parent:
+        os._exit(128 + signal.SIGKILL)
+
+
+def set_name(name: str) -> None:
+    """What `ps -o comm` shows."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
+def return_large_blocks() -> None:
+    """Have freed buffers go back to the system at once instead of staying in the heap (glibc)."""
+    mallopt = getattr(_libc, "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, 256 << 10)
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc is not None and _libc.prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl {option}")
+
+
+def table() -> dict[int, Process]:
+    """Every process of the machine that can be seen."""
+    if not _LINUX:
+        listing = subprocess.run(["ps", "-axo", "pid=,ppid=,pgid=,stat="], capture_output=True, check=False).stdout
+        return parse_ps(listing.decode())
+    found: dict[int, Process] = {}
+    for entry in os.listdir("/proc"):  # noqa: PTH208
+        if not entry.isdigit():
+            continue
+        process = read(int(entry))
+        if process is not None:
+            found[process.pid] = process
+    return found
+
+
+def read(pid: int) -> Process | None:
+    """One process from /proc, or None when it is gone."""
+    data = _contents(pid, "stat")
+    if not data:
+        return None
+    # The name stands in parentheses and may hold anything, parentheses and spaces too.
+    fields = data[data.rindex(b")") + 2 :].split()
+    return Process(pid, int(fields[1]), int(fields[2]), fields[0].decode())
+
+
+def parse_ps(text: str) -> dict[int, Process]:
+    """The table as `ps` prints it, for systems without /proc."""
+    found: dict[int, Process] = {}
+    for line in text.splitlines():
+        pid, parent, group, state = line.split()[:4]
+        found[int(pid)] = Process(int(pid), int(parent), int(group), state[0])
+    return found
+
+
+def descendants(roots: Collection[int], processes: Mapping[int, Process]) -> list[Process]:
+    """Everything below the roots, without the roots themselves."""
+    children: dict[int, list[Process]] = {}
+    for process in processes.values():
+        children.setdefault(process.parent, []).append(process)
+    found: list[Process] = []
+    pending = list(roots)
+    while pending:
+        below = children.get(pending.pop(), [])
+        found.extend(below)
+        pending.extend(process.pid for process in below)
+    return found
+
+
+def terminate(targets: Iterable[Process]) -> None:
+    """SIGTERM; a stopped process is continued, so that it can act on it."""
+    for process in targets:
+        if not process.dead:
+            send(process.pid, signal.SIGTERM)
+            send(process.pid, signal.SIGCONT)
+
+
+def kill(targets: Collection[Process], spare_cleaners: bool = False) -> None:
+    """SIGKILL, whole groups at once: the kernel lets no fork slip out of a group."""
+    living = [process for process in targets if not process.dead]
+    spared = {process.pid for process in living if spare_cleaners and is_cleaner(process.pid)}
+    kept_groups = {process.group for process in living if process.pid in spared}
+    own = os.getpgrp()
+    for group in {process.group for process in living} - kept_groups - {own, 0, 1}:
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+    for process in living:
+        if process.pid not in spared:
+            send(process.pid, signal.SIGKILL)
+
+
+def is_cleaner(pid: int) -> bool:
+    command = _contents(pid, "cmdline")
+    return any(name in command for name in _CLEANERS)
+
+
+def send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def marked(name: str, value: str) -> list[int]:
+    """Processes that carry NAME=VALUE in their environment."""
+    wanted = f"{name}={value}".encode()
+    found = []
+    for pid in table():
+        if pid != os.getpid() and wanted in _contents(pid, "environ").split(b"\0"):
+            found.append(pid)
+    return found
+
+
+def command_line(pid: int) -> str:
+    return _contents(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace")
+
+
+def oom_kills() -> int:
+    """How many processes the kernel has killed for want of memory since the machine started."""
+    try:
+        with open("/proc/vmstat", "rb") as file:  # noqa: PTH123
+            for line in file:
+                if line.startswith(b"oom_kill "):
+                    return int(line.split()[1])
+    except OSError:
+        pass
+    return 0
+
+
+def _contents(pid: int, name: str) -> bytes:
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:  # noqa: PTH123
+            return file.read()
+    except OSError:
+        return b""

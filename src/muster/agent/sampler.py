@@ -1,0 +1,130 @@
+"""CPU, memory, network and GPUs of the node, as metric lines beside those of the ranks."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from pathlib import Path
+
+import psutil
+
+from muster.agent import gpus
+from muster.defaults import SAMPLE_S
+
+log = logging.getLogger(__name__)
+
+_FRESH_S = 1.0
+
+Key = tuple[str, int]
+
+
+class Sampler(threading.Thread):
+    """Writes a sample into every running attempt's `events/node.jsonl`: at its start, then every SAMPLE_S."""
+
+    def __init__(self, gpu_ids: tuple[str, ...]) -> None:
+        super().__init__(name="sampler", daemon=True)
+        self._gpu_ids = gpu_ids
+        self._files: dict[Key, Path] = {}
+        self._lock = threading.Lock()
+        self._changed = threading.Event()
+        self._closing = False
+        self._meter = Meter()
+        self.last: dict[str, float] = self._meter.read()
+        self._read_at = time.monotonic()
+
+    def add(self, key: Key, file: Path) -> None:
+        """Start with what is known now, so that even the shortest attempt has a sample."""
+        if time.monotonic() - self._read_at > _FRESH_S:
+            self._read()
+        with self._lock:
+            self._files[key] = file
+            _append(file, self.last)
+        self._changed.set()
+
+    def remove(self, key: Key) -> None:
+        """After this nothing more is written for the attempt."""
+        with self._lock:
+            self._files.pop(key, None)
+
+    def close(self) -> None:
+        self._closing = True
+        self._changed.set()
+
+    def run(self) -> None:
+        next_at = time.monotonic() + SAMPLE_S
+        while not self._closing:
+            added = self._changed.wait(max(0.0, next_at - time.monotonic()) if self._files else None)
+            self._changed.clear()
+            if added and self._gpu_ids:
+                # What is known of the GPUs may be old, and asking takes too long for the start of an attempt.
+                next_at = min(next_at, self._read_at + _FRESH_S)
+            if not self._files or time.monotonic() < next_at:
+                continue
+            next_at = time.monotonic() + SAMPLE_S
+            self._read()
+            if self._gpu_ids:
+                self._read_gpus()
+            with self._lock:
+                for file in self._files.values():
+                    _append(file, self.last)
+
+    def _read(self) -> None:
+        self._read_at = time.monotonic()
+        kept = {name: value for name, value in self.last.items() if name.startswith("node/gpu")}
+        self.last = {**kept, **self._meter.read()}
+
+    def _read_gpus(self) -> None:
+        values: dict[str, float] = {}
+        for gpu in gpus.query():
+            if gpu.id in self._gpu_ids:
+                values[f"node/gpu{gpu.id}_percent"] = gpu.percent
+                values[f"node/gpu{gpu.id}_memory_used_bytes"] = gpu.memory_used_bytes
+        self.last = {**self.last, **values}
+
+
+class Meter:
+    """Rates between two readings."""
+
+    def __init__(self) -> None:
+        psutil.cpu_percent(None)
+        self._at = time.monotonic()
+        self._sent, self._received = _network()
+
+    def read(self) -> dict[str, float]:
+        memory = psutil.virtual_memory()
+        sent, received = _network()
+        now = time.monotonic()
+        elapsed_s = max(now - self._at, 1e-3)
+        values = {
+            "node/cpu_percent": psutil.cpu_percent(None),
+            "node/memory_percent": memory.percent,
+            "node/memory_used_bytes": float(memory.total - memory.available),
+            "node/network_sent_bytes_per_s": max(0.0, sent - self._sent) / elapsed_s,
+            "node/network_received_bytes_per_s": max(0.0, received - self._received) / elapsed_s,
+        }
+        self._at, self._sent, self._received = now, sent, received
+        return values
+
+
+def _network() -> tuple[float, float]:
+    counters = psutil.net_io_counters()
+    return (float(counters.bytes_sent), float(counters.bytes_recv)) if counters else (0.0, 0.0)
+
+
+def _append(file: Path, sample: dict[str, float]) -> None:
+    at = time.time()
+    lines = [
+        json.dumps({"kind": "metric", "type": "scalar", "name": name, "value": value, "step": None, "at": at})
+        for name, value in sample.items()
+    ]
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(descriptor, ("\n".join(lines) + "\n").encode())
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        log.warning("no sample in %s: %s", file, error)

@@ -1,0 +1,118 @@
+"""`muster download`: what a run leaves behind."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
+
+import typer
+
+from muster.cli.console import is_terminal, say
+from muster.cli.options import Run
+from muster.cli.text import duration, size
+from muster.errors import NotFound, UserError
+
+
+def download(
+    run: Run,
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PATH", help="Files, folders or patterns; everything else.", show_default=False),
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="DIR", help="Where to; a folder named after the run else.")
+    ] = None,
+) -> None:
+    """Copy a run's files here: outputs, logs, uploads.
+
+    \b
+    Examples:
+      muster download @latest
+      muster download @latest outputs --to ./results
+      muster download 4f2c 'outputs/*.pt' user_logs
+    """
+    from muster.client.connect import connect
+
+    client = connect()
+    view = client.run(run)
+    chosen = choose(client.files(view["id"]), paths or [])
+    if not chosen:
+        say(f"{view['id']} has no files yet")
+        return
+    root = to or Path(view.get("name") or view["id"])
+    targets = [place(root, entry["path"]) for entry in chosen]
+    root.mkdir(parents=True, exist_ok=True)
+    meter = Meter(sum(entry["size"] for entry in chosen))
+    for entry, target in zip(chosen, targets, strict=True):
+        meter.begin(entry["path"])
+        client.download(view["id"], entry["path"], target, progress=meter.add)
+    meter.end()
+    files = "1 file" if len(chosen) == 1 else f"{len(chosen)} files"
+    print(f"{files}, {size(meter.done)} in {root}")
+
+
+def choose(files: Sequence[Mapping[str, Any]], wanted: Sequence[str]) -> list[Mapping[str, Any]]:
+    """The files that paths, folders or patterns mean; each must mean something."""
+    if not wanted:
+        return list(files)
+    chosen: dict[str, Mapping[str, Any]] = {}
+    for text in wanted:
+        pattern = text.rstrip("/")
+        found = [entry for entry in files if _matches(entry["path"], pattern)]
+        if not found:
+            tops = sorted({entry["path"].split("/")[0] for entry in files})
+            raise NotFound(f"the run has no file {text!r}.", f"It has: {', '.join(tops) or 'none'}.")
+        chosen.update((entry["path"], entry) for entry in found)
+    return list(chosen.values())
+
+
+def place(root: Path, name: str) -> Path:
+    """Where a run's file goes; refuses a name that would leave the folder."""
+    parts = PurePosixPath(name).parts
+    target = root.joinpath(*parts)
+    inside = target.resolve().is_relative_to(root.resolve())
+    if not parts or ".." in parts or name.startswith("/") or "\0" in name or not inside:
+        raise UserError(f"the run's file {name!r} would be written outside {root}; nothing was downloaded.")
+    return target
+
+
+def _matches(path: str, pattern: str) -> bool:
+    return path == pattern or path.startswith(f"{pattern}/") or fnmatchcase(path, pattern)
+
+
+class Meter:
+    """One line on the terminal that says how far a copy is."""
+
+    def __init__(self, total: int) -> None:
+        self.done = 0
+        self._total = total
+        self._name = ""
+        self._began = self._shown = time.monotonic()
+        self._visible = is_terminal(sys.stderr)
+
+    def begin(self, name: str) -> None:
+        self._name = name
+        self._show()
+
+    def add(self, count: int) -> None:
+        self.done += count
+        if time.monotonic() - self._shown > 0.1:
+            self._show()
+
+    def end(self) -> None:
+        if self._visible:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    def _show(self) -> None:
+        self._shown = time.monotonic()
+        if not self._visible:
+            return
+        passed = self._shown - self._began
+        left = f", about {duration((self._total - self.done) * passed / self.done)} left" if self.done else ""
+        sys.stderr.write(f"\r\x1b[K{size(self.done)} of {size(self._total)}{left}  {self._name[-40:]}")
+        sys.stderr.flush()

@@ -1,0 +1,222 @@
+"""Looking at runs and ending them: `ps`, `show`, `wait`, `cancel`, `rm`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from muster.cli import report
+from muster.cli.console import Paint, say
+from muster.cli.options import Json, Run, Runs, print_json
+from muster.cli.state import ENDED
+from muster.cli.text import parse_duration
+from muster.errors import Conflict, UserError
+
+if TYPE_CHECKING:
+    from muster.client.api import Client
+
+STATES = (
+    "NotStarted", "Queued", "Provisioning", "Preparing", "Running", "Finalizing", "CancelRequested", *ENDED
+)  # fmt: skip
+
+
+def ps(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many of the newest.")] = 20,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="All of them.", show_default=False)] = False,
+    status: Annotated[str | None, typer.Option(metavar="STATE", help="Only runs in this state.")] = None,
+    experiment: Annotated[str | None, typer.Option(metavar="NAME", help="Only runs of this experiment.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List runs, newest first.
+
+    \b
+    Examples:
+      muster ps
+      muster ps --status Running
+      muster ps --experiment imagenet --all --json
+    """
+    from muster.cli.story import listing
+    from muster.client.connect import connect
+
+    wanted = None if status is None else _state(status)
+    views = connect().runs(limit=None if everything else limit, experiment=experiment, status=wanted)
+    if as_json:
+        print_json(views)
+    elif not views:
+        say("no runs" + (" like that" if status or experiment else " yet; `muster run train.py` starts one"))
+    else:
+        print("\n".join(listing(views, Paint.of(sys.stdout), time.time())))
+
+
+def show(run: Run, as_json: Json = False) -> None:
+    """Tell a run's story: states, attempts, ranks, verdict, metrics, files.
+
+    \b
+    Examples:
+      muster show @latest
+      muster show 4f2c --json
+    """
+    from muster.cli.story import story
+    from muster.client.connect import connect
+
+    view = connect().run(run)
+    if as_json:
+        print_json(view)
+    else:
+        print("\n".join(story(view, Paint.of(sys.stdout), time.time())))
+
+
+def wait(
+    runs: Runs,
+    timeout: Annotated[str | None, typer.Option(metavar="TIME", help="Give up after this long: 90, 15m, 1h.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Wait until runs have ended.
+
+    The exit code is 0 when all completed, 1 when one failed, 130 when one was cancelled, 124 when the time
+    was up.
+
+    \b
+    Examples:
+      muster wait @latest
+      muster wait 4f2c 90ab --timeout 1h
+    """
+    from muster.client.connect import connect
+
+    seconds = None if timeout is None else parse_duration(timeout)
+    if timeout is not None and seconds is None:
+        raise UserError(f"--timeout {timeout}: give seconds or a time above zero, such as 90, 15m, 1h30m or 2d.")
+    client = connect()
+    waited = [client.run(run) for run in runs]
+    ended = []
+    try:
+        with _deadline(seconds):
+            for view in waited:
+                ended.append(_ended(client, view))
+                if not as_json:
+                    _tell(ended[-1])
+    except _TimeIsUp:
+        say(f"the time is up; not ended: {', '.join(view['id'] for view in waited[len(ended) :])}")
+        raise typer.Exit(report.EXIT_TIMEOUT) from None
+    if as_json:
+        print_json(ended)
+    raise typer.Exit(_worst({view["status"] for view in ended}))
+
+
+def cancel(
+    runs: Runs,
+    force: Annotated[bool, typer.Option("--force", help="Kill at once, without grace.", show_default=False)] = False,
+) -> None:
+    """Cancel runs: their ranks get SIGTERM and 30 seconds; --force kills them.
+
+    \b
+    Examples:
+      muster cancel @latest
+      muster cancel 4f2c --force
+    """
+    from muster.client.connect import connect
+
+    client = connect()
+    for view in [client.run(run) for run in runs]:
+        if view["status"] in ENDED:
+            say(f"{view['id']} has ended already: {view['status']}")
+            continue
+        print(f"{view['id']} {client.cancel(view['id'], force=force)['status']}")
+
+
+def rm(
+    runs: Runs,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.", show_default=False)] = False,
+) -> None:
+    """Remove ended runs with their logs, metrics and outputs.
+
+    \b
+    Examples:
+      muster rm 4f2c
+      muster rm brave-otter calm-lynx --yes
+    """
+    from muster.cli.story import ref
+    from muster.client.connect import connect
+
+    client = connect()
+    views = {view["id"]: view for view in [client.run(run) for run in runs]}
+    active = [ref(view) for view in views.values() if view["status"] not in ENDED]
+    if active:
+        raise Conflict(
+            f"still active: {', '.join(active)}; only ended runs are removed.",
+            f"End it first: muster cancel {active[0]}",
+        )
+    if not yes:
+        _ask([f"{view['id']}  {ref(view)}  {view['status']}" for view in views.values()])
+    for run_id in views:
+        client.remove(run_id)
+        print(run_id)
+
+
+def _state(text: str) -> str:
+    known = {state.lower(): state for state in STATES}
+    if text.lower() not in known:
+        raise UserError(f"--status {text}: there is no such state.", f"States: {', '.join(STATES)}.")
+    return known[text.lower()]
+
+
+def _ended(client: Client, view: dict[str, Any]) -> dict[str, Any]:
+    if view["status"] not in ENDED:
+        for event in client.stream(view["id"], logs=False, metrics=False):
+            if event.event == "end":
+                break
+    return client.run(view["id"])
+
+
+def _tell(view: dict[str, Any]) -> None:
+    from muster.cli.story import headline, verdict
+
+    paint = Paint.of(sys.stdout)
+    print(headline(view, paint, time.time()), flush=True)
+    if view["verdict"] and view["status"] == "Failed":
+        print("\n".join(verdict(view["verdict"], paint)), flush=True)
+
+
+def _worst(states: set[str]) -> int:
+    if states <= {"Completed"}:
+        return 0
+    return report.EXIT_FAILED if states - {"Completed", "Canceled"} else report.EXIT_INTERRUPTED
+
+
+def _ask(names: list[str]) -> None:
+    if not sys.stdin.isatty():
+        raise UserError("there is no terminal to ask whether to remove.", "Say it with --yes.")
+    for name in names:
+        say(f"  {name}")
+    if not typer.confirm("Remove with everything that is kept of them?", default=False):
+        raise typer.Exit(report.EXIT_FAILED)
+
+
+class _TimeIsUp(Exception):
+    pass
+
+
+@contextmanager
+def _deadline(seconds: int | None) -> Iterator[None]:
+    """Breaks off whatever is being waited for."""
+    if seconds is None:
+        yield
+        return
+
+    def ring(_number: int, _frame: FrameType | None) -> None:
+        raise _TimeIsUp
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

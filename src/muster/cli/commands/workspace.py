@@ -1,0 +1,233 @@
+"""The workspace and its server: `init`, `up`, `down`, `status`, `doctor`."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from muster import defaults
+from muster.cli import report
+from muster.cli.console import Paint, say
+from muster.cli.options import Json, print_json
+from muster.cli.text import table
+from muster.errors import Conflict, NotFound, ServerUnavailable, UserError
+
+
+def init(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="The folder; the current one else.", show_default=False)
+    ] = Path(),
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="The workspace's name; the folder's else.")] = None,
+) -> None:
+    """Make a folder a workspace: its runs and their files are kept in its .muster.
+
+    Without one, runs are kept in the workspace of your home folder.
+
+    \b
+    Examples:
+      muster init
+      muster init ./project --name vision
+    """
+    from muster.client.workspace import create_workspace
+
+    ref = create_workspace(path, name)
+    print(f"workspace {ref.name} in {ref.root}")
+
+
+def up(
+    host: Annotated[str, typer.Option(metavar="HOST", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="PORT", help="Port to listen on; 0 takes a free one.")
+    ] = defaults.SERVER_PORT,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="TLS with a certificate that Muster makes.", show_default=False)
+    ] = False,
+    cert: Annotated[Path | None, typer.Option(metavar="FILE", help="TLS certificate (PEM); with --key.")] = None,
+    key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key (PEM).")] = None,
+    print_token: Annotated[
+        bool, typer.Option("--print-token", help="Print the token that clients need, and end.", show_default=False)
+    ] = False,
+) -> None:
+    """Serve this workspace to a team, in the foreground.
+
+    For yourself it is not needed: a small server starts by itself and leaves when idle. Beyond this machine
+    it serves with TLS only. Clients set MUSTER_SERVER, MUSTER_TOKEN_FILE and MUSTER_CERTIFICATE.
+
+    \b
+    Examples:
+      muster up
+      muster up --host 0.0.0.0 --tls
+      muster up --host 10.0.0.5 --cert server.pem --key server.key
+    """
+    from muster.client.workspace import find_workspace
+
+    ref = find_workspace()
+    if print_token:
+        print(_token(ref.paths.admin_token))
+        return
+    if ref.server is not None:
+        raise Conflict(f"this workspace belongs to the server at {ref.server.url}.", "It is served there already.")
+    arguments = server_command(ref.root, host, port, tls=tls, cert=cert, key=key)
+    say(f"workspace {ref.name}: serving on {host} port {port or 'any'}; Ctrl-C ends it")
+    sys.stdout.flush()
+    os.execv(arguments[0], arguments)
+
+
+def server_command(root: Path, host: str, port: int, *, tls: bool, cert: Path | None, key: Path | None) -> list[str]:
+    """The server's command line; refuses to serve beyond this machine without TLS."""
+    if (cert is None) != (key is None):
+        raise UserError("--cert and --key belong together; only one was given.")
+    if tls and cert is not None:
+        raise UserError("--tls makes a certificate, and --cert brings one.", "Give the one or the other.")
+    for path in (cert, key):
+        if path is not None and not path.is_file():
+            raise NotFound(f"there is no file {path}.")
+    if not tls and cert is None and not is_loopback(host):
+        raise UserError(
+            f"--host {host} would serve beyond this machine without encryption.",
+            "Add --tls for a certificate that Muster makes, or --cert and --key.",
+        )
+    secured = ["--tls-self-signed"] if tls else []
+    if cert is not None and key is not None:
+        secured = ["--tls-cert", str(cert.absolute()), "--tls-key", str(key.absolute())]
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return [sys.executable, "-m", "muster.server", "--workspace", str(root), "--tcp", address, *secured, "--foreground"]
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def down(
+    force: Annotated[
+        bool, typer.Option("--force", help="Also while runs are active; they work on.", show_default=False)
+    ] = False,
+) -> None:
+    """End this workspace's server. Runs that are under way are not ended.
+
+    \b
+    Examples:
+      muster down
+      muster down --force
+    """
+    from muster.client.connect import connect
+    from muster.client.server_process import wait_until_gone
+    from muster.client.workspace import find_workspace
+
+    ref = find_workspace()
+    try:
+        client = connect(ref, start=False)
+    except ServerUnavailable:
+        print("no server is running")
+        return
+    client.shutdown(force)
+    if ref.server is None:
+        wait_until_gone(ref.paths)
+    print("the server has ended" if ref.server is None else f"the server at {ref.server.url} is ending")
+
+
+def status(as_json: Json = False) -> None:
+    """Tell about this workspace, its server, nodes and active runs. Starts nothing.
+
+    \b
+    Examples:
+      muster status
+      muster status --json
+    """
+    from muster.client.workspace import find_workspace
+
+    ref = find_workspace()
+    found = {
+        "workspace": {"name": ref.name, "root": str(ref.root), "server": ref.server.url if ref.server else None},
+        **_server_state(),
+    }
+    if as_json:
+        print_json(found)
+    else:
+        print("\n".join(status_lines(found, Paint.of(sys.stdout))))
+
+
+def _server_state() -> dict[str, Any]:
+    from muster.cli.state import ENDED
+    from muster.client.connect import connect
+
+    try:
+        client = connect(start=False)
+        health = client.health()
+    except ServerUnavailable as error:
+        return {"server": None, "why": error.message, "clusters": [], "runs": []}
+    active = [view for view in client.runs(limit=200) if view["status"] not in ENDED]
+    return {"server": {"url": client.address.url, **health}, "clusters": client.clusters(), "runs": active}
+
+
+def status_lines(found: dict[str, Any], paint: Paint) -> list[str]:
+    from muster.cli.story import listing
+
+    workspace, server = found["workspace"], found["server"]
+    lines = [f"{paint('workspace', 'dim')}  {workspace['name']}  {workspace['root']}"]
+    if server is None:
+        embedded = workspace["server"] is None
+        text = "not running; the next command starts it" if embedded else f"does not answer: {found['why']}"
+        return [*lines, f"{paint('server', 'dim')}     {text}"]
+    pid = f"  process {server['pid']}" if server.get("pid") else ""
+    lines.append(f"{paint('server', 'dim')}     {server['url']}  version {server['version']}{pid}")
+    for cluster in found["clusters"]:
+        nodes = cluster.get("nodes") or []
+        lines.append(f"{paint('cluster', 'dim')}    {cluster['name']}  {cluster.get('engine', '')}  {len(nodes)} nodes")
+        rows = [(str(node.get("name")), str(node.get("state", "-")), str(node.get("reason") or "")) for node in nodes]
+        lines += [f"           {line}" for line in table(("NODE", "STATE", "WHY"), rows)] if rows else []
+    if not found["runs"]:
+        return [*lines, f"{paint('runs', 'dim')}       none active"]
+    return [*lines, "", *listing(found["runs"], paint, time.time())]
+
+
+def doctor(as_json: Json = False) -> None:
+    """Check this machine: what fits, what does not, and what to do about it.
+
+    The exit code is 1 where something would keep jobs from running.
+
+    \b
+    Examples:
+      muster doctor
+      muster doctor --json
+    """
+    from dataclasses import asdict
+
+    from muster.cli.doctor.checks import check
+    from muster.cli.doctor.facts import gather
+
+    findings = check(gather())
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        print("\n".join(doctor_lines(findings, Paint.of(sys.stdout))))
+    if any(finding.level == "fail" for finding in findings):
+        raise typer.Exit(report.EXIT_FAILED)
+
+
+def doctor_lines(findings: list[Any], paint: Paint) -> list[str]:
+    colors = {"ok": "green", "warn": "yellow", "fail": "red"}
+    widest = max(len(finding.topic) for finding in findings)
+    lines = []
+    for finding in findings:
+        lines.append(
+            f"{paint(finding.level.ljust(4), colors[finding.level])}  {finding.topic.ljust(widest)}  {finding.said}"
+        )
+        if finding.advice:
+            lines.append(f"{'':6}{'':{widest}}  {paint('→', 'dim')} {finding.advice}")
+    return lines
+
+
+def _token(path: Path) -> str:
+    if not path.is_file():
+        raise NotFound("this workspace has no token yet.", "The server writes it when it first starts: `muster up`.")
+    return path.read_text().strip()

@@ -1,0 +1,73 @@
+"""What the terminal can show, and the few colours that Muster uses."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TextIO
+
+_CODES = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+}
+_RANK_COLORS = ("36", "35", "33", "32", "34", "96", "95", "93", "92", "94")
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a stream is a screen on which lines can be drawn again."""
+    try:
+        return stream.isatty() and os.environ.get("TERM") != "dumb"
+    except ValueError:  # closed
+        return False
+
+
+def color_wanted(terminal: bool, environment: Mapping[str, str]) -> bool:
+    """Whether to colour, after NO_COLOR, CLICOLOR_FORCE and CLICOLOR."""
+    if environment.get("NO_COLOR"):
+        return False
+    if environment.get("CLICOLOR_FORCE", "0") not in ("", "0"):
+        return True
+    return terminal and environment.get("CLICOLOR") != "0"
+
+
+class Paint:
+    """Colours text, or leaves it alone where colour is not wanted."""
+
+    def __init__(self, color: bool) -> None:
+        self.color = color
+
+    @classmethod
+    def of(cls, stream: TextIO) -> Paint:
+        return cls(color_wanted(is_terminal(stream), os.environ))
+
+    def __call__(self, text: str, *styles: str) -> str:
+        if not self.color or not styles:
+            return text
+        return f"\x1b[{';'.join(_CODES[style] for style in styles)}m{text}\x1b[0m"
+
+    def rank(self, label: str, number: int) -> str:
+        """The prefix of one rank's lines, in a colour of its own."""
+        if not self.color:
+            return label
+        return f"\x1b[{_RANK_COLORS[number % len(_RANK_COLORS)]}m{label}\x1b[0m"
+
+    def status(self, status: str) -> str:
+        styles = {"Completed": "green", "Failed": "red", "Canceled": "yellow", "Running": "cyan"}
+        return self(status, styles[status]) if status in styles else status
+
+
+def say(text: str) -> None:
+    """A line about what happens, beside what is asked for: standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def notice(text: str) -> None:
+    paint = Paint.of(sys.stderr)
+    say(f"{paint('notice:', 'yellow')} {text}")

@@ -1,0 +1,237 @@
+"""What the facts of a machine mean, and what to do about them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from muster import defaults
+from muster.cli.doctor.facts import Facts
+from muster.cli.text import size
+
+Level = Literal["ok", "warn", "fail"]
+
+GIB = 1 << 30
+MIN_PYTHON = (3, 11)
+MIN_SHM_BYTES = 512 << 20
+MIN_NOFILE = 4096
+MIN_NPROC = 4096
+MIN_FREE_BYTES = 10 * GIB
+NETWORK_FILESYSTEMS = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "9p", "fuse.sshfs")
+MAX_SKEW_S = 5.0
+YEAR_2025 = 1_735_689_600
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report."""
+
+    topic: str
+    level: Level
+    said: str
+    advice: str = ""
+
+
+def check(facts: Facts) -> list[Finding]:
+    """Everything worth saying, in an order that a person would ask in."""
+    return [
+        *_python(facts),
+        *_system(facts),
+        *_cpus(facts),
+        *_memory(facts),
+        *_gpus(facts),
+        *_shared_memory(facts),
+        *_limits(facts),
+        *_ports(facts),
+        *_interfaces(facts),
+        *_rdma(facts),
+        *_extras(facts),
+        *_workspace(facts),
+        *_clock(facts),
+    ]
+
+
+def _python(facts: Facts) -> Iterator[Finding]:
+    version = ".".join(map(str, facts.python))
+    if facts.python[:2] < MIN_PYTHON:
+        yield Finding("python", "fail", f"{version} at {facts.executable}", "Muster needs Python 3.11 or newer.")
+    else:
+        yield Finding("python", "ok", f"{version} at {facts.executable}")
+
+
+def _system(facts: Facts) -> Iterator[Finding]:
+    if facts.system == "Linux":
+        yield Finding("system", "ok", "Linux")
+    elif facts.system == "Darwin":
+        yield Finding(
+            "system", "warn", "macOS", "Good as a client and for single-node runs; nodes of a cluster are Linux."
+        )
+    else:
+        yield Finding("system", "fail", facts.system, "Use Linux (WSL on Windows), or macOS as a client.")
+
+
+def _cpus(facts: Facts) -> Iterator[Finding]:
+    if facts.usable_cpus < facts.cpus:
+        advice = "Fewer are usable than exist: a container's or scheduler's limit, which ranks will share."
+        yield Finding("cpus", "ok", f"{facts.usable_cpus} of {facts.cpus} usable", advice)
+    else:
+        yield Finding("cpus", "ok", str(facts.cpus))
+
+
+def _memory(facts: Facts) -> Iterator[Finding]:
+    usable = min(facts.memory_bytes, facts.memory_limit_bytes or facts.memory_bytes)
+    said = size(usable)
+    if facts.memory_limit_bytes is not None and facts.memory_limit_bytes < facts.memory_bytes:
+        said += f" (this container's limit; the machine has {size(facts.memory_bytes)})"
+    if usable < 2 * GIB:
+        yield Finding(
+            "memory", "warn", said, "A process with torch takes half a gigabyte before it trains; run few ranks."
+        )
+    else:
+        yield Finding("memory", "ok", said)
+
+
+def _gpus(facts: Facts) -> Iterator[Finding]:
+    if facts.gpu_trouble:
+        said = f"nvidia-smi does not work: {facts.gpu_trouble.splitlines()[0]}"
+        yield Finding(
+            "gpus", "fail", said, "Install or reload the NVIDIA driver; after an upgrade, restart the machine."
+        )
+    elif facts.gpus:
+        names = {(gpu.name, gpu.memory_mb, gpu.driver) for gpu in facts.gpus}
+        for name, memory_mb, driver in sorted(names):
+            count = sum(1 for gpu in facts.gpus if (gpu.name, gpu.memory_mb, gpu.driver) == (name, memory_mb, driver))
+            yield Finding("gpus", "ok", f"{count} x {name}, {size(memory_mb * (1 << 20))}, driver {driver}")
+        if (facts.extras.get("torch") or "").endswith("+cpu"):
+            advice = "Install a build with CUDA: https://pytorch.org/get-started/locally"
+            yield Finding("gpus", "warn", "torch is a build for CPUs and will not see them", advice)
+    elif facts.nvidia_devices:
+        said = f"the driver shows {facts.nvidia_devices}, but there is no nvidia-smi"
+        yield Finding("gpus", "warn", said, "Put nvidia-smi on the PATH, so that Muster finds the GPUs.")
+    else:
+        yield Finding("gpus", "ok", "none; jobs run on CPUs")
+
+
+def _shared_memory(facts: Facts) -> Iterator[Finding]:
+    if facts.shm_bytes is None:
+        if facts.system == "Linux":
+            advice = "Mount it: data loader workers and NCCL need it."
+            yield Finding("shared memory", "fail", "there is no /dev/shm", advice)
+    elif facts.shm_bytes < MIN_SHM_BYTES:
+        advice = "Data loader workers and NCCL need more; start the container with --shm-size=8g or --ipc=host."
+        yield Finding("shared memory", "warn", f"/dev/shm has {size(facts.shm_bytes)}", advice)
+    else:
+        yield Finding("shared memory", "ok", f"/dev/shm has {size(facts.shm_bytes)}")
+
+
+def _limits(facts: Facts) -> Iterator[Finding]:
+    files, processes = facts.limits.get("nofile"), facts.limits.get("nproc")
+    locked = facts.limits.get("memlock")
+    if files is not None and files < MIN_NOFILE:
+        advice = f"Many ranks and loader workers need more: ulimit -n 65536 (at least {MIN_NOFILE})."
+        yield Finding("open files", "warn", f"limit {files}", advice)
+    else:
+        yield Finding("open files", "ok", f"limit {_limit(files)}")
+    if processes is not None and processes < MIN_NPROC:
+        yield Finding("processes", "warn", f"limit {processes}", "Threads count too: ulimit -u 65536.")
+    else:
+        yield Finding("processes", "ok", f"limit {_limit(processes)}")
+    if locked is not None and facts.rdma_devices:
+        advice = (
+            "RDMA pins memory: set memlock to unlimited in /etc/security/limits.conf (containers: --ulimit memlock=-1)."
+        )
+        yield Finding("locked memory", "fail" if locked < 64 << 20 else "warn", f"limit {size(locked)}", advice)
+    else:
+        yield Finding(
+            "locked memory", "ok", "limit none" if locked is None else f"limit {size(locked)}, enough without RDMA"
+        )
+
+
+def _ports(facts: Facts) -> Iterator[Finding]:
+    uses = {defaults.MASTER_PORT: "MASTER_PORT", defaults.TENSORFLOW_PORT: "TensorFlow"}
+    for port, use in uses.items():
+        if port in facts.ports_taken:
+            advice = "Muster takes the next free one; only scripts that fix the number themselves are troubled."
+            yield Finding("ports", "warn", f"{port} ({use}) is taken", advice)
+        else:
+            yield Finding("ports", "ok", f"{port} ({use}) is free")
+
+
+def _interfaces(facts: Facts) -> Iterator[Finding]:
+    usable = [interface for interface in facts.interfaces if interface.up]
+    if not usable:
+        advice = "Runs on this machine work; to join other machines, bring a network interface up."
+        yield Finding("network", "warn", "only the loopback interface", advice)
+        return
+    said = ", ".join(
+        f"{interface.name} {interface.address}"
+        + (f" {interface.speed_mbit // 1000}G" if interface.speed_mbit >= 1000 else "")
+        for interface in usable
+    )
+    virtual = [interface.name for interface in usable if interface.name.startswith(("docker", "br-", "virbr", "veth"))]
+    if len(usable) > len(virtual) or not virtual:
+        yield Finding("network", "ok", said)
+    else:
+        advice = "These are of containers; other machines do not reach them. Name the right one in NCCL_SOCKET_IFNAME."
+        yield Finding("network", "warn", said, advice)
+
+
+def _rdma(facts: Facts) -> Iterator[Finding]:
+    if not facts.rdma_devices:
+        yield Finding("rdma", "ok", "none; collectives use TCP")
+        return
+    active = [name for name, is_active in facts.rdma_devices.items() if is_active]
+    asleep = [name for name in facts.rdma_devices if name not in active]
+    if active:
+        yield Finding("rdma", "ok", ", ".join(active))
+    if asleep:
+        advice = "Check the cable and the subnet manager (ibstat); NCCL would wait on it."
+        yield Finding("rdma", "warn", f"no active port: {', '.join(asleep)}", advice)
+
+
+def _extras(facts: Facts) -> Iterator[Finding]:
+    for extra, version in facts.extras.items():
+        if version is None:
+            yield Finding(
+                "extras", "ok", f"{extra} is not installed", f"Where it is wanted: pip install 'muster[{extra}]'"
+            )
+        else:
+            yield Finding("extras", "ok", f"{extra} {version}")
+    yield Finding("extras", "ok", f"mpirun at {facts.mpirun}" if facts.mpirun else "mpirun is not on the PATH")
+
+
+def _workspace(facts: Facts) -> Iterator[Finding]:
+    place = facts.workspace
+    said = f"{place.path} on {place.kind}, {size(place.free_bytes)} free"
+    if not place.writable:
+        yield Finding(
+            "workspace",
+            "fail",
+            f"{place.path} cannot be written",
+            "Free some space, or `muster init` in a folder of yours.",
+        )
+    elif place.free_bytes < GIB:
+        yield Finding("workspace", "fail", said, "Logs and outputs are kept there: free some space.")
+    elif place.free_bytes < MIN_FREE_BYTES:
+        yield Finding("workspace", "warn", said, "Logs, outputs and checkpoints are kept there: free some space soon.")
+    elif place.kind.lower().startswith(NETWORK_FILESYSTEMS):
+        advice = "It works; a folder on a local disk (`muster init`) is faster and survives a broken network."
+        yield Finding("workspace", "warn", said, advice)
+    else:
+        yield Finding("workspace", "ok", said)
+
+
+def _clock(facts: Facts) -> Iterator[Finding]:
+    skew = facts.workspace.clock_skew_s
+    if facts.now < YEAR_2025:
+        yield Finding("clock", "fail", "it stands before 2025", "Set it (NTP): certificates and tokens fail otherwise.")
+    elif skew is not None and abs(skew) > MAX_SKEW_S:
+        said = f"the workspace's filesystem is {skew:+.0f} s away from this machine"
+        yield Finding("clock", "warn", said, "Synchronise both with NTP; times in logs would not fit together.")
+    else:
+        yield Finding("clock", "ok", "plausible")
+
+
+def _limit(value: int | None) -> str:
+    return "none" if value is None else str(value)

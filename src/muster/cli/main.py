@@ -1,0 +1,68 @@
+"""The command line: `muster`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from muster.cli import report
+from muster.cli.commands import files, logs, run, runs, workspace
+from muster.cli.help import Group, ScriptCommand
+
+app = typer.Typer(
+    cls=Group,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="`muster COMMAND --help` says more. RUN is an id, the beginning of it, a name, or @latest.",
+)
+
+app.command(rich_help_panel="Run", cls=ScriptCommand)(report.guarded(run.run))
+for panel, commands in {
+    "Run": (runs.cancel,),
+    "Look": (runs.ps, runs.show, logs.logs, runs.wait),
+    "Keep and remove": (files.download, runs.rm),
+    "Workspace": (workspace.init, workspace.status, workspace.doctor, workspace.up, workspace.down),
+}.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(report.guarded(command))
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"muster {version('muster')}")
+        raise typer.Exit
+
+
+@app.callback()
+def muster(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version.", show_default=False
+        ),
+    ] = False,
+) -> None:
+    """Train deep-learning models on many processes and many machines."""
+
+
+def main() -> None:
+    """Run the command line; the only way out is an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        app(prog_name="muster")
+    except (Exception, KeyboardInterrupt) as error:
+        sys.exit(report.report(error))
+    except SystemExit as ended:
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            sys.exit(report.report(error))
+        raise ended

@@ -1,0 +1,158 @@
+"""Bytes of many ranks in, whole lines out. Pure.
+
+A carriage return starts a line again: only its last state becomes a line, and what is under way can be
+asked for. So progress bars of many ranks never garble each other, however their writes interleave.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+MAX_LINE_BYTES = 64 * 1024
+MAX_ESCAPE_BYTES = 32
+
+_UNSAFE = re.compile(
+    r"\x1b\[(?P<color>[0-9;:]*)m"
+    r"|\x1b\[[0-?]*[ -/]*[@-~]"  # cursor movement and the like
+    r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"  # titles, links and other strings
+    r"|\x1b\[?[0-?]*[ -/]*$"  # cut short
+    r"|\x1b[ -/]*[0-~]"  # short sequences
+    r"|[\x00-\x08\x0a-\x1f\x7f-\x9f]"
+)
+_RESET = "\x1b[0m"
+
+
+class Line(NamedTuple):
+    """One finished line of one source."""
+
+    source: str
+    text: str
+
+
+@dataclass
+class Merger:
+    """Collects what sources print; with `color` their colours stay, other terminal codes never do."""
+
+    color: bool = False
+    max_line_bytes: int = MAX_LINE_BYTES
+    _sources: dict[str, _Unfinished] = field(default_factory=dict)
+
+    def feed(self, source: str, data: bytes) -> list[Line]:
+        """Add bytes of a source; returns the lines that they finish."""
+        unfinished = self._sources.get(source)
+        if unfinished is None:
+            unfinished = self._sources[source] = _Unfinished(self.max_line_bytes)
+        return [Line(source, self._text(raw)) for raw in unfinished.feed(data)]
+
+    def finish(self, source: str | None = None) -> list[Line]:
+        """End a source (or all): what it left without a newline becomes a line."""
+        names = list(self._sources) if source is None else [source]
+        ended = [(name, self._sources.pop(name).take()) for name in names if name in self._sources]
+        return [Line(name, self._text(raw)) for name, raw in ended if raw]
+
+    def pending(self) -> dict[str, str]:
+        """What each source shows on the line that it has not finished."""
+        # A copy: a view may ask from its own thread.
+        states = {name: self._text(unfinished.state()) for name, unfinished in list(self._sources.items())}
+        return {name: text for name, text in states.items() if text.strip()}
+
+    def _text(self, raw: bytes) -> str:
+        return clean(raw.decode(errors="replace"), self.color)
+
+
+class _Unfinished:
+    """The line that one source is writing, of bounded size."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._line = bytearray()
+        self._returned = False
+
+    def feed(self, data: bytes) -> list[bytes]:
+        lines: list[bytes] = []
+        *finished, rest = data.split(b"\n")
+        for part in finished:
+            self._write(part, lines)
+            lines.append(self.take())
+        self._write(rest, lines)
+        return lines
+
+    def take(self) -> bytes:
+        line = bytes(self._line)
+        self._line.clear()
+        self._returned = False
+        return line
+
+    def state(self) -> bytes:
+        """The line so far, without a character that has only half arrived."""
+        return bytes(self._line[: _character_boundary(self._line)])
+
+    def _write(self, part: bytes, lines: list[bytes]) -> None:
+        if b"\r" not in part:
+            self._add(part, lines)
+            return
+        *earlier, last = part.split(b"\r")
+        for segment in earlier:
+            self._add(segment, lines)
+            self._returned = True
+        self._add(last, lines)
+
+    def _add(self, segment: bytes, lines: list[bytes]) -> None:
+        if not segment:
+            return
+        if self._returned:
+            self._line.clear()
+            self._returned = False
+        self._line += segment
+        if len(self._line) <= self._max_bytes:
+            return
+        start = 0
+        while len(self._line) - start > self._max_bytes:
+            cut = start + _cut(self._line[start : start + self._max_bytes])
+            lines.append(bytes(self._line[start:cut]))
+            start = cut
+        del self._line[:start]
+
+
+def clean(text: str, color: bool) -> str:
+    """Text that is safe to print: no control characters, and of escapes at most the colours."""
+    if text.isprintable():
+        return text
+    colored = False
+
+    def keep(match: re.Match[str]) -> str:
+        nonlocal colored
+        parameters = match["color"]
+        if not color or parameters is None:
+            return ""
+        colored = parameters.strip("0;") != ""
+        return match[0]
+
+    text = _UNSAFE.sub(keep, text)
+    # A colour left on would run into the next line, which may be another rank's.
+    return text + _RESET if colored else text
+
+
+def _cut(piece: bytearray) -> int:
+    """Where to break a line that is too long: not inside a character, nor inside an escape."""
+    escape = piece.rfind(b"\x1b", max(1, len(piece) - MAX_ESCAPE_BYTES))
+    if escape > 0 and not re.match(rb"\x1b\[[0-?]*[ -/]*[@-~]", piece[escape:]):
+        return escape
+    return _character_boundary(piece) or len(piece)
+
+
+def _character_boundary(data: bytearray) -> int:
+    """Length without a multi-byte character that is cut at the end."""
+    tail = bytes(data[-4:])
+    for size in range(1, len(tail) + 1):
+        byte = tail[-size]
+        if byte & 0xC0 == 0x80:
+            continue
+        if byte < 0xC0:
+            break
+        _, consumed = codecs.utf_8_decode(tail[-size:], "replace", False)
+        return len(data) - (size - consumed)
+    return len(data)

@@ -1,0 +1,48 @@
+"""Arguments and options that several commands share, and the completion of run names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from muster.cli.text import shorten
+
+COMPLETION_LIMIT = 50
+
+
+def complete_runs(incomplete: str) -> Iterator[tuple[str, str]]:
+    """Runs that a running server knows; pressing Tab never starts a server, nor complains."""
+    try:
+        from muster.client.connect import connect
+
+        views = connect(start=False).runs(limit=COMPLETION_LIMIT)
+    except Exception:
+        return
+    yield from (found for found in run_words(views) if found[0].startswith(incomplete))
+
+
+def run_words(views: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """What may stand for a run, each with a word about it."""
+    if views:
+        yield "@latest", "the newest run"
+    for view in views:
+        about = f"{view['status']} {shorten(view.get('display_name') or '', 30)}".rstrip()
+        yield view["id"], about
+        if view.get("name") and view["name"] != view["id"]:
+            yield view["name"], about
+
+
+RUN_HELP = "A run's id, the beginning of it, its name, or @latest."
+
+Run = Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP, autocompletion=complete_runs, show_default=False)]
+Runs = Annotated[
+    list[str], typer.Argument(metavar="RUN", help=RUN_HELP, autocompletion=complete_runs, show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.", show_default=False)]
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))

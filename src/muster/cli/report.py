@@ -1,0 +1,137 @@
+"""The one place where an error becomes text and an exit code.
+
+| code | meaning |
+|---|---|
+| 0 | done; for a run: Completed |
+| 1 | the run Failed, or a check did |
+| 2 | bad input: an option, a job file, a run that does not exist |
+| 3 | no server answers, or it speaks another version |
+| 70 | a fault of Muster's own; a report was written |
+| 124 | `muster wait --timeout` passed |
+| 130 | the run was Canceled, or Ctrl-C |
+| 141 | whoever read the output went away |
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import typer
+
+from muster.cli.console import Paint, say
+from muster.errors import MusterError, ProtocolMismatch, RunFailed, ServerUnavailable, UserError
+
+EXIT_FAILED = 1
+EXIT_USER = 2
+EXIT_SERVER = 3
+EXIT_FAULT = 70
+EXIT_TIMEOUT = 124
+EXIT_INTERRUPTED = 130
+EXIT_PIPE = 141
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def guarded(function: Callable[P, R]) -> Callable[P, R]:
+    """A command that ends in an exit code, whatever happens inside."""
+
+    @wraps(function)
+    def command(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            result = function(*args, **kwargs)
+            sys.stdout.flush()
+            return result
+        except (typer.Exit, typer.Abort):
+            raise
+        except (Exception, KeyboardInterrupt) as error:
+            raise typer.Exit(report(error)) from None
+
+    return command
+
+
+def report(error: BaseException) -> int:
+    """Tell the user what happened; returns the exit code."""
+    if isinstance(error, KeyboardInterrupt):
+        say("\ninterrupted")
+        return EXIT_INTERRUPTED
+    if reader_is_gone(error):
+        silence_output()
+        return EXIT_PIPE
+    if isinstance(error, MusterError):
+        _tell(error.message, error.hint)
+        _debug(error)
+        return _exit_code(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        _tell(f"{error.filename}: {error.strerror}")
+        _debug(error)
+        return EXIT_USER
+    return _fault(error)
+
+
+def reader_is_gone(error: BaseException) -> bool:
+    """Whether the output has nobody left: a closed pipe, or a terminal that was closed."""
+    return isinstance(error, BrokenPipeError) or (
+        isinstance(error, OSError) and error.filename is None and error.errno in (errno.EPIPE, errno.EIO)
+    )
+
+
+def silence_output() -> None:
+    """Send the rest nowhere, or the interpreter complains about it when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def _exit_code(error: MusterError) -> int:
+    if isinstance(error, UserError):
+        return EXIT_USER
+    if isinstance(error, (ServerUnavailable, ProtocolMismatch)):
+        return EXIT_SERVER
+    return EXIT_FAILED if isinstance(error, RunFailed) else EXIT_FAULT
+
+
+def _tell(message: str, hint: str = "") -> None:
+    paint = Paint.of(sys.stderr)
+    say(f"{paint('error:', 'red', 'bold')} {message}")
+    for line in hint.splitlines():
+        say(f"  {line}")
+
+
+def _fault(error: BaseException) -> int:
+    said = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+    where = _keep_traceback(error)
+    _tell(
+        f"Muster itself failed: {said}",
+        (f"The details are in {where}\n" if where else "") + "Please report it. Runs that were started go on.",
+    )
+    _debug(error)
+    return EXIT_FAULT
+
+
+def _keep_traceback(error: BaseException) -> Path | None:
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "muster"
+    path = folder / f"fault-{os.getpid()}.txt"
+    text = f"muster {' '.join(sys.argv[1:2])}\n\n{''.join(traceback.format_exception(error))}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    except OSError:
+        return None
+    return path
+
+
+def _debug(error: BaseException) -> None:
+    if os.environ.get("MUSTER_DEBUG"):
+        say("".join(traceback.format_exception(error)))

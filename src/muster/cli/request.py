@@ -1,0 +1,200 @@
+"""What is asked of `muster run`: a job file or a script, and options on top. Pure but for looking at paths."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from muster.errors import JobError
+
+JOB_FILE_SUFFIXES = (".yml", ".yaml")
+JOB_FILE = "job file"
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """Options of `muster run` that win over the job file; None: not given."""
+
+    nodes: int | None = None
+    procs: int | None = None
+    gpus_per_node: int | None = None
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: int | None = None
+    name: str | None = None
+    experiment: str | None = None
+    compute: str | None = None
+    priority: str | None = None
+
+
+def is_job_file(target: str) -> bool:
+    return target.lower().endswith(JOB_FILE_SUFFIXES)
+
+
+def script_job(target: str, arguments: Sequence[str]) -> dict[str, Any]:
+    """The job of a script, or of a program on the PATH: one process, in the script's folder."""
+    path = Path(target)
+    if path.is_file():
+        return {
+            "code": str(path.resolve().parent),
+            "command": (*_invocation(path), *arguments),
+            "display_name": path.stem,
+        }
+    if path.is_dir():
+        raise JobError(
+            f"{target} is a folder; a script, a program or a job file (.yml, .yaml) is needed.",
+            _scripts_in(path),
+        )
+    if os.sep not in target and not target.endswith(".py") and shutil.which(target):
+        return {"code": str(Path.cwd()), "command": (target, *arguments), "display_name": target}
+    raise JobError(f"there is no file {target!r} in {Path.cwd()}.", _scripts_in(path.parent))
+
+
+def _invocation(path: Path) -> tuple[str, ...]:
+    if path.suffix == ".py":
+        return ("python", path.name)
+    if os.access(path, os.X_OK):
+        return (f"./{path.name}",)
+    if path.suffix == ".sh":
+        return ("bash", path.name)
+    raise JobError(
+        f"{path} is neither a Python script (.py), nor a job file (.yml, .yaml), nor a program that may be executed.",
+        f"Make it one with `chmod +x {path}`.",
+    )
+
+
+def _scripts_in(folder: Path) -> str:
+    if not folder.is_dir():
+        return f"The folder {folder} does not exist."
+    known = sorted(entry.name for entry in folder.iterdir() if entry.suffix in (".py", *JOB_FILE_SUFFIXES))
+    return f"There are: {', '.join(known[:10])}." if known else "There is no script or job file in that folder."
+
+
+def with_overrides(job: Mapping[str, Any], overrides: Overrides, source: str = JOB_FILE) -> dict[str, Any]:
+    """The job's data with the options of the command line applied."""
+    changed = dict(job)
+    _apply_size(changed, overrides)
+    if overrides.inputs:
+        changed["inputs"] = _inputs(changed.get("inputs", {}), overrides.inputs, declared=source == JOB_FILE)
+    if overrides.env:
+        changed["environment_variables"] = {**changed.get("environment_variables", {}), **overrides.env}
+    if overrides.timeout_s is not None:
+        changed["limits"] = {**changed.get("limits", {}), "timeout": overrides.timeout_s}
+    if overrides.priority is not None:
+        changed["queue_settings"] = {**changed.get("queue_settings", {}), "priority": overrides.priority}
+    for key, value in (
+        ("name", overrides.name),
+        ("experiment_name", overrides.experiment),
+        ("compute", overrides.compute),
+    ):
+        if value is not None:
+            changed[key] = value
+    return changed
+
+
+def _apply_size(job: dict[str, Any], overrides: Overrides) -> None:
+    resources = dict(job.get("resources", {}))
+    if overrides.nodes is not None:
+        resources["instance_count"] = overrides.nodes
+    if overrides.gpus_per_node is not None:
+        resources["gpus_per_node"] = overrides.gpus_per_node
+    if resources:
+        job["resources"] = resources
+    distribution = _distribution(job.get("distribution"), overrides)
+    if distribution is not None:
+        job["distribution"] = distribution
+
+
+def _distribution(given: Mapping[str, Any] | None, overrides: Overrides) -> dict[str, Any] | None:
+    if overrides.nodes is None and overrides.procs is None:
+        return None if given is None else dict(given)
+    changed = dict(given or {"type": "pytorch"})
+    if changed["type"] == "tensorflow":
+        if overrides.procs is not None:
+            raise JobError(
+                f"--procs {overrides.procs}: TensorFlow has one worker on each node, so there is nothing to count.",
+                "Give --nodes, the number of workers.",
+            )
+        if changed.get("worker_count") is not None:
+            changed["worker_count"] = overrides.nodes
+    elif overrides.procs is not None:
+        changed["process_count_per_instance"] = overrides.procs
+    return changed
+
+
+def _inputs(known: Mapping[str, Any], given: Mapping[str, str], declared: bool) -> dict[str, Any]:
+    changed = dict(known)
+    for name, text in given.items():
+        if declared and name not in known:
+            raise JobError(f"--input {name}={text}: the job file declares no input {name!r}.", _nearest(name, known))
+        changed[name] = _declared_input(name, known[name], text) if name in known else _new_input(text)
+    return changed
+
+
+def _declared_input(name: str, declaration: Any, text: str) -> Any:
+    if isinstance(declaration, Mapping):
+        return {**declaration, "path": _from_here(text)}
+    if isinstance(declaration, str):
+        return text
+    value = _scalar(text)
+    fits = isinstance(value, type(declaration)) or (isinstance(declaration, float) and type(value) is int)
+    if not fits or isinstance(value, bool) != isinstance(declaration, bool):
+        kind = {bool: "true or false", int: "a whole number", float: "a number"}[type(declaration)]
+        raise JobError(f"--input {name}={text}: {name!r} is {kind} in the job file ({declaration}), not {text!r}.")
+    return float(value) if isinstance(declaration, float) else value
+
+
+def _new_input(text: str) -> Any:
+    path = Path(text)
+    if path.exists():
+        return {"type": "uri_folder" if path.is_dir() else "uri_file", "path": str(path.resolve())}
+    return _scalar(text)
+
+
+def _from_here(text: str) -> str:
+    """A path of the command line is meant from the current folder, not from the job file's."""
+    return text if ":" in text.split("/")[0] else str(Path(text).absolute())
+
+
+def _scalar(text: str) -> bool | int | float | str:
+    import yaml
+
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
+        return text
+    return value if isinstance(value, (bool, int, float)) else text
+
+
+def _nearest(name: str, known: Mapping[str, Any]) -> str:
+    if not known:
+        return "It declares none."
+    close = difflib.get_close_matches(name, known, n=1)
+    return (f"Did you mean {close[0]!r}? " if close else "") + f"Declared: {', '.join(known)}."
+
+
+def parse_pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """`NAME=VALUE` options to a mapping."""
+    pairs = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise JobError(f"{option} {text}: give it as NAME=VALUE.")
+        pairs[name] = value
+    return pairs
+
+
+def parse_env(texts: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """`NAME=VALUE`, or `NAME` alone for its value in this shell."""
+    variables = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals and name not in environment:
+            raise JobError(f"--env {name}: there is no {name} in this shell.", f"Give a value: --env {name}=VALUE.")
+        variables[name] = value if equals else environment[name]
+    return variables

@@ -1,0 +1,42 @@
+"""Which rank a log stream belongs to. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_PROCESS = re.compile(r"std_log_process_(\d+)\.txt$")
+_TASK = re.compile(r"std_log_node_(\d+)_(\w+)\.txt$")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One log as a reader sees it."""
+
+    label: str
+    """Such as `rank 0`; empty for a run of one process."""
+    number: int
+    """Chooses its colour."""
+
+
+def source_of(stream: str) -> Source:
+    """Told from the log's name, so that it needs no question to the server."""
+    if match := _PROCESS.search(stream):
+        return Source(f"rank {int(match[1])}", int(match[1]))
+    if match := _TASK.search(stream):
+        return Source(f"{match[2]} {match[1]}", int(match[1]))
+    if stream.endswith("mpi_log.txt"):
+        return Source("mpirun", 0)
+    return Source("", 0)
+
+
+def log_of_rank(view: Mapping[str, Any], rank: int, attempt: int | None = None) -> str | None:
+    """The stream of a rank; None where the run has not come so far."""
+    for entry in reversed(view["attempts"]):
+        if attempt is None or entry["number"] == attempt:
+            for candidate in entry["ranks"]:
+                if candidate["rank"] == rank:
+                    return str(candidate["log"])
+    return None

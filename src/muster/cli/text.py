@@ -1,0 +1,89 @@
+"""How figures and tables read. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", re.IGNORECASE)
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def duration(seconds: float) -> str:
+    """Such as `0.4s`, `12s`, `3m 05s`, `2h 10m`, `3d 4h`."""
+    if seconds < 0:
+        seconds = 0.0
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes}m {rest:02d}s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours}h {minutes:02d}m"
+    days, hours = divmod(hours, 24)
+    return f"{days}d {hours}h"
+
+
+def parse_duration(text: str) -> int | None:
+    """Seconds of `90`, `90s`, `15m`, `1h30m`, `2d`; None where it is none of these, or zero."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or not any(match.groups()):
+        return None
+    days, hours, minutes, seconds = (int(group or 0) for group in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds or None
+
+
+def size(count: float) -> str:
+    """Such as `512 B`, `1.5 MB`."""
+    units = ("B", "kB", "MB", "GB", "TB", "PB")
+    for unit in units[:-1]:
+        if count < 999.5:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 99.5 else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} {units[-1]}"
+
+
+def number(value: object) -> str:
+    """A metric's value in a few characters."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    if isinstance(value, int):
+        return str(value)
+    return f"{value:,.1f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+
+
+def moment(at: float | None, now: float) -> str:
+    """A time of day, with its date where it was not today."""
+    if at is None:
+        return "-"
+    when, today = datetime.fromtimestamp(at), datetime.fromtimestamp(now)
+    return when.strftime("%H:%M:%S" if when.date() == today.date() else "%Y-%m-%d %H:%M")
+
+
+def ago(at: float | None, now: float) -> str:
+    return "-" if at is None else f"{duration(now - at)} ago" if now - at >= 1 else "now"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns in line, the last one free to run on."""
+    cells = [tuple(header), *(tuple(row) for row in rows)]
+    widths = [max(width(row[column]) for row in cells) for column in range(len(header))]
+    return ["  ".join(_pad(cell, widths[column]) for column, cell in enumerate(row)).rstrip() for row in cells]
+
+
+def width(text: str) -> int:
+    """Characters that show."""
+    return len(_COLORS.sub("", text))
+
+
+def shorten(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: max(0, limit - 1)] + "…"
+
+
+def _pad(cell: str, to: int) -> str:
+    return cell + " " * (to - width(cell))

@@ -1,0 +1,151 @@
+"""Finds the server of a workspace, and starts one where none runs."""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from muster.client.api import API, Client
+from muster.client.server_process import ServerProcess, start_lock, wait_until_gone
+from muster.client.workspace import ServerRef, WorkspaceRef, find_workspace
+from muster.defaults import CONNECT_S, PROTOCOL_VERSION
+from muster.errors import AccessDenied, ProtocolMismatch, ServerUnavailable
+from muster.paths import WorkspacePaths
+from muster.transport import Address, Connection
+from muster.version import VERSION
+
+
+def connect(ref: WorkspaceRef | None = None, start: bool = True) -> Client:
+    """A client of the workspace's server; with `start` an embedded server is started where none runs."""
+    workspace = ref or find_workspace()
+    if workspace.server is not None:
+        return Client(_team_address(workspace.server))
+    paths = workspace.paths
+    return Client(_embedded_address(paths, start), reconnect=lambda: _embedded_address(paths, start))
+
+
+def _team_address(server: ServerRef) -> Address:
+    if not server.url.startswith(("unix:", "http://", "https://")):
+        raise ServerUnavailable(
+            f"{server.url!r} is not a server's address",
+            "Give `https://host:port`, `http://127.0.0.1:port` or `unix:/path`.",
+        )
+    address = Address(server.url, server.read_token(), server.read_certificate())
+    health = _health(address)
+    verdict = compatibility(health)
+    if verdict.action != "use" and verdict.message:
+        raise ProtocolMismatch(verdict.message, verdict.hint)
+    return address
+
+
+def _embedded_address(paths: WorkspacePaths, start: bool) -> Address:
+    found = _running(paths)
+    if found is not None:
+        return found
+    if not start:
+        raise ServerUnavailable(
+            f"no server runs for the workspace {paths.root}", "Any command that needs it starts it."
+        )
+    paths.server_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with start_lock(paths):
+        # Somebody else may have started it while this one waited for the lock.
+        found = _running(paths)
+        if found is None:
+            ServerProcess(paths).start()
+            found = _running(paths)
+    if found is None:
+        raise ServerUnavailable(
+            f"the server of {paths.root} started and went away again", f"Its log is {paths.server_log}."
+        )
+    return found
+
+
+def _running(paths: WorkspacePaths) -> Address | None:
+    """The address of the living server that this client can use; an older idle one is ended first."""
+    info = _read_info(paths)
+    if info is None:
+        return None
+    if info.get("host") not in (None, socket.gethostname()):
+        raise ServerUnavailable(
+            f"the server of {paths.root} runs on the machine {info['host']!r} (process {info.get('pid')}); "
+            f"this one is {socket.gethostname()!r}",
+            "The workspace lies on a filesystem that both share. Work on that machine, or end the server there with "
+            f"`muster down`. If that machine is gone for good, remove {paths.server_info}.",
+        )
+    address = Address(f"unix:{info['socket']}", _admin_token(paths))
+    try:
+        health = _health(address)
+    except ServerUnavailable:
+        return None
+    verdict = compatibility(health)
+    if verdict.action == "refuse":
+        raise ProtocolMismatch(verdict.message, verdict.hint)
+    if verdict.action == "replace":
+        Client(address).shutdown()
+        wait_until_gone(paths)
+        return None
+    return address
+
+
+@dataclass(frozen=True)
+class Compatibility:
+    """What to do with a server of some version: use, replace (an embedded one) or refuse it."""
+
+    action: Literal["use", "replace", "refuse"]
+    message: str = ""
+    hint: str = ""
+
+
+def compatibility(health: dict[str, Any], version: str = VERSION, protocol: int = PROTOCOL_VERSION) -> Compatibility:
+    """Decide from the server's health: its protocol must be ours, and an older idle server makes way."""
+    theirs, their_protocol = str(health.get("version", "0")), int(health.get("protocol", 0))
+    active = int(health.get("active_runs", 0))
+    sides = f"the server is Muster {theirs} (protocol {their_protocol}), this client {version} (protocol {protocol})"
+    if their_protocol > protocol:
+        return Compatibility("refuse", sides, f"Upgrade the client: pip install 'muster>={theirs}'.")
+    if their_protocol < protocol:
+        if active == 0:
+            return Compatibility("replace", sides, "Upgrade the server.")
+        hint = f"It has {active} active runs. Wait for them, or end it with `muster down --force`; then upgrade it."
+        return Compatibility("refuse", sides, hint)
+    if _order(theirs) < _order(version) and active == 0:
+        return Compatibility("replace")
+    return Compatibility("use")
+
+
+def _order(version: str) -> tuple[int, ...]:
+    digits = (part for part in version.split("+")[0].split("."))
+    return tuple(int("".join(filter(str.isdigit, part)) or 0) for part in digits)
+
+
+def _health(address: Address) -> dict[str, Any]:
+    connection = Connection(address, CONNECT_S)
+    try:
+        answer: dict[str, Any] = connection.request("GET", f"{API}/health")
+        return answer
+    finally:
+        connection.close()
+
+
+def _read_info(paths: WorkspacePaths) -> dict[str, Any] | None:
+    try:
+        info: dict[str, Any] = json.loads(paths.server_info.read_bytes())
+        return info if "socket" in info else None
+    except FileNotFoundError:
+        return None
+    except PermissionError as error:
+        raise AccessDenied(
+            f"the workspace {paths.root} belongs to somebody else: {error}",
+            "Use `muster init` to have one of your own.",
+        ) from error
+    except ValueError:
+        return None
+
+
+def _admin_token(paths: WorkspacePaths) -> str:
+    try:
+        return paths.admin_token.read_text().strip()
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,218 @@
+"""Code folders as content-addressed snapshots: what belongs in one, and how it reaches the server."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from muster.client.api import Client
+from muster.client.ignore import IgnoreRules
+from muster.defaults import CODE_LIMIT_BYTES
+from muster.errors import JobError, ServerUnavailable
+from muster.manifest import digest_of
+
+_PIECE_BYTES = 1 << 20
+_BATCH_BYTES = 64 << 20
+_TRIES = 3
+
+
+class FileChanged(JobError):
+    """A file was written to while it was being read."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The files of a snapshot and where they lie now."""
+
+    folder: Path
+    files: Mapping[str, list[str | int]]
+    """Sorted: path to [sha256, size, mode]."""
+    notices: tuple[str, ...] = ()
+    digest: str = field(default="")
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(int(size) for _, size, _ in self.files.values())
+
+
+def scan(folder: Path | str, limit_bytes: int = CODE_LIMIT_BYTES, use_ignore_files: bool = True) -> Manifest:
+    """What of a folder (or single file) goes with the job; JobError when it is too large or leaves the folder."""
+    root = Path(folder).resolve()
+    if root.is_file():
+        files = {root.name: _entry(root)}
+        return Manifest(root.parent, files, (), digest_of(files))
+    if not root.is_dir():
+        raise JobError(f"there is no code folder {folder}", "Give the folder that holds the script.")
+    walk = _Walk(root, limit_bytes, IgnoreRules(root, use_ignore_files))
+    files = {name: _entry(path) for name, path in sorted(walk.run().items())}
+    return Manifest(root, files, tuple(walk.notices), digest_of(files))
+
+
+def push(client: Client, manifest: Manifest) -> str:
+    """Send what the server does not have; return the digest that names the snapshot."""
+    for attempt in range(1, _TRIES + 1):
+        try:
+            known, missing = client.missing_blobs(manifest.files)
+            if known:
+                return manifest.digest
+            for batch in _batches(manifest, set(missing)):
+                client.put_blobs(_frames(batch))
+            break
+        except ServerUnavailable:
+            if attempt == _TRIES:
+                raise
+    client.put_snapshot(manifest.digest, manifest.files)
+    return manifest.digest
+
+
+class _Walk:
+    """One pass over a folder that looks at names and sizes only, and stops as soon as it is too much."""
+
+    def __init__(self, root: Path, limit_bytes: int, rules: IgnoreRules) -> None:
+        self.notices: list[str] = []
+        self._root = root
+        self._limit_bytes = limit_bytes
+        self._rules = rules
+        self._found: dict[str, Path] = {}
+        self._sizes: list[tuple[int, str]] = []
+        self._total = 0
+        self._outside: list[str] = []
+
+    def run(self) -> dict[str, Path]:
+        self._folder(self._root, "", (self._root,))
+        if self._outside:
+            raise JobError(
+                "links in the code folder lead outside of it: " + ", ".join(self._outside[:10]),
+                f"Copy what they point to into the folder, or name them in {self._rules.file_to_write}.",
+            )
+        return self._found
+
+    def _folder(self, folder: Path, prefix: str, above: tuple[Path, ...]) -> None:
+        self._rules.enter(folder, prefix)
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError as error:
+            raise JobError(f"the code folder cannot be read: {error}", self._ignore_hint()) from error
+        for entry in entries:
+            name = prefix + entry.name
+            if not _is_text(name):
+                raise JobError(f"the file name {name!r} is not valid UTF-8", f"Rename it. {self._ignore_hint()}")
+            if self._rules.ignores(name, is_folder=entry.is_dir()):
+                continue
+            if entry.is_symlink() and not self._link_stays(entry, name):
+                continue
+            if entry.is_dir():
+                self._subfolder(Path(entry.path), name, above)
+            elif entry.is_file():
+                self._file(Path(entry.path), name, entry.stat().st_size)
+            else:
+                self.notices.append(f"code: {name} is not a regular file and was left out")
+
+    def _link_stays(self, entry: os.DirEntry[str], name: str) -> bool:
+        target = Path(entry.path).resolve()
+        if not target.is_relative_to(self._root):
+            self._outside.append(f"{name} -> {target}")
+            return False
+        if not target.exists():
+            self.notices.append(f"code: the link {name} leads nowhere and was left out")
+            return False
+        return True
+
+    def _subfolder(self, folder: Path, name: str, above: tuple[Path, ...]) -> None:
+        real = folder.resolve()
+        if real in above:
+            raise JobError(f"the link {name} in the code folder leads back to a folder above it", self._ignore_hint())
+        if (folder / "pyvenv.cfg").is_file():
+            return
+        self._folder(folder, name + "/", (*above, real))
+
+    def _file(self, path: Path, name: str, size: int) -> None:
+        self._found[name] = path
+        self._sizes.append((size, name))
+        self._total += size
+        if self._total > self._limit_bytes:
+            largest = "\n".join(f"  {_human(size):>10}  {name}" for size, name in heapq.nlargest(10, self._sizes))
+            raise JobError(
+                f"the code folder {self._root} is larger than {_human(self._limit_bytes)}. "
+                f"The largest files up to there:\n{largest}",
+                f"{self._ignore_hint()} Data belongs in an input, not in the code.",
+            )
+
+    def _ignore_hint(self) -> str:
+        return f"Name what the job does not need in {self._rules.file_to_write}, as in a .gitignore."
+
+
+def _entry(path: Path) -> list[str | int]:
+    """[sha256, size, mode] of a file that holds still while it is read."""
+    for _ in range(_TRIES):
+        try:
+            with path.open("rb") as stream:
+                before = os.fstat(stream.fileno())
+                digest, size = hashlib.sha256(), 0
+                while piece := stream.read(_PIECE_BYTES):
+                    digest.update(piece)
+                    size += len(piece)
+                after = os.fstat(stream.fileno())
+        except OSError as error:
+            raise JobError(f"a file of the code cannot be read: {error}", "Make it readable, or ignore it.") from error
+        if _unchanged(before, after) and size == after.st_size:
+            return [digest.hexdigest(), size, 0o755 if after.st_mode & stat.S_IXUSR else 0o644]
+    raise FileChanged(f"{path} keeps changing while it is being read", "Submit when nothing writes to the code folder.")
+
+
+def _batches(manifest: Manifest, missing: set[str]) -> Iterator[list[tuple[str, int, Path]]]:
+    batch: list[tuple[str, int, Path]] = []
+    total = 0
+    for name, (sha256, size, _) in manifest.files.items():
+        if sha256 not in missing:
+            continue
+        missing.discard(str(sha256))
+        batch.append((str(sha256), int(size), manifest.folder / name))
+        total += int(size)
+        if total >= _BATCH_BYTES:
+            yield batch
+            batch, total = [], 0
+    if batch:
+        yield batch
+
+
+def _frames(batch: list[tuple[str, int, Path]]) -> Iterator[bytes]:
+    """A JSON line and the bytes of each file; FileChanged when they are no longer what was scanned."""
+    for sha256, size, path in batch:
+        yield json.dumps({"sha256": sha256, "size": size}).encode() + b"\n"
+        digest, sent = hashlib.sha256(), 0
+        with path.open("rb") as stream:
+            while piece := stream.read(min(_PIECE_BYTES, size - sent)):
+                digest.update(piece)
+                sent += len(piece)
+                yield piece
+        if digest.hexdigest() != sha256:
+            raise FileChanged(
+                f"{path} changed while it was being sent", "Submit when nothing writes to the code folder."
+            )
+
+
+def _unchanged(before: os.stat_result, after: os.stat_result) -> bool:
+    return (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _human(size: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.2f} GiB"

@@ -1,0 +1,65 @@
+"""From a job and the folder that it is relative to, to a run."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from muster.client.api import Client
+from muster.client.snapshot import FileChanged, push, scan
+from muster.job.check import check_files
+from muster.job.spec import Input, JobSpec, Scalar
+
+_TRIES = 3
+
+
+def submit(
+    client: Client,
+    spec: JobSpec,
+    base_dir: Path | str,
+    *,
+    python: str | None = sys.executable,
+    key: str | None = None,
+    notices: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Check the job's files, send its code, submit it; returns the run's view."""
+    base = Path(base_dir).resolve()
+    all_notices = [*notices, *check_files(spec, base)]
+    snapshot = None
+    if spec.code is not None:
+        snapshot, about_code = _send_code(client, base / spec.code)
+        all_notices += about_code
+    return client.submit(
+        absolute_inputs(spec, base), snapshot, key or uuid.uuid4().hex, python, list(dict.fromkeys(all_notices))
+    )
+
+
+def absolute_inputs(spec: JobSpec, base_dir: Path) -> JobSpec:
+    """The same job with local input paths made absolute: the server does not know the job file's folder."""
+    inputs = {name: _absolute(value, base_dir) for name, value in spec.inputs.items()}
+    return spec.model_copy(update={"inputs": inputs})
+
+
+def _absolute(value: Scalar | Input, base_dir: Path) -> Scalar | Input:
+    if not isinstance(value, Input) or value.path is None or not is_local(value.path):
+        return value
+    return value.model_copy(update={"path": str((base_dir / Path(value.path).expanduser()).resolve())})
+
+
+def is_local(path: str) -> bool:
+    """Whether a path is one of a filesystem, not a URI such as `azureml://…` or `azureml:name`."""
+    return "://" not in path and not path.startswith("azureml:")
+
+
+def _send_code(client: Client, folder: Path) -> tuple[str, tuple[str, ...]]:
+    for attempt in range(1, _TRIES + 1):
+        manifest = scan(folder)
+        try:
+            return push(client, manifest), manifest.notices
+        except FileChanged:
+            if attempt == _TRIES:
+                raise
+    raise AssertionError("unreachable")

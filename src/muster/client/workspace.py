@@ -1,0 +1,155 @@
+"""Which workspace a command or script means, and how to make one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from muster.errors import AccessDenied, Conflict, UserError
+from muster.paths import WorkspacePaths
+
+FOLDER = ".muster"
+
+
+@dataclass(frozen=True)
+class ServerRef:
+    """A team's server; without one a workspace has its own small server."""
+
+    url: str
+    token: str = ""
+    token_file: Path | None = None
+    certificate: Path | None = None
+    """PEM file that the server must present."""
+
+    def read_token(self) -> str:
+        if self.token or self.token_file is None:
+            return self.token
+        return _read(self.token_file, "the token").strip()
+
+    def read_certificate(self) -> str | None:
+        return _read(self.certificate, "the server's certificate") if self.certificate else None
+
+
+@dataclass(frozen=True)
+class WorkspaceRef:
+    """A workspace folder, and the team server that it belongs to if there is one."""
+
+    root: Path
+    id: str
+    name: str
+    server: ServerRef | None = None
+
+    @property
+    def paths(self) -> WorkspacePaths:
+        return WorkspacePaths(self.root)
+
+
+def find_workspace(start: Path | str | None = None) -> WorkspaceRef:
+    """The workspace of a folder: `.muster` there or above, else `~/.muster`, which is made on first use."""
+    origin = Path(start) if start is not None else Path.cwd()
+    folder = find_folder(origin) or _home() / FOLDER
+    ref = _load(folder, default_name="home" if folder == _home() / FOLDER else _name_of(folder.parent))
+    named = _server_of_environment(os.environ)
+    return WorkspaceRef(ref.root, ref.id, ref.name, named) if named else ref
+
+
+def find_folder(start: Path) -> Path | None:
+    """The nearest `.muster` folder at or above `start`."""
+    resolved = start.resolve()
+    candidates = (folder / FOLDER for folder in (resolved, *resolved.parents))
+    return next((found for found in candidates if found.is_dir()), None)
+
+
+def create_workspace(path: Path | str, name: str | None = None, exist_ok: bool = False) -> WorkspaceRef:
+    """Make a workspace in a folder (as its `.muster`)."""
+    home = Path(path).resolve()
+    root = home / FOLDER
+    if name is not None and (not name.strip() or len(name) > 255 or not name.isprintable()):
+        raise UserError(f"{name!r} cannot be a workspace's name", "Give 1 to 255 printable characters.")
+    if not exist_ok and WorkspacePaths(root).config.exists():
+        raise Conflict(f"{home} already has a workspace ({root})", "Use it as it is, or choose another folder.")
+    if home.exists() and not home.is_dir():
+        raise UserError(f"{home} is a file; a workspace is made in a folder")
+    return _load(root, default_name=name or _name_of(home))
+
+
+def _load(root: Path, default_name: str) -> WorkspaceRef:
+    config = WorkspacePaths(root).config
+    if not config.exists():
+        _write_new(config, {"id": uuid.uuid4().hex, "name": default_name, "created": time.time(), "server": None})
+    try:
+        data = json.loads(config.read_bytes())
+        server = data.get("server")
+        ref = _server(server, root) if server else None
+        return WorkspaceRef(root, str(data["id"]), str(data["name"]), ref)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{config} is not a readable workspace file: {error}",
+            'It holds {"id", "name", "created", "server"}; restore it, or remove it to have a new one written.',
+        ) from error
+
+
+def _write_new(config: Path, data: Mapping[str, Any]) -> None:
+    """Write the file whole, unless somebody else was first."""
+    try:
+        config.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        ignore = config.parent / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n")
+        with tempfile.NamedTemporaryFile("w", dir=config.parent, prefix=".workspace-") as scratch:
+            json.dump(data, scratch, indent=2)
+            scratch.flush()
+            try:
+                os.link(scratch.name, config)
+            except FileExistsError:
+                return
+    except OSError as error:
+        raise UserError(
+            f"a workspace cannot be made in {config.parent}: {error}", "Run `muster init` in a folder of yours."
+        ) from error
+
+
+def _server(data: Mapping[str, Any], root: Path) -> ServerRef:
+    """Paths are relative to the workspace folder."""
+    token_file, certificate = data.get("token_file"), data.get("certificate")
+    return ServerRef(
+        url=str(data["url"]),
+        token_file=root / Path(token_file).expanduser() if token_file else None,
+        certificate=root / Path(certificate).expanduser() if certificate else None,
+    )
+
+
+def _server_of_environment(environ: Mapping[str, str]) -> ServerRef | None:
+    url = environ.get("MUSTER_SERVER")
+    if not url:
+        return None
+    token_file, certificate = environ.get("MUSTER_TOKEN_FILE"), environ.get("MUSTER_CERTIFICATE")
+    return ServerRef(
+        url=url,
+        token=environ.get("MUSTER_TOKEN", ""),
+        token_file=Path(token_file) if token_file else None,
+        certificate=Path(certificate) if certificate else None,
+    )
+
+
+def _read(path: Path, what: str) -> str:
+    try:
+        return path.read_text()
+    except OSError as error:
+        raise AccessDenied(f"{what} cannot be read: {error}", "Ask the workspace's owner for the file.") from error
+
+
+def _home() -> Path:
+    return Path.home().resolve()
+
+
+def _name_of(folder: Path) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", folder.name).strip("-.") or "workspace"

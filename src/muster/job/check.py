@@ -1,0 +1,212 @@
+"""Checks a job against the files on this machine, before anything is sent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from muster.job import rules
+from muster.job.explain import job_error
+from muster.job.expressions import declared, resolve_command
+from muster.job.references import OptionalPart, Part, Reference, parse
+from muster.job.refusal import Problem, show
+from muster.job.spec import EnvironmentSpec, Input, JobSpec
+
+_PYTHON = re.compile(r"python[0-9.]*")
+_LAUNCHERS = ("torchrun", "accelerate", "deepspeed")
+_LAUNCHER_MODULES = ("torch.distributed.run", "torch.distributed.launch")
+# What ends the part of a bash text that reads the same to everybody.
+_PLAIN_HEAD = re.compile(r"[^\n;&|<>()`#'\"\\*?\[\]{}$~]*")
+
+
+def check_files(spec: JobSpec, base_dir: str | Path) -> list[str]:
+    """Refuse missing files (JobError, all of them at once); return notices."""
+    base = Path(base_dir)
+    problems = [
+        *_code_problems(spec, base),
+        *_input_problems(spec, base),
+        *_environment_problems(spec, base),
+    ]
+    if problems:
+        raise job_error(problems, lambda problem: "")
+    return [
+        f"inputs.{name}: not used by the command, and plain values reach it in no other way"
+        for name in sorted(_unused_literals(spec))
+    ]
+
+
+def local_path(path: str, base_dir: str | Path) -> Path:
+    """A local path of a job as an absolute one."""
+    from_home = Path.home() / path[2:] if path.startswith("~/") else Path(path)
+    return (Path(base_dir) / from_home).absolute()
+
+
+def script_of(command: str | Sequence[str]) -> str | None:
+    """The Python file that a command runs, where that is certain."""
+    words = _leading_words(command) if isinstance(command, str) else list(command)
+    if not words:
+        return None
+    program, rest = words[0].rsplit("/", 1)[-1], words[1:]
+    if _PYTHON.fullmatch(program):
+        return _python_script(rest)
+    return _launched_script(rest) if program in _LAUNCHERS else None
+
+
+def _code_problems(spec: JobSpec, base: Path) -> list[Problem]:
+    if spec.code is None:
+        return _script_problems(spec, None)
+    if rules.is_address(spec.code):
+        return [
+            Problem(
+                ("code",),
+                f"{show(spec.code)} is an address; code is taken from this machine",
+                "Clone or download it, and give the folder.",
+            )
+        ]
+    code = local_path(spec.code, base)
+    if not _exists(code):
+        return [
+            Problem(
+                ("code",),
+                f"{show(spec.code)} does not exist (looked for {code})",
+                "Give a folder, relative to the job file.",
+            )
+        ]
+    return _script_problems(spec, code)
+
+
+def _script_problems(spec: JobSpec, code: Path | None) -> list[Problem]:
+    script = script_of(resolve_command(spec))
+    if script is None or script.startswith("/"):
+        return []
+    if code is None:
+        if isinstance(spec.environment, EnvironmentSpec):
+            return []
+        return [
+            Problem(
+                ("command",),
+                f"runs {script}, and no code is given, so that the working folder is empty",
+                "Add `code: FOLDER` with the folder that holds it.",
+            )
+        ]
+    if rules.escapes(script):
+        return [
+            Problem(
+                ("command",),
+                f"runs {script}, which is outside of the code folder",
+                "Only `code` is copied to the nodes: choose a folder above, and write paths from there.",
+            )
+        ]
+    found = code.name == Path(script).as_posix() if code.is_file() else (code / script).is_file()
+    if found:
+        return []
+    return [
+        Problem(
+            ("command",),
+            f"runs {script}, which is not in {show(spec.code)} ({_python_files(code)})",
+            "Correct the name; it is relative to `code`.",
+        )
+    ]
+
+
+def _input_problems(spec: JobSpec, base: Path) -> list[Problem]:
+    problems = []
+    for name, value in spec.inputs.items():
+        if not isinstance(value, Input) or not value.path or rules.is_address(value.path):
+            continue
+        path = local_path(value.path, base)
+        at = ("inputs", name, "path")
+        if not _exists(path):
+            hint = "Correct the path; it is relative to the job file."
+            problems.append(Problem(at, f"{show(value.path)} does not exist (looked for {path})", hint))
+        elif "type" in value.model_fields_set and value.type == "uri_folder" and not path.is_dir():
+            problems.append(Problem(at, f"{show(value.path)} is a file", "Use `type: uri_file`, or give a folder."))
+        elif value.type == "uri_file" and path.is_dir():
+            problems.append(Problem(at, f"{show(value.path)} is a folder", "Use `type: uri_folder`, or give a file."))
+    return problems
+
+
+def _environment_problems(spec: JobSpec, base: Path) -> list[Problem]:
+    environment = spec.environment
+    if not isinstance(environment, EnvironmentSpec):
+        return []
+    hint = "Correct the path; it is relative to the job file."
+    problems = []
+    conda = environment.conda_file
+    if isinstance(conda, str) and not local_path(conda, base).is_file():
+        problems.append(Problem(("environment", "conda_file"), f"{show(conda)} is not a file", hint))
+    build = environment.build
+    if build and not rules.is_address(build.path) and not local_path(build.path, base).is_dir():
+        problems.append(Problem(("environment", "build", "path"), f"{show(build.path)} is not a folder", hint))
+    return problems
+
+
+def _unused_literals(spec: JobSpec) -> set[str]:
+    texts = [spec.command] if isinstance(spec.command, str) else list(spec.command)
+    used = {
+        reference.name
+        for text in [*texts, *spec.environment_variables.values()]
+        for part in parse(text)
+        for reference in _references(part)
+        if reference.kind == "inputs"
+    }
+    return set(declared(spec).literals - used)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def _references(part: Part) -> list[Reference]:
+    inner = part.parts if isinstance(part, OptionalPart) else (part,)
+    return [item for item in inner if isinstance(item, Reference)]
+
+
+def _leading_words(text: str) -> list[str]:
+    text = text.lstrip()
+    match = _PLAIN_HEAD.match(text)
+    head = match.group() if match else ""
+    words = head.split()
+    cut_inside_word = len(head) < len(text) and not head[-1:].isspace() and text[len(head)] not in "\n;&|"
+    return words[:-1] if cut_inside_word else words
+
+
+def _python_script(words: Sequence[str]) -> str | None:
+    skip = False
+    for index, word in enumerate(words):
+        if skip:
+            skip = False
+        elif word == "-m":
+            module = words[index + 1] if index + 1 < len(words) else ""
+            return _launched_script(words[index + 2 :]) if module in _LAUNCHER_MODULES else None
+        elif word in ("-W", "-X"):
+            skip = True
+        elif word == "-c":
+            return None
+        elif not word.startswith("-"):
+            return _plain_script(word)
+    return None
+
+
+def _launched_script(words: Sequence[str]) -> str | None:
+    for word in words:
+        if word in ("-m", "--module", "--no-python", "--no_python"):
+            return None
+        if word.endswith(".py") and not word.startswith("-"):
+            return _plain_script(word)
+    return None
+
+
+def _plain_script(word: str) -> str | None:
+    return word if word.endswith(".py") and "$" not in word else None
+
+
+def _python_files(code: Path) -> str:
+    if code.is_file():
+        return f"it is the file {code.name}"
+    names = sorted(path.name for path in code.glob("*.py"))[:8]
+    return "it holds " + ", ".join(names) if names else "it holds no .py file"

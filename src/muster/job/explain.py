@@ -1,0 +1,148 @@
+"""Turns a failed validation into problems that a person can act on, and those into a JobError."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from muster.errors import JobError
+from muster.job.refusal import REFUSAL, Path, Problem, nearest, show
+from muster.job.sections import DISTRIBUTIONS, KINDS_THAT_CANNOT_RUN, foreign_key_reason, keys_allowed_at
+from muster.job.spec import JobSpec
+
+_NEEDED = {
+    "string_type": "a text is needed",
+    "int_type": "a whole number is needed",
+    "float_type": "a number is needed",
+    "bool_type": "true or false is needed",
+    "dict_type": "a mapping (KEY: VALUE) is needed",
+    "model_type": "a mapping (KEY: VALUE) is needed",
+    "model_attributes_type": "a mapping (KEY: VALUE) is needed",
+    "tuple_type": "a list is needed",
+}
+_BOUNDS = {
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+}
+_MAX_PROBLEMS = 50
+_REFERENCE = "Every key is described in docs/job-file.md."
+
+
+def make_spec(data: Mapping[str, Any], source: str = "job") -> JobSpec:
+    """A validated job from plain data; raises JobError that names every problem."""
+    kind = data.get("type")
+    try:
+        if kind in KINDS_THAT_CANNOT_RUN:
+            raise job_error([kind_problem(kind)], lambda problem: f"{source}: ")
+        return JobSpec.model_validate(dict(data))
+    except ValidationError as error:
+        raise job_error(problems_of(error), lambda problem: f"{source}: ") from error
+
+
+def kind_problem(kind: Any) -> Problem:
+    return Problem(
+        ("type",),
+        f"{show(kind)} jobs cannot run yet; allowed: 'command'",
+        "Write a command job: `type: command`, or leave `type` out.",
+    )
+
+
+def job_error(problems: Iterable[Problem], prefix: Callable[[Problem], str]) -> JobError:
+    """One error for all problems, one per line; `prefix` says where each is."""
+    found = list(dict.fromkeys(problems))
+    lines = [f"{prefix(p)}{p.key}: {p.message}" if p.key else f"{prefix(p)}{p.message}" for p in found]
+    hints = dict.fromkeys([*(p.hint for p in found if p.hint), *(_REFERENCE for p in found if not p.hint)])
+    return JobError("\n".join(lines), "\n  ".join(hints))
+
+
+def problems_of(error: ValidationError) -> list[Problem]:
+    """The problems of a failed validation, in words."""
+    found = error.errors(include_url=False)
+    problems = [problem for details in found[:_MAX_PROBLEMS] for problem in _explain(details)]
+    if len(found) > _MAX_PROBLEMS:
+        problems.append(Problem((), f"… and {len(found) - _MAX_PROBLEMS} more problems"))
+    return problems
+
+
+def _explain(details: ErrorDetails) -> list[Problem]:
+    path = _path(details["loc"])
+    context = details.get("ctx", {})
+    if details["type"] == REFUSAL and "problems" in context:
+        return [Problem(path + p.path, p.message, p.hint) for p in context["problems"]]
+    return [_translate(path, details, context)]
+
+
+def _translate(path: Path, details: ErrorDetails, context: Mapping[str, Any]) -> Problem:
+    kind, given = details["type"], details["input"]
+    shown = "the value" if path and path[0] == "environment_variables" else show(given)
+    if kind == "extra_forbidden":
+        return _unknown_key(path, details["loc"])
+    if kind == "missing":
+        return Problem(path, "is missing", "Add what is missing.")
+    if kind == "union_tag_not_found":
+        return Problem((*path, "type"), f"is missing; allowed: {', '.join(DISTRIBUTIONS)}", "Add what is missing.")
+    if kind == "union_tag_invalid":
+        return _not_allowed((*path, "type"), str(context["tag"]), DISTRIBUTIONS)
+    if kind == "literal_error":
+        return _not_allowed(path, given, [name.strip("' ") for name in _alternatives(context["expected"])])
+    if kind in _NEEDED:
+        return Problem(path, f"{_as_given(shown, given)}; {_NEEDED[kind]}", _next_step(kind, given))
+    if kind in _BOUNDS:
+        return Problem(path, f"{shown} is out of range; allowed: {_BOUNDS[kind].format(**context)}")
+    if kind == REFUSAL:
+        return Problem(path, f"{_as_given(shown, given)}; {details['msg']}")
+    return Problem(path, f"{shown}: {details['msg']}")
+
+
+def _unknown_key(path: Path, location: Path) -> Problem:
+    key = str(path[-1])
+    reason = foreign_key_reason(path)
+    if reason:
+        return Problem(path, reason, "Remove the key.")
+    variant = str(location[1]) if location[0] == "distribution" else ""
+    allowed = keys_allowed_at(path[:-1], variant)
+    return Problem(
+        path,
+        f"unknown key; {nearest(key, allowed)}allowed here: {', '.join(allowed)}",
+        "Correct or remove the unknown key.",
+    )
+
+
+def _not_allowed(path: Path, given: Any, allowed: Iterable[str]) -> Problem:
+    names = list(allowed)
+    guess = nearest(given, names) if isinstance(given, str) else ""
+    return Problem(path, f"{show(given)} is not allowed; {guess}allowed: {', '.join(names)}")
+
+
+def _alternatives(expected: str) -> list[str]:
+    return expected.replace(" or ", ", ").split(", ")
+
+
+def _path(location: Iterable[str | int]) -> Path:
+    """The location without the marks that validation adds for alternatives and keys."""
+    parts = [part for part in location if not (isinstance(part, str) and (part.startswith("<") or part == "[key]"))]
+    if len(parts) > 1 and parts[0] == "distribution" and parts[1] in DISTRIBUTIONS:
+        del parts[1]
+    return tuple(parts)
+
+
+def _as_given(shown: str, value: Any) -> str:
+    if value is None or isinstance(value, dict | list | tuple):
+        return f"{show(value)} is given"
+    if isinstance(value, bool):
+        return f"{shown} is a yes or no"
+    names = {str: "a text", int: "a whole number", float: "a fractional number"}
+    return f"{shown} is {names.get(type(value), f'of type {type(value).__name__}')}"
+
+
+def _next_step(kind: str, given: Any) -> str:
+    if kind == "string_type" and isinstance(given, bool | int | float):
+        return "Put it in quotes."
+    if isinstance(given, str) and kind in ("int_type", "float_type", "bool_type"):
+        return "Write it without quotes, as YAML writes numbers, true and false."
+    return ""

@@ -1,0 +1,369 @@
+"""Where in a bash text a reference stands, and how a value is quoted there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from muster.job.references import Reference
+
+
+class Context(Enum):
+    """What bash makes of the text at a place."""
+
+    BARE = auto()
+    DOUBLE = auto()
+    SINGLE = auto()
+    ANSI_C = auto()
+    """`$'…'`"""
+    HEREDOC = auto()
+    RAW_HEREDOC = auto()
+    """After a quoted delimiter, `<<'EOF'`."""
+    COMMENT = auto()
+    ARITHMETIC = auto()
+
+
+@dataclass(frozen=True)
+class Unquotable:
+    """A place where no value can be put safely."""
+
+    reason: str
+    hint: str
+
+
+Item = str | Reference
+"""One character, or a reference, which the scanner steps over as a whole."""
+
+
+def contexts(items: Sequence[Item]) -> list[Context | Unquotable]:
+    """For every reference, in order, the context that it stands in."""
+    scanner = _Scanner(items)
+    scanner.run()
+    return scanner.found
+
+
+def quoted(value: str, context: Context, *, force: bool = False) -> str:
+    """A value as bash must read it in a context, so that it comes out as it is."""
+    if context is Context.BARE:
+        if _PLAIN.fullmatch(value) and not force:
+            return value
+        return "'" + value.replace("'", "'\\''") + "'"
+    if context is Context.SINGLE:
+        return value.replace("'", "'\\''")
+    if context is Context.DOUBLE:
+        return re.sub(r'([\\"$`])', r"\\\1", value)
+    if context is Context.HEREDOC:
+        return re.sub(r"([\\$`])", r"\\\1", value)
+    if context is Context.ANSI_C:
+        return re.sub(r"([\\'])", r"\\\1", value)
+    return value
+
+
+def variable(name: str, context: Context) -> str:
+    """A variable as bash must read it in a context, so that its value comes out as one piece."""
+    forms = {
+        Context.BARE: '"${%s}"',
+        Context.SINGLE: "'\"${%s}\"'",
+        Context.ANSI_C: "'\"${%s}\"$'",
+    }
+    return forms.get(context, "${%s}") % name
+
+
+# '=' is left out: at the head of a command it would make an assignment.
+_PLAIN = re.compile(r"[A-Za-z0-9_@%+:,./-]+")
+_BREAKS = " \t\n;&|()<>"
+
+_BACKSLASH = Unquotable("stands right after a backslash", "Remove the backslash.")
+_DOLLAR = Unquotable("stands right after a dollar sign", "Put something between, or quote the dollar sign.")
+_PARAMETER = Unquotable("stands inside ${…} of bash", "Assign it to a variable first: x=${{inputs.NAME}}")
+_BACKTICKS = Unquotable("stands inside backticks", "Use $( … ) in place of backticks.")
+_CASE = Unquotable("stands after `case` inside $( … ) in quotes", "Assign it to a variable first: x=${{inputs.NAME}}")
+_UNCLOSED = Unquotable("stands after a here-document that is not closed", "Write its delimiter on a line of its own.")
+_DELIMITER = Unquotable("is the delimiter of a here-document", "Write the delimiter out.")
+
+
+class _Kind(Enum):
+    BARE = auto()
+    """The text itself, a subshell or `$( … )`."""
+    DOUBLE = auto()
+    SINGLE = auto()
+    ANSI_C = auto()
+    COMMENT = auto()
+    PARAMETER = auto()
+    ARITHMETIC = auto()
+    BACKTICKS = auto()
+    HEREDOC = auto()
+    RAW_HEREDOC = auto()
+
+
+_CONTEXTS = {
+    _Kind.BARE: Context.BARE,
+    _Kind.DOUBLE: Context.DOUBLE,
+    _Kind.SINGLE: Context.SINGLE,
+    _Kind.ANSI_C: Context.ANSI_C,
+    _Kind.COMMENT: Context.COMMENT,
+    _Kind.HEREDOC: Context.HEREDOC,
+    _Kind.RAW_HEREDOC: Context.RAW_HEREDOC,
+}
+
+
+@dataclass
+class _Frame:
+    kind: _Kind
+    close: str = ""
+    depth: int = 1
+    end: int = 0
+    """Of a here-document: where its delimiter's line begins."""
+    after: int = 0
+    """Of a here-document: where that line ends."""
+
+
+@dataclass(frozen=True)
+class _Heredoc:
+    delimiter: str
+    raw: bool
+    strip_tabs: bool
+
+
+class _Scanner:
+    """Follows bash's quoting through a text with a stack of frames."""
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        self.items = items
+        self.frames = [_Frame(_Kind.BARE)]
+        self.found: list[Context | Unquotable] = []
+        self.pending: list[_Heredoc] = []
+        self.bodies: list[_Frame] = []
+        self.escaped = -1
+        self.lost: Unquotable | None = None
+        self.steps: dict[_Kind, Callable[[int, Item], int]] = {
+            _Kind.BARE: self._bare,
+            _Kind.DOUBLE: self._double,
+            _Kind.SINGLE: self._single,
+            _Kind.ANSI_C: self._ansi_c,
+            _Kind.COMMENT: self._comment,
+            _Kind.PARAMETER: self._parameter,
+            _Kind.ARITHMETIC: self._arithmetic,
+            _Kind.BACKTICKS: self._backticks,
+            _Kind.HEREDOC: self._expanding,
+            _Kind.RAW_HEREDOC: lambda i, item: i + 1,
+        }
+
+    def run(self) -> None:
+        i = 0
+        while i < len(self.items):
+            if self.lost:
+                self.found += [self.lost for item in self.items[i:] if isinstance(item, Reference)]
+                return
+            if self.bodies and i >= self.bodies[-1].end:
+                i = self._leave(self.bodies.pop())
+                continue
+            item = self.items[i]
+            if isinstance(item, Reference):
+                self.found.append(self._context())
+                i += 1
+            else:
+                i = self.steps[self.frames[-1].kind](i, item)
+
+    def _context(self) -> Context | Unquotable:
+        for frame in reversed(self.frames):
+            if frame.kind is _Kind.PARAMETER:
+                return _PARAMETER
+            if frame.kind is _Kind.BACKTICKS:
+                return _BACKTICKS
+            if frame.kind is _Kind.ARITHMETIC:
+                return Context.ARITHMETIC
+            if frame.kind in (_Kind.BARE, _Kind.HEREDOC):
+                break
+        # Backticks undo one level of backslashes in all that they hold.
+        if any(frame.kind is _Kind.BACKTICKS for frame in self.frames):
+            return _BACKTICKS
+        return _CONTEXTS[self.frames[-1].kind]
+
+    def _bare(self, i: int, item: Item) -> int:
+        if item == "'":
+            return self._push(_Frame(_Kind.SINGLE), i + 1)
+        if item == '"':
+            return self._push(_Frame(_Kind.DOUBLE), i + 1)
+        if item == "#" and self._at_word_start(i):
+            return self._push(_Frame(_Kind.COMMENT), i + 1)
+        if item == "(":
+            if self._at(i + 1) == "(":
+                return self._push(_Frame(_Kind.ARITHMETIC, ")", depth=2), i + 2)
+            return self._push(_Frame(_Kind.BARE, ")"), i + 1)
+        if item == ")" and self.frames[-1].close == ")":
+            self.frames.pop()
+            return i + 1
+        if item == "<" and self._at(i + 1) == "<":
+            return i + 3 if self._at(i + 2) == "<" else self._heredoc(i + 2)
+        if item == "\n" and self.pending:
+            return self._enter(i + 1)
+        if item == "c" and self._at_word_start(i) and self._word(i) == "case":
+            self._meet_case()
+            return i + 4
+        return self._expanding(i, item)
+
+    def _double(self, i: int, item: Item) -> int:
+        if item == '"':
+            self.frames.pop()
+            return i + 1
+        return self._expanding(i, item)
+
+    def _single(self, i: int, item: Item) -> int:
+        if item == "'":
+            self.frames.pop()
+        return i + 1
+
+    def _ansi_c(self, i: int, item: Item) -> int:
+        return self._escape(i) if item == "\\" else self._single(i, item)
+
+    def _comment(self, i: int, item: Item) -> int:
+        if item != "\n":
+            return i + 1
+        self.frames.pop()
+        return i
+
+    def _parameter(self, i: int, item: Item) -> int:
+        if item == "}":
+            self.frames.pop()
+            return i + 1
+        if item == '"':
+            return self._push(_Frame(_Kind.DOUBLE), i + 1)
+        if item == "'" and not self._inside_double():
+            return self._push(_Frame(_Kind.SINGLE), i + 1)
+        return self._expanding(i, item)
+
+    def _arithmetic(self, i: int, item: Item) -> int:
+        frame = self.frames[-1]
+        opening = "(" if frame.close == ")" else "["
+        if item in (opening, frame.close):
+            frame.depth += 1 if item == opening else -1
+            if frame.depth == 0:
+                self.frames.pop()
+            return i + 1
+        if item == '"':
+            return self._push(_Frame(_Kind.DOUBLE), i + 1)
+        if item == "'":
+            return self._push(_Frame(_Kind.SINGLE), i + 1)
+        return self._expanding(i, item)
+
+    def _backticks(self, i: int, item: Item) -> int:
+        if item == "`":
+            self.frames.pop()
+            return i + 1
+        return self._escape(i) if item == "\\" else i + 1
+
+    def _expanding(self, i: int, item: Item) -> int:
+        """What is special in bare text, in double quotes and in here-documents alike."""
+        if item == "\\":
+            return self._escape(i)
+        if item == "`":
+            return self._push(_Frame(_Kind.BACKTICKS), i + 1)
+        return self._dollar(i) if item == "$" else i + 1
+
+    def _dollar(self, i: int) -> int:
+        after = self._at(i + 1)
+        if isinstance(after, Reference):
+            self.found.append(_DOLLAR)
+            return i + 2
+        if after == "(" and self._at(i + 2) == "(":
+            return self._push(_Frame(_Kind.ARITHMETIC, ")", depth=2), i + 3)
+        if after == "(":
+            return self._push(_Frame(_Kind.BARE, ")"), i + 2)
+        if after == "[":
+            return self._push(_Frame(_Kind.ARITHMETIC, "]"), i + 2)
+        if after == "{":
+            return self._push(_Frame(_Kind.PARAMETER), i + 2)
+        if after == "'" and self.frames[-1].kind is _Kind.BARE:
+            return self._push(_Frame(_Kind.ANSI_C), i + 2)
+        return i + 2 if after in ("$", "#") else i + 1
+
+    def _escape(self, i: int) -> int:
+        if isinstance(self._at(i + 1), Reference):
+            self.found.append(_BACKSLASH)
+        self.escaped = i + 1
+        return i + 2
+
+    def _heredoc(self, i: int) -> int:
+        """Read the delimiter after `<<`; the body begins on the next line."""
+        strip_tabs = self._at(i) == "-"
+        i += 1 if strip_tabs else 0
+        while self._at(i) in (" ", "\t"):
+            i += 1
+        word, raw, quote = "", False, ""
+        while i < len(self.items):
+            item = self.items[i]
+            if isinstance(item, Reference):
+                self.found.append(_DELIMITER)
+            elif item == quote:
+                quote = ""
+            elif quote:
+                word += item
+            elif item in "'\"":
+                quote, raw = item, True
+            elif item == "\\":
+                raw = True
+            elif item in _BREAKS:
+                break
+            else:
+                word += item
+            i += 1
+        self.pending.append(_Heredoc(word, raw, strip_tabs))
+        return i
+
+    def _enter(self, i: int) -> int:
+        """Find the end of a here-document whose body begins at i."""
+        heredoc = self.pending.pop(0)
+        start, size = i, len(self.items)
+        while start < size:
+            stop = start
+            while stop < size and self.items[stop] != "\n":
+                stop += 1
+            line = "".join(item if isinstance(item, str) else "\0" for item in self.items[start:stop])
+            if (line.lstrip("\t") if heredoc.strip_tabs else line) == heredoc.delimiter:
+                body = _Frame(_Kind.RAW_HEREDOC if heredoc.raw else _Kind.HEREDOC, end=start, after=stop)
+                self.bodies.append(body)
+                return self._push(body, i)
+            start = stop + 1
+        self.lost = _UNCLOSED
+        return i
+
+    def _leave(self, body: _Frame) -> int:
+        """Drop the body's frame and what was left open in it; go on behind its delimiter."""
+        while self.frames.pop() is not body:
+            pass
+        return body.after
+
+    def _meet_case(self) -> None:
+        # A pattern's `)` looks like the end of $( … ); around it may be quotes.
+        if any(frame.kind in (_Kind.DOUBLE, _Kind.HEREDOC) for frame in self.frames):
+            self.lost = _CASE
+
+    def _inside_double(self) -> bool:
+        for frame in reversed(self.frames):
+            if frame.kind in (_Kind.DOUBLE, _Kind.HEREDOC):
+                return True
+            if frame.kind is _Kind.BARE:
+                return False
+        return False
+
+    def _at_word_start(self, i: int) -> bool:
+        before = self._at(i - 1) if i else "\n"
+        return isinstance(before, str) and before != "" and before in _BREAKS and self.escaped != i - 1
+
+    def _word(self, i: int) -> str:
+        word = ""
+        for item in self.items[i : i + 5]:
+            if isinstance(item, Reference) or item in _BREAKS:
+                break
+            word += item
+        return word
+
+    def _at(self, i: int) -> Item:
+        return self.items[i] if 0 <= i < len(self.items) else ""
+
+    def _push(self, frame: _Frame, i: int) -> int:
+        self.frames.append(frame)
+        return i

@@ -1,0 +1,147 @@
+"""Finds `${{inputs.x}}`, `${{outputs.x}}` and optional parts `$[[ … ]]` in a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from muster.job.refusal import nearest
+from muster.job.rules import IDENTIFIER
+
+_FOREIGN = {
+    "search_space": "belongs to a sweep, and this is a command job",
+    "parent": "belongs to a step of a pipeline, and this is a command job",
+    "jobs": "belongs to a pipeline, and this is a command job",
+}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """`${{inputs.NAME}}` or `${{outputs.NAME}}`."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"${{{{{self.kind}.{self.name}}}}}"
+
+
+@dataclass(frozen=True)
+class OptionalPart:
+    """`$[[ … ]]`: dropped when an optional input in it is not given."""
+
+    parts: tuple[str | Reference, ...]
+
+
+Part = str | Reference | OptionalPart
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a job declares, by what a reference to it can become."""
+
+    literals: frozenset[str]
+    paths: frozenset[str]
+    absent: frozenset[str]
+    """Optional inputs that were not given."""
+    outputs: frozenset[str]
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        return self.literals | self.paths | self.absent
+
+
+class BadExpression(ValueError):
+    """An expression that cannot be resolved."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+def parse(text: str) -> tuple[Part, ...]:
+    """Split a text into plain text, references and optional parts."""
+    parts: list[Part] = []
+    rest = text
+    while "$[[" in rest:
+        before, _, rest = rest.partition("$[[")
+        inner, closed, rest = rest.partition("]]")
+        if not closed:
+            raise BadExpression("the optional part '$[[' is not closed", "Close it with ']]'.")
+        if "$[[" in inner:
+            raise BadExpression("an optional part inside another one", "Close the first with ']]' before the second.")
+        parts += _references(before)
+        parts.append(OptionalPart(tuple(_references(inner))))
+    parts += _references(rest)
+    return tuple(parts)
+
+
+def check(text: str, declared: Declared, *, paths_allowed: bool = True) -> None:
+    """Refuse what the job does not declare; raises BadExpression."""
+    for part in parse(text):
+        if isinstance(part, OptionalPart):
+            for inner in part.parts:
+                if isinstance(inner, Reference):
+                    _check(inner, declared, paths_allowed, in_optional=True)
+        elif isinstance(part, Reference):
+            _check(part, declared, paths_allowed, in_optional=False)
+
+
+def keep(parts: tuple[Part, ...], absent: frozenset[str]) -> list[str | Reference]:
+    """The parts that remain, with every optional part taken in or dropped."""
+    kept: list[str | Reference] = []
+    for part in parts:
+        if not isinstance(part, OptionalPart):
+            kept.append(part)
+        elif not any(isinstance(p, Reference) and p.kind == "inputs" and p.name in absent for p in part.parts):
+            kept += part.parts
+    return kept
+
+
+def _references(text: str) -> Iterator[str | Reference]:
+    while "${{" in text:
+        before, _, text = text.partition("${{")
+        body, closed, text = text.partition("}}")
+        if not closed:
+            raise BadExpression("the expression '${{' is not closed", "Close it with '}}', as in ${{inputs.epochs}}.")
+        if before:
+            yield before
+        yield _reference(body)
+    if text:
+        yield text
+
+
+def _reference(body: str) -> Reference:
+    kind, _, name = body.strip().partition(".")
+    if kind in _FOREIGN:
+        raise BadExpression(f"${{{{{body}}}}} {_FOREIGN[kind]}", "Use ${{inputs.NAME}} or ${{outputs.NAME}}.")
+    if kind not in ("inputs", "outputs") or not IDENTIFIER.fullmatch(name):
+        shown = body if len(body) <= 60 else body[:59] + "…"
+        raise BadExpression(
+            f"${{{{{shown}}}}} is not an expression that Muster knows",
+            "Write ${{inputs.NAME}} or ${{outputs.NAME}}.",
+        )
+    return Reference(kind, name)
+
+
+def _check(reference: Reference, declared: Declared, paths_allowed: bool, in_optional: bool) -> None:
+    names = declared.inputs if reference.kind == "inputs" else declared.outputs
+    if reference.name not in names:
+        known = ", ".join(sorted(names)) or "none"
+        raise BadExpression(
+            f"{reference} refers to '{reference.name}', which is not declared under {reference.kind}; "
+            f"{nearest(reference.name, names)}declared: {known}",
+            f"Declare it under {reference.kind}, or correct the name.",
+        )
+    if reference.kind == "inputs" and reference.name in declared.absent and not in_optional:
+        raise BadExpression(
+            f"{reference} is optional and has no value",
+            f"Give it a value, or write the part that needs it as $[[ … {reference} … ]].",
+        )
+    if not paths_allowed and (reference.kind == "outputs" or reference.name in declared.paths):
+        variable = f"MUSTER_{reference.kind[:-1].upper()}_{reference.name}"
+        raise BadExpression(
+            f"{reference} is a path, which is known only on the node",
+            f"Read it from {variable}, which every process gets.",
+        )

@@ -1,0 +1,92 @@
+"""Rules of the job vocabulary that need no model: names, variables, references to clusters, launchers."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}")
+SHM_SIZE = re.compile(r"[1-9][0-9]{0,14}[bkmgBKMG]?")
+_ASSET = re.compile(r"(?:azureml:)?([A-Za-z0-9][A-Za-z0-9_.-]*)(?:@latest|:[A-Za-z0-9_.-]+)?")
+
+_OWNED_NAMES = frozenset(
+    {
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        "NODE_RANK",
+        "MASTER_ADDR",
+        "TF_CONFIG",
+        "MPI_LOCALRANKID",
+        "MPI_LOCALNRANKS",
+        "AZUREML_RUN_ID",
+        "AZUREML_NODE_COUNT",
+        "AZ_BATCH_HOST_LIST",
+        "AZ_BATCH_MASTER_NODE",
+        "AZ_BATCHAI_MPI_MASTER_NODE",
+        "AZ_BATCHAI_TASK_INDEX",
+    }
+)
+_OWNED_PREFIXES = ("MUSTER_", "OMPI_", "PMI_", "PMI2_", "PMIX_")
+# Open MPI's own settings, which tune a transport and describe no rank.
+_TUNING_PREFIXES = ("OMPI_MCA_", "PMIX_MCA_")
+
+MPI_LAUNCHERS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "horovodrun", "deepspeed"})
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
+
+
+def is_owned_variable(name: str) -> bool:
+    """Whether Muster sets this variable itself, so that a job may not."""
+    if name.startswith(_TUNING_PREFIXES):
+        return False
+    return name in _OWNED_NAMES or name.startswith(_OWNED_PREFIXES)
+
+
+def cluster_name(compute: str) -> str | None:
+    """`NAME` out of `azureml:NAME` and the like; None where it is no name."""
+    match = _ASSET.fullmatch(compute)
+    return match.group(1) if match else None
+
+
+def environment_reference(text: str) -> str | None:
+    """`NAME`, `NAME:VERSION` or `NAME@latest` without `azureml:`; a registry address stays as it is."""
+    if text.startswith("azureml://"):
+        return text if len(text.split()) == 1 else None
+    return text.removeprefix("azureml:") if _ASSET.fullmatch(text) else None
+
+
+def escapes(path: str) -> bool:
+    """Whether a path leaves the folder that it is relative to."""
+    if path.startswith(("/", "~")):
+        return True
+    depth = 0
+    for part in PurePosixPath(path).parts:
+        depth += -1 if part == ".." else 1
+        if depth < 0:
+            return True
+    return False
+
+
+def is_address(path: str) -> bool:
+    """Whether a path is something else than a local path: `azureml:…`, `https://…`, `git@…`."""
+    return path.startswith(("azureml:", "git@")) or "://" in path
+
+
+def head_program(command: str | Sequence[str]) -> str:
+    """The program that a command starts with, without folder, variables or `exec`; empty where that is not plain."""
+    if isinstance(command, str):
+        try:
+            words = shlex.split(command.strip().split("\n", 1)[0], comments=True)
+        except ValueError:
+            return ""
+    else:
+        words = list(command)
+    skip = ("exec", "env", "time", "nohup")
+    for word in words:
+        if not _ASSIGNMENT.fullmatch(word) and word not in skip:
+            return word.rsplit("/", 1)[-1]
+    return ""

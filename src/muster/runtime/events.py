@@ -1,0 +1,53 @@
+"""Appends events to the file that the agent ships. Never blocks on a server, and never ends a training script."""
+
+import json
+import os
+import sys
+import threading
+from typing import Any, Mapping
+
+
+class EventFile:
+    """One JSON line per event, in one write; safe with threads, forks and other processes on the same file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._fd = -1
+        self._pid = 0
+        self._cut = False
+        self._warned = False
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._renew_lock)
+
+    def append(self, event: Mapping[str, Any]) -> None:
+        line = json.dumps(event, allow_nan=False).encode() + b"\n"
+        with self._lock:
+            try:
+                self._write(line)
+            except OSError as error:
+                self._warn(error)
+
+    def _write(self, line: bytes) -> None:
+        if self._fd < 0 or self._pid != os.getpid():
+            self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            self._pid = os.getpid()
+        if self._cut:
+            # A full disk cut the last line; readers skip it when it ends here.
+            line = b"\n" + line
+        self._cut = os.write(self._fd, line) != len(line)
+        if self._cut:
+            raise OSError("the disk took only a part of the line")
+
+    def _warn(self, error: OSError) -> None:
+        if self._warned:
+            return
+        self._warned = True
+        try:
+            print("muster: metrics are not recorded: {} ({})".format(error, self._path), file=sys.stderr, flush=True)
+        except (OSError, ValueError):
+            pass
+
+    def _renew_lock(self) -> None:
+        # Another thread of the parent may have held it at the moment of the fork.
+        self._lock = threading.Lock()

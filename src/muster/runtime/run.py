@@ -1,0 +1,298 @@
+"""`Run.get_context()`: metrics, files, tags and progress from inside a training script.
+
+Inside a rank every call appends to a file that the node's agent ships, so it never waits for a server. Outside a run
+the same calls print. A disk that is full costs one warning on standard error; only misuse raises.
+"""
+
+import atexit
+import io
+import os
+import sys
+import threading
+import time
+import uuid
+from collections import deque
+from pathlib import Path
+from typing import Any, Deque, Dict, Iterable, List, Mapping, Optional
+
+from muster.errors import MusterError
+from muster.runtime import values
+from muster.runtime.events import EventFile
+from muster.runtime.uploads import Source, check_name, folder_files, put
+
+_REMEMBERED_POINTS = 10_000
+
+
+class Run:
+    """The run that this process belongs to."""
+
+    _current: Optional["Run"] = None
+    _creation = threading.Lock()
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.id = environ["MUSTER_RUN_ID"]
+        self.attempt = int(environ.get("MUSTER_ATTEMPT", "1"))
+        self.experiment = RunExperiment(environ.get("MUSTER_EXPERIMENT", "default"))
+        self.name = environ.get("MUSTER_RUN_NAME", self.id)
+        self.parent: Optional["Run"] = None
+        self._events = EventFile(environ["MUSTER_EVENTS_FILE"]) if environ.get("MUSTER_EVENTS_FILE") else None
+        uploads = environ.get("MUSTER_UPLOADS_DIR")
+        self._uploads = Path(uploads) if uploads else None
+        self._stop_file = environ.get("MUSTER_STOP_FILE", "")
+        self._inputs = _named(environ, "MUSTER_INPUT_")
+        self._outputs = _named(environ, "MUSTER_OUTPUT_")
+        self._metrics: Dict[str, Deque[Any]] = {}
+        self._tags: Dict[str, str] = {}
+        self._failed = False
+
+    @staticmethod
+    def get_context(allow_offline: bool = True) -> "Run":
+        """The run of this process; outside a run one that prints (or an error with `allow_offline=False`)."""
+        with Run._creation:
+            if Run._current is None:
+                if os.environ.get("MUSTER_RUN_ID"):
+                    Run._current = Run(os.environ)
+                elif allow_offline:
+                    Run._current = OfflineRun()
+            current = Run._current
+        if current is None or (isinstance(current, OfflineRun) and not allow_offline):
+            raise MusterError(
+                "this process does not belong to a run",
+                "Submit it with `muster run`, or leave out allow_offline=False.",
+            )
+        return current
+
+    # Metrics
+
+    def log(self, name: str, value: Any, description: str = "", step: Optional[int] = None) -> None:
+        """Record one number (or text); the same name again adds a point."""
+        self._metric("scalar", name, values.plain(value), step)
+
+    def log_list(self, name: str, value: Any, description: str = "") -> None:
+        """Record a list of values."""
+        self._metric("list", name, values.plain_list(value))
+
+    def log_row(self, name: str, description: Optional[str] = None, **kwargs: Any) -> None:
+        """Record one row of a table; the same name again adds a row."""
+        if not kwargs:
+            raise TypeError("log_row needs at least one column, such as log_row('accuracy', epoch=1, top1=0.5)")
+        self._metric("row", name, values.plain_row(kwargs))
+
+    def log_table(self, name: str, value: Any, description: str = "") -> None:
+        """Record a table: a mapping of column names to lists."""
+        self._metric("table", name, values.plain_table(value))
+
+    def log_image(self, name: str, path: Optional[str] = None, plot: Any = None, description: str = "") -> None:
+        """Record an image: a file, or a matplotlib figure or module as `plot`."""
+        if (path is None) == (plot is None):
+            raise TypeError("log_image takes either a path or a plot")
+        if path is not None:
+            stored = "images/{}{}".format(_file_stem(name), Path(path).suffix or ".png")
+            self.upload_file(stored, path)
+        else:
+            stored = "images/{}.png".format(_file_stem(name))
+            drawn = io.BytesIO()
+            plot.savefig(drawn, format="png")
+            drawn.seek(0)
+            self.upload_file(stored, drawn)
+        self._metric("image", name, stored)
+
+    def get_metrics(self, name: Optional[str] = None) -> Dict[str, Any]:
+        """What this process logged: the value, or the list of the last 10,000 where there were several."""
+        chosen = [name] if name is not None else list(self._metrics)
+        points = {key: list(self._metrics[key]) for key in chosen if key in self._metrics}
+        return {key: found[0] if len(found) == 1 else found for key, found in points.items()}
+
+    # Files
+
+    def upload_file(self, name: str, path_or_stream: Source, datastore_name: Optional[str] = None) -> None:
+        """Keep a file (as it is now) with the run, under `name`."""
+        if self._uploads is not None:
+            put(self._uploads, name, path_or_stream)
+
+    def upload_files(
+        self,
+        names: Iterable[str],
+        paths: Iterable[str],
+        return_artifacts: bool = False,
+        timeout_seconds: Optional[int] = None,
+        datastore_name: Optional[str] = None,
+    ) -> None:
+        """Keep several files with the run."""
+        wanted, given = list(names), list(paths)
+        if len(wanted) != len(given):
+            raise ValueError("{} names for {} paths".format(len(wanted), len(given)))
+        for index, name in enumerate(wanted):
+            self.upload_file(name, given[index])
+
+    def upload_folder(self, name: str, path: str, datastore_name: Optional[str] = None) -> None:
+        """Keep every file of a folder with the run, under `name/`."""
+        check_name(name)
+        for inner, file in folder_files(name, path):
+            self.upload_file(inner, file)
+
+    def register_model(
+        self,
+        model_name: str,
+        model_path: Optional[str] = None,
+        tags: Optional[Mapping[str, Any]] = None,
+        properties: Optional[Mapping[str, Any]] = None,
+        description: Optional[str] = None,
+        **kwargs: Any,
+    ) -> "PendingModel":
+        """Register a file or folder of the run as a model; it gets its version when the run's files are kept."""
+        path = check_name(model_path if model_path is not None else model_name)
+        if not isinstance(model_name, str) or not model_name:
+            raise TypeError("a model's name is a text, not {!r}".format(model_name))
+        all_tags = {str(key): str(value) for key, value in dict(tags or {}, **dict(properties or {})).items()}
+        self._emit({"kind": "model", "name": model_name, "path": path, "tags": all_tags, "description": description})
+        return PendingModel(model_name, path, all_tags)
+
+    # What else is told about the run
+
+    def tag(self, key: str, value: Any = None) -> None:
+        """Put a tag on the run."""
+        if not isinstance(key, str) or not key:
+            raise TypeError("a tag's name is a text, not {!r}".format(key))
+        text = "" if value is None else str(value)
+        self._tags[key] = text
+        self._emit({"kind": "tag", "name": key, "value": text})
+
+    def set_tags(self, tags: Mapping[str, Any]) -> None:
+        """Put several tags on the run."""
+        for key, value in tags.items():
+            self.tag(key, value)
+
+    def get_tags(self) -> Dict[str, str]:
+        """The tags that this process put on the run."""
+        return dict(self._tags)
+
+    def progress(self, done: float, total: Optional[float] = None, unit: str = "") -> None:
+        """Say how far this rank is, for progress bars and estimates of the time left."""
+        end = None if total is None else values.jsonable(values.plain(total))
+        self._emit({"kind": "progress", "done": values.jsonable(values.plain(done)), "total": end, "unit": str(unit)})
+
+    def should_stop(self) -> bool:
+        """Whether the run is being stopped: save what matters and leave; the grace period has begun."""
+        return bool(self._stop_file) and Path(self._stop_file).exists()
+
+    @property
+    def input_datasets(self) -> Dict[str, str]:
+        """Where the run's inputs are, by name."""
+        return dict(self._inputs)
+
+    @property
+    def output_datasets(self) -> Dict[str, str]:
+        """Where the run's outputs belong, by name."""
+        return dict(self._outputs)
+
+    def flush(self, timeout_seconds: int = 300) -> None:
+        """Nothing is held back: every call has already written what it was given."""
+
+    def complete(self) -> None:
+        """Kept for v1 scripts: a run completes when its processes end with exit code 0."""
+
+    def fail(self, error_details: Any = None, error_code: Optional[str] = None) -> None:
+        """Make this process end with exit code 1, whatever it does from here on."""
+        if error_details is not None:
+            print("Run.fail: {}".format(error_details), file=sys.stderr, flush=True)
+        if not self._failed:
+            self._failed = True
+            atexit.register(_exit_badly, os.getpid())
+
+    def __repr__(self) -> str:
+        return "Run(id={!r}, experiment={!r})".format(self.id, self.experiment.name)
+
+    def _metric(self, kind: str, name: str, value: Any, step: Optional[int] = None) -> None:
+        if not isinstance(name, str) or not name:
+            raise TypeError("a metric's name is a text, not {!r}".format(name))
+        at_step = None if step is None else int(values.plain(step))
+        self._metrics.setdefault(name, deque(maxlen=_REMEMBERED_POINTS)).append(value)
+        self._emit({"kind": "metric", "type": kind, "name": name, "value": values.jsonable(value), "step": at_step})
+
+    def _emit(self, event: Dict[str, Any]) -> None:
+        if self._events is not None:
+            event["at"] = time.time()
+            self._events.append(event)
+
+
+class OfflineRun(Run):
+    """Outside a run: prints instead of recording."""
+
+    def __init__(self) -> None:
+        super().__init__({"MUSTER_RUN_ID": "OfflineRun_{}".format(uuid.uuid4())})
+
+    def upload_file(self, name: str, path_or_stream: Source, datastore_name: Optional[str] = None) -> None:
+        print("upload {}".format(check_name(name)), flush=True)
+
+    def fail(self, error_details: Any = None, error_code: Optional[str] = None) -> None:
+        print("fail {}".format(error_details), flush=True)
+
+    def _emit(self, event: Dict[str, Any]) -> None:
+        kind = event["kind"]
+        if kind == "metric":
+            step = "" if event["step"] is None else " (step {})".format(event["step"])
+            print("{} = {}{}".format(event["name"], event["value"], step), flush=True)
+        elif kind == "progress":
+            total = "" if event["total"] is None else " of {}".format(event["total"])
+            print("progress {}{} {}".format(event["done"], total, event["unit"]).rstrip(), flush=True)
+        elif kind == "tag":
+            print("tag {} = {}".format(event["name"], event["value"]), flush=True)
+        else:
+            print("register model {} from {}".format(event["name"], event["path"]), flush=True)
+
+
+class RunExperiment:
+    """The experiment of the run, by name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @property
+    def workspace(self) -> Any:
+        raise MusterError(
+            "a rank does not talk to the server, so `run.experiment.workspace` is not available inside a run",
+            "Give the script its data as inputs (`run.input_datasets`), and register models with `run.register_model`.",
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class PendingModel:
+    """A model that will be registered when the run's files are kept; its version is not known before."""
+
+    def __init__(self, name: str, path: str, tags: Dict[str, str]) -> None:
+        self.name = name
+        self.path = path
+        self.tags = tags
+        self.version: Optional[int] = None
+
+
+def _named(environ: Mapping[str, str], prefix: str) -> Dict[str, str]:
+    return {key[len(prefix) :]: value for key, value in environ.items() if key.startswith(prefix)}
+
+
+def _file_stem(name: str) -> str:
+    if not isinstance(name, str):
+        raise TypeError("an image's name is a text, not {!r}".format(name))
+    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name).strip(".") or "image"
+
+
+def _exit_badly(pid: int) -> None:
+    # Only the process that called fail: a forked child inherits the exit handlers.
+    if os.getpid() == pid:
+        _flush_standard_streams()
+        os._exit(1)
+
+
+def _flush_standard_streams() -> None:
+    streams: List[Any] = [sys.stdout, sys.stderr]
+    for stream in streams:
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):
+            pass
+
+
+__all__ = ["Run"]

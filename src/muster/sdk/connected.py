@@ -1,0 +1,20 @@
+"""What the rest of the SDK needs of a workspace."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from muster.client.api import Client
+from muster.client.workspace import WorkspaceRef
+
+
+class Connected(Protocol):
+    """A workspace with its connection."""
+
+    @property
+    def client(self) -> Client: ...
+
+    @property
+    def ref(self) -> WorkspaceRef: ...
+
+    def experiment(self, name: str) -> Any: ...

@@ -1,0 +1,72 @@
+"""Experiments: where runs are submitted and found."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from muster.client.submit import submit
+from muster.errors import JobError, MusterError
+from muster.sdk.connected import Connected
+from muster.sdk.job import to_job
+from muster.sdk.notices import tell
+from muster.sdk.run import Run
+from muster.sdk.script_run_config import ScriptRunConfig
+
+_MANY = 10_000
+
+
+class Experiment:
+    """A group of runs."""
+
+    def __init__(self, workspace: Connected, name: str) -> None:
+        self.workspace = workspace
+        self.name = name
+
+    def submit(self, config: ScriptRunConfig, tags: Mapping[str, Any] | None = None, **kwargs: Any) -> Run:
+        """Submit a script; returns at once with its run."""
+        if not isinstance(config, ScriptRunConfig):
+            raise JobError(
+                f"a {type(config).__name__} cannot be submitted", "Experiment.submit takes a ScriptRunConfig."
+            )
+        spec, notices = to_job(config, self.name)
+        if tags or "display_name" in kwargs:
+            title = kwargs.get("display_name")
+            texts = {str(key): str(value) for key, value in (tags or {}).items()}
+            spec = spec.model_copy(update={"tags": texts, "display_name": title})
+        # A team's server has nodes of its own, where this machine's interpreter means nothing.
+        python = sys.executable if self.workspace.ref.server is None else None
+        view = submit(self.workspace.client, spec, Path.cwd(), python=python, notices=notices)
+        tell(*view.get("notices", notices))
+        return Run._of(self.workspace, view)
+
+    def get_runs(
+        self,
+        type: str | None = None,
+        tags: str | Mapping[str, str] | None = None,
+        properties: Any = None,
+        include_children: bool = False,
+    ) -> Iterator[Run]:
+        """The experiment's runs, newest first; `tags` is a name or a mapping that they must have."""
+        wanted = {tags: None} if isinstance(tags, str) else dict(tags or {})
+        for view in self.workspace.client.runs(limit=_MANY, experiment=self.name):
+            have = view.get("tags") or {}
+            if all(key in have and (value is None or have[key] == value) for key, value in wanted.items()):
+                yield Run._of(self.workspace, view)
+
+    @staticmethod
+    def list(workspace: Connected) -> list[Experiment]:
+        """Every experiment that has a run."""
+        names = dict.fromkeys(str(view["experiment"]) for view in workspace.client.runs(limit=_MANY))
+        return [Experiment(workspace, name) for name in names]
+
+    def start_logging(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise MusterError(
+            "interactive runs (start_logging) do not exist here: a run is a submitted job",
+            "Put the code in a script and submit it, or use Run.get_context(), which prints outside a run.",
+        )
+
+    def __repr__(self) -> str:
+        return f"Experiment(name={self.name!r})"

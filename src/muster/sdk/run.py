@@ -1,0 +1,350 @@
+"""A submitted run: its state, output, metrics and files. Feels like `concurrent.futures`, too."""
+
+from __future__ import annotations
+
+import html
+import io
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from muster.client.api import Client
+from muster.errors import MusterError, NotFound, RunFailed
+from muster.manifest import is_safe
+from muster.runtime import values
+from muster.runtime.run import Run as ContextRun
+from muster.runtime.uploads import check_name, folder_files
+from muster.sdk.connected import Connected
+from muster.sdk.model import Model
+from muster.sdk.output import LineMerger
+
+TERMINAL = ("Completed", "Failed", "Canceled")
+_POLL_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+class Run:
+    """A run of the workspace, by id."""
+
+    def __init__(self, experiment: Any, run_id: str) -> None:
+        self._set(experiment.workspace, experiment.workspace.client.run(run_id))
+
+    @classmethod
+    def _of(cls, workspace: Connected, view: Mapping[str, Any]) -> Run:
+        run = cls.__new__(cls)
+        run._set(workspace, view)
+        return run
+
+    def _set(self, workspace: Connected, view: Mapping[str, Any]) -> None:
+        self.workspace = workspace
+        self.id = str(view["id"])
+        self._view = dict(view)
+
+    @staticmethod
+    def get(workspace: Connected, run_id: str) -> Run:
+        """A run by id, unique prefix, name or `@latest`."""
+        return Run._of(workspace, workspace.client.run(run_id))
+
+    @staticmethod
+    def get_context(allow_offline: bool = True) -> ContextRun:
+        """Inside a script the run that it belongs to; elsewhere one that prints."""
+        return ContextRun.get_context(allow_offline)
+
+    # What it is
+
+    @property
+    def name(self) -> str:
+        return str(self._view.get("name") or self.id)
+
+    @property
+    def display_name(self) -> str:
+        return str(self._view.get("display_name") or self.name)
+
+    @property
+    def experiment(self) -> Any:
+        """The `Experiment` that it belongs to."""
+        return self.workspace.experiment(str(self._view["experiment"]))
+
+    @property
+    def status(self) -> str:
+        """The state at the last look; `get_status` looks again."""
+        return str(self._view["status"])
+
+    @property
+    def tags(self) -> dict[str, str]:
+        return dict(self._view.get("tags") or {})
+
+    @property
+    def parent(self) -> Run | None:
+        return None
+
+    def get_status(self) -> str:
+        self._refresh()
+        return self.status
+
+    def get_details(self) -> dict[str, Any]:
+        """Everything that is known of the run, with v1's keys beside Muster's own."""
+        view = self._refresh()
+        return {
+            **view,
+            "runId": self.id,
+            "target": view.get("compute"),
+            "startTimeUtc": _utc(view.get("started_at")),
+            "endTimeUtc": _utc(view.get("ended_at")),
+            "logFiles": {file["path"]: file["path"] for file in view.get("files", [])},
+        }
+
+    def get_tags(self) -> dict[str, str]:
+        self._refresh()
+        return self.tags
+
+    def get_children(self, recursive: bool = False, **kwargs: Any) -> Iterator[Run]:
+        """A command job has no children."""
+        return iter(())
+
+    def get_portal_url(self) -> str:
+        """How to see the run from a terminal."""
+        return f"muster show {self.id}"
+
+    # Waiting for it
+
+    def wait_for_completion(
+        self, show_output: bool = False, raise_on_error: bool = True, *, wait_post_processing: bool = False
+    ) -> dict[str, Any]:
+        """Wait for the end; a run that ended badly raises RunFailed with its verdict."""
+        printer = LineMerger(int(self._view.get("num_ranks") or 1)) if show_output else None
+        for event in self._client.stream(self.id, logs=show_output, metrics=False):
+            if printer is not None:
+                _show(printer, event.event, event.data)
+        details = self.get_details()
+        if raise_on_error:
+            self._raise_if_bad()
+        return details
+
+    def done(self) -> bool:
+        """Whether the run has ended, well or badly."""
+        return self.status in TERMINAL or self.get_status() in TERMINAL
+
+    def running(self) -> bool:
+        return self.get_status() == "Running"
+
+    def cancelled(self) -> bool:
+        return self.get_status() == "Canceled"
+
+    def result(self, timeout: float | None = None) -> Run:
+        """This run, once it has completed; RunFailed when it ended badly, TimeoutError when it did not end in time."""
+        next(as_completed([self], timeout))
+        self._raise_if_bad()
+        return self
+
+    def exception(self, timeout: float | None = None) -> RunFailed | None:
+        """How the run failed, or None if it completed; waits like `result`."""
+        next(as_completed([self], timeout))
+        return None if self.status == "Completed" else self._failure()
+
+    def cancel(self, force: bool = False) -> None:
+        """Ask the run to stop, with grace; `force` kills it."""
+        self._view = self._client.cancel(self.id, force)
+
+    # Metrics and tags
+
+    def log(self, name: str, value: Any, description: str = "", step: int | None = None) -> None:
+        self._log("scalar", name, values.plain(value), step)
+
+    def log_list(self, name: str, value: Any, description: str = "") -> None:
+        self._log("list", name, values.plain_list(value))
+
+    def log_row(self, name: str, description: str | None = None, **kwargs: Any) -> None:
+        self._log("row", name, values.plain_row(kwargs))
+
+    def log_table(self, name: str, value: Any, description: str = "") -> None:
+        self._log("table", name, values.plain_table(value))
+
+    def log_image(self, name: str, path: str | None = None, plot: Any = None, description: str = "") -> None:
+        """An image file, or a matplotlib figure as `plot`."""
+        if (path is None) == (plot is None):
+            raise TypeError("log_image takes either a path or a plot")
+        if path is not None:
+            source, suffix = Path(path).read_bytes(), Path(path).suffix or ".png"
+        else:
+            drawn = io.BytesIO()
+            plot.savefig(drawn, format="png")
+            source, suffix = drawn.getvalue(), ".png"
+        stored = check_name(f"images/{name.replace('/', '_')}{suffix}")
+        self._client.upload(self.id, stored, source)
+        self._log("image", name, stored)
+
+    def get_metrics(self, name: str | None = None, recursive: bool = False, **kwargs: Any) -> dict[str, Any]:
+        """What the run logged: the value, or the list of values where there were several."""
+        points: dict[str, list[Any]] = {}
+        for point in self._client.metrics(self.id):
+            if name in (None, point["name"]):
+                points.setdefault(point["name"], []).append(values.restore(point["value"]))
+        return {key: found[0] if len(found) == 1 else found for key, found in points.items()}
+
+    def tag(self, key: str, value: Any = None) -> None:
+        self.set_tags({key: value})
+
+    def set_tags(self, tags: Mapping[str, Any]) -> None:
+        texts = {str(key): "" if value is None else str(value) for key, value in tags.items()}
+        self._view = self._client.update_run(self.id, tags=texts)
+
+    # Files
+
+    def get_file_names(self) -> list[str]:
+        return [str(file["path"]) for file in self._client.files(self.id)]
+
+    def download_file(self, name: str, output_file_path: str | None = None, **kwargs: Any) -> None:
+        """One file; into the current folder unless a path (or folder) is given."""
+        target = Path(output_file_path) if output_file_path is not None else Path(Path(name).name)
+        self._client.download(self.id, name, target / Path(name).name if target.is_dir() else target)
+
+    def download_files(
+        self,
+        prefix: str | None = None,
+        output_directory: str | None = None,
+        output_paths: Sequence[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Every file whose name begins with `prefix`, below `output_directory`."""
+        names = [name for name in self.get_file_names() if name.startswith(prefix or "")]
+        if prefix and not names:
+            raise NotFound(f"run {self.id} has no files that begin with {prefix!r}", "get_file_names() lists them.")
+        for index, name in enumerate(names):
+            if not is_safe(name):
+                raise MusterError(f"the file name {name!r} leaves the target folder")
+            inner = output_paths[index] if output_paths is not None else name
+            self._client.download(self.id, name, Path(output_directory or ".") / inner)
+
+    def upload_file(self, name: str, path_or_stream: str | Path | IO[Any], datastore_name: str | None = None) -> None:
+        if isinstance(path_or_stream, str | Path):
+            self._client.upload(self.id, check_name(name), Path(path_or_stream))
+        else:
+            data = path_or_stream.read()
+            self._client.upload(self.id, check_name(name), data.encode() if isinstance(data, str) else bytes(data))
+
+    def upload_files(self, names: Sequence[str], paths: Sequence[str], **kwargs: Any) -> None:
+        for name, path in zip(names, paths, strict=True):
+            self.upload_file(name, path)
+
+    def upload_folder(self, name: str, path: str, datastore_name: str | None = None) -> None:
+        for inner, file in folder_files(check_name(name), path):
+            self.upload_file(inner, file)
+
+    def register_model(
+        self,
+        model_name: str,
+        model_path: str | None = None,
+        tags: Mapping[str, Any] | None = None,
+        properties: Mapping[str, Any] | None = None,
+        description: str | None = None,
+        **kwargs: Any,
+    ) -> Model:
+        """Register a file or folder of the run as a model."""
+        path = check_name(model_path if model_path is not None else model_name)
+        names = self.get_file_names()
+        if not any(name == path or name.startswith(f"{path}/") for name in names):
+            raise NotFound(f"run {self.id} has no file or folder {path!r}", f"Its files: {', '.join(names[:20])}")
+        view = self._client.register_model(
+            {
+                "name": model_name,
+                "run_id": self.id,
+                "path": path,
+                "tags": {str(key): str(value) for key, value in (tags or {}).items()},
+                "properties": dict(properties or {}),
+                "description": description,
+            }
+        )
+        return Model._of(self.workspace, view)
+
+    def __repr__(self) -> str:
+        return f"Run(id={self.id!r}, experiment={self._view['experiment']!r}, status={self.status!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Run) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def _repr_html_(self) -> str:
+        view = self._refresh()
+        verdict = view.get("verdict") or {}
+        rows = {
+            "Experiment": view["experiment"],
+            "Id": self.id,
+            "Status": self.status,
+            "Why": view.get("reason") or verdict.get("message") or "",
+            "Ranks": view.get("num_ranks"),
+            **{name: value for name, value in (view.get("metrics") or {}).items() if not name.startswith("node/")},
+        }
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(str(key))}</th><td>{html.escape(str(value))}</td></tr>"
+            for key, value in rows.items()
+            if value not in (None, "")
+        )
+        return f"<table>{cells}</table>"
+
+    @property
+    def _client(self) -> Client:
+        return self.workspace.client
+
+    def _refresh(self) -> dict[str, Any]:
+        self._view = self._client.run(self.id)
+        return self._view
+
+    def _log(self, kind: str, name: str, value: Any, step: int | None = None) -> None:
+        point = {"type": kind, "name": name, "value": values.jsonable(value), "step": step, "at": time.time()}
+        self._client.log_metrics(self.id, [point])
+
+    def _raise_if_bad(self) -> None:
+        if self.status != "Completed":
+            raise self._failure()
+
+    def _failure(self) -> RunFailed:
+        return RunFailed(*failure_text(self._view))
+
+
+def as_completed(runs: Iterable[Run], timeout: float | None = None) -> Iterator[Run]:
+    """Runs as they end, well or badly; TimeoutError when some have not ended in time."""
+    pending = list(dict.fromkeys(runs))
+    deadline = None if timeout is None else time.monotonic() + timeout
+    quiet = 0
+    while pending:
+        ended = [run for run in pending if run.done()]
+        pending = [run for run in pending if run not in ended]
+        yield from ended
+        if not pending:
+            return
+        if deadline is not None and time.monotonic() >= deadline:
+            raise TimeoutError(f"{len(pending)} runs have not ended after {timeout:g} s, such as {pending[0].id}")
+        quiet = 0 if ended else quiet + 1
+        pause_s = _POLL_S[min(quiet, len(_POLL_S)) - 1] if quiet else 0.0
+        time.sleep(pause_s if deadline is None else max(0.0, min(pause_s, deadline - time.monotonic())))
+
+
+def failure_text(view: Mapping[str, Any]) -> tuple[str, dict[str, Any], str]:
+    """Message, verdict and hint of a run that ended badly."""
+    verdict = dict(view.get("verdict") or {})
+    where = [f"rank {verdict['rank']}"] if verdict.get("rank") is not None else []
+    where += [f"on {verdict['node']}"] if verdict.get("node") else []
+    head = f"run {view['id']} {str(view['status']).lower()}"
+    cause = f"{' '.join(where)}: " if where else ""
+    message = f"{head}: {cause}{verdict.get('message') or 'no verdict was given'}"
+    lines = [str(line) for line in verdict.get("lines") or []]
+    if lines:
+        message += "\nlast lines:\n" + "\n".join(f"  {line}" for line in lines)
+    return message, verdict, str(verdict.get("next") or "")
+
+
+def _show(printer: LineMerger, event: str, data: dict[str, Any]) -> None:
+    text = printer.feed(data) if event == "log" else printer.finish() if event == "end" else ""
+    if event == "state" and data.get("reason"):
+        text = f"{data['status']}: {data['reason']}\n"
+    if text:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def _utc(at: float | None) -> str | None:
+    return None if at is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))

@@ -1,0 +1,105 @@
+"""How a script is launched: the v1 configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from muster.defaults import MAX_RUN_S
+from muster.sdk.environment import CondaDependencies, Environment
+
+
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class MpiConfiguration:
+    """`process_count_per_node` processes on each of `node_count` nodes, started by mpirun."""
+
+    def __init__(self, process_count_per_node: int = 1, node_count: int = 1) -> None:
+        self.process_count_per_node = process_count_per_node
+        self.node_count = node_count
+
+
+class PyTorchConfiguration:
+    """`process_count` processes in all over `node_count` nodes; None is one per node, which starts the rest itself."""
+
+    def __init__(
+        self, communication_backend: str = "Nccl", process_count: int | None = None, node_count: int = 1
+    ) -> None:
+        self.communication_backend = communication_backend
+        self.process_count = process_count
+        self.node_count = node_count
+
+
+class TensorflowConfiguration:
+    """Workers, one per node, and parameter servers, described to them by TF_CONFIG."""
+
+    def __init__(self, worker_count: int = 1, parameter_server_count: int = 1) -> None:
+        self.worker_count = worker_count
+        self.parameter_server_count = parameter_server_count
+
+
+DistributedConfiguration = MpiConfiguration | PyTorchConfiguration | TensorflowConfiguration
+
+
+class DockerConfiguration:
+    """How a container is run, where the environment is one."""
+
+    def __init__(
+        self,
+        use_docker: bool = False,
+        shared_volumes: bool = True,
+        arguments: Sequence[str] | None = None,
+        shm_size: str | None = None,
+    ) -> None:
+        self.use_docker = use_docker
+        self.shared_volumes = shared_volumes
+        self.arguments = list(arguments or [])
+        self.shm_size = shm_size
+
+
+class RunConfiguration:
+    """Where and in what a script runs; `ScriptRunConfig` holds one."""
+
+    def __init__(
+        self,
+        script: str | None = None,
+        arguments: Sequence[Any] | None = None,
+        framework: str = "Python",
+        communicator: str = "None",
+        conda_dependencies: CondaDependencies | None = None,
+        command: str | Sequence[Any] | None = None,
+    ) -> None:
+        self.script = script
+        self.arguments = arguments
+        self.command = command
+        self.framework = framework
+        self.communicator = communicator
+        self.target: str | Named = "local"
+        self.environment: Environment | str | None = Environment("default")
+        if conda_dependencies is not None:
+            self.environment.python.conda_dependencies = conda_dependencies
+        self.environment_variables: dict[str, str] = {}
+        self.node_count = 1
+        self.docker = DockerConfiguration()
+        self.mpi = MpiConfiguration()
+        self.pytorch = PyTorchConfiguration()
+        self.tensorflow = TensorflowConfiguration()
+        self.data: Mapping[str, Any] = {}
+        self.max_run_duration_seconds: int | None = MAX_RUN_S
+
+    @property
+    def distributed_job_config(self) -> DistributedConfiguration | None:
+        """What framework and communicator ask for, as older v1 scripts say it."""
+        framework, communicator = self.framework.lower(), self.communicator.lower()
+        if "mpi" in communicator:
+            return MpiConfiguration(self.mpi.process_count_per_node, self.node_count)
+        if communicator == "parameterserver":
+            return self.tensorflow
+        if framework == "pytorch" and communicator in ("nccl", "gloo"):
+            return PyTorchConfiguration(self.communicator, self.pytorch.process_count, self.node_count)
+        if self.node_count > 1:
+            return PyTorchConfiguration(self.pytorch.communication_backend, None, self.node_count)
+        return None

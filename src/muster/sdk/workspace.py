@@ -1,0 +1,141 @@
+"""A workspace as the SDK's entry point."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from muster.client.api import Client
+from muster.client.connect import connect
+from muster.client.workspace import FOLDER, WorkspaceRef, create_workspace, find_folder, find_workspace
+from muster.errors import NotFound, UserError
+from muster.sdk.compute import ComputeTarget
+from muster.sdk.datastore import Datastore
+from muster.sdk.experiment import Experiment
+from muster.sdk.model import Model
+from muster.sdk.notices import tell
+from muster.sdk.run import Run
+
+_AZURE_FILES = (".azureml/config.json", "config.json", "aml_config/config.json")
+
+
+class Workspace:
+    """Everything of one team: experiments, runs, compute targets, datastores, models."""
+
+    def __init__(
+        self,
+        subscription_id: str | None = None,
+        resource_group: str | None = None,
+        workspace_name: str | None = None,
+        *,
+        ref: WorkspaceRef | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if subscription_id or resource_group:
+            tell("the subscription and resource group of a workspace are ignored: it is a folder of this machine")
+        self.ref = ref or find_workspace()
+        self.subscription_id = subscription_id or ""
+        self.resource_group = resource_group or ""
+        self.location = "local" if self.ref.server is None else self.ref.server.url
+
+    @staticmethod
+    def from_config(path: str | Path | None = None, **kwargs: Any) -> Workspace:
+        """The workspace of this folder (`.muster` here or above), or beside an Azure `config.json`; else your own."""
+        start = Path(path).expanduser() if path is not None else Path.cwd()
+        if not start.exists():
+            raise NotFound(f"there is no folder or file {start}", "Make a workspace with `muster init`.")
+        if start.is_file():
+            return _from_azure(start, _azure_name(start, strict=True))
+        azure = _azure_file(start)
+        folder = find_folder(start)
+        if azure is not None and (folder is None or not folder.parent.is_relative_to(_beside(azure))):
+            return _from_azure(azure, _azure_name(azure, strict=True))
+        return Workspace(ref=find_workspace(start))
+
+    @staticmethod
+    def get(name: str, **kwargs: Any) -> Workspace:
+        """The workspace of this folder, if that is its name."""
+        found = find_workspace()
+        if found.name != name:
+            raise NotFound(
+                f"the workspace here is {found.name!r} ({found.root}), not {name!r}",
+                "Change to its folder, or make one with Workspace.create(name).",
+            )
+        return Workspace(ref=found)
+
+    @staticmethod
+    def create(name: str, exist_ok: bool = False, path: str | Path = ".", **kwargs: Any) -> Workspace:
+        """Make a workspace in a folder."""
+        return Workspace(ref=create_workspace(path, name, exist_ok))
+
+    @cached_property
+    def client(self) -> Client:
+        """The connection to the workspace's server, which starts by itself."""
+        return connect(self.ref)
+
+    @property
+    def name(self) -> str:
+        return self.ref.name
+
+    @property
+    def compute_targets(self) -> dict[str, ComputeTarget]:
+        return {target.name: target for target in ComputeTarget.list(self)}
+
+    @property
+    def datastores(self) -> dict[str, Datastore]:
+        return {row["name"]: Datastore(self, row["name"]) for row in self.client.datastores()}
+
+    @property
+    def experiments(self) -> dict[str, Experiment]:
+        return {experiment.name: experiment for experiment in Experiment.list(self)}
+
+    @property
+    def models(self) -> dict[str, Model]:
+        """The newest version of every model."""
+        return {model.name: model for model in Model.list(self, latest=True)}
+
+    def experiment(self, name: str) -> Experiment:
+        return Experiment(self, name)
+
+    def get_run(self, run_id: str) -> Run:
+        return Run.get(self, run_id)
+
+    def get_details(self) -> dict[str, Any]:
+        return {"id": self.ref.id, "name": self.name, "location": self.location, "folder": str(self.ref.root)}
+
+    def write_config(self, path: str | None = None, file_name: str | None = None) -> None:
+        """Kept for v1 scripts: the workspace is found by its folder, so there is nothing to write."""
+
+    def __repr__(self) -> str:
+        return f"Workspace(name={self.name!r}, folder={str(self.ref.root)!r})"
+
+
+def _azure_file(start: Path) -> Path | None:
+    """The nearest Azure ML configuration at or above a folder."""
+    resolved = start.resolve()
+    candidates = (folder / name for folder in (resolved, *resolved.parents) for name in _AZURE_FILES)
+    return next((file for file in candidates if file.is_file() and _azure_name(file, strict=False)), None)
+
+
+def _from_azure(file: Path, name: str) -> Workspace:
+    tell(f"{file}: the subscription is ignored; the workspace {name!r} is the folder {_beside(file) / FOLDER}")
+    return Workspace(ref=create_workspace(_beside(file), name, exist_ok=True))
+
+
+def _azure_name(file: Path, strict: bool) -> str:
+    try:
+        name = json.loads(file.read_bytes())["workspace_name"]
+        if isinstance(name, str) and name:
+            return name
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    if strict:
+        raise UserError(f"{file} names no workspace", 'An Azure ML config.json has "workspace_name".')
+    return ""
+
+
+def _beside(file: Path) -> Path:
+    folder = file.resolve().parent
+    return folder.parent if folder.name in (".azureml", "aml_config") else folder

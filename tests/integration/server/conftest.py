@@ -1,0 +1,72 @@
+"""A workspace with its client, and ways to look at what runs in it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.conftest import wait_until
+
+from muster.client.api import Client
+from muster.client.connect import connect
+from muster.client.submit import submit
+from muster.client.workspace import find_workspace
+from muster.job.explain import make_spec
+
+ENDED = {"Completed", "Failed", "Canceled"}
+
+
+@dataclass
+class Site:
+    """One workspace under test."""
+
+    folder: Path
+    client: Client
+
+    def run(self, **job: Any) -> str:
+        """Submit a job from the workspace's folder; returns its id."""
+        return str(submit(self.client, make_spec(job), self.folder, python=sys.executable)["id"])
+
+    def view(self, run_id: str) -> dict[str, Any]:
+        return self.client.run(run_id)
+
+    def wait(self, run_id: str, *statuses: str, timeout_s: float = 60.0) -> dict[str, Any]:
+        wanted = set(statuses) or ENDED
+
+        def reached() -> dict[str, Any] | None:
+            view = self.view(run_id)
+            return view if view["status"] in wanted or view["status"] in ENDED else None
+
+        return wait_until(reached, timeout_s, f"{run_id} in {sorted(wanted)}")
+
+    def log(self, run_id: str, name: str = "user_logs/std_log.txt") -> bytes:
+        return self.client.read_file(run_id, name)
+
+    def server(self) -> psutil.Process:
+        return psutil.Process(self.client.health()["pid"])
+
+    def agent(self, node: str = "local-0") -> psutil.Process:
+        nodes = {item["name"]: item for item in self.client.cluster("local")["nodes"]}
+        return psutil.Process(nodes[node]["pid"])
+
+    def nursery(self, node: str = "local-0") -> psutil.Process:
+        return self.agent(node).children()[0]
+
+    def keeper(self, run_id: str, rank: int = 0) -> psutil.Process:
+        return self.rank(run_id, rank).parent()
+
+    def rank(self, run_id: str, rank: int = 0) -> psutil.Process:
+        ranks = self.view(run_id)["attempts"][-1]["ranks"]
+        return psutil.Process(ranks[rank]["pid"])
+
+
+@pytest.fixture
+def site(workspace: Path) -> Iterator[Site]:
+    client = connect(find_workspace(workspace))
+    yield Site(workspace, client)
+    client.close()

@@ -1,0 +1,113 @@
+"""Small parts of the agent: process tables, GPUs, code archives, files."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from muster.agent import code, files, gpus, inrun, processes
+from muster.agent.code import Archive
+from muster.paths import AttemptPaths, NodePaths
+
+
+def test_descendants_are_found_at_any_depth() -> None:
+    table = processes.parse_ps("1 0 1 Ss\n10 1 10 S\n11 10 10 R+\n12 11 12 Z\n20 1 20 S\n")
+    assert sorted(process.pid for process in processes.descendants([10], table)) == [11, 12]
+    assert table[12].dead
+    assert not table[11].dead
+
+
+def test_the_process_table_knows_this_process() -> None:
+    own = processes.table()[os.getpid()]
+    assert (own.parent, own.group) == (os.getppid(), os.getpgrp())
+
+
+def test_gpus_are_read_from_what_the_tool_prints() -> None:
+    found = gpus.parse("0, 35, 1024\n1, [N/A], 0\n\n")
+    assert found == [gpus.Gpu("0", 35.0, 1024 * 2**20), gpus.Gpu("1", 0.0, 0.0)]
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
+def test_archives_hold_plain_files_only(tmp_path: Path, kind: bytes) -> None:
+    info = tarfile.TarInfo("x")
+    info.type, info.linkname = kind, "/etc/passwd"
+    with pytest.raises(code.UnsafeArchive, match="'x'"):
+        code.unpack(_tar(info), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x"])
+def test_archives_cannot_write_outside(tmp_path: Path, name: str) -> None:
+    with pytest.raises(code.UnsafeArchive):
+        code.unpack(_tar(tarfile.TarInfo(name)), tmp_path / "target")
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_a_snapshot_is_fetched_once_and_copied_for_each_use(tmp_path: Path) -> None:
+    fetched: list[str] = []
+
+    @contextmanager
+    def fetch(digest: str) -> Iterator[Archive]:
+        fetched.append(digest)
+        info = tarfile.TarInfo("run.sh")
+        info.mode = 0o755
+        yield _tar(info)
+
+    for target in ("one", "two"):
+        code.copy_tree(code.ensure(tmp_path / "cache", "d", fetch), tmp_path / target)
+        assert os.access(tmp_path / target / "run.sh", os.X_OK)
+        assert (tmp_path / target / "run.sh").stat().st_nlink == 1
+        (tmp_path / target / "run.sh").write_text("changed")
+    assert fetched == ["d"]
+    assert (tmp_path / "cache/d/run.sh").read_text() == ""
+
+
+def test_a_fetch_that_breaks_off_leaves_no_half_snapshot(tmp_path: Path) -> None:
+    @contextmanager
+    def broken(digest: str) -> Iterator[Archive]:
+        raise ConnectionError
+        yield io.BytesIO()
+
+    with pytest.raises(ConnectionError):
+        code.ensure(tmp_path, "d", broken)
+    assert not (tmp_path / "d").exists()
+
+
+def test_names_that_are_not_utf_8_are_written_so_that_they_can_be_read() -> None:
+    assert files.readable(os.fsdecode(b"caf\xe9")) == "caf\\xe9"
+    assert files.readable("Grüße") == "Grüße"
+
+
+def test_a_link_in_place_of_outputs_is_not_followed_outside(tmp_path: Path) -> None:
+    paths = AttemptPaths(tmp_path / "attempt")
+    paths.work.mkdir(parents=True)
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret/key").write_text("x")
+    (paths.work / "outputs").symlink_to(tmp_path / "secret")
+    found = files.find(paths)
+    assert found.files == {}
+    assert found.left_out == ["outputs: a link that leaves the job's folder"]
+
+
+def test_the_in_run_copy_holds_what_a_rank_may_import(tmp_path: Path) -> None:
+    target = inrun.install(NodePaths(tmp_path), "1.0")
+    assert target == tmp_path / "runtime/1.0"
+    assert (target / "muster/errors.py").exists()
+    assert (target / "muster/runtime/__init__.py").exists()
+    assert not (target / "muster/agent").exists()
+    (target / "muster/errors.py").write_text("damaged")
+    inrun.install(NodePaths(tmp_path), "1.0")
+    assert (target / "muster/errors.py").read_text() != "damaged"
+
+
+def _tar(info: tarfile.TarInfo) -> io.BytesIO:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        tar.addfile(info, io.BytesIO())
+    buffer.seek(0)
+    return buffer

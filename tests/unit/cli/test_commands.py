@@ -1,0 +1,251 @@
+"""The commands themselves: names, help, refusals, and the document made from them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from muster.cli.commands.files import choose, place
+from muster.cli.commands.logs import selection
+from muster.cli.commands.workspace import server_command, status_lines
+from muster.cli.console import Paint
+from muster.cli.help import EXAMPLES
+from muster.cli.main import app
+from muster.cli.options import complete_runs, run_words
+from muster.cli.reference import examples, reference
+from muster.errors import NotFound, UserError
+
+ROOT = Path(__file__).parents[3]
+COMMANDS = ["cancel", "doctor", "down", "download", "init", "logs", "ps", "rm", "run", "show", "status", "up", "wait"]
+group: Any = typer.main.get_command(app)
+
+
+def invoke(*args: str) -> Any:
+    return CliRunner().invoke(app, args)
+
+
+def test_the_commands_are_the_documented_ones() -> None:
+    assert sorted(group.commands) == COMMANDS
+    assert sorted(EXAMPLES) == COMMANDS
+
+
+def test_the_help_teaches_by_examples_in_groups() -> None:
+    said = invoke("--help").output
+    for heading in ("Run:", "Look:", "Keep and remove:", "Workspace:"):
+        assert f"\n{heading}\n" in said
+    assert "$ muster run train.py --nodes 2 --procs 4 -- --epochs 3" in said
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_each_command_has_an_example(name: str) -> None:
+    said = invoke(name, "--help")
+    assert said.exit_code == 0
+    assert f"muster {name}" in said.output.split("Examples:")[1]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_example_can_be_parsed(name: str) -> None:
+    command = group.commands[name]
+    for line in [*examples(command), EXAMPLES[name]]:
+        words = shlex.split(line.split(" > ")[0])
+        assert words[:2] == ["muster", name]
+        with command.make_context(name, words[2:]):
+            pass
+
+
+def test_the_command_reference_is_in_step_with_the_commands() -> None:
+    written = (ROOT / "docs" / "commands.md").read_text()
+    assert written == reference(), "run: python -m muster.cli.reference > docs/commands.md"
+
+
+def test_a_wrong_option_says_where_arguments_of_a_script_go() -> None:
+    said = invoke("run", "train.py", "--epochs", "3")
+    assert said.exit_code == 2
+    assert "Arguments of the script go after `--`" in said.output
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("run", "nope.py"),
+        ("run", "nope.yml"),
+        ("run", "x.py", "--nodes", "0"),
+        ("run", "x.py", "--procs", "1.5"),
+        ("run", "x.py", "--timeout", "soon"),
+        ("run", "x.py", "--input", "a"),
+        ("run", "x.py", "--env", "NOT_SET_ANYWHERE"),
+        ("run", "x.py", "--priority", "urgent", "--dry-run"),
+        ("run", "x.py", "--name", "no spaces", "--dry-run"),
+        ("run", "job.yml", "--dry-run", "--", "--epochs", "3"),
+        ("run", "job.yml", "--dry-run", "--input", "nope=3"),
+        ("run", "list.yml", "--dry-run"),
+        ("ps", "--status", "Sleeping"),
+        ("wait", "x", "--timeout", "0"),
+        ("nonsense",),
+    ],
+)
+def test_bad_input_is_refused_with_exit_code_two(
+    args: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.py").write_text("")
+    (tmp_path / "job.yml").write_text("command: echo hi\n")
+    (tmp_path / "list.yml").write_text("- a\n- b\n")
+    said = invoke(*args)
+    assert said.exit_code == 2, said.output
+    assert "rror" in said.output
+    assert "Traceback" not in said.output
+
+
+def test_a_dry_run_prints_every_rank_and_needs_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("")
+    said = invoke("run", "train.py", "--nodes", "2", "--procs", "2", "--dry-run", "--", "--rank", "$RANK")
+    assert said.exit_code == 0, said.output
+    assert "2 nodes, 4 processes" in said.output
+    assert "RANK=3" in said.output
+    assert "train.py --rank 3" in said.output
+    assert not (tmp_path / ".muster").exists()
+
+
+def test_a_dry_run_of_a_job_file_as_json_takes_options_into_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.yml").write_text("command: echo ${{inputs.epochs}}\ninputs: {epochs: 3}\n")
+    said = invoke("run", "job.yml", "--procs", "2", "--input", "epochs=9", "--timeout", "1h", "--dry-run", "--json")
+    assert said.exit_code == 0, said.output
+    plan = json.loads(said.stdout)
+    assert [rank["argv"] for node in plan["nodes"] for rank in node["ranks"]] == [["bash", "-c", "echo 9"]] * 2
+    assert plan["spec"]["limits"]["timeout"] == 3600
+
+
+def test_the_help_loads_neither_rich_nor_the_libraries_of_jobs_and_servers() -> None:
+    code = "import sys, muster.cli.main; print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    heavy = {"rich", "pydantic", "yaml", "fastapi", "sqlalchemy", "psutil", "torch", "fsspec", "http.client"}
+    assert not heavy & set(loaded)
+
+
+def test_serving_beyond_this_machine_needs_tls(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
+    certificate.write_text("")
+    key.write_text("")
+
+    def command(host: str, **options: Any) -> list[str]:
+        return server_command(tmp_path, host, 8910, **{"tls": False, "cert": None, "key": None, **options})[3:]
+
+    assert command("127.0.0.1") == ["--workspace", str(tmp_path), "--tcp", "127.0.0.1:8910", "--foreground"]
+    assert "localhost:8910" in command("localhost")
+    assert "[::1]:8910" in command("::1")
+    assert "--tls-self-signed" in command("0.0.0.0", tls=True)
+    assert command("10.0.0.5", cert=certificate, key=key)[4:8] == [
+        "--tls-cert",
+        str(certificate),
+        "--tls-key",
+        str(key),
+    ]
+    for host in ("0.0.0.0", "10.0.0.5", "::", "node-1.example"):
+        with pytest.raises(UserError, match="without encryption"):
+            command(host)
+    with pytest.raises(UserError, match="belong together"):
+        command("127.0.0.1", cert=certificate)
+    with pytest.raises(NotFound):
+        command("127.0.0.1", cert=tmp_path / "no", key=key)
+    with pytest.raises(UserError, match="--tls"):
+        command("127.0.0.1", cert=certificate, key=key, tls=True)
+
+
+FILES = [{"path": path, "size": 1} for path in ("outputs/a.pt", "outputs/deep/b.pt", "user_logs/std_log.txt")]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ([], ["outputs/a.pt", "outputs/deep/b.pt", "user_logs/std_log.txt"]),
+        (["outputs"], ["outputs/a.pt", "outputs/deep/b.pt"]),
+        (["outputs/"], ["outputs/a.pt", "outputs/deep/b.pt"]),
+        (["outputs/a.pt", "outputs/a.pt"], ["outputs/a.pt"]),
+        (["*.txt"], ["user_logs/std_log.txt"]),
+    ],
+)
+def test_files_are_chosen_by_path_folder_or_pattern(wanted: list[str], found: list[str]) -> None:
+    assert [entry["path"] for entry in choose(FILES, wanted)] == found
+
+
+def test_a_file_that_the_run_does_not_have_is_refused() -> None:
+    with pytest.raises(NotFound, match="output") as refused:
+        choose(FILES, ["output"])
+    assert "outputs" in refused.value.hint
+
+
+@pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/passwd", "", "..", "link/x"])
+def test_no_name_leaves_the_target_folder(name: str, tmp_path: Path) -> None:
+    root = tmp_path / "target"
+    root.mkdir()
+    (root / "link").symlink_to(tmp_path)
+    with pytest.raises(UserError, match="outside"):
+        place(root, name)
+    assert place(root, "outputs/a.pt") == root / "outputs" / "a.pt"
+
+
+def test_logs_are_chosen_by_rank_and_attempt(run_view: Callable[..., Any], rank_view: Callable[..., Any]) -> None:
+    first = {
+        "number": 1,
+        "ranks": [
+            rank_view(0, log="user_logs/std_log_node_0_worker.txt"),
+            rank_view(1, log="user_logs/std_log_node_0_ps.txt"),
+        ],
+    }
+    view = run_view(attempts=[first, {**first, "number": 2}])
+
+    def log(attempt: int, name: str) -> dict[str, Any]:
+        return {"attempt": attempt, "stream": f"user_logs/std_log_node_0_{name}.txt"}
+
+    newest = selection(view, None, None)
+    assert newest(log(2, "ps"))
+    assert not newest(log(1, "ps"))
+    assert newest(log(3, "ps"))
+    earlier = selection(view, 1, 1)
+    assert earlier(log(1, "ps"))
+    assert not earlier(log(1, "worker"))
+    assert not earlier(log(2, "ps"))
+    for rank, attempt in ((2, None), (None, 3)):
+        with pytest.raises(UserError, match="no such"):
+            selection(view, rank, attempt)
+
+
+def test_logs_of_a_run_that_has_not_started_are_chosen_by_name(run_view: Callable[..., Any]) -> None:
+    wanted = selection(run_view(attempts=[]), 1, None)
+    assert wanted({"attempt": 1, "stream": "user_logs/std_log_process_1.txt"})
+    assert not wanted({"attempt": 1, "stream": "user_logs/std_log_process_0.txt"})
+
+
+def test_completion_offers_ids_names_and_the_latest(run_view: Callable[..., Any]) -> None:
+    words = dict(run_words([run_view()]))
+    assert set(words) == {"@latest", "r1a2b3c4", "brave-otter"}
+    assert words["r1a2b3c4"] == "Completed resnet50"
+    assert list(run_words([])) == []
+
+
+def test_completion_never_starts_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from muster.client.workspace import create_workspace
+
+    create_workspace(tmp_path, "quiet")
+    monkeypatch.chdir(tmp_path)
+    assert list(complete_runs("")) == []
+    assert not (tmp_path / ".muster" / "server" / "server.json").exists()
+
+
+def test_the_status_tells_of_a_server_that_does_not_run() -> None:
+    found = {"workspace": {"name": "w", "root": "/w/.muster", "server": None}, "server": None, "why": "x", "runs": []}
+    assert status_lines(found, Paint(False))[1] == "server     not running; the next command starts it"

@@ -1,0 +1,140 @@
+"""What the command line asks for becomes the data of a job."""
+
+from pathlib import Path
+
+import pytest
+
+from muster.cli.request import Overrides, parse_env, parse_pairs, script_job, with_overrides
+from muster.errors import JobError
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text("print(1)\n")
+    (tmp_path / "job.yml").write_text("command: python train.py\n")
+    return tmp_path
+
+
+def test_a_script_runs_in_its_own_folder(folder: Path) -> None:
+    job = script_job("src/train.py", ["--epochs", "3", "$LOCAL_RANK"])
+    assert job["code"] == str(folder / "src")
+    assert job["command"] == ("python", "train.py", "--epochs", "3", "$LOCAL_RANK")
+
+
+def test_a_program_of_the_folder_runs_when_it_may_be_executed(folder: Path) -> None:
+    program = folder / "go"
+    program.write_text("#!/bin/sh\n")
+    with pytest.raises(JobError, match="chmod"):
+        script_job("go", [])
+    program.chmod(0o755)
+    assert script_job("./go", ["a"])["command"] == ("./go", "a")
+
+
+def test_a_program_on_the_path_runs_with_the_current_folder(folder: Path) -> None:
+    job = script_job("env", [])
+    assert job["command"] == ("env",)
+    assert job["code"] == str(folder)
+
+
+def test_a_missing_script_is_refused_with_what_there_is(folder: Path) -> None:
+    with pytest.raises(JobError, match=r"no file 'trian\.py'") as refused:
+        script_job("trian.py", [])
+    assert "job.yml" in refused.value.hint
+    with pytest.raises(JobError, match=r"no file 'src/x\.py'") as refused:
+        script_job("src/x.py", [])
+    assert "train.py" in refused.value.hint
+    with pytest.raises(JobError, match="is a folder"):
+        script_job("src", [])
+
+
+def test_nodes_alone_are_one_process_each_and_procs_are_per_node() -> None:
+    job = {"command": "true"}
+    assert with_overrides(job, Overrides()) == job
+    nodes = with_overrides(job, Overrides(nodes=2))
+    assert nodes["resources"] == {"instance_count": 2}
+    assert nodes["distribution"] == {"type": "pytorch"}
+    both = with_overrides(job, Overrides(nodes=2, procs=4, gpus_per_node=4))
+    assert both["resources"] == {"instance_count": 2, "gpus_per_node": 4}
+    assert both["distribution"] == {"type": "pytorch", "process_count_per_instance": 4}
+
+
+def test_the_size_of_a_job_file_can_be_changed_without_changing_its_kind() -> None:
+    mpi = {"command": "true", "distribution": {"type": "mpi", "process_count_per_instance": 1}}
+    assert with_overrides(mpi, Overrides(procs=4))["distribution"] == {"type": "mpi", "process_count_per_instance": 4}
+    tensorflow = {"command": "true", "distribution": {"type": "tensorflow", "worker_count": 2}}
+    assert with_overrides(tensorflow, Overrides(nodes=3))["distribution"]["worker_count"] == 3
+    with pytest.raises(JobError, match="--procs 2"):
+        with_overrides(tensorflow, Overrides(procs=2))
+
+
+def test_an_input_keeps_the_type_that_the_job_file_gives_it() -> None:
+    job = {"command": "true", "inputs": {"epochs": 3, "rate": 0.1, "name": "a", "fast": False}}
+    given = {"epochs": "10", "rate": "1", "name": "007", "fast": "true"}
+    assert with_overrides(job, Overrides(inputs=given))["inputs"] == {
+        "epochs": 10,
+        "rate": 1.0,
+        "name": "007",
+        "fast": True,
+    }
+    for name, text in [("epochs", "many"), ("epochs", "1.5"), ("epochs", "true"), ("fast", "1"), ("rate", "x: y")]:
+        with pytest.raises(JobError, match=f"--input {name}="):
+            with_overrides(job, Overrides(inputs={name: text}))
+
+
+def test_an_input_that_the_job_file_does_not_declare_is_refused_with_the_nearest() -> None:
+    with pytest.raises(JobError) as refused:
+        with_overrides({"command": "true", "inputs": {"epochs": 3}}, Overrides(inputs={"epoch": "4"}))
+    assert "'epochs'" in refused.value.hint
+
+
+def test_a_path_given_on_the_command_line_is_meant_from_the_current_folder(folder: Path) -> None:
+    job = {"command": "true", "inputs": {"data": {"type": "uri_folder", "path": "./old"}}}
+    changed = with_overrides(job, Overrides(inputs={"data": "src"}))
+    assert changed["inputs"]["data"] == {"type": "uri_folder", "path": str(folder / "src")}
+    remote = with_overrides(job, Overrides(inputs={"data": "azureml://datastores/a/paths/b"}))
+    assert remote["inputs"]["data"]["path"] == "azureml://datastores/a/paths/b"
+
+
+def test_an_input_of_a_script_is_a_path_where_there_is_one_and_a_value_else(folder: Path) -> None:
+    inputs = {"data": "src", "file": "job.yml", "epochs": "3", "name": "x"}
+    changed = with_overrides({"command": "true"}, Overrides(inputs=inputs), source="script")
+    assert changed["inputs"] == {
+        "data": {"type": "uri_folder", "path": str(folder / "src")},
+        "file": {"type": "uri_file", "path": str(folder / "job.yml")},
+        "epochs": 3,
+        "name": "x",
+    }
+
+
+def test_the_other_options_win_over_the_job_file() -> None:
+    job = {
+        "command": "true",
+        "name": "a",
+        "limits": {"timeout": 5},
+        "environment_variables": {"A": "1", "B": "1"},
+        "queue_settings": {"priority": "low"},
+    }
+    overrides = Overrides(
+        name="b", experiment="e", compute="gpus", priority="high", timeout_s=60, env={"B": "2", "C": "3"}
+    )
+    assert with_overrides(job, overrides) == {
+        "command": "true",
+        "name": "b",
+        "experiment_name": "e",
+        "compute": "gpus",
+        "limits": {"timeout": 60},
+        "environment_variables": {"A": "1", "B": "2", "C": "3"},
+        "queue_settings": {"priority": "high"},
+    }
+
+
+def test_pairs_and_variables_are_parsed() -> None:
+    assert parse_pairs("--input", ["a=1", "b=x=y", "c="]) == {"a": "1", "b": "x=y", "c": ""}
+    assert parse_env(["A=1", "HOME"], {"HOME": "/h"}) == {"A": "1", "HOME": "/h"}
+    for bad in ("a", "=1"):
+        with pytest.raises(JobError, match="NAME=VALUE"):
+            parse_pairs("--input", [bad])
+    with pytest.raises(JobError, match="no NOPE in this shell"):
+        parse_env(["NOPE"], {})

@@ -1,0 +1,130 @@
+"""A run told in lines."""
+
+from collections.abc import Callable
+from typing import Any
+
+from muster.cli.console import Paint
+from muster.cli.merge import clean
+from muster.cli.story import listing, story, summary
+
+PLAIN = Paint(color=False)
+View = Callable[..., dict[str, Any]]
+
+
+def test_the_summary_of_a_completed_run(run_view: View, now: float) -> None:
+    assert (
+        "\n".join(summary(run_view(), PLAIN, now))
+        == """\
+brave-otter  Completed in 12s  2 ranks on 2 nodes
+  throughput  812.4 images/s
+  loss        2.311
+  outputs     1 file, 102 MB: muster download brave-otter outputs
+  logs        muster logs brave-otter
+  metrics     muster show brave-otter"""
+    )
+
+
+def test_the_summary_of_a_failed_run_gives_the_verdict(run_view: View, verdict: dict[str, Any], now: float) -> None:
+    failed = run_view(status="Failed", verdict=verdict, metrics={}, files=[])
+    assert (
+        "\n".join(summary(failed, PLAIN, now))
+        == """\
+brave-otter  Failed after 12s  2 ranks on 2 nodes
+
+exception
+  rank 1 on node-1: ValueError: boom
+
+  last lines:
+    Traceback (most recent call last):
+    ValueError: boom
+
+  evidence: rank 1 on node-1: exit code 1; rank 0 on node-0: SIGKILL; stop reason rank_failed
+
+  next: Fix the script and run it again.
+
+  logs  muster logs brave-otter
+  more  muster show brave-otter"""
+    )
+
+
+def test_a_verdict_of_no_rank_names_none(run_view: View, verdict: dict[str, Any], now: float) -> None:
+    nobody = {**verdict, "code": "timeout", "message": "too long", "rank": None, "node": None, "lines": []}
+    lines = summary(run_view(status="Failed", verdict=nobody), PLAIN, now)
+    assert "timeout" in lines
+    assert not any("last lines" in line for line in lines)
+
+
+def test_a_verdict_whose_message_leaves_the_rank_out_names_it_all_the_same(
+    run_view: View, verdict: dict[str, Any], now: float
+) -> None:
+    short = {**verdict, "message": "killed", "evidence": {"signal": 9}}
+    lines = summary(run_view(status="Failed", verdict=short), PLAIN, now)
+    assert "exception: rank 1 on node-1" in lines
+    assert "  evidence: SIGKILL" in lines
+
+
+def test_a_cancelled_run_is_no_failure(run_view: View, verdict: dict[str, Any], now: float) -> None:
+    cancelled = run_view(status="Canceled", verdict={**verdict, "message": "cancelled by ada"}, files=[])
+    assert summary(cancelled, PLAIN, now)[:2] == [
+        "brave-otter  Canceled after 12s  2 ranks on 2 nodes",
+        "  why         cancelled by ada",
+    ]
+
+
+def test_the_story_tells_of_ranks_metrics_and_files(run_view: View, now: float) -> None:
+    text = "\n".join(story(run_view(notices=["curated name"]), PLAIN, now))
+    assert "r1a2b3c4" in text
+    assert "notice: curated name" in text
+    assert "team=vision" in text
+    assert "RANK  NODE    ROLE    STATE  EXIT  DURATION  LOG" in text
+    assert "1     node-1  worker  ended  0     12s       user_logs/std_log_process_1.txt" in text
+    assert "images_per_sec  812.4" in text
+    assert "102 MB  outputs/model.pt" in text
+
+
+def test_the_story_keeps_attempts_apart(run_view: View, rank_view: View, verdict: dict[str, Any], now: float) -> None:
+    first = {
+        "number": 1, "status": "Failed", "started_at": now, "ended_at": now, "nodes": [], "verdict": verdict,
+        "ranks": [rank_view(0, exit_code=None, signal=9)],
+    }  # fmt: skip
+    second = {**first, "number": 2, "status": "Running", "ranks": [], "verdict": None}
+    text = "\n".join(story(run_view(status="Running", ended_at=None, attempts=[first, second]), PLAIN, now))
+    assert "attempt 1  Failed\n  exception: rank 1 on node-1: ValueError: boom" in text
+    assert "SIGKILL" in text
+    assert "attempt 2  Running" in text
+
+
+def test_a_run_that_waits_says_for_what(run_view: View, now: float) -> None:
+    waiting = run_view(
+        status="Queued", reason="waits for 2 nodes", started_at=None, ended_at=None, attempts=[], metrics={}, files=[]
+    )
+    assert any("waits for 2 nodes" in line for line in story(waiting, PLAIN, now))
+    header, row = listing([waiting], PLAIN, now)
+    assert header.split() == ["RUN", "NAME", "STATUS", "EXPERIMENT", "RANKS", "CREATED", "DURATION", "WHY"]
+    assert row.split() == [
+        "r1a2b3c4",
+        "resnet50",
+        "Queued",
+        "default",
+        "2x1",
+        "1m",
+        "05s",
+        "ago",
+        "-",
+        "waits",
+        "for",
+        "2",
+        "nodes",
+    ]
+
+
+def test_the_list_says_why_a_run_failed(run_view: View, verdict: dict[str, Any], now: float) -> None:
+    row = listing([run_view(status="Failed", verdict=verdict)], PLAIN, now)[1]
+    assert row.endswith("ValueError: boom")
+
+
+def test_colours_do_not_move_columns(run_view: View, now: float) -> None:
+    plain = listing([run_view(), run_view(status="Failed")], PLAIN, now)
+    colored = listing([run_view(), run_view(status="Failed")], Paint(color=True), now)
+    assert [clean(line, color=False) for line in colored] == plain
+    assert colored != plain

@@ -1,0 +1,192 @@
+"""The client against a scripted server: retries, resuming, ranges."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.client import api
+from muster.client.api import Client
+from muster.errors import Conflict, NotFound, ServerUnavailable
+from muster.job.explain import make_spec
+from muster.testing.rest_server import Reply, Request, RestServer
+from muster.transport import Address
+
+RUN = {"id": "r-1", "status": "Running"}
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "_RETRY_PAUSES_S", (0.0, 0.0, 0.0))
+
+
+@pytest.fixture
+def server() -> Iterator[RestServer]:
+    with RestServer() as running:
+        running.on("GET", "/api/v1/runs/(r-1|@latest)", RUN)
+        yield running
+
+
+@pytest.fixture
+def client(server: RestServer) -> Iterator[Client]:
+    made = Client(Address(server.url, "secret"))
+    yield made
+    made.close()
+
+
+def sse(cursor: str, event: str, **data: Any) -> bytes:
+    return f"id: {cursor}\nevent: {event}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+def log(cursor: str, text: bytes) -> bytes:
+    return sse(cursor, "log", stream="user_logs/std_log.txt", base64=base64.b64encode(text).decode())
+
+
+def test_a_request_carries_the_token_and_the_protocol(server: RestServer, client: Client) -> None:
+    client.run("r-1")
+    assert server.requests[0].headers["Authorization"] == "Bearer secret"
+    assert server.requests[0].headers["Muster-Protocol"] == "1"
+
+
+def test_an_error_of_the_server_becomes_an_error_of_the_tree(server: RestServer, client: Client) -> None:
+    error = {"code": "conflict", "message": "the run is Running", "hint": "Cancel it."}
+    server.on("DELETE", "/api/v1/runs/r-1", Reply({"error": error}, status=409))
+    with pytest.raises(Conflict, match="the run is Running"):
+        client.remove("r-1")
+
+
+@pytest.mark.parametrize("ref", ["", "a/b", ".."])
+def test_a_reference_that_would_be_another_address_is_not_found(client: Client, ref: str) -> None:
+    with pytest.raises(NotFound):
+        client.run(ref)
+
+
+def test_a_submission_whose_answer_was_lost_is_repeated_with_the_same_key(server: RestServer, client: Client) -> None:
+    def lose_first(request: Request) -> Reply:
+        posts = [seen for seen in server.requests if seen.method == "POST"]
+        return Reply(pieces=[b'{"id"'], cut=True) if len(posts) == 1 else Reply(RUN)
+
+    server.on("POST", "/api/v1/runs", lose_first)
+    assert client.submit(make_spec({"command": ["true"]})) == RUN
+    first, second = [request.json["key"] for request in server.requests]
+    assert first == second
+
+
+def test_what_must_not_happen_twice_is_not_repeated(server: RestServer, client: Client) -> None:
+    server.on("POST", "/api/v1/clusters", lambda request: Reply(pieces=[b"{"], cut=True))
+    with pytest.raises(ServerUnavailable, match="broke off"):
+        client.create_cluster({"name": "c", "engine": "local", "options": {}})
+    assert len(server.requests) == 1
+
+
+def test_a_submission_carries_the_whole_job(server: RestServer, client: Client) -> None:
+    server.on("POST", "/api/v1/runs", RUN)
+    client.submit(make_spec({"command": "echo hi"}), snapshot="abc", python="/usr/bin/python3", notices=["n"])
+    body = server.requests[0].json
+    assert body["spec"]["command"] == "echo hi"
+    assert (body["snapshot"], body["python"], body["notices"]) == ("abc", "/usr/bin/python3", ["n"])
+    assert body["key"] and body["submitted_by"]
+
+
+def test_a_dead_server_is_found_again(server: RestServer) -> None:
+    client = Client(Address("unix:/nonexistent/socket"), reconnect=lambda: Address(server.url))
+    assert client.run("r-1") == RUN
+    client.close()
+
+
+def test_without_a_way_to_find_it_again_a_dead_server_is_an_error() -> None:
+    with pytest.raises(ServerUnavailable, match="no server answers"):
+        Client(Address("unix:/nonexistent/socket")).run("r-1")
+
+
+def test_a_stream_goes_on_from_its_cursor_after_a_broken_connection(server: RestServer, client: Client) -> None:
+    def stream(request: Request) -> Reply:
+        if "cursor" not in request.query:
+            return Reply(pieces=[log("c1", b"one\n"), log("c2", b"two\n"), b"id: c3\nevent: lo"], cut=True)
+        assert request.query["cursor"] == "c2"
+        return Reply(pieces=[log("c3", b"\xffthree"), sse("c4", "end", status="Completed", verdict=None)])
+
+    server.on("GET", "/api/v1/runs/r-1/stream", stream)
+    events = list(client.stream("@latest"))
+    assert b"".join(event.data["bytes"] for event in events if event.event == "log") == b"one\ntwo\n\xffthree"
+    assert events[-1].data["status"] == "Completed"
+
+
+def test_a_stream_ended_by_a_stopping_server_goes_on(server: RestServer, client: Client) -> None:
+    def stream(request: Request) -> Reply:
+        if "cursor" not in request.query:
+            return Reply(pieces=[log("c1", b"one")])
+        return Reply(pieces=[sse("c2", "end", status="Failed", verdict={})])
+
+    server.on("GET", "/api/v1/runs/r-1/stream", stream)
+    assert [event.event for event in client.stream("r-1")] == ["log", "end"]
+
+
+def test_a_stream_that_is_not_followed_ends_with_what_there_is(server: RestServer, client: Client) -> None:
+    server.on("GET", "/api/v1/runs/r-1/stream", lambda request: Reply(pieces=[log("c1", b"one")]))
+    assert len(list(client.stream("r-1", follow=False))) == 1
+    query = server.requests[-1].query
+    assert (query["follow"], query["logs"], query["metrics"]) == ("0", "1", "1")
+
+
+def test_a_stream_that_never_comes_back_says_that_the_run_goes_on(server: RestServer, client: Client) -> None:
+    server.on("GET", "/api/v1/runs/r-1/stream", lambda request: Reply(pieces=[], cut=True))
+    with pytest.raises(ServerUnavailable, match="r-1"):
+        list(client.stream("r-1"))
+
+
+def test_a_download_that_breaks_goes_on_where_it_stopped(server: RestServer, client: Client, tmp_path: Path) -> None:
+    content = os.urandom(5000)
+
+    def file(request: Request) -> Reply:
+        begin = request.headers.get("Range")
+        if begin is None:
+            return Reply(pieces=[content[:3000]], cut=True)
+        assert begin == "bytes=3000-"
+        return Reply(body=content[3000:], status=206)
+
+    server.on("GET", "/api/v1/runs/r-1/files/outputs/m.pt", file)
+    sizes: list[int] = []
+    client.download("r-1", "outputs/m.pt", tmp_path / "sub" / "m.pt", progress=sizes.append)
+    assert (tmp_path / "sub" / "m.pt").read_bytes() == content
+    assert sum(sizes) == 5000
+
+
+def test_a_download_that_fails_leaves_nothing_behind(server: RestServer, client: Client, tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        client.download("r-1", "outputs/none", tmp_path / "none")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_part_of_a_file_is_asked_for_as_a_range(server: RestServer, client: Client) -> None:
+    server.on("GET", "/api/v1/runs/r-1/files/a.txt", Reply(body=b"cde", status=206))
+    assert client.read_file("r-1", "a.txt", 2, 3) == b"cde"
+    assert server.requests[-1].headers["Range"] == "bytes=2-4"
+    assert client.read_file("r-1", "a.txt", 2, 0) == b""
+
+
+def test_an_upload_sends_the_file(server: RestServer, client: Client, tmp_path: Path) -> None:
+    server.on("PUT", "/api/v1/runs/r-1/files/outputs/ä b.txt", {"path": "x"})
+    (tmp_path / "f").write_bytes(b"x" * 100_000)
+    client.upload("r-1", "outputs/ä b.txt", tmp_path / "f")
+    assert server.requests[-1].body == b"x" * 100_000
+
+
+def test_a_forked_child_does_not_speak_on_its_parents_connection(server: RestServer, client: Client) -> None:
+    client.run("r-1")
+    mine = client._connection()
+    client._local.pid = os.getpid() + 1
+    assert client._connection() is not mine
+    mine.close()
+
+
+def test_filters_of_a_list_of_runs_are_sent(server: RestServer, client: Client) -> None:
+    server.on("GET", "/api/v1/runs", [RUN])
+    assert client.runs(limit=5, experiment="e") == [RUN]
+    assert server.requests[-1].query == {"limit": "5", "experiment": "e"}

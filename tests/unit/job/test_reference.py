@@ -1,0 +1,29 @@
+"""The reference of the job file is in step with the models, and its examples are job files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from muster.job.jobfile import parse_job
+from muster.job.reference import reference
+from muster.job.sections import keys_allowed_at
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "job-file.md"
+
+
+def test_the_document_is_in_step_with_the_models() -> None:
+    assert DOCUMENT.read_text(encoding="utf-8") == reference(), "run: python -m muster.job.reference > docs/job-file.md"
+
+
+@pytest.mark.parametrize("text", re.findall(r"```yaml\n(.*?)```", reference(), re.DOTALL))
+def test_every_example_is_a_job_file(text: str) -> None:
+    assert parse_job(text).notices == ()
+
+
+def test_every_key_has_a_meaning() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \| (.*?) \|$", reference(), re.MULTILINE)
+    assert {key for key, *_ in rows} >= set(keys_allowed_at(()))
+    assert [key for key, kind, _, meaning in rows if not kind or not meaning] == []

@@ -1,0 +1,59 @@
+"""Growing files: written once, in order, whatever the deliveries look like."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.errors import JobError
+from muster.protocol import Chunk
+from muster.store.streams import Streams
+
+KEY = ("run", 1, "user_logs/std_log.txt")
+
+
+def chunk(data: bytes, offset: int) -> Chunk:
+    return Chunk(*KEY, offset, data)
+
+
+def test_bytes_that_come_twice_are_written_once(tmp_path):
+    streams = Streams(tmp_path)
+    streams.append([chunk(b"hello ", 0)])
+    lengths = streams.append([chunk(b"hello ", 0), chunk(b"lo world", 3)])
+    assert lengths == {KEY: 11}
+    assert streams.read(*KEY, 0, 100) == b"hello world"
+
+
+def test_a_gap_is_not_filled_and_the_length_tells_where_to_go_on(tmp_path):
+    streams = Streams(tmp_path)
+    assert streams.append([chunk(b"later", 10)]) == {KEY: 0}
+    assert streams.read(*KEY, 0, 100) == b""
+
+
+def test_names_cannot_leave_their_folder(tmp_path):
+    with pytest.raises(JobError, match="leaves its folder"):
+        Streams(tmp_path).append([Chunk("../run", 1, "user_logs/x", 0, b"x")])
+    with pytest.raises(JobError, match="leaves its folder"):
+        Streams(tmp_path).append([Chunk("run", 1, "user_logs/../../x", 0, b"x")])
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=300), st.data())
+def test_an_agent_that_follows_the_lengths_delivers_every_byte_once_and_in_order(content, data):
+    """Lost answers, repeats, restarts from earlier offsets: the file is what was printed."""
+    with tempfile.TemporaryDirectory() as folder:
+        streams = Streams(Path(folder))
+        believed = 0
+        for _ in range(200):
+            start = data.draw(st.integers(0, believed)) if data.draw(st.booleans()) else believed
+            size = data.draw(st.integers(1, 64))
+            lengths = streams.append([chunk(content[start : start + size], start)])
+            if data.draw(st.booleans()):
+                believed = lengths[KEY]
+            if streams.length(*KEY) == len(content):
+                break
+        believed = streams.length(*KEY)
+        streams.append([chunk(content[believed:], believed)])
+        assert streams.read(*KEY, 0, 1000) == content
