@@ -164,6 +164,7 @@ class Keeper:
 
     def __init__(self, launch: dict[str, Any], agent: socket.socket, starter: Starter, wake: int) -> None:
         self._launches = [RankLaunch(**rank) for rank in launch["ranks"]]
+        self._whole_gang: bool = launch["whole_gang"]
         self._stop_file: str = launch["stop_file"]
         self._ending = Ending(launch["grace_failure_s"], launch["kill_after_term_s"])
         self._agent = agent
@@ -236,7 +237,9 @@ class Keeper:
         now = time.monotonic()
         if launch.essential and code != 0 and not self._signalled:
             self._ending.failed(now)
-        if not any(other.essential for other in self._running.values()):
+        # With ranks on other nodes too, only the server knows whether a helper here is still needed.
+        needed = any(other.essential or not self._whole_gang for other in self._running.values())
+        if not needed:
             self._ending.done(now)
 
     def _pursue(self) -> None:

@@ -42,6 +42,7 @@ def make_launch(
         ranks.append(_rank(rank, env, paths))
     return {
         "ranks": ranks,
+        "whole_gang": order.num_nodes == 1,
         "journal": str(paths.journal),
         "stop_file": places.stop_file,
         "grace_failure_s": GRACE_FAILURE_S,

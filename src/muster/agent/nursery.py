@@ -7,6 +7,7 @@ its children, because it is the next sub-reaper above; so a child that is not a 
 from __future__ import annotations
 
 import array
+import gc
 import json
 import os
 import select
@@ -142,4 +143,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     processes.become_subreaper()
     processes.set_name("muster-nursery")
+    # Collecting garbage would touch, and so copy, the pages that every keeper shares with this process.
+    gc.disable()
+    gc.freeze()
     Nursery(agent).run()

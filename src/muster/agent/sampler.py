@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -16,65 +17,66 @@ from muster.defaults import SAMPLE_S
 
 log = logging.getLogger(__name__)
 
-_FRESH_S = 1.0
+FIRST_SAMPLE_S = 1.0
 
 Key = tuple[str, int]
 
 
+@dataclass
+class _Due:
+    file: Path
+    at: float
+
+
 class Sampler(threading.Thread):
-    """Writes a sample into every running attempt's `events/node.jsonl`: at its start, then every SAMPLE_S."""
+    """Writes a sample into every running attempt's `events/node.jsonl`: soon after its start, then every SAMPLE_S."""
 
     def __init__(self, gpu_ids: tuple[str, ...]) -> None:
         super().__init__(name="sampler", daemon=True)
         self._gpu_ids = gpu_ids
-        self._files: dict[Key, Path] = {}
+        self._due: dict[Key, _Due] = {}
         self._lock = threading.Lock()
         self._changed = threading.Event()
         self._closing = False
         self._meter = Meter()
         self.last: dict[str, float] = self._meter.read()
-        self._read_at = time.monotonic()
 
     def add(self, key: Key, file: Path) -> None:
-        """Start with what is known now, so that even the shortest attempt has a sample."""
-        if time.monotonic() - self._read_at > _FRESH_S:
-            self._read()
+        """Not at once: an attempt that is over in a moment needs no sample, and a rate needs some time."""
         with self._lock:
-            self._files[key] = file
-            _append(file, self.last)
+            self._due[key] = _Due(file, time.monotonic() + FIRST_SAMPLE_S)
         self._changed.set()
 
     def remove(self, key: Key) -> None:
         """After this nothing more is written for the attempt."""
         with self._lock:
-            self._files.pop(key, None)
+            self._due.pop(key, None)
 
     def close(self) -> None:
         self._closing = True
         self._changed.set()
 
     def run(self) -> None:
-        next_at = time.monotonic() + SAMPLE_S
         while not self._closing:
-            added = self._changed.wait(max(0.0, next_at - time.monotonic()) if self._files else None)
+            self._changed.wait(self._wait_s())
             self._changed.clear()
-            if added and self._gpu_ids:
-                # What is known of the GPUs may be old, and asking takes too long for the start of an attempt.
-                next_at = min(next_at, self._read_at + _FRESH_S)
-            if not self._files or time.monotonic() < next_at:
+            if self._wait_s() != 0.0:
                 continue
-            next_at = time.monotonic() + SAMPLE_S
-            self._read()
+            self.last = self._meter.read()
             if self._gpu_ids:
                 self._read_gpus()
+            now = time.monotonic()
             with self._lock:
-                for file in self._files.values():
-                    _append(file, self.last)
+                for due in self._due.values():
+                    if due.at <= now:
+                        _append(due.file, self.last)
+                        due.at = now + SAMPLE_S
 
-    def _read(self) -> None:
-        self._read_at = time.monotonic()
-        kept = {name: value for name, value in self.last.items() if name.startswith("node/gpu")}
-        self.last = {**kept, **self._meter.read()}
+    def _wait_s(self) -> float | None:
+        """Until the next sample; None while there is nothing to watch."""
+        with self._lock:
+            nearest = min((due.at for due in self._due.values()), default=None)
+        return None if nearest is None else max(0.0, nearest - time.monotonic())
 
     def _read_gpus(self) -> None:
         values: dict[str, float] = {}

@@ -19,6 +19,7 @@ T = TypeVar("T")
 SCHEMA_REVISION = "0001"
 _NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "afs", "9p", "fuse.sshfs"}
 _BATCH = 256
+_OWNER_KEY = 0x6D757374
 
 
 class Transaction:
@@ -43,7 +44,8 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self._engine = _open(url)
-        migrate(self._engine, url)
+        self._owner = _own(self._engine)
+        migrate(self._engine)
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write_loop, name="database-writer", daemon=True)
         self._thread.start()
@@ -67,6 +69,8 @@ class Database:
     def close(self) -> None:
         self._queue.put(None)
         self._thread.join()
+        if self._owner is not None:
+            self._owner.close()
         self._engine.dispose()
 
     def _write_loop(self) -> None:
@@ -140,7 +144,23 @@ def _open(url: str) -> Engine:
     return engine
 
 
-def migrate(engine: Engine, url: str) -> None:
+def _own(engine: Engine) -> Connection | None:
+    """A shared database belongs to one server, wherever its workspace folder lies; a file has its own lock."""
+    if engine.dialect.name != "postgresql":
+        return None
+    connection = engine.connect()
+    if not connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": _OWNER_KEY}).scalar():
+        connection.close()
+        engine.dispose()
+        raise errors.Conflict(
+            f"another server has the database {engine.url.render_as_string(hide_password=True)}",
+            "Give each workspace a database of its own, or end the other server.",
+        )
+    connection.commit()
+    return connection
+
+
+def migrate(engine: Engine) -> None:
     """Bring the schema to this version; alembic is imported only when there is something to do."""
     with engine.connect() as connection:
         if inspect(connection).has_table("alembic_version"):

@@ -38,6 +38,11 @@ def _open_here() -> Select[Any]:
 
 
 _OPEN_HERE = _open_here()
+_STILL_OPEN = select(tables.placements.c.run_id, tables.placements.c.number).where(
+    tables.placements.c.node == bindparam("node"),
+    tables.placements.c.run_id.in_(bindparam("runs", expanding=True)),
+    tables.placements.c.phase != states.CLOSED,
+)
 
 
 def orders_for(connection: Connection, node: str) -> list[dict[str, Any]]:
@@ -50,17 +55,8 @@ def forgettable(connection: Connection, node: str, holding: Collection[tuple[str
     """What a node holds of attempts that are over: it may remove them."""
     if not holding:
         return []
-    placements = tables.placements
-    wanted = {
-        (row.run_id, row.number)
-        for row in connection.execute(
-            select(placements.c.run_id, placements.c.number).where(
-                placements.c.node == node,
-                placements.c.run_id.in_({run for run, _ in holding}),
-                placements.c.phase != states.CLOSED,
-            )
-        )
-    }
+    rows = connection.execute(_STILL_OPEN, {"node": node, "runs": sorted({run for run, _ in holding})})
+    wanted = {(row.run_id, row.number) for row in rows}
     return [[run, number] for run, number in holding if (run, number) not in wanted]
 
 

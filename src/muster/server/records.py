@@ -47,13 +47,14 @@ class Keyed:
         return {f"key_{name}": value for name, value in zip(self._columns, key, strict=True)}
 
 
+CLUSTERS = select(tables.clusters)
 RUN = Keyed(tables.runs, "id")
+BY_KEY = Keyed(tables.runs, "key")
 ATTEMPT = Keyed(tables.attempts, "run_id", "number")
 PLACEMENTS = Keyed(tables.placements, "run_id", "number", order="node_rank")
 PLACEMENT = Keyed(tables.placements, "run_id", "number", "node_rank")
-ON_NODE = Keyed(tables.placements, "run_id", "number", "node")
 RANKS = Keyed(tables.ranks, "run_id", "number", order="rank")
-RANK = Keyed(tables.ranks, "run_id", "number", "rank", "state")
+RANK = Keyed(tables.ranks, "run_id", "number", "rank")
 _ADD_EVENT = insert(tables.events)
 
 
@@ -78,7 +79,7 @@ def find_run(connection: Connection | Transaction, ref: str) -> RunRow:
         if row is None:
             raise errors.NotFound("there is no run yet", "Start one with `muster run`.")
         return row
-    row = connection.execute(select(runs).where(runs.c.id == ref)).first()
+    row = connection.execute(RUN.select, {"key_id": ref}).first()
     if row is not None:
         return row
     row = connection.execute(

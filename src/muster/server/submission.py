@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from pydantic import BaseModel, Field
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert
 
 from muster import errors
 from muster.control import states
@@ -22,8 +22,9 @@ from muster.launch.plan import runnable
 from muster.server import loops, tables
 from muster.server.context import Context
 from muster.server.database import Transaction
-from muster.server.records import add_event
+from muster.server.records import BY_KEY, CLUSTERS, add_event
 
+_ADD_RUN = insert(tables.runs)
 _PRIORITY = {"low": 0, "medium": 1, "high": 2}
 
 
@@ -40,40 +41,40 @@ class Submission(BaseModel):
 
 def accept(context: Context, transaction: Transaction, submission: Submission) -> str:
     """Queue a job; the same key again is the same run. Returns the run's id."""
-    runs = tables.runs
-    known = transaction.execute(select(runs.c.id).where(runs.c.key == submission.key)).scalar()
+    known = BY_KEY.first(transaction, submission.key)
     if known is not None:
-        return str(known)
+        return str(known.id)
     spec = make_spec(submission.spec)
     notices = [*submission.notices, *check(context, transaction.connection, spec, submission.snapshot)]
     now = time.time()
     run_id = new_id(spec)
     need = demand(spec)
     transaction.execute(
-        insert(runs).values(
-            id=run_id,
-            key=submission.key,
-            name=spec.name,
-            display_name=spec.display_name or spec.name,
-            experiment=spec.experiment_name,
-            status=states.QUEUED,
-            created_at=now,
-            queued_at=now,
-            spec=spec.model_dump(mode="json"),
-            snapshot=submission.snapshot,
-            python=submission.python,
-            submitted_by=submission.submitted_by,
-            compute=spec.compute,
-            priority=_PRIORITY[spec.queue_settings.priority],
-            num_nodes=spec.resources.instance_count,
-            num_ranks=num_ranks(spec),
-            ranks_per_node=need.ranks_per_node,
-            gpus_per_node=need.gpus_per_node,
-            attempt=0,
-            tags=dict(spec.tags),
-            description=spec.description,
-            notices=list(dict.fromkeys(notices)),
-        )
+        _ADD_RUN,
+        {
+            "id": run_id,
+            "key": submission.key,
+            "name": spec.name,
+            "display_name": spec.display_name or spec.name,
+            "experiment": spec.experiment_name,
+            "status": states.QUEUED,
+            "created_at": now,
+            "queued_at": now,
+            "spec": spec.model_dump(mode="json"),
+            "snapshot": submission.snapshot,
+            "python": submission.python,
+            "submitted_by": submission.submitted_by,
+            "compute": spec.compute,
+            "priority": _PRIORITY[spec.queue_settings.priority],
+            "num_nodes": spec.resources.instance_count,
+            "num_ranks": num_ranks(spec),
+            "ranks_per_node": need.ranks_per_node,
+            "gpus_per_node": need.gpus_per_node,
+            "attempt": 0,
+            "tags": dict(spec.tags),
+            "description": spec.description,
+            "notices": list(dict.fromkeys(notices)),
+        },
     )
     add_event(transaction, run_id, "state", {"status": states.QUEUED}, now)
     transaction.after_commit.append(lambda: context.hub.changed(runs=[run_id], queue=True))
@@ -97,7 +98,7 @@ def check(context: Context, connection: Connection, spec: JobSpec, snapshot: str
 
 def find_cluster(connection: Connection, name: str) -> Cluster:
     """A compute target by name, or a refusal that names the known ones."""
-    rows = {row.name: row for row in connection.execute(select(tables.clusters))}
+    rows = {row.name: row for row in connection.execute(CLUSTERS)}
     if name not in rows:
         raise errors.JobError(
             f"there is no compute {name!r}",

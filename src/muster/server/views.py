@@ -7,12 +7,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from muster.control import states
 from muster.server import tables
 from muster.server.context import Context
 from muster.server.records import RunRow
+
+_FILES = (
+    select(tables.files)
+    .where(tables.files.c.run_id == bindparam("run_id"))
+    .order_by(tables.files.c.attempt, tables.files.c.path, tables.files.c.node_rank)
+)
 
 
 @dataclass(frozen=True)
@@ -82,11 +88,7 @@ def reason(context: Context, row: RunRow) -> str:
 
 def run_files(context: Context, connection: Connection, row: RunRow) -> list[RunFile]:
     """The run's files: those of the last attempt by their names, earlier ones under `attempts/N/`."""
-    stored = connection.execute(
-        select(tables.files)
-        .where(tables.files.c.run_id == row.id)
-        .order_by(tables.files.c.attempt, tables.files.c.path, tables.files.c.node_rank)
-    ).all()
+    stored = connection.execute(_FILES, {"run_id": row.id}).all()
     found: list[RunFile] = []
     for number in range(row.attempt + 1):
         prefix = "" if number in (0, row.attempt) else f"attempts/{number}/"

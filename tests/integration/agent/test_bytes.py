@@ -127,7 +127,8 @@ def test_metrics_arrive_once_and_in_order_with_samples_of_the_node(node: Harness
 
     node.start_agent()
     key = node.run(
-        'for i in $(seq 1 200); do echo "{\\"kind\\": \\"metric\\", \\"step\\": $i}" >> $MUSTER_EVENTS_FILE; done'
+        'for i in $(seq 1 200); do echo "{\\"kind\\": \\"metric\\", \\"step\\": $i}" >> $MUSTER_EVENTS_FILE; done; '
+        "until [ -s $(dirname $MUSTER_EVENTS_FILE)/node.jsonl ]; do sleep 0.05; done"
     )
     node.server.wait_event(key, "delivered")
     steps = [json.loads(line)["step"] for line in node.server.stream(key, "events/rank_0.jsonl").splitlines()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 
 from .conftest import Harness, alive, until
 
@@ -183,6 +184,25 @@ def test_non_essential_ranks_are_stopped_when_the_others_are_done(node: Harness)
     node.server.wait_event(("tf", 1), "ended")
     exits = node.exits(("tf", 1))
     assert (exits[0]["exit_code"], exits[1]["signal"], exits[1]["expected"]) == (0, signal.SIGTERM, True)
+
+
+def test_with_other_nodes_in_the_gang_the_server_says_when_helpers_are_done(node: Harness) -> None:
+    from muster.protocol import Order
+
+    from .conftest import plan_of
+
+    node.start_agent()
+    plan = plan_of("echo worker", "sleep 1000")
+    plan["ranks"][1].update(essential=False, role="ps")
+    order = Order(run="tf", attempt=1, action="prepare", num_nodes=2, plan=plan)
+    node.server.order(order)
+    exited = node.server.wait_event(("tf", 1), "exited")
+    assert exited.data["rank"] == 0
+    helper = node.pids(("tf", 1))[1]
+    assert alive(helper)
+    node.server.order(replace(order, action="stop", stop_reason="done", grace_s=0.0))
+    node.server.wait_event(("tf", 1), "ended")
+    assert not alive(helper)
 
 
 def test_an_agent_that_hears_no_server_stops_its_gangs(node: Harness) -> None:

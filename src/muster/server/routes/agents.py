@@ -207,12 +207,5 @@ def _take(
     """Record what was delivered; returns what the node may forget of what it holds."""
     for run, attempt, stream in parse:
         ingest.parse_events(context, transaction, run, attempt, stream)
-    runs: dict[str, None] = {}
-    for event in events:
-        if attempts.apply_event(context, transaction, node, event):
-            runs[event.run] = None
-    for run_id in runs:
-        attempts.advance(context, transaction, run_id)
-    if runs:
-        transaction.after_commit.append(lambda: context.hub.changed(runs=tuple(runs)))
+    attempts.take_events(context, transaction, node, events)
     return forgettable(transaction.connection, node, held)

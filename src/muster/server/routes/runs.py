@@ -48,8 +48,12 @@ class Points(BaseModel):
 @router.post("", status_code=201)
 async def submit(submission: Submission, context: ContextOf, caller: CallerOf) -> dict[str, Any]:
     """Submit a job; the same key again is the same run."""
-    run_id = await context.database.write(lambda transaction: accept(context, transaction, submission))
-    return await _view(context, run_id)
+
+    def work(transaction: Transaction) -> dict[str, Any]:
+        run_id = accept(context, transaction, submission)
+        return run_views(context, transaction.connection, [find_run(transaction, run_id)])[0]
+
+    return await context.database.write(work)
 
 
 @router.get("")
