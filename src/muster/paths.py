@@ -100,6 +100,16 @@ class NodePaths:
         return self.root / "agent.log"
 
     @property
+    def setup_log(self) -> Path:
+        """What the node's set-up command printed."""
+        return self.root / "setup.log"
+
+    @property
+    def setup_done(self) -> Path:
+        """The hash of the set-up command that has succeeded here."""
+        return self.root / "setup.done"
+
+    @property
     def runtime(self) -> Path:
         """Holds a copy of the standard-library runtime; goes on PYTHONPATH of ranks."""
         return self.root / "runtime"
@@ -161,6 +171,11 @@ class AttemptPaths:
     @property
     def checkpoints(self) -> Path:
         return self.root / "checkpoints"
+
+    @property
+    def resume(self) -> Path:
+        """The checkpoint that this attempt resumes from."""
+        return self.root / "resume"
 
     @property
     def streams(self) -> Path:

@@ -39,6 +39,8 @@ class AgentConfig:
     """GPUs that the node may offer; None: all that are found."""
     pinned_certificate: str | None = None
     """PEM text that the server must present."""
+    setup: str | None = None
+    """A command that the node runs once before its first job."""
     stale_after_s: float = 3600.0
     long_lived: bool = True
     """Stays when it has nothing to do; otherwise it ends after its last attempt is forgotten."""
@@ -85,7 +87,8 @@ class Order:
     grace_s: float = 30.0
     stop_reason: str = ""
     """rank_failed | cancelled | killed | timeout | node_lost | preempted | superseded | done"""
-    resume: str | None = None
+    resume: tuple[int, ...] = ()
+    """Checkpoints to resume from, the newest first; a damaged one is passed over."""
     log_limit_bytes: int = 10 << 30
 
     @property
@@ -100,6 +103,7 @@ def order_to_json(order: Order) -> dict[str, Any]:
 def order_from_json(data: Mapping[str, Any]) -> Order:
     fields = dict(data)
     fields["ports_avoid"] = tuple(fields.get("ports_avoid", ()))
+    fields["resume"] = tuple(fields.get("resume", ()))
     fields["outputs"] = tuple(fields.get("outputs", ()))
     fields["inputs"] = tuple(InputOrder(**item) for item in fields.get("inputs", ()))
     return Order(**fields)
@@ -109,11 +113,12 @@ def order_from_json(data: Mapping[str, Any]) -> Order:
 class Event:
     """Something that happened on a node; `data` depends on `kind`.
 
-    prepared  ports: [int], address: str
+    prepared  ports: [int], address: str, resumed: int | None (the checkpoint that was put in place)
     refused   code: str, message: str         it could not be prepared or started
     started   ranks: [{rank, pid, at}]
     exited    rank, exit_code | signal, at, max_rss_kb, core_dumped, expected (ended by Muster's own signal)
     timed_out                                  the attempt's time limit has passed; ranks are being stopped
+    leaving                                    the agent was told to go; ranks are being stopped
     ended     at, reason                       no process of the attempt is left on the node
     delivered files: [{path, sha256, size}]    every byte and file is with the server
     """

@@ -111,6 +111,7 @@ def test_the_examples_of_the_command_reference_work(workspace: Path) -> None:
     prepare(workspace)
     (workspace / "sleeper.py").write_text("import time\ntime.sleep(600)\n")
     (workspace / "job.yml").write_text(JOB_FILE)
+    (workspace / "cluster.yml").write_text("name: gpus\nsize: Standard_NC6s_v3\nmax_instances: 2\n")
     (workspace / "project").mkdir()
     for name in RUNS_OF_THE_REFERENCE:
         execute(Shown(0, f"muster run train.py --procs 2 --name {name} --quiet", None), workspace, REFERENCE)

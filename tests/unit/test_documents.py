@@ -19,6 +19,7 @@ EXPECTED = {
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "docs/architecture.md",
+    "docs/clusters.md",
     "docs/coming-from-azureml.md",
     "docs/coming-from-batch-ai.md",
     "docs/commands.md",

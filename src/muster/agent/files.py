@@ -81,7 +81,7 @@ def send(
 ) -> dict[str, Any]:
     """Send one file in bounded memory; returns its size and hash. Called again after a failure."""
     try:
-        digest, size = _measure(path)
+        digest, size = measure(path)
         facts = {"size": size, "sha256": digest}
         with path.open("rb") as file:
             # A small body of known length can be repeated on a stale connection.
@@ -92,7 +92,8 @@ def send(
     return facts
 
 
-def _measure(path: Path) -> tuple[str, int]:
+def measure(path: Path) -> tuple[str, int]:
+    """A file's hash and size."""
     digest = hashlib.sha256()
     size = 0
     # A fifo that took the file's place must not hold the agent up.

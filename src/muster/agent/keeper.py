@@ -20,6 +20,7 @@ from muster.agent import processes
 
 KILL_PASS_S = 0.01
 SPARE_CLEANERS_S = 0.2
+OOM_WINDOW_S = 5.0
 
 
 class RankLaunch(NamedTuple):
@@ -175,7 +176,8 @@ class Keeper:
         self._unread = b""
         self._running: dict[int, RankLaunch] = {}
         self._signalled = False
-        self._oom_kills = processes.oom_kills()
+        self._oom_kills = [processes.oom_kills()] * 2
+        self._oom_seen = time.monotonic()
 
     def run(self) -> None:
         self._record("keeper", pid=os.getpid())
@@ -232,7 +234,7 @@ class Keeper:
             max_rss_kb=max_rss_kb,
             core_dumped=bool(number and os.WCOREDUMP(status)),
             expected=self._signalled,
-            oom_killed=number == signal.SIGKILL and not self._signalled and processes.oom_kills() > self._oom_kills,
+            oom_killed=code != 0 and not self._signalled and processes.oom_kills() > self._oom_kills[0],
         )
         now = time.monotonic()
         if launch.essential and code != 0 and not self._signalled:
@@ -273,11 +275,19 @@ class Keeper:
 
     def _wait(self) -> None:
         watched = [self._wake] if self._agent_gone else [self._wake, self._agent.fileno()]
-        ready, _, _ = select.select(watched, [], [], self._ending.wait_s(time.monotonic(), self._signalled))
+        wait_s = self._ending.wait_s(time.monotonic(), self._signalled)
+        ready, _, _ = select.select(watched, [], [], OOM_WINDOW_S if wait_s is None else min(wait_s, OOM_WINDOW_S))
+        self._watch_memory()
         if self._wake in ready:
             os.read(self._wake, 4096)
         if self._agent.fileno() in ready:
             self._listen()
+
+    def _watch_memory(self) -> None:
+        """Remember the count of a while ago: only kills around an exit have to do with it."""
+        if time.monotonic() - self._oom_seen >= OOM_WINDOW_S:
+            self._oom_seen = time.monotonic()
+            self._oom_kills = [self._oom_kills[1], processes.oom_kills()]
 
     def _listen(self) -> None:
         try:

@@ -34,7 +34,7 @@ def make_launch(
         mark=mark,
         inputs=prepared.inputs,
         outputs=prepared.outputs,
-        resume=order.resume,
+        resume=prepared.resume,
     )
     ranks = []
     for rank in node_plan_from_json(order.plan).ranks:

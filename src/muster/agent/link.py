@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import http.client
+import json
 import logging
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -51,7 +52,8 @@ class Arriving:
 
     def read(self, size: int = -1, /) -> bytes:
         try:
-            return self._response.read(size)
+            # A negative size would wait for the end of the connection.
+            return self._response.read(None if size < 0 else size)
         except (OSError, http.client.HTTPException) as error:
             raise ServerUnavailable(f"the server went away: {error!r}") from error
 
@@ -96,6 +98,27 @@ class Link:
         """The tar stream of a code snapshot."""
         connection = self._connection()
         with self._watched(), connection.stream("GET", f"/api/v1/snapshots/{digest}/archive") as response:
+            yield Arriving(response)
+
+    def put_checkpoint_file(self, body: Body, query: dict[str, Any]) -> None:
+        headers = {"Content-Type": "application/octet-stream"}
+        self.call("PUT", self._path("checkpoints/files"), body=body, query=query, headers=headers, timeout_s=600)
+
+    def publish_checkpoint(self, publication: dict[str, Any]) -> None:
+        self.call("POST", self._path("checkpoints"), json_body=publication)
+
+    def checkpoint(self, checkpoint: int, run: str) -> list[dict[str, Any]]:
+        """The files of a checkpoint."""
+        with self._fetch(f"checkpoints/{checkpoint}", {"run": run}) as answer:
+            return cast(list[dict[str, Any]], json.loads(answer.read()))
+
+    def checkpoint_file(self, checkpoint: int, part: int, path: str, run: str) -> AbstractContextManager[Arriving]:
+        return self._fetch(f"checkpoints/{checkpoint}/files/{part}/{path}", {"run": run})
+
+    @contextmanager
+    def _fetch(self, what: str, query: dict[str, Any]) -> Iterator[Arriving]:
+        connection = self._connection()
+        with self._watched(), connection.stream("GET", self._path(what), query=query, timeout_s=600) as response:
             yield Arriving(response)
 
     def call(self, method: str, path: str, **arguments: Any) -> Any:

@@ -23,6 +23,7 @@ from muster.agent.keepers import sweep
 from muster.agent.link import Backoff, Link, Trouble
 from muster.agent.node import Node
 from muster.agent.sampler import Sampler
+from muster.agent.setup import set_up
 from muster.defaults import ORDERS_WAIT_S, PROTOCOL_VERSION
 from muster.errors import AccessDenied, ProtocolMismatch
 from muster.paths import NodePaths
@@ -63,11 +64,12 @@ def _run(config: AgentConfig, paths: NodePaths) -> None:
     swept = sweep(mark, _SWEEP_PATIENCE_S, time.monotonic, time.sleep)
     if swept:
         log.warning("ended processes that an earlier agent left: %s", swept)
+    done = set_up(paths, config.setup, mark) if config.setup else None
     agent_id = uuid.uuid4().hex
     link = Link(config, agent_id)
     gpu_ids = _gpu_ids(config)
     node = Node(config, link, inrun.install(paths, VERSION), mark, Sampler(gpu_ids))
-    facts = {
+    facts: dict[str, Any] = {
         "node": config.node,
         "cluster": config.cluster,
         "allocation": config.allocation,
@@ -81,6 +83,8 @@ def _run(config: AgentConfig, paths: NodePaths) -> None:
         "memory_bytes": psutil.virtual_memory().total,
         "gpus": list(gpu_ids),
     }
+    if done is not None:
+        facts |= {"setup_error": done.error, "setup_log": done.output}
 
     def greet() -> None:
         link.hello({**facts, "holding": [list(key) for key in node.holding]})

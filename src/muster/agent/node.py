@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from muster.agent import files, journal, launching, prepare
+from muster.agent import checkpoints, files, journal, launching, prepare
 from muster.agent.attempt import Attempt, Phase, Step, next_step
 from muster.agent.keepers import Keepers
 from muster.agent.link import Backoff, Link, Trouble
@@ -64,6 +64,7 @@ class Node:
         )
         self._fetchers = Workers("prepare", 4)
         self._senders = Workers("files", 2)
+        self._publisher = checkpoints.Publisher(link)
         self._shipper = Shipper(
             link,
             heartbeat=self._heartbeat,
@@ -82,6 +83,7 @@ class Node:
         self._take_up()
         self._shipper.start()
         self._sampler.start()
+        self._publisher.start()
         busy = False
         while not self._may_leave():
             for key, _ in self._selector.select(_TEND_S if busy else self._wait_s()):
@@ -129,6 +131,8 @@ class Node:
         self._terminated_at = time.monotonic() + grace_s
         log.info("asked to end; ranks get %g s", grace_s)
         for attempt in list(self._attempts.values()):
+            if attempt.phase in (Phase.PREPARED, Phase.RUNNING):
+                self._emit(attempt, "leaving", time.time(), {})
             self._stop_here(attempt, grace_s, "agent_stopped")
 
     def _wait_s(self) -> float:
@@ -162,6 +166,7 @@ class Node:
 
     def _close(self) -> None:
         self._sampler.close()
+        self._publisher.close()
         for attempt in self._attempts.values():
             attempt.unwanted.set()
             attempt.release_ports()
@@ -228,12 +233,14 @@ class Node:
         backoff = Backoff()
         while not attempt.unwanted.is_set():
             try:
-                prepared = prepare.prepare(attempt.order, self._paths, self._link.archive)
+                prepared = prepare.prepare(
+                    attempt.order, self._paths, self._link.archive, partial(checkpoints.fetch, link=self._link)
+                )
             except Refusal as refusal:
                 self.post(partial(self._refuse, attempt, refusal))
                 return
             except MusterError as error:
-                log.info("%s: the code did not arrive, trying again: %s", attempt.key, error)
+                log.info("%s: code or checkpoint did not arrive, trying again: %s", attempt.key, error)
                 attempt.unwanted.wait(backoff.next_s())
             except Exception as error:
                 log.exception("%s could not be prepared", attempt.key)
@@ -252,7 +259,8 @@ class Node:
         attempt.phase = Phase.PREPARED
         prepare.will_be_told(attempt.paths)
         ports = [held.port for held in prepared.ports]
-        self._emit(attempt, "prepared", time.time(), {"ports": ports, "address": self._config.address})
+        told = {"ports": ports, "address": self._config.address, "resumed": prepared.resumed}
+        self._emit(attempt, "prepared", time.time(), told)
         self._advance(attempt)
 
     def _refuse(self, attempt: Attempt, refusal: Refusal) -> None:
@@ -277,6 +285,7 @@ class Node:
         attempt.release_ports()
         self._shipper.send(Track(attempt.key, paths, attempt.order.log_limit_bytes))
         self._sampler.add(attempt.key, paths.streams / "events" / "node.jsonl")
+        self._publisher.watch(attempt.order, paths, attempt.unwanted)
 
     # What keepers say
 
@@ -331,6 +340,7 @@ class Node:
 
     def _send_files(self, attempt: Attempt) -> None:
         """In a worker: send every file that the job left, as often as it takes."""
+        self._publisher.finish(attempt.order, attempt.paths, attempt.unwanted)
         found = files.find(attempt.paths)
         sent: list[dict[str, Any]] = []
         backoff = Backoff()

@@ -24,6 +24,9 @@ from muster.protocol import InputOrder, Order, order_to_json
 # multiprocessing puts sockets below TMPDIR, and a socket's path may have 107 bytes.
 _LONGEST_TMP = 60
 
+Resume = Callable[[Order, AttemptPaths], tuple[int | None, str | None]]
+"""Puts the checkpoint to resume from in place; which it is and where."""
+
 
 class Refusal(Exception):
     """The attempt cannot be prepared or started here; becomes a `refused` event."""
@@ -44,9 +47,12 @@ class Prepared:
     python: str
     python_bin: str
     tmp: str
+    resumed: int | None = None
+    """Which checkpoint was put in place."""
+    resume: str | None = None
 
 
-def prepare(order: Order, node: NodePaths, fetch: Fetch) -> Prepared:
+def prepare(order: Order, node: NodePaths, fetch: Fetch, resume: Resume) -> Prepared:
     """Put everything in place; raises Refusal with a code and a message that names the thing."""
     paths = node.attempt(order.run, order.attempt)
     try:
@@ -54,6 +60,7 @@ def prepare(order: Order, node: NodePaths, fetch: Fetch) -> Prepared:
         python = _interpreter(order.python)
         python_bin = _python_bin(python, node)
         _place_code(order, node, paths, fetch)
+        resumed = resume(order, paths)
         inputs = {item.name: _place_input(item, paths) for item in order.inputs}
         outputs = {name: str(_make(paths.work / "outputs" / name)) for name in order.outputs}
         held = ports.hold(order.ports_count, order.ports_preferred, order.ports_avoid)
@@ -66,7 +73,7 @@ def prepare(order: Order, node: NodePaths, fetch: Fetch) -> Prepared:
         raise Refusal("platform", message) from trouble
     except OSError as error:
         raise refusal_of(error, paths.root) from error
-    return Prepared(tuple(held), inputs, outputs, python, python_bin, str(short_tmp(paths)))
+    return Prepared(tuple(held), inputs, outputs, python, python_bin, str(short_tmp(paths)), *resumed)
 
 
 def refusal_of(error: OSError, place: Path) -> Refusal:

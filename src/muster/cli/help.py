@@ -14,12 +14,15 @@ EXAMPLES = {
     "logs": "muster logs -f @latest",
     "wait": "muster wait @latest --timeout 1h",
     "cancel": "muster cancel @latest",
+    "retry": "muster retry @latest",
     "download": "muster download @latest outputs --to ./results",
     "rm": "muster rm brave-otter --yes",
     "up": "muster up --host 0.0.0.0 --tls",
     "down": "muster down",
     "status": "muster status",
     "doctor": "muster doctor",
+    "cluster": "muster cluster create small --min-nodes 1 --max-nodes 2",
+    "cost": "muster cost --by user",
 }
 
 

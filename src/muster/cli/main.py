@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from muster.cli import report
-from muster.cli.commands import files, logs, run, runs, workspace
+from muster.cli.commands import cluster, files, logs, run, runs, workspace
 from muster.cli.help import Group, ScriptCommand
 
 app = typer.Typer(
@@ -22,13 +22,19 @@ app = typer.Typer(
 
 app.command(rich_help_panel="Run", cls=ScriptCommand)(report.guarded(run.run))
 for panel, commands in {
-    "Run": (runs.cancel,),
+    "Run": (runs.cancel, runs.retry),
     "Look": (runs.ps, runs.show, logs.logs, runs.wait),
     "Keep and remove": (files.download, runs.rm),
     "Workspace": (workspace.init, workspace.status, workspace.doctor, workspace.up, workspace.down),
 }.items():
     for command in commands:
         app.command(rich_help_panel=panel)(report.guarded(command))
+
+clusters = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=cluster.HELP)
+for name, function in cluster.COMMANDS.items():
+    clusters.command(name)(report.guarded(function))
+app.add_typer(clusters, name="cluster", rich_help_panel="Clusters")
+app.command(rich_help_panel="Clusters")(report.guarded(cluster.cost))
 
 
 def _print_version(wanted: bool) -> None:

@@ -60,10 +60,17 @@ def _exit_codes() -> Iterator[str]:
     yield ""
 
 
-def _command(command: Any) -> Iterator[str]:
+def _command(command: Any, path: str = "muster") -> Iterator[str]:
+    yield from _one(command, path)
+    for inner in getattr(command, "commands", {}).values():
+        yield ""
+        yield from _one(inner, f"{path} {command.name}")
+
+
+def _one(command: Any, path: str) -> Iterator[str]:
     paragraphs = [part.strip() for part in command.help.split("\n\n")]
     prose = [re.sub(r"\s*\n\s*", " ", part) for part in paragraphs if not part.startswith("\b")]
-    yield f"## muster {command.name}"
+    yield f"{'##' if path == 'muster' else '###'} {path} {command.name}"
     yield ""
     yield "\n\n".join(prose)
     yield ""

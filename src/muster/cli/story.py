@@ -53,6 +53,8 @@ def verdict(given: View, paint: Paint) -> list[str]:
     evidence = [said for key, value in (given.get("evidence") or {}).items() for said in _evidence(key, value)]
     if evidence:
         lines += ["", f"  {paint('evidence:', 'dim')} {'; '.join(evidence)}"]
+    if given.get("action"):
+        lines += ["", f"  {paint('then:', 'bold')} {given['action']}"]
     if given.get("next"):
         lines += ["", f"  {paint('next:', 'bold')} {given['next']}"]
     return [*lines, ""]
@@ -79,6 +81,7 @@ def story(view: View, paint: Paint, now: float) -> list[str]:
         lines += verdict(view["verdict"], paint)
     for attempt in view["attempts"]:
         lines += _attempt(attempt, paint, now, only=len(view["attempts"]) == 1)
+    lines += _checkpoints(view, paint, now)
     lines += _metrics(view, paint)
     return lines + _files(view, paint)
 
@@ -158,10 +161,7 @@ def _progress(progress: View | None) -> str | None:
 def _attempt(attempt: View, paint: Paint, now: float, only: bool) -> list[str]:
     lines = [""]
     if not only:
-        lines.append(paint(f"attempt {attempt['number']}", "bold") + f"  {attempt['status']}")
-    earlier = attempt.get("verdict")
-    if earlier and not only:
-        lines.append(f"  {earlier['code']}: {_first_line(earlier['message'])}")
+        lines += _chapter(attempt, paint, now)
     names = {node["rank"]: node["name"] for node in attempt["nodes"]}
     rows = [
         (
@@ -179,6 +179,31 @@ def _attempt(attempt: View, paint: Paint, now: float, only: bool) -> list[str]:
         header = [paint(title, "dim") for title in ("RANK", "NODE", "ROLE", "STATE", "EXIT", "DURATION", "LOG")]
         lines += [f"  {line}" for line in table(header, rows)]
     return lines if len(lines) > 1 else []
+
+
+def _chapter(attempt: View, paint: Paint, now: float) -> list[str]:
+    """One attempt among several: when, how it ended, and what followed."""
+    began, ended = attempt.get("started_at"), attempt.get("ended_at")
+    title = paint(f"attempt {attempt['number']}", "bold") + f"  {paint.status(attempt['status'])}"
+    if began:
+        title += f"  {moment(began, now)}, {duration((ended or now) - began)}"
+    lines = [title]
+    if attempt.get("resumed_from") is not None:
+        lines.append("  resumed from a checkpoint")
+    told = attempt.get("verdict")
+    if told and told["code"] != "completed":
+        lines.append(f"  {told['code']}: {_first_line(told['message'])}")
+    if told and told.get("action"):
+        lines.append(f"  {paint('then:', 'dim')} {told['action']}")
+    return lines
+
+
+def _checkpoints(view: View, paint: Paint, now: float) -> list[str]:
+    kept = view.get("checkpoints")
+    if not kept:
+        return []
+    rows = [(item["name"], f"{size(item['size'])}, attempt {item['attempt']}, {ago(item['at'], now)}") for item in kept]
+    return ["", paint("checkpoints", "bold"), *_labelled(rows, paint)]
 
 
 def _exit(rank: View) -> str:

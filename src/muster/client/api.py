@@ -78,6 +78,10 @@ class Client:
         """Ask the run to stop, with grace; `force` kills it."""
         return self._dict("POST", _run(ref, "cancel"), json_body={"force": force})
 
+    def retry(self, ref: str) -> dict[str, Any]:
+        """One more attempt of a run that has ended."""
+        return self._dict("POST", _run(ref, "retry"), again=False)
+
     def remove(self, ref: str) -> None:
         """Remove an ended run with all that is kept of it."""
         self._call("DELETE", _run(ref))
@@ -195,8 +199,32 @@ class Client:
         """{name, engine, options}"""
         return self._dict("POST", "/clusters", json_body=dict(cluster), again=False)
 
-    def delete_cluster(self, name: str) -> None:
-        self._call("DELETE", f"/clusters/{_segment(name, 'cluster')}")
+    def change_cluster(
+        self, name: str, options: Mapping[str, Any] | None = None, state: str | None = None, now: bool = False
+    ) -> dict[str, Any]:
+        """Resize, stop ("stopped") or start ("ready"); with `now` runs on nodes that go are queued again."""
+        body = {"options": dict(options or {}), "state": state, "now": now}
+        return self._dict("PATCH", f"/clusters/{_segment(name, 'cluster')}", json_body=body)
+
+    def delete_cluster(self, name: str, mode: str = "refuse") -> None:
+        """`refuse` while runs use it, `drain` once they have ended, or `now` with them."""
+        self._call("DELETE", f"/clusters/{_segment(name, 'cluster')}", query={"mode": mode})
+
+    def cordon(self, cluster: str, node: str, cordoned: bool = True, reason: str = "by hand") -> dict[str, Any]:
+        """Keep new work off a node, or take it back."""
+        return self._dict("PATCH", _node(cluster, node), json_body={"cordoned": cordoned, "reason": reason})
+
+    def node_history(self, cluster: str, node: str) -> list[dict[str, Any]]:
+        """The node's states so far: {at, state, reason}."""
+        return self._list(_node(cluster, node) + "/history")
+
+    def setup_log(self, cluster: str, node: str) -> str:
+        """What the node's set-up command printed."""
+        return str(self._dict("GET", _node(cluster, node) + "/setup")["log"])
+
+    def cost(self, by: str = "run") -> dict[str, Any]:
+        """Node hours and their cost, by run, user or cluster."""
+        return self._dict("GET", "/cost", query={"by": by})
 
     def models(self, name: str | None = None) -> list[dict[str, Any]]:
         return self._list("/models", {"name": name})
@@ -344,6 +372,10 @@ def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> 
 
 def _run(ref: str, *parts: str) -> str:
     return "/".join(("/runs", _segment(ref, "run"), *parts))
+
+
+def _node(cluster: str, node: str) -> str:
+    return f"/clusters/{_segment(cluster, 'cluster')}/nodes/{_segment(node, 'node')}"
 
 
 def _file(ref: str, path: str) -> str:

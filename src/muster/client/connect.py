@@ -53,6 +53,8 @@ def _embedded_address(paths: WorkspacePaths, start: bool) -> Address:
         # Somebody else may have started it while this one waited for the lock.
         found = _running(paths)
         if found is None:
+            # One that is on its way out holds the workspace until its agents have left.
+            wait_until_gone(paths)
             ServerProcess(paths).start()
             found = _running(paths)
     if found is None:

@@ -21,6 +21,8 @@ class NodeView:
     here: bool = True
     """Its agent has said hello."""
     refusal: dict[str, Any] | None = None
+    leaving: bool = False
+    """It was told to go."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,8 @@ def _stop(view: AttemptView) -> Stop | None:
         return Stop("cancelled", GRACE_CANCEL_S)
     if any(node.refusal for node in view.nodes):
         return Stop("refused", 0.0)
+    if any(node.leaving for node in view.nodes):
+        return Stop("preempted", GRACE_CANCEL_S)
     if any(node.lost for node in view.nodes):
         return Stop("node_lost", 0.0)
     if any(rank.failed for rank in view.ranks):

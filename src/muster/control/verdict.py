@@ -1,7 +1,7 @@
 """How an attempt ended and why: a pure judgement over recorded evidence.
 
-First cause, not last symptom: candidates are ordered by kind of cause, then by time, because clocks differ
-and culprits exit slowly. "The peer closed the connection" is never first while something else is known.
+First cause, not last symptom: causes are ordered by kind, then by time, because clocks differ and culprits
+exit slowly. "The peer closed the connection" is never first while something else is known.
 """
 
 from __future__ import annotations
@@ -12,15 +12,20 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from muster.control import children
+from muster.control.causes import RENDEZVOUS, Cause, cause_of, last_words
+from muster.control.evidence import Evidence, NodeEvidence, RankEvidence
+
 COMPLETED = "completed"
 
 NEXT = {
     "completed": "",
-    "cancelled": "Submit it again when you want it to run.",
+    "cancelled": "`muster retry` goes on from its last checkpoint when you want it to run.",
     "bad_input": "Put right what the message names and submit again.",
     "data_unavailable": "Check that the path exists and that the node may read it.",
     "disk_full": "Free space on the node (or point the workspace at a larger disk) and submit again.",
-    "port_trouble": "Set MASTER_PORT in environment_variables to a free port, or end what holds it.",
+    "port_trouble": "Set MASTER_PORT to a free port, or GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME to an interface "
+    "that the node has, in environment_variables; or leave them out.",
     "launcher_missing": "Check the command's first word, or use an environment that has it.",
     "environment": "Install what is missing in the environment that the job uses.",
     "exception": "The traceback names the line in the script.",
@@ -28,84 +33,23 @@ NEXT = {
     "signal": "A crash inside native code: run one rank under `python -X faulthandler`, or look for a core file.",
     "host_oom": "Use a smaller batch, fewer ranks per node or loader workers, or a node with more memory.",
     "gpu_oom": "Use a smaller batch, gradient accumulation, or a GPU with more memory.",
+    "gpu_fault": "Look at `nvidia-smi -q` and the kernel's log (Xid) on the node; on good hardware run once with "
+    "CUDA_LAUNCH_BLOCKING=1 to find the kernel.",
     "shm_too_small": "Raise resources.shm_size, or use fewer data-loader workers.",
-    "collective": "Another rank went away first; see the evidence.",
-    "node_lost": "The node or its agent went away. Submit again; what was delivered is kept.",
-    "timeout": "Raise limits.timeout, or resume from the last checkpoint.",
+    "collective": "Look at what the named rank did last; where none is named, at the network between the nodes.",
+    "rendezvous": "Check that every rank is started, that all agree on the world size, and that the nodes reach "
+    "MASTER_ADDR:MASTER_PORT.",
+    "node_lost": "The node or its agent went away; what was delivered is kept.",
+    "preempted": "The node was taken back; with a checkpoint the next attempt goes on from there.",
+    "timeout": "Raise limits.timeout, or go on from the last checkpoint with `muster retry`.",
     "platform": "A fault of Muster's own. `muster show --json` has the evidence; please report it.",
 }
 
 _CONTRACT_NAMES = re.compile(r"KeyError: '(LOCAL_RANK|RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT)'")
-
-# (code, pattern): the first that matches the end of a rank's log names the cause.
-_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("gpu_oom", re.compile(r"CUDA out of memory|torch\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|OOM when allocating")),
-    (
-        "shm_too_small",
-        re.compile(r"insufficient shared memory|Bus error.*shared memory|unable to (?:open|allocate) shared"),
-    ),
-    (
-        "disk_full",
-        re.compile(r"No space left on device|Errno 28\b|Disk quota exceeded|file write failed.*PytorchStreamWriter"),
-    ),
-    (
-        "host_oom",
-        re.compile(r"^MemoryError|Cannot allocate memory|std::bad_alloc|DefaultCPUAllocator: can't allocate", re.M),
-    ),
-    ("port_trouble", re.compile(r"EADDRINUSE|Address already in use|address already in use|Errno 98\b")),
-    ("environment", re.compile(r"^(?:ModuleNotFoundError|ImportError):", re.M)),
-    (
-        "collective",
-        re.compile(
-            r"Connection (?:closed|reset) by (?:remote )?peer|Broken pipe|remote process exited"
-            r"|ncclRemoteError|ncclSystemError"
-            r"|NCCL error.*(?:remote|unhandled system)|Timed out waiting \d+ms|gloo/transport|Gloo connectFullMesh"
-            r"|DistNetworkError|DistBackendError|recvValue failed|sendBytes failed|failed to recv|HorovodInternalError"
-            r"|UnavailableError|CollectiveAllReduce.*abort|Watchdog caught collective operation timeout"
-        ),
-    ),
+_NAMED_RANK = re.compile(
+    r"[Rr]anks? (\d+) (?:failed to (?:pass|respond|join)|did not|is not ready|exited|was lost|disconnected)"
+    r"|(?:remote|peer) rank (\d+)|[Mm]issing ranks: (\d+)|rank: (\d+), .*(?:remote process exited|timed? ?out)"
 )
-_TRACEBACK = re.compile(r"^(?:\[?rank\d+\]?:\s?)?Traceback \(most recent call last\):", re.M)
-
-
-@dataclass(frozen=True)
-class RankEvidence:
-    """What is known of one rank that had to do with the end."""
-
-    rank: int
-    node: str
-    exit_code: int | None = None
-    signal: int | None = None
-    expected: bool = False
-    essential: bool = True
-    state: str = "ended"
-    ended_at: float | None = None
-    oom_killed: bool = False
-    refusal: str | None = None
-    """Why it could not be started."""
-    lost_with: str | None = None
-    """Nobody saw its end: it went with its "keeper" or "agent"."""
-    tail: str = ""
-    """The end of what it printed."""
-
-
-@dataclass(frozen=True)
-class NodeEvidence:
-    node_rank: int
-    name: str
-    lost: bool = False
-    refusal: dict[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """All that the judgement looks at."""
-
-    ranks: Sequence[RankEvidence] = ()
-    nodes: Sequence[NodeEvidence] = ()
-    stop_reason: str | None = None
-    cancel_by: str | None = None
-    timeout_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -117,7 +61,10 @@ class Verdict:
     rank: int | None = None
     node: str | None = None
     evidence: dict[str, Any] = field(default_factory=dict)
+    action: str = ""
+    """What Muster did next."""
     next: str = ""
+    """What the user can do."""
     lines: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -129,86 +76,114 @@ def judge(evidence: Evidence) -> Verdict:
     if evidence.stop_reason in ("cancelled", "killed"):
         who = f" by {evidence.cancel_by}" if evidence.cancel_by else ""
         return _verdict("cancelled", f"cancelled{who}", evidence)
+    if _done_in_time(evidence):
+        return _verdict(COMPLETED, "every rank ended well", evidence)
     refused = next((node for node in evidence.nodes if node.refusal), None)
     if refused and refused.refusal:
-        code = refused.refusal.get("code", "platform")
-        return _verdict(
-            code, f"{refused.name}: {refused.refusal.get('message', 'refused')}", evidence, node=refused.name
-        )
-    failures = sorted((_classify(rank) for rank in evidence.ranks if _failed(rank)), key=lambda item: item[0])
-    lost = next((node for node in evidence.nodes if node.lost), None)
-    first = failures[0] if failures else None
-    if lost and (first is None or first[1] in ("collective", "platform")):
-        return _verdict(
-            "node_lost", f"node {lost.name} or its agent went away while the job ran", evidence, node=lost.name
-        )
+        message = f"{refused.name}: {refused.refusal.get('message', 'refused')}"
+        return _verdict(refused.refusal.get("code", "platform"), message, evidence, node=refused.name)
+    ranks = [child for rank in evidence.ranks for child in (children.split(rank) if rank.failed else [rank])]
+    alone = len(ranks) == 1 and len(evidence.nodes) <= 1
+    causes = sorted((_in_context(cause_of(rank), alone) for rank in ranks if rank.failed), key=lambda item: item.order)
+    first = causes[0] if causes else None
+    gone = _gone(evidence.nodes)
+    if evidence.stop_reason == "preempted" and not gone and (first is None or first.weight >= RENDEZVOUS):
+        return _verdict("preempted", "its nodes were wanted elsewhere", evidence)
+    if gone and (first is None or first.weight >= RENDEZVOUS or first.code == "platform"):
+        return _of_node(gone, evidence)
+    if first is not None and first.weight >= RENDEZVOUS:
+        return _of_connection(first, ranks, evidence)
     if first is not None:
-        return _of_rank(first[1], first[2], evidence)
+        return _of_rank(first, evidence)
     if evidence.stop_reason == "timeout":
         limit = f" of {evidence.timeout_s:g} s" if evidence.timeout_s else ""
         return _verdict("timeout", f"the time limit{limit} passed", evidence)
-    unfinished = [rank for rank in evidence.ranks if rank.essential and (rank.state != "ended" or rank.exit_code != 0)]
+    unfinished = next((rank for rank in ranks if rank.essential and not rank.succeeded), None)
     if unfinished:
-        return _verdict("platform", f"rank {unfinished[0].rank} has no record of its end", evidence, unfinished[0])
+        return _verdict("platform", f"rank {unfinished.rank} has no record of its end", evidence, unfinished)
     return _verdict(COMPLETED, "every rank ended well", evidence)
 
 
-def _failed(rank: RankEvidence) -> bool:
-    return rank.state == "ended" and not rank.expected and (rank.exit_code != 0 or rank.signal is not None)
+def _done_in_time(evidence: Evidence) -> bool:
+    """Every rank had ended well before a stop reached it."""
+    essential = [rank for rank in evidence.ranks if rank.essential]
+    refused = any(node.refusal for node in evidence.nodes)
+    return bool(essential) and not refused and all(rank.succeeded and not rank.expected for rank in essential)
 
 
-def _classify(rank: RankEvidence) -> tuple[tuple[int, float, int], str, RankEvidence]:
-    code = _cause(rank)
-    kind = {"platform": 0, "signal": 1, "exit_code": 2, "collective": 3}.get(code, 0)
-    if code == "signal" and rank.signal == signals.SIGTERM:
-        kind = 4
-    return (kind, rank.ended_at or 0.0, rank.rank), code, rank
+def _in_context(cause: Cause, alone: bool) -> Cause:
+    """A process that is alone has no peer to lose: its connection was to something else."""
+    if cause.code != "collective" or not alone or cause.rank.launcher_rank is not None:
+        return cause
+    code = "exception" if any(line.startswith("Traceback") for line in cause.lines) else "exit_code"
+    return Cause(code, cause.rank, cause.signal, cause.headline, cause.lines)
 
 
-def _cause(rank: RankEvidence) -> str:
-    if rank.refusal:
-        return "launcher_missing"
-    if rank.lost_with:
-        return "platform"
-    if rank.oom_killed:
-        return "host_oom"
-    # Only what follows the last traceback's head counts: earlier, handled ones do not end a program.
-    heads = list(_TRACEBACK.finditer(rank.tail))
-    closing = rank.tail[heads[-1].start() :] if heads else rank.tail[-4000:]
-    if rank.signal is not None and rank.signal not in (signals.SIGABRT, signals.SIGBUS):
-        return "signal"
-    for code, pattern in _PATTERNS:
-        if pattern.search(closing):
-            return code
-    if rank.signal is not None:
-        return "signal"
-    return "exception" if heads else "exit_code"
+def _gone(nodes: Sequence[NodeEvidence]) -> NodeEvidence | None:
+    """The node that went away; one that was told to go says more than one that vanished."""
+    return next((node for node in nodes if node.leaving), None) or next((node for node in nodes if node.lost), None)
 
 
-def _of_rank(code: str, rank: RankEvidence, evidence: Evidence) -> Verdict:
+def _of_node(node: NodeEvidence, evidence: Evidence) -> Verdict:
+    if node.leaving:
+        return _verdict("preempted", f"node {node.name} was told to go while the job ran", evidence, node=node.name)
+    return _verdict("node_lost", f"node {node.name} or its agent went away while the job ran", evidence, node=node.name)
+
+
+def _of_connection(first: Cause, ranks: Sequence[RankEvidence], evidence: Evidence) -> Verdict:
+    """Every failure is a lost peer: find the rank that the others lost."""
+    spoken = [cause for rank in ranks if rank.expected and (cause := last_words(rank)) and cause.weight < RENDEZVOUS]
+    if spoken:
+        return _of_rank(min(spoken, key=lambda cause: cause.order), evidence)
+    said = f"rank {first.rank.rank} on {first.rank.node}: {first.headline}"
+    culprit, why = _culprit(first, ranks)
+    if culprit is None:
+        return _verdict(first.code, said, evidence, first.rank, lines=first.lines, counted=ranks)
+    message = f"rank {culprit.rank} on {culprit.node} {why}; {said}"
+    return _verdict(first.code, message, evidence, culprit, lines=first.lines, counted=ranks)
+
+
+def _culprit(first: Cause, ranks: Sequence[RankEvidence]) -> tuple[RankEvidence | None, str]:
+    essential = [rank for rank in ranks if rank.essential]
+    left_early = [rank for rank in essential if rank.succeeded]
+    if left_early:
+        rank = min(left_early, key=lambda item: item.ended_at or 0.0)
+        return rank, "had ended (exit code 0) while the others still needed it"
+    named = _NAMED_RANK.search("\n".join(first.lines))
+    if named:
+        number = int(next(group for group in named.groups() if group is not None))
+        rank_named = next((rank for rank in ranks if rank.rank == number and rank is not first.rank), None)
+        if rank_named:
+            return rank_named, "is the one that the others name"
+    silent = [rank for rank in essential if not rank.failed]
+    if len(silent) == 1 and len(essential) > 1:
+        return silent[0], "did not answer the others"
+    return None, ""
+
+
+def _of_rank(cause: Cause, evidence: Evidence) -> Verdict:
+    rank = cause.rank
     where = f"rank {rank.rank} on {rank.node}"
-    lines = tuple(_closing_lines(rank.tail))
-    last = next((line for line in reversed(lines) if line.strip()), "")
-    if code == "signal" and rank.signal is not None:
-        message = f"{where} was ended by {_signal_name(rank.signal)}"
-    elif code == "exit_code":
+    if cause.code == "signal" and cause.signal is not None:
+        message = f"{where} was ended by {_signal_name(cause.signal)}"
+    elif cause.code == "exit_code":
         message = f"{where} exited with code {rank.exit_code}"
-    elif code == "platform":
+    elif cause.code == "platform":
         message = f"{where} was ended because the {rank.lost_with} that kept it was killed"
-    elif code == "launcher_missing":
+    elif cause.code == "launcher_missing" and rank.refusal:
         message = f"{where} could not be started: {rank.refusal}"
-    elif code == "host_oom" and rank.oom_killed:
+    elif cause.code == "host_oom" and cause.signal == signals.SIGKILL:
         message = f"{where} was killed because the node ran out of memory"
     else:
-        message = f"{where}: {last[:300]}" if last else f"{where} failed"
+        message = f"{where}: {cause.headline}" if cause.headline else f"{where} failed"
     hint = None
-    missing = _CONTRACT_NAMES.search(rank.tail[-4000:])
+    missing = _CONTRACT_NAMES.search("\n".join(cause.lines))
     if missing:
         hint = (
             f"{missing[1]} is set only when processes are counted: give a process count "
             "(`--procs`, process_count_per_instance), or start the script with torchrun."
         )
-    return _verdict(code, message, evidence, rank, lines=lines, hint=hint)
+    return _verdict(cause.code, message, evidence, rank, lines=cause.lines, hint=hint)
 
 
 def _verdict(
@@ -220,15 +195,20 @@ def _verdict(
     node: str | None = None,
     lines: tuple[str, ...] = (),
     hint: str | None = None,
+    counted: Sequence[RankEvidence] = (),
 ) -> Verdict:
+    shown = [item for item in counted or evidence.ranks if item.failed]
+    if rank is not None and all(item.rank != rank.rank or item.node != rank.node for item in shown):
+        shown.append(rank)
     facts: dict[str, Any] = {
         "ranks": [
             {"rank": item.rank, "node": item.node, "exit_code": item.exit_code, "signal": item.signal,
              "expected": item.expected, "ended_at": item.ended_at}
-            for item in evidence.ranks
-            if _failed(item) or item is rank
-        ][:64]
+            for item in shown[:64]
+        ]
     }  # fmt: skip
+    if rank is not None and rank.launcher_rank is not None:
+        facts["launcher_rank"] = rank.launcher_rank
     if evidence.stop_reason:
         facts["stop_reason"] = evidence.stop_reason
     return Verdict(
@@ -240,12 +220,6 @@ def _verdict(
         next=hint or NEXT.get(code, ""),
         lines=lines,
     )
-
-
-def _closing_lines(tail: str) -> list[str]:
-    heads = list(_TRACEBACK.finditer(tail))
-    text = tail[heads[-1].start() :] if heads else tail
-    return [line[:500] for line in text.rstrip("\n").split("\n")][-30:]
 
 
 def _signal_name(number: int) -> str:

@@ -30,6 +30,8 @@ class NodeOffer:
     cpus: int
     memory_bytes: int
     gpus: tuple[str, ...] = ()
+    own_share: bool = False
+    """Its CPUs and GPUs are its own, though other nodes are on the same host."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Engine(ABC):
     """Starts node agents by command line and says what has become of them."""
 
     name: ClassVar[str]
+    keeps_nodes: ClassVar[bool] = False
+    """Nodes come and go as the server decides, and stay between jobs; otherwise they come with a gang."""
 
     @abstractmethod
     def check(self, cluster: Cluster) -> list[str]:

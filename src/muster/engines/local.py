@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import socket
 import subprocess
@@ -14,44 +15,57 @@ from pathlib import Path
 import psutil
 
 from muster import errors
+from muster.clusters.options import KNOWN, Options, parse_options, refuse_unknown, unknown_size_notice
 from muster.defaults import LOCAL_MAX_NODES
 from muster.engines.base import Allocation, AllocationState, Cluster, Engine, NodeLife, NodeOffer
 from muster.paths import NodePaths
 
-_OPTIONS = {"max_nodes", "min_nodes", "idle_seconds_before_scaledown", "vm_size", "vm_priority", "description"}
+_ELSEWHERE = {
+    "subnet": "places machines in a network",
+    "vnet": "places machines in a network",
+    "interface": "chooses between networks of several machines",
+    "mounts": "lets several machines see a share",
+}
 
 
 class LocalEngine(Engine):
     """Agents are processes of this machine; they outlive the server."""
 
     name = "local"
+    keeps_nodes = True
 
     def __init__(self) -> None:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self._offers: dict[tuple[str, int], list[NodeOffer]] = {}
+        self._offers: dict[tuple[str, str], list[NodeOffer]] = {}
 
     def check(self, cluster: Cluster) -> list[str]:
-        unknown = sorted(set(cluster.options) - _OPTIONS)
-        if unknown:
+        refuse_unknown(cluster.options, KNOWN, "a cluster on this machine")
+        options = parse_options(cluster.options)
+        if options.max_nodes is not None and options.max_nodes > LOCAL_MAX_NODES:
             raise errors.JobError(
-                f"the local engine has no option {unknown[0]!r}", f"It takes {', '.join(sorted(_OPTIONS))}."
+                f"max_nodes is {options.max_nodes}", f"On the local engine it is at most {LOCAL_MAX_NODES}."
             )
-        most = cluster.options.get("max_nodes")
-        if most is not None and not (isinstance(most, int) and 1 <= most <= LOCAL_MAX_NODES):
+        most = options.max_nodes or LOCAL_MAX_NODES
+        if options.gpus and options.gpus * most > len(self.gpus):
             raise errors.JobError(
-                f"max_nodes is {most!r}", f"On the local engine it is a whole number from 1 to {LOCAL_MAX_NODES}."
+                f"{most} nodes with {options.gpus} GPUs need {options.gpus * most}; this machine has {len(self.gpus)}",
+                "Give fewer nodes (max_nodes) or fewer gpus.",
             )
-        if cluster.options.get("vm_size"):
-            return [
-                f"vm_size {cluster.options['vm_size']} means nothing on the local engine: its nodes share this machine"
-            ]
-        return []
+        notices = [*unknown_size_notice(options)]
+        if options.vm_size and not has_own_share(options):
+            notices.append(
+                f"vm_size {options.vm_size} sets the price alone on the local engine: its nodes share this machine"
+            )
+        if options.cpus and options.cpus > self._cpus:
+            notices.append(f"{options.cpus} CPUs per node are simulated: this machine has {self._cpus}")
+        given = [key for key in _ELSEWHERE if cluster.options.get(key)]
+        return [*notices, *(f"{key} {_ELSEWHERE[key]} and means nothing on the local engine" for key in given)]
 
     def nodes(self, cluster: Cluster) -> Sequence[NodeOffer]:
-        count = cluster.options.get("max_nodes") or LOCAL_MAX_NODES
-        if (cluster.name, count) not in self._offers:
-            self._offers[cluster.name, count] = self._make_offers(cluster.name, count)
-        return self._offers[cluster.name, count]
+        key = (cluster.name, json.dumps(cluster.options, sort_keys=True))
+        if key not in self._offers:
+            self._offers[key] = self._make_offers(cluster.name, parse_options(cluster.options))
+        return self._offers[key]
 
     def allocate(self, allocation: Allocation) -> None:
         for agent in allocation.agents:
@@ -103,9 +117,22 @@ class LocalEngine(Engine):
     def _host(self) -> str:
         return socket.gethostname()
 
-    def _make_offers(self, cluster: str, count: int) -> list[NodeOffer]:
+    def _make_offers(self, cluster: str, options: Options) -> list[NodeOffer]:
+        count = options.max_nodes or LOCAL_MAX_NODES
+        own = has_own_share(options)
+        cpus = options.cpus or self._cpus
+        memory = int(options.memory_gb * 1e9) if options.memory_gb else self._memory_bytes
+        each = options.gpus or 0
         return [
-            NodeOffer(f"{cluster}-{index}", self._host, "127.0.0.1", self._cpus, self._memory_bytes, self.gpus)
+            NodeOffer(
+                f"{cluster}-{index}",
+                self._host,
+                "127.0.0.1",
+                cpus,
+                memory,
+                self.gpus[index * each : (index + 1) * each] if own else self.gpus,
+                own_share=own,
+            )
             for index in range(count)
         ]
 
@@ -118,6 +145,11 @@ class LocalEngine(Engine):
         if _alive(NodePaths(Path(root))):
             return "up"
         return "starting" if node in self._children else "gone"
+
+
+def has_own_share(options: Options) -> bool:
+    """Whether each node has CPUs and GPUs of its own; otherwise all share the machine."""
+    return options.cpus is not None or options.gpus is not None
 
 
 def _alive(paths: NodePaths) -> bool:

@@ -25,11 +25,13 @@ _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("environment.build", spec.Build),
     ("limits", spec.Limits),
     ("queue_settings", spec.QueueSettings),
+    ("retry", spec.Retry),
 )
 _TYPES = {
     "Text": "text",
     "str": "text",
     "int": "whole number",
+    "float": "number",
     "bool": "true or false",
     "Texts": "texts by name",
     "Command": "text or list",

@@ -16,6 +16,7 @@ from muster.job.spec import (
     PyTorch,
     QueueSettings,
     Resources,
+    Retry,
     TensorFlow,
 )
 
@@ -32,6 +33,7 @@ _SECTIONS: dict[Path, tuple[type[BaseModel], ...]] = {
     ("environment", "build"): (Build,),
     ("limits",): (Limits,),
     ("queue_settings",): (QueueSettings,),
+    ("retry",): (Retry,),
 }
 
 _IGNORED: dict[Path, dict[str, str]] = {

@@ -237,6 +237,36 @@ class QueueSettings(Model):
 
     priority: Annotated[Literal["low", "medium", "high"], BeforeValidator(_as_lower)] = "medium"
     """Jobs of a higher priority start first."""
+    preemptible: bool | None = None
+    """Whether jobs of a higher priority may end this one, which then goes back to the queue; absent: as its cluster
+    says."""
+
+
+class Retry(Model):
+    """When a failed attempt is followed by another; what is absent is the workspace's default."""
+
+    preemption: Annotated[int, Field(ge=0, le=1000)] | None = None
+    """Further attempts after preemptions (10)."""
+    node_loss: Annotated[int, Field(ge=0, le=1000)] | None = None
+    """Further attempts after lost nodes and faults of GPUs (3)."""
+    platform: Annotated[int, Field(ge=0, le=1000)] | None = None
+    """Further attempts after faults of Muster or its surroundings (3)."""
+    user_error: Annotated[int, Field(ge=0, le=1000)] | None = None
+    """Further attempts after every other failure (0)."""
+    backoff_s: Annotated[float, Field(ge=0, le=86_400)] | None = None
+    """Seconds before the first further attempt (2); doubled for each one that follows, and spread at random."""
+    on_codes: Annotated[tuple[Text, ...], BeforeValidator(_as_tuple, json_schema_input_type=list[str])] | None = None
+    """Verdicts that `user_error` covers, such as `[signal, host_oom]`; absent: all that could go better next time."""
+    keep_checkpoints: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """How many of the last published checkpoints are kept (2)."""
+
+    @field_validator("on_codes", mode="after")
+    @classmethod
+    def _are_verdicts(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        wrong = [code for code in value or () if code not in rules.USER_ERRORS]
+        if wrong:
+            raise refusal(f"{show(wrong[0])} is no such verdict", f"Use some of: {', '.join(rules.USER_ERRORS)}.")
+        return value
 
 
 Command = Annotated[
@@ -299,6 +329,8 @@ class JobSpec(Model):
     """When the job is stopped."""
     queue_settings: QueueSettings = QueueSettings()
     """How the job waits."""
+    retry: Retry = Retry()
+    """When a failed attempt is followed by another."""
 
     @field_validator("distribution", mode="before")
     @classmethod

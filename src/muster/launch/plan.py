@@ -106,6 +106,7 @@ def _base_environment(gang: Gang, node_rank: int, run_id: str, attempt: int) -> 
     """What all ranks of a node have in common."""
     return {
         "MUSTER_RUN_ID": run_id,
+        "MUSTER_EXPERIMENT": gang.spec.experiment_name,
         "MUSTER_ATTEMPT": str(attempt),
         "MUSTER_NODE_RANK": str(node_rank),
         "AZUREML_RUN_ID": run_id,

@@ -17,6 +17,7 @@ from typing import Any, Deque, Dict, Iterable, List, Mapping, Optional
 
 from muster.errors import MusterError
 from muster.runtime import values
+from muster.runtime.checkpoints import publish
 from muster.runtime.events import EventFile
 from muster.runtime.uploads import Source, check_name, folder_files, put
 
@@ -33,12 +34,15 @@ class Run:
         self.id = environ["MUSTER_RUN_ID"]
         self.attempt = int(environ.get("MUSTER_ATTEMPT", "1"))
         self.experiment = RunExperiment(environ.get("MUSTER_EXPERIMENT", "default"))
-        self.name = environ.get("MUSTER_RUN_NAME", self.id)
+        self.name = self.id
         self.parent: Optional["Run"] = None
         self._events = EventFile(environ["MUSTER_EVENTS_FILE"]) if environ.get("MUSTER_EVENTS_FILE") else None
         uploads = environ.get("MUSTER_UPLOADS_DIR")
         self._uploads = Path(uploads) if uploads else None
         self._stop_file = environ.get("MUSTER_STOP_FILE", "")
+        self.checkpoint_dir = _path(environ, "MUSTER_CHECKPOINT_DIR")
+        self.resume_dir = _path(environ, "MUSTER_RESUME_DIR")
+        """What the last published checkpoint holds; None where there is none."""
         self._inputs = _named(environ, "MUSTER_INPUT_")
         self._outputs = _named(environ, "MUSTER_OUTPUT_")
         self._metrics: Dict[str, Deque[Any]] = {}
@@ -176,6 +180,15 @@ class Run:
         """Whether the run is being stopped: save what matters and leave; the grace period has begun."""
         return bool(self._stop_file) and Path(self._stop_file).exists()
 
+    def publish_checkpoint(self, path: Any, step: Optional[int] = None) -> None:
+        """Publish a checkpoint: a file or folder that is complete. A further attempt of the run resumes from it.
+
+        It is published under its own name, or as `step_N` where a step is given. What lies in `checkpoint_dir`
+        already is renamed, anything else is copied.
+        """
+        if self.checkpoint_dir is not None:
+            publish(self.checkpoint_dir, path, step)
+
     @property
     def input_datasets(self) -> Dict[str, str]:
         """Where the run's inputs are, by name."""
@@ -225,6 +238,9 @@ class OfflineRun(Run):
     def upload_file(self, name: str, path_or_stream: Source, datastore_name: Optional[str] = None) -> None:
         print("upload {}".format(check_name(name)), flush=True)
 
+    def publish_checkpoint(self, path: Any, step: Optional[int] = None) -> None:
+        print("checkpoint {}{}".format(path, "" if step is None else " (step {})".format(step)), flush=True)
+
     def fail(self, error_details: Any = None, error_code: Optional[str] = None) -> None:
         print("fail {}".format(error_details), flush=True)
 
@@ -267,6 +283,10 @@ class PendingModel:
         self.path = path
         self.tags = tags
         self.version: Optional[int] = None
+
+
+def _path(environ: Mapping[str, str], name: str) -> Optional[Path]:
+    return Path(environ[name]) if environ.get(name) else None
 
 
 def _named(environ: Mapping[str, str], prefix: str) -> Dict[str, str]:

@@ -1,14 +1,18 @@
-"""Compute targets, in v1's words; what the local engine can be is created."""
+"""Compute targets, in v1's words."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from muster.errors import JobError, NotFound
+from muster.clusters.options import parse_options
+from muster.errors import JobError, MusterError, NotFound
 from muster.sdk.connected import Connected
 from muster.sdk.notices import ignored, tell
+
+_POLL_S = 0.1
 
 
 class ComputeTargetException(NotFound):
@@ -22,6 +26,36 @@ class ProvisioningConfiguration:
     engine: str
     options: dict[str, Any]
     notices: list[str] = field(default_factory=list)
+
+
+class ClusterStatus(dict[str, Any]):
+    """A cluster's state as a mapping, with the attributes that v1 scripts read."""
+
+    @property
+    def provisioning_state(self) -> str:
+        return "Deleting" if self["state"] == "deleting" else "Succeeded"
+
+    @property
+    def allocation_state(self) -> str:
+        counts = self.node_state_counts
+        return "Resizing" if counts["preparing"] or counts["leaving"] else "Steady"
+
+    @property
+    def current_node_count(self) -> int:
+        return len(self["nodes"])
+
+    @property
+    def node_state_counts(self) -> dict[str, int]:
+        names = ("idle", "preparing", "running", "leaving", "preempted", "unusable")
+        return {name: sum(node["state"] == name for node in self["nodes"]) for name in names}
+
+    @property
+    def scale_settings(self) -> dict[str, Any]:
+        keys = ("min_nodes", "max_nodes", "idle_seconds_before_scaledown")
+        return {key: self[key] for key in keys}
+
+    def serialize(self) -> dict[str, Any]:
+        return dict(self)
 
 
 class ComputeTarget:
@@ -50,12 +84,12 @@ class ComputeTarget:
 
     @property
     def provisioning_state(self) -> str:
-        return "Succeeded"
+        return "Deleting" if self._view.get("state") == "deleting" else "Succeeded"
 
-    def get_status(self) -> dict[str, Any]:
-        """The cluster as the server sees it now: engine, options, nodes."""
+    def get_status(self) -> ClusterStatus:
+        """The cluster as the server sees it now."""
         self.refresh_state()
-        return dict(self._view)
+        return ClusterStatus(self._view)
 
     def list_nodes(self) -> Sequence[dict[str, Any]]:
         return tuple(self.get_status()["nodes"])
@@ -67,16 +101,49 @@ class ComputeTarget:
         self,
         show_output: bool = False,
         min_node_count: int | None = None,
-        timeout_in_minutes: int | None = None,
+        timeout_in_minutes: float | None = None,
         is_delete_operation: bool = False,
     ) -> None:
-        """A cluster is ready as soon as it is created; its nodes start with the first job."""
+        """Wait until the cluster has its nodes (`min_nodes` unless told), or is gone."""
+        deadline = time.monotonic() + 60 * (25 if timeout_in_minutes is None else timeout_in_minutes)
+        wanted = "is gone" if is_delete_operation else "has its nodes"
+        while not (self._is_gone() if is_delete_operation else self._has_nodes(min_node_count)):
+            if time.monotonic() > deadline:
+                raise MusterError(f"compute target {self.name!r}: it took too long until it {wanted}")
+            time.sleep(_POLL_S)
         if show_output:
-            print(f"compute target {self.name!r} is ready", flush=True)
+            print(f"compute target {self.name!r} {wanted}", flush=True)
+
+    def update(
+        self,
+        min_nodes: int | None = None,
+        max_nodes: int | None = None,
+        idle_seconds_before_scaledown: int | None = None,
+    ) -> None:
+        """Resize; nodes that go finish their runs first."""
+        given = {
+            "min_nodes": min_nodes,
+            "max_nodes": max_nodes,
+            "idle_seconds_before_scaledown": idle_seconds_before_scaledown,
+        }
+        options = {key: value for key, value in given.items() if value is not None}
+        self._view = self.workspace.client.change_cluster(self.name, options)
 
     def delete(self) -> None:
         """Delete the cluster; refused while runs use it."""
         self.workspace.client.delete_cluster(self.name)
+
+    def _has_nodes(self, count: int | None) -> bool:
+        status = self.get_status()
+        wanted = status["min_nodes"] if count is None else count
+        return status["name"] == "local" or sum(status.node_state_counts[key] for key in ("idle", "running")) >= wanted
+
+    def _is_gone(self) -> bool:
+        try:
+            self.refresh_state()
+        except ComputeTargetException:
+            return True
+        return False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r}, engine={self.type!r})"
@@ -108,28 +175,33 @@ class AmlCompute(ComputeTarget):
     ) -> ProvisioningConfiguration:
         """A cluster of up to `max_nodes` simulated nodes on this machine; what only a cloud has is ignored."""
         _check_counts(min_nodes, max_nodes)
-        if vm_priority.lower() not in ("dedicated", "lowpriority"):
-            raise JobError(f"vm_priority={vm_priority!r} is not known", "Use 'dedicated' or 'lowpriority'.")
         notices = ignored(
             "AmlCompute",
             {
-                "vm_priority": vm_priority if vm_priority.lower() == "lowpriority" else None,
-                "min_nodes": min_nodes,
                 "admin_username": admin_username,
                 "admin_user_password": "***" if admin_user_password else None,
                 "admin_user_ssh_key": "***" if admin_user_ssh_key else None,
                 "vnet_resourcegroup_name": vnet_resourcegroup_name,
-                "vnet_name": vnet_name,
-                "subnet_name": subnet_name,
-                "tags": tags,
                 "remote_login_port_public_access": remote_login_port_public_access.replace("NotSpecified", ""),
                 "identity_type": identity_type,
                 "identity_id": identity_id,
                 "location": location,
             },
         )
-        options = {"max_nodes": max_nodes, "vm_size": vm_size, "description": description}
-        return ProvisioningConfiguration("local", {key: value for key, value in options.items() if value}, notices)
+        options = {
+            "vm_size": vm_size,
+            "vm_priority": vm_priority if vm_priority.lower() != "dedicated" else None,
+            "min_nodes": min_nodes,
+            "max_nodes": max_nodes,
+            "idle_seconds_before_scaledown": idle_seconds_before_scaledown,
+            "vnet": vnet_name,
+            "subnet": subnet_name,
+            "tags": tags,
+            "description": description,
+        }
+        given = {key: value for key, value in options.items() if value not in (None, "", {})}
+        parse_options(given)
+        return ProvisioningConfiguration("local", given, notices)
 
 
 def _check_counts(min_nodes: int, max_nodes: int | None) -> None:

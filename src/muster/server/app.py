@@ -18,7 +18,7 @@ from muster.defaults import PROTOCOL_VERSION
 from muster.protocol import VERSION_HEADER
 from muster.server.access import allow
 from muster.server.context import Context
-from muster.server.routes import agents, code, runs, workspace
+from muster.server.routes import agents, checkpoints, clusters, code, runs, workspace
 from muster.version import VERSION
 
 log = logging.getLogger("muster.server")
@@ -44,7 +44,7 @@ def make_app(context: Context, stop: Callable[..., None]) -> ASGIApp:
     )
     app.state.context = context
     app.state.stop = stop
-    for module in (runs, code, agents, workspace):
+    for module in (runs, code, checkpoints, agents, clusters, workspace):
         app.include_router(module.router, prefix="/api/v1")
     app.add_exception_handler(errors.MusterError, _muster_error)
     app.add_exception_handler(RequestValidationError, _invalid_request)

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import select
 
 from muster.control import states
 from muster.control.lifecycle import Finish, Go, Move, Stop, decide
-from muster.control.schedule import Start
-from muster.control.verdict import COMPLETED, Evidence, NodeEvidence, RankEvidence, Verdict, judge
+from muster.control.retry import Retry
+from muster.control.scheduling.model import Start
+from muster.control.verdict import COMPLETED, Verdict, judge
+from muster.defaults import GRACE_CANCEL_S
 from muster.job.spec import JobSpec
 from muster.launch.model import Slot, to_json
 from muster.launch.plan import plan as make_plan
 from muster.launch.plan import ports_wanted
 from muster.protocol import Event
-from muster.server import ingest, tables
+from muster.server import ingest, retries, tables
 from muster.server.context import Context
 from muster.server.database import Transaction
+from muster.server.evidence import gather
 from muster.server.picture import Picture, Record
 
-_TAIL_BYTES = 64 << 10
-_TAILS = 16
+_STATUS = {COMPLETED: states.COMPLETED, "cancelled": states.CANCELED}
 
 
 def begin(context: Context, transaction: Transaction, start: Start) -> None:
@@ -62,6 +65,17 @@ def advance(context: Context, transaction: Transaction, run_id: str) -> None:
         picture.save(context, transaction)
 
 
+def preempt(context: Context, transaction: Transaction, run_id: str, why: str) -> None:
+    """End the current attempt of a run with grace, because its nodes are wanted elsewhere; it is queued again."""
+    picture = Picture.load(transaction, run_id)
+    if picture is None or picture.attempt.ended_at is not None or picture.attempt.stop_reason:
+        return
+    picture.tell("note", {"level": "warning", "text": f"preempted: {why}"})
+    _stop(context, picture, Stop("preempted", GRACE_CANCEL_S))
+    _advance(context, transaction, picture)
+    picture.save(context, transaction)
+
+
 def lose_node(context: Context, transaction: Transaction, node: str, give_up: bool, why: str = "") -> None:
     """A node's agent is gone: its attempts end; with `give_up` nothing more is expected of it."""
     placements = tables.placements
@@ -86,6 +100,7 @@ def _record(picture: Picture, placement: Record, event: Event) -> None:
     data = event.data
     if event.kind == "prepared":
         placement.set(ports=list(data.get("ports", ())), address=data.get("address") or placement.address)
+        placement.set(resumed=data.get("resumed"))
         if placement.phase == states.ORDERED:
             placement.set(phase=states.PREPARED)
     elif event.kind == "refused":
@@ -100,11 +115,16 @@ def _record(picture: Picture, placement: Record, event: Event) -> None:
         _record_exit(picture, event, placement.node)
     elif event.kind == "timed_out":
         picture.attempt.set(timed_out=True)
+    elif event.kind == "leaving":
+        placement.set(leaving=True)
+        picture.tell("note", {"level": "warning", "text": f"node {placement.node} was told to go"})
     elif event.kind == "ended":
         if placement.phase in states.HOLDS_RESOURCES:
             placement.set(phase=states.ENDED)
         if data.get("reason") == "agent_lost":
             placement.set(lost=True)
+    elif event.kind == "delivered" and placement.phase == states.GIVEN_UP:
+        placement.set(phase=states.CLOSED)
     elif event.kind == "delivered" and placement.phase in (*states.HOLDS_RESOURCES, states.ENDED):
         placement.set(phase=states.DELIVERED)
         for note in data.get("notes", ()):
@@ -157,14 +177,23 @@ def _advance(context: Context, transaction: Transaction, picture: Picture) -> No
         if not actions:
             return
         for action in actions:
-            if isinstance(action, Go):
+            if isinstance(action, Go) and _agree(picture):
                 _plan(picture, JobSpec.model_validate(picture.run.spec, strict=False))
             elif isinstance(action, Stop):
                 _stop(context, picture, action)
             elif isinstance(action, Move):
-                _move(picture, action.status)
+                _move(context, picture, action.status)
             elif isinstance(action, Finish):
                 _finish(context, transaction, picture)
+
+
+def _agree(picture: Picture) -> bool:
+    """Whether all nodes resume from the same checkpoint; where one found it damaged and others did not, none starts."""
+    if len({node.resumed for node in picture.nodes}) == 1:
+        return True
+    message = "the nodes found different checkpoints to resume from; a damaged one is not used again"
+    picture.nodes[0].set(refusal={"code": "platform", "message": message})
+    return False
 
 
 def _plan(picture: Picture, spec: JobSpec) -> None:
@@ -200,8 +229,13 @@ def _stop(context: Context, picture: Picture, action: Stop) -> None:
             node.set(phase=states.GIVEN_UP)
 
 
-def _move(picture: Picture, status: str) -> None:
-    if status == states.RUNNING:
+def _move(context: Context, picture: Picture, status: str) -> None:
+    if status == states.FINALIZING and picture.attempt.stop_reason not in (None, "done"):
+        # Said at once; large files may take long to arrive. It is judged again when everything is here.
+        verdict = _judge(context, picture).to_json()
+        picture.attempt.set(verdict=verdict)
+        picture.move(status, verdict=verdict)
+    elif status == states.RUNNING:
         now = time.time()
         picture.attempt.set(started_at=now, status=status)
         picture.move(status, started_at=picture.run.started_at or now)
@@ -215,53 +249,20 @@ def _finish(context: Context, transaction: Transaction, picture: Picture) -> Non
         if stream.startswith("events/"):
             ingest.parse_events(context, transaction, run.id, number, stream)
     verdict = _judge(context, picture)
+    following = retries.follow(context, transaction, picture, verdict)
+    action = retries.told(following) if isinstance(following, Retry) else following.why
+    verdict = replace(verdict, action=action)
     now = time.time()
-    status = states.COMPLETED if verdict.code == COMPLETED else states.FAILED
-    if verdict.code == "cancelled":
-        status = states.CANCELED
+    status = _STATUS.get(verdict.code, states.FAILED)
     picture.attempt.set(status=status, ended_at=now, verdict=verdict.to_json())
     for node in picture.nodes:
         if node.phase == states.DELIVERED:
             node.set(phase=states.CLOSED)
-    picture.move(status, ended_at=now, verdict=verdict.to_json())
+    if isinstance(following, Retry):
+        retries.enqueue(context, transaction, picture, following, now)
+    else:
+        picture.move(status, ended_at=now, verdict=verdict.to_json())
 
 
 def _judge(context: Context, picture: Picture) -> Verdict:
-    return judge(
-        Evidence(
-            ranks=_rank_evidence(context, picture),
-            nodes=[NodeEvidence(row.node_rank, row.node, row.lost, row.refusal) for row in picture.nodes],
-            stop_reason=picture.attempt.stop_reason,
-            cancel_by=picture.run.cancel_by,
-            timeout_s=picture.run.spec.get("limits", {}).get("timeout"),
-        )
-    )
-
-
-def _rank_evidence(context: Context, picture: Picture) -> list[RankEvidence]:
-    names = {row.node_rank: row.node for row in picture.nodes}
-    found: list[RankEvidence] = []
-    tails = 0
-    for row in sorted(picture.ranks, key=lambda item: item.ended_at or 0.0):
-        bad = row.state == "ended" and not row.expected and row.exit_code != 0
-        tail = ""
-        if bad and tails < _TAILS:
-            tail = context.streams.tail(picture.run.id, picture.attempt.number, row.log, _TAIL_BYTES)
-            tails += 1
-        found.append(
-            RankEvidence(
-                rank=row.rank,
-                node=names.get(row.node_rank, f"node {row.node_rank}"),
-                exit_code=row.exit_code,
-                signal=row.signal,
-                expected=row.expected,
-                essential=row.essential,
-                state=row.state,
-                ended_at=row.ended_at,
-                oom_killed=bool(row.evidence.get("oom_killed")),
-                refusal=row.evidence.get("refusal"),
-                lost_with=row.evidence.get("lost_with"),
-                tail=tail,
-            )
-        )
-    return found
+    return judge(gather(context.streams, picture.run, picture.attempt, picture.nodes, picture.ranks))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from muster.engines.base import Engine
 from muster.paths import WorkspacePaths
 from muster.server.access import Tokens
+from muster.server.board import Board
 from muster.server.database import Database
 from muster.server.hub import Hub
 from muster.store.backend import Store
@@ -32,8 +34,10 @@ class Context:
     addresses: tuple[str, ...]
     """Where agents reach this server."""
     certificate: str | None = None
-    reasons: dict[str, str] = field(default_factory=dict)
-    """Why each queued run waits, from the scheduler's last pass."""
+    retry: Mapping[str, Any] = field(default_factory=dict)
+    """The workspace's defaults of `retry` in a job file."""
+    board: Board = field(default_factory=Board)
+    """What waits, and why."""
     agent_tokens: dict[str, str] = field(default_factory=dict)
     touched: float = field(default_factory=time.monotonic)
     """When a client last asked for something."""

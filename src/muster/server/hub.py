@@ -16,6 +16,8 @@ class NodeContact:
     agent: str
     seen: float
     holding: set[tuple[str, int]] = field(default_factory=set)
+    setup_error: str | None = None
+    """Why its node's set-up failed, if it did."""
 
 
 class Hub:
@@ -32,11 +34,19 @@ class Hub:
         self.contacts: dict[str, NodeContact] = {}
         self.leaving = False
         """Agents that hold nothing are asked to go."""
+        self.leaving_nodes: set[str] = set()
+        """Those of which the agent is asked to go once it holds nothing."""
+        self.clusters = asyncio.Event()
+        """Something about clusters or their nodes has changed."""
         self.closing = False
         """The server ends: nobody waits any more."""
 
     def changed(self, nodes: Iterable[str] = (), runs: Iterable[str] = (), queue: bool = False) -> None:
         self._loop.call_soon_threadsafe(self._changed, tuple(nodes), tuple(runs), queue)
+
+    def wake_scheduler_in(self, delay_s: float) -> None:
+        """Have the scheduler look again later; callable from any thread."""
+        self._loop.call_soon_threadsafe(lambda: self._loop.call_later(delay_s, self.scheduler.set))
 
     def node_version(self, node: str) -> int:
         return self._node_versions.setdefault(node, self._first_version)
@@ -88,6 +98,7 @@ class Hub:
                 event.set()
         if queue:
             self.scheduler.set()
+            self.clusters.set()
 
 
 async def _wait(waiters: set[asyncio.Event], timeout_s: float, event: asyncio.Event | None = None) -> None:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import Sequence
-from dataclasses import replace
+import time
 from functools import partial
 
 from sqlalchemy import select
 
 from muster.control import states
-from muster.control.schedule import Held, Node, Waiting, schedule
+from muster.control.scheduling.capacity import Capacity
+from muster.control.scheduling.passes import schedule
 from muster.defaults import NODE_LOST_S
-from muster.engines.base import Allocation, Cluster
-from muster.protocol import AgentConfig
-from muster.server import attempts, tables
-from muster.server.access import write_private
+from muster.server import attempts, clusters, nodes, tables
+from muster.server.agents import ensure_agents, poll
+from muster.server.board import Board, load_running
 from muster.server.context import Context
 from muster.server.database import Transaction
+from muster.server.records import CLUSTERS
 
 log = logging.getLogger("muster.server")
 
-_LOOKAHEAD = 64
 _WATCH_S = 1.0
 _REVIVE_S = 10.0
 
@@ -37,6 +35,7 @@ async def scheduler(context: Context) -> None:
             started = await context.database.write(lambda transaction: schedule_pass(context, transaction))
         except Exception:
             log.exception("a pass of the scheduler failed; it is tried again")
+            context.board = Board()
             await asyncio.sleep(1.0)
             context.hub.scheduler.set()
             continue
@@ -46,46 +45,33 @@ async def scheduler(context: Context) -> None:
 
 def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str, str]]:
     """One pass; returns the (cluster, node) pairs that got something to do."""
-    runs, placements = tables.runs, tables.placements
-    queued = transaction.execute(
-        select(
-            runs.c.id,
-            runs.c.display_name,
-            runs.c.compute,
-            runs.c.num_nodes,
-            runs.c.ranks_per_node,
-            runs.c.gpus_per_node,
-        )
-        .where(runs.c.status == states.QUEUED)
-        .order_by(runs.c.priority.desc(), runs.c.seq)
-        .limit(_LOOKAHEAD)
-    ).all()
-    if not queued:
-        context.reasons.clear()
-        return []
-    held = transaction.execute(
-        select(placements.c.run_id, placements.c.host, placements.c.ranks, placements.c.gpus, runs.c.display_name)
-        .join(runs, runs.c.id == placements.c.run_id)
-        .where(placements.c.phase.in_(states.HOLDS_RESOURCES))
-    ).all()
-    clusters = {row.name: row for row in transaction.execute(select(tables.clusters))}
-    nodes = {name: offered(context, cluster_of(row)) for name, row in clusters.items()}
-    decision = schedule(
-        [
-            Waiting(
-                row.id, row.display_name or row.id, row.compute, row.num_nodes, row.ranks_per_node, row.gpus_per_node
-            )
-            for row in queued
-        ],
-        nodes,
-        [Held(row.run_id, row.display_name or row.run_id, row.host, row.ranks, tuple(row.gpus)) for row in held],
-    )
-    context.reasons.clear()
-    context.reasons.update(decision.reasons)
+    board, now = context.board, time.time()
+    changed = board.update(transaction)
+    nodes.judge_nodes(transaction, changed)
+    rows = {row.name: row for row in transaction.execute(CLUSTERS)}
+    known = clusters.load_states(transaction)
+    offers = {
+        name: clusters.usable(context, clusters.cluster_of(row), known.get(name, {})) for name, row in rows.items()
+    }
+    rules = {
+        name: clusters.rules_of(context, row, known.get(name, {}), len(offers[name])) for name, row in rows.items()
+    }
+    capacity = Capacity(offers)
+    for running in load_running(transaction):
+        capacity.hold(running)
+    decision = schedule(board.queues, capacity, rules, now)
+    board.explain(decision, capacity, rules, now)
     for start in decision.starts:
         attempts.begin(context, transaction, start)
-    compute = {row.id: row.compute for row in queued}
-    return sorted({(compute[start.run_id], place.node.name) for start in decision.starts for place in start.places})
+    for item in decision.preemptions:
+        attempts.preempt(context, transaction, item.run_id, f"{item.for_title} has a higher priority")
+    return sorted(
+        {
+            (capacity.running[start.run_id].cluster, place.node.name)
+            for start in decision.starts
+            for place in start.places
+        }
+    )
 
 
 async def watch_nodes(context: Context) -> None:
@@ -96,7 +82,7 @@ async def watch_nodes(context: Context) -> None:
         await asyncio.sleep(_WATCH_S)
         try:
             open_nodes = await context.database.read(_open_nodes)
-            lives = await _poll(context, open_nodes)
+            lives = await poll(context, open_nodes)
             for cluster, node in open_nodes:
                 life, why = lives.get(node, ("gone", "its cluster was deleted"))
                 silent = life == "up" and context.hub.silent_s(node) > NODE_LOST_S
@@ -117,88 +103,9 @@ async def watch_nodes(context: Context) -> None:
             log.exception("watching over the nodes failed; it is tried again")
 
 
-async def ensure_agents(context: Context, wanted: Sequence[tuple[str, str]]) -> None:
-    """Ask the engines for the agents that are not connected."""
-    absent = [(cluster, node) for cluster, node in wanted if node not in context.hub.contacts]
-    if not absent:
-        return
-    rows = await context.database.read(lambda c: {row.name: row for row in c.execute(select(tables.clusters))})
-    for name in sorted({cluster for cluster, _ in absent}):
-        if name not in rows:
-            continue
-        cluster = cluster_of(rows[name])
-        agents = tuple(agent_config(context, cluster, node) for owner, node in absent if owner == name)
-        allocation = Allocation(id=name, cluster=cluster, agents=agents)
-        await asyncio.to_thread(context.engines[cluster.engine].allocate, allocation)
-
-
-async def living_agents(context: Context) -> list[str]:
-    """Nodes whose agents are still there, as their engines see it."""
-    known = await context.database.read(
-        lambda c: [(row.cluster, row.name) for row in c.execute(select(tables.nodes.c.cluster, tables.nodes.c.name))]
-    )
-    lives = await _poll(context, known)
-    return [node for node, (life, _) in lives.items() if life == "up"]
-
-
-def agent_config(context: Context, cluster: Cluster, node: str) -> AgentConfig:
-    """What an agent needs to know, written where only it can read it."""
-    if node not in context.agent_tokens:
-        context.agent_tokens[node] = context.tokens.create("agent", node)
-    offer = next((item for item in context.engines[cluster.engine].nodes(cluster) if item.name == node), None)
-    config = AgentConfig(
-        node=node,
-        cluster=cluster.name,
-        allocation=cluster.name,
-        root=str(context.paths.node(node).root),
-        server=context.addresses,
-        token=context.agent_tokens[node],
-        address=offer.address if offer else "127.0.0.1",
-        gpus=offer.gpus if offer else None,
-        pinned_certificate=context.certificate,
-    )
-    path = context.paths.node(node).config
-    write_private(path, json.dumps(config.__dict__))
-    return config
-
-
-def offered(context: Context, cluster: Cluster) -> list[Node]:
-    return [
-        Node(offer.name, offer.host, offer.address, offer.cpus, offer.gpus)
-        for offer in context.engines[cluster.engine].nodes(cluster)
-    ]
-
-
-def cluster_of(row: object) -> Cluster:
-    return Cluster(row.name, row.engine, row.options)  # type: ignore[attr-defined]
-
-
 def _open_nodes(connection: object) -> list[tuple[str, str]]:
     placements = tables.placements
     rows = connection.execute(  # type: ignore[attr-defined]
         select(placements.c.cluster, placements.c.node).where(placements.c.phase.in_(states.IS_OPEN)).distinct()
     )
     return sorted((row.cluster, row.node) for row in rows)
-
-
-async def _poll(context: Context, nodes: Sequence[tuple[str, str]]) -> dict[str, tuple[str, str]]:
-    """What the engines say of nodes: alive or not, and why."""
-    rows = await context.database.read(lambda c: {row.name: row for row in c.execute(select(tables.clusters))})
-    found: dict[str, tuple[str, str]] = {}
-    for name in sorted({cluster for cluster, _ in nodes}):
-        if name not in rows:
-            continue
-        cluster = cluster_of(rows[name])
-        agents = tuple(
-            replace(_NOBODY, node=node, cluster=name, root=str(context.paths.node(node).root))
-            for owner, node in nodes
-            if owner == name
-        )
-        allocation = Allocation(name, cluster, agents)
-        polled = await asyncio.to_thread(context.engines[cluster.engine].poll, [allocation])
-        for state in polled.values():
-            found.update({node: (life, state.reason) for node, life in state.nodes.items()})
-    return found
-
-
-_NOBODY = AgentConfig(node="", cluster="", allocation="", root="", server=(), token="")

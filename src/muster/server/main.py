@@ -28,9 +28,10 @@ from muster.control import states
 from muster.defaults import IDLE_EXIT_S
 from muster.engines import load_engines
 from muster.paths import WorkspacePaths, user_runtime_dir
-from muster.server import attempts, loops, tables
+from muster.server import agents, attempts, loops, nodes, retries, tables
 from muster.server.access import Tokens, write_private
 from muster.server.app import make_app
+from muster.server.clusters import has_living_nodes
 from muster.server.context import Context
 from muster.server.database import Database, Transaction
 from muster.server.hub import Hub
@@ -75,20 +76,23 @@ class Process:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         await context.database.write(lambda transaction: _take_up(context, transaction))
-        tasks = [asyncio.create_task(loops.scheduler(context)), asyncio.create_task(loops.watch_nodes(context))]
+        work = (loops.scheduler(context), loops.watch_nodes(context), nodes.tend_clusters(context))
+        tasks = [asyncio.create_task(item) for item in work]
         if self._options.idle_exit_s > 0:
             tasks.append(asyncio.create_task(self._leave_when_idle(context)))
         serving = [asyncio.create_task(server.serve([item])) for server, item in sockets]
         context.hub.scheduler.set()
         self._announce(context)
         await self._stopping.wait()
+        # First, so that nothing brings an agent back that is asked to go.
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
         await self._wind_down(context)
         for server, _ in sockets:
             server.should_exit = True
         context.hub.close()
         await asyncio.wait(serving, timeout=_LEAVE_S)
-        for task in tasks:
-            task.cancel()
         context.database.close()
         self._paths.server_info.unlink(missing_ok=True)
         self._socket_path.unlink(missing_ok=True)
@@ -118,6 +122,7 @@ class Process:
             hub=Hub(),
             engines=load_engines(config.get("engines")),
             addresses=(f"unix:{self._socket_path}",),
+            retry=retries.workspace_policy(config),
         )
 
     def _listen(self, app: Any) -> list[tuple[uvicorn.Server, socket.socket]]:
@@ -179,7 +184,8 @@ class Process:
             idle_s = time.monotonic() - context.touched
             busy = await context.database.read(active_run_count)
             undelivered = any(contact.holding for contact in context.hub.contacts.values())
-            if busy or undelivered:
+            has_nodes = await context.database.read(has_living_nodes)
+            if busy or undelivered or has_nodes:
                 context.touched = time.monotonic()
             elif idle_s > limit_s:
                 log.info("idle for %.0f s: leaving", idle_s)
@@ -192,7 +198,7 @@ class Process:
             context.hub.leaving = True
             context.hub.wake_all()
             deadline = time.monotonic() + _LEAVE_S
-            while time.monotonic() < deadline and await loops.living_agents(context):
+            while time.monotonic() < deadline and await agents.living_agents(context):
                 await asyncio.sleep(0.05)
         for engine in context.engines.values():
             engine.close(leave_agents=True)
@@ -203,10 +209,13 @@ def _take_up(context: Context, transaction: Transaction) -> None:
     known = transaction.execute(select(tables.clusters.c.name).where(tables.clusters.c.name == "local")).first()
     if known is None:
         transaction.execute(
-            insert(tables.clusters).values(name="local", engine="local", options={}, created_at=time.time())
+            insert(tables.clusters).values(
+                name="local", engine="local", options={}, state="ready", created_at=time.time()
+            )
         )
     for row in transaction.execute(select(tables.runs.c.id).where(tables.runs.c.status.in_(states.ACTIVE))).all():
         attempts.advance(context, transaction, row.id)
+    retries.take_up(context, transaction)
 
 
 class _QuietServer(uvicorn.Server):

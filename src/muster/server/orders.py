@@ -12,7 +12,9 @@ from muster.job.expressions import resolve_environment
 from muster.job.spec import Input, JobSpec
 from muster.launch.plan import ports_wanted
 from muster.protocol import InputOrder, Order, order_to_json
-from muster.server import tables
+from muster.server import checkpoints, tables
+
+_RESUME_FROM = 3
 
 
 def _open_here() -> Select[Any]:
@@ -33,7 +35,9 @@ def _open_here() -> Select[Any]:
         )
         .join(attempts, and_(attempts.c.run_id == placements.c.run_id, attempts.c.number == placements.c.number))
         .join(runs, runs.c.id == placements.c.run_id)
-        .where(placements.c.node == bindparam("node"), placements.c.phase.in_(states.HOLDS_RESOURCES))
+        .where(
+            placements.c.node == bindparam("node"), placements.c.phase.in_((*states.HOLDS_RESOURCES, states.GIVEN_UP))
+        )
     )
 
 
@@ -61,15 +65,16 @@ def forgettable(connection: Connection, node: str, holding: Collection[tuple[str
 
 
 def _order(connection: Connection, row: Any) -> Order:
-    if row.stop_reason:
+    given_up = row.phase == states.GIVEN_UP
+    if row.stop_reason or given_up:
         return Order(
             row.run_id,
             row.number,
             "stop",
             node_rank=row.node_rank,
             num_nodes=row.num_nodes,
-            grace_s=row.stop_grace_s or 0.0,
-            stop_reason=row.stop_reason,
+            grace_s=0.0 if given_up else row.stop_grace_s or 0.0,
+            stop_reason="superseded" if given_up else row.stop_reason,
         )
     spec = JobSpec.model_validate(row.spec, strict=False)
     wanted = ports_wanted(spec, row.node_rank)
@@ -94,7 +99,13 @@ def _order(connection: Connection, row: Any) -> Order:
         user_env=resolve_environment(spec),
         plan=plan,
         timeout_s=spec.limits.timeout,
+        resume=_resume(connection, row.run_id, row.number) if row.number > 1 else (),
     )
+
+
+def _resume(connection: Connection, run_id: str, number: int) -> tuple[int, ...]:
+    """Checkpoints to resume from, the newest first."""
+    return tuple(item.id for item in checkpoints.resumable(connection, run_id, before=number)[:_RESUME_FROM])
 
 
 def _used_ports(connection: Connection, run_id: str, number: int) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from sqlalchemy import insert
 
 from muster.control import states
 from muster.control.lifecycle import AttemptView, NodeView, RankView
-from muster.control.schedule import Place
+from muster.control.scheduling.model import Place
 from muster.server import tables
 from muster.server.context import Context
 from muster.server.database import Transaction
@@ -50,6 +50,7 @@ class Picture:
         self.attempt = attempt
         self.nodes = nodes
         self.ranks = ranks
+        self._new = False
         self._new_ranks = False
         self._events: list[Columns] = []
 
@@ -70,7 +71,7 @@ class Picture:
         """A new attempt of a run on the places that it was given."""
         run = _record(RUN.one(transaction, run_id))
         number = run.attempt + 1
-        run.set(attempt=number)
+        run.set(attempt=number, retry_at=None)
         key = {"run_id": run_id, "number": number}
         attempt = {"status": states.PREPARING, "created_at": time.time(), "timed_out": False}
         blank = {"started_at": None, "ended_at": None, "stop_reason": None, "stop_grace_s": None, "plan": None}
@@ -85,16 +86,21 @@ class Picture:
                 "cpus": place.node.cpus,
                 "gpus": list(place.gpus),
                 "ranks": place.ranks,
+                "price_per_hour": place.node.price_per_hour,
                 "phase": states.ORDERED,
                 "lost": False,
                 "ports": [],
                 "refusal": None,
+                "leaving": False,
+                "resumed": None,
             }
             for node_rank, place in enumerate(places)
         ]
         transaction.execute(_ADD_ATTEMPT, {**key, **attempt})
         transaction.execute(_ADD_PLACEMENT, nodes)
-        return cls(run, Record({**key, **blank, **attempt}), [Record(node) for node in nodes], [])
+        picture = cls(run, Record({**key, **blank, **attempt}), [Record(node) for node in nodes], [])
+        picture._new = True
+        return picture
 
     @property
     def is_current(self) -> bool:
@@ -126,7 +132,15 @@ class Picture:
         return AttemptView(
             run_status=self.run.status,
             nodes=[
-                NodeView(row.node_rank, row.node, row.phase, row.lost, row.node in context.hub.contacts, row.refusal)
+                NodeView(
+                    row.node_rank,
+                    row.node,
+                    row.phase,
+                    row.lost,
+                    row.node in context.hub.contacts,
+                    row.refusal,
+                    row.leaving,
+                )
                 for row in self.nodes
             ],
             ranks=[
@@ -157,7 +171,7 @@ class Picture:
                     RANK.set(transaction, self.run.id, number, rank.rank, **rank.changes)
         if self._events:
             transaction.execute(_ADD_EVENT, self._events)
-        orders_changed = self.attempt.changes or any(node.changes for node in self.nodes)
+        orders_changed = self._new or self.attempt.changes or any(node.changes for node in self.nodes)
         nodes = [node.node for node in self.nodes] if orders_changed or self._new_ranks else []
         freed = any(node.changes.get("phase") not in (None, *states.HOLDS_RESOURCES) for node in self.nodes)
         run_id, ended = self.run.id, self.run.status in states.TERMINAL

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Table, bindparam, insert, or_, select, update
+from sqlalchemy import Connection, Row, Table, bindparam, func, insert, or_, select, update
 
 from muster import errors
 from muster.control import states
@@ -102,4 +102,5 @@ def find_run(connection: Connection | Transaction, ref: str) -> RunRow:
 
 def active_run_count(connection: Connection) -> int:
     waiting = (*states.ACTIVE, states.QUEUED, states.NOT_STARTED)
-    return len(connection.execute(select(tables.runs.c.id).where(tables.runs.c.status.in_(waiting))).all())
+    count = select(func.count()).select_from(tables.runs).where(tables.runs.c.status.in_(waiting))
+    return int(connection.execute(count).scalar_one())

@@ -11,15 +11,16 @@ from sqlalchemy import Connection, insert
 
 from muster import errors
 from muster.control import states
-from muster.control.schedule import Waiting, impossible
-from muster.engines.base import Cluster
+from muster.control.scheduling.explain import impossible
+from muster.control.scheduling.model import Gang, Need
+from muster.control.scheduling.quota import Usage
 from muster.job.explain import make_spec
 from muster.job.spec import JobSpec
 from muster.job.support import check_supported
 from muster.launch.layout import demand, num_ranks
 from muster.launch.plan import check as check_plan
 from muster.launch.plan import runnable
-from muster.server import loops, tables
+from muster.server import clusters, tables
 from muster.server.context import Context
 from muster.server.database import Transaction
 from muster.server.records import BY_KEY, CLUSTERS, add_event
@@ -45,7 +46,7 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     if known is not None:
         return str(known.id)
     spec = make_spec(submission.spec)
-    notices = [*submission.notices, *check(context, transaction.connection, spec, submission.snapshot)]
+    notices = [*submission.notices, *_checked(context, transaction, spec, submission)]
     now = time.time()
     run_id = new_id(spec)
     need = demand(spec)
@@ -70,6 +71,8 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
             "num_ranks": num_ranks(spec),
             "ranks_per_node": need.ranks_per_node,
             "gpus_per_node": need.gpus_per_node,
+            "timeout_s": spec.limits.timeout,
+            "preemptible": spec.queue_settings.preemptible,
             "attempt": 0,
             "tags": dict(spec.tags),
             "description": spec.description,
@@ -81,22 +84,31 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     return run_id
 
 
-def check(context: Context, connection: Connection, spec: JobSpec, snapshot: str | None) -> list[str]:
+def _checked(context: Context, transaction: Transaction, spec: JobSpec, submission: Submission) -> list[str]:
+    return check(context, transaction.connection, spec, submission.snapshot, submission.submitted_by or "")
+
+
+def check(context: Context, connection: Connection, spec: JobSpec, snapshot: str | None, user: str = "") -> list[str]:
     """Refuse what this workspace cannot run; returns notices."""
     if why := runnable(spec):
         raise errors.JobError(why)
     check_plan(spec)
-    cluster = find_cluster(connection, spec.compute)
+    row = find_cluster(connection, spec.compute)
+    if row.state == clusters.DELETING:
+        raise errors.Conflict(f"the cluster {row.name} is being deleted", "Choose another compute.")
+    nodes = clusters.offered(context, clusters.cluster_of(row))
     need = demand(spec)
-    waiting = Waiting("", "", spec.compute, need.num_nodes, need.ranks_per_node, need.gpus_per_node)
-    if why := impossible(waiting, loops.offered(context, cluster)):
+    shape = Need(need.num_nodes, need.ranks_per_node, need.gpus_per_node)
+    gang = Gang("", "", spec.compute, shape, user=user, experiment=spec.experiment_name)
+    quotas = Usage(clusters.rules_of(context, row, {}, 0), len(nodes[0].gpus) if nodes else 0)
+    if why := impossible(gang, nodes) or quotas.exceeded_by(gang):
         raise errors.JobError(f"the job can never start: it {why}", "Ask for less, or choose another compute.")
     if snapshot is not None and not context.snapshots.has(snapshot):
         raise errors.Conflict(f"the code snapshot {snapshot} is not here", "Upload it first.")
     return check_supported(spec)
 
 
-def find_cluster(connection: Connection, name: str) -> Cluster:
+def find_cluster(connection: Connection, name: str) -> Any:
     """A compute target by name, or a refusal that names the known ones."""
     rows = {row.name: row for row in connection.execute(CLUSTERS)}
     if name not in rows:
@@ -104,7 +116,7 @@ def find_cluster(connection: Connection, name: str) -> Cluster:
             f"there is no compute {name!r}",
             f"Known here: {', '.join(sorted(rows))}. Create one with ComputeTarget.create, or use `local`.",
         )
-    return loops.cluster_of(rows[name])
+    return rows[name]
 
 
 def new_id(spec: JobSpec) -> str:

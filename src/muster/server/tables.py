@@ -46,6 +46,8 @@ runs = Table(
     Column("num_ranks", Integer, nullable=False),
     Column("ranks_per_node", Integer, nullable=False),
     Column("gpus_per_node", Integer),
+    Column("timeout_s", Float),
+    Column("preemptible", Boolean),
     Column("attempt", Integer, nullable=False),
     Column("cancel", String(16)),
     Column("cancel_by", Text),
@@ -54,6 +56,9 @@ runs = Table(
     Column("notices", JSON, nullable=False),
     Column("progress", JSON),
     Column("verdict", JSON),
+    Column("retry_at", Float),
+    Column("excluded_nodes", JSON),
+    Column("budget_from", Integer),
     Index("runs_queue", "status", "priority", "seq"),
     Index("runs_name", "name"),
 )
@@ -91,6 +96,9 @@ placements = Table(
     Column("lost", Boolean, nullable=False),
     Column("ports", JSON, nullable=False),
     Column("refusal", JSON),
+    Column("price_per_hour", Float),
+    Column("leaving", Boolean, nullable=False),
+    Column("resumed", BigInteger),
     Index("placements_active", "phase", "cluster", "node"),
 )
 
@@ -160,6 +168,21 @@ files = Table(
     Column("sha256", String(64), nullable=False),
 )
 
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    Column("id", RowId, primary_key=True, autoincrement=True),
+    Column("run_id", String(255), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("node_rank", Integer, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("key", String(64), nullable=False),
+    Column("files", JSON, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("at", Float, nullable=False),
+    UniqueConstraint("run_id", "attempt", "node_rank", "key"),
+)
+
 snapshots = Table(
     "snapshots",
     metadata,
@@ -175,6 +198,7 @@ clusters = Table(
     Column("name", String(255), primary_key=True),
     Column("engine", String(32), nullable=False),
     Column("options", JSON, nullable=False),
+    Column("state", String(16), nullable=False),
     Column("created_at", Float, nullable=False),
 )
 
@@ -192,6 +216,30 @@ nodes = Table(
     Column("gpus", JSON),
     Column("version", String(64)),
     Column("seen_at", Float),
+)
+
+node_states = Table(
+    "node_states",
+    metadata,
+    Column("cluster", String(255), primary_key=True),
+    Column("name", String(255), primary_key=True),
+    Column("state", String(16), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("since", Float, nullable=False),
+    Column("cordoned", Text),
+    Column("strikes", Integer, nullable=False),
+)
+
+node_history = Table(
+    "node_history",
+    metadata,
+    Column("id", RowId, primary_key=True, autoincrement=True),
+    Column("cluster", String(255), nullable=False),
+    Column("name", String(255), nullable=False),
+    Column("at", Float, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("reason", Text, nullable=False),
+    Index("node_history_cluster", "cluster", "name", "id"),
 )
 
 tokens = Table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, select
 
 from muster.control import states
-from muster.server import tables
+from muster.control.scheduling.explain import Waiting
+from muster.server import checkpoints, retries, tables
 from muster.server.context import Context
 from muster.server.records import RunRow
 
@@ -39,7 +41,7 @@ def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) 
         table.name: _group(
             connection.execute(select(table).where(table.c.run_id.in_(ids)).order_by(*table.primary_key))
         )
-        for table in (tables.attempts, tables.placements, tables.ranks)
+        for table in (tables.attempts, tables.placements, tables.ranks, tables.checkpoints)
         if ids
     }
     metrics = _last_metrics(connection, ids)
@@ -51,6 +53,7 @@ def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) 
             "experiment": row.experiment,
             "status": row.status,
             "reason": reason(context, row),
+            "starts_at": waiting(context, row).starts_at if row.status == states.QUEUED else None,
             "created_at": row.created_at,
             "queued_at": row.queued_at,
             "started_at": row.started_at,
@@ -64,6 +67,9 @@ def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) 
             "notices": row.notices,
             "verdict": row.verdict,
             "attempts": _attempts(row.id, parts),
+            "checkpoints": checkpoints.views(parts.get("checkpoints", {}).get(row.id, ())),
+            "retry_at": row.retry_at,
+            "excluded_nodes": row.excluded_nodes or [],
             "metrics": metrics.get(row.id, {}),
             "progress": row.progress,
             "files": [{"path": file.path, "size": file.size} for file in run_files(context, connection, row)],
@@ -76,7 +82,7 @@ def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) 
 def reason(context: Context, row: RunRow) -> str:
     """Why a run waits; empty when it does not."""
     if row.status == states.QUEUED:
-        return context.reasons.get(row.id, "waits for the next pass of the scheduler")
+        return retries.waiting_reason(row, time.time()) or waiting(context, row).reason
     if row.status == states.NOT_STARTED:
         return "its code is being uploaded"
     if row.status == states.PROVISIONING:
@@ -84,6 +90,12 @@ def reason(context: Context, row: RunRow) -> str:
     if row.status == states.PREPARING:
         return "its nodes fetch code and inputs"
     return ""
+
+
+def waiting(context: Context, row: RunRow) -> Waiting:
+    """What a queued run waits for, as the scheduler's last pass found."""
+    known = context.board.explanations
+    return (known.of(row.id) if known else None) or Waiting("waits for the next pass of the scheduler")
 
 
 def run_files(context: Context, connection: Connection, row: RunRow) -> list[RunFile]:
@@ -127,8 +139,10 @@ def _attempts(run_id: str, parts: dict[str, dict[str, list[Any]]]) -> list[dict[
         {
             "number": attempt.number,
             "status": attempt.status,
+            "created_at": attempt.created_at,
             "started_at": attempt.started_at,
             "ended_at": attempt.ended_at,
+            "resumed_from": next((row.resumed for row in placements if row.number == attempt.number), None),
             "verdict": attempt.verdict,
             "nodes": [
                 {"rank": row.node_rank, "name": row.node, "address": row.address, "phase": row.phase, "gpus": row.gpus}

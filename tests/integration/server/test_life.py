@@ -70,6 +70,13 @@ dist.destroy_process_group()
         assert b"sum 3.0" in site.log(run_id, rank["log"])
 
 
+def test_the_next_gang_starts_on_nodes_that_are_already_there(site: Site):
+    job = {"command": "echo $MASTER_PORT", "distribution": PER_PROCESS, "resources": {"instance_count": 2}}
+    ids = [site.run(**job) for _ in range(3)]
+    for run_id in ids:
+        assert site.wait(run_id, timeout_s=15)["status"] == "Completed"
+
+
 def test_a_failed_rank_stops_the_others_and_is_named_with_its_traceback(site: Site):
     run_id = site.run(
         code=code(site, FAILS_IN_RANK_1),

@@ -25,7 +25,24 @@ from muster.cli.reference import examples, reference
 from muster.errors import NotFound, UserError
 
 ROOT = Path(__file__).parents[3]
-COMMANDS = ["cancel", "doctor", "down", "download", "init", "logs", "ps", "rm", "run", "show", "status", "up", "wait"]
+COMMANDS = [
+    "cancel",
+    "cluster",
+    "cost",
+    "doctor",
+    "down",
+    "download",
+    "init",
+    "logs",
+    "ps",
+    "retry",
+    "rm",
+    "run",
+    "show",
+    "status",
+    "up",
+    "wait",
+]
 group: Any = typer.main.get_command(app)
 
 

@@ -83,15 +83,20 @@ def test_the_story_tells_of_ranks_metrics_and_files(run_view: View, now: float) 
 
 
 def test_the_story_keeps_attempts_apart(run_view: View, rank_view: View, verdict: dict[str, Any], now: float) -> None:
+    told = {**verdict, "action": "attempt 2: 1 of 3 for errors of the job; starts in 2.0 s"}
     first = {
-        "number": 1, "status": "Failed", "started_at": now, "ended_at": now, "nodes": [], "verdict": verdict,
+        "number": 1, "status": "Failed", "started_at": now - 9, "ended_at": now, "nodes": [], "verdict": told,
         "ranks": [rank_view(0, exit_code=None, signal=9)],
     }  # fmt: skip
-    second = {**first, "number": 2, "status": "Running", "ranks": [], "verdict": None}
-    text = "\n".join(story(run_view(status="Running", ended_at=None, attempts=[first, second]), PLAIN, now))
-    assert "attempt 1  Failed\n  exception: rank 1 on node-1: ValueError: boom" in text
+    second = {**first, "number": 2, "status": "Running", "ranks": [], "verdict": None, "resumed_from": 4}
+    kept = [{"id": 4, "name": "step_40", "size": 2_000_000, "attempt": 1, "at": now - 5}]
+    view = run_view(status="Running", ended_at=None, attempts=[first, second], checkpoints=kept)
+    text = "\n".join(story(view, PLAIN, now))
+    one, two = text.index("attempt 1  Failed"), text.index("attempt 2  Running")
+    assert one < text.index("  exception: rank 1 on node-1: ValueError: boom") < text.index("  then: attempt 2") < two
     assert "SIGKILL" in text
-    assert "attempt 2  Running" in text
+    assert "resumed from a checkpoint" in text[two:]
+    assert "  step_40  2.0 MB, attempt 1, 5.0s ago" in text
 
 
 def test_a_run_that_waits_says_for_what(run_view: View, now: float) -> None:

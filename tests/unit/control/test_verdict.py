@@ -2,7 +2,8 @@
 
 import pytest
 
-from muster.control.verdict import NEXT, Evidence, NodeEvidence, RankEvidence, judge
+from muster.control.evidence import Evidence, NodeEvidence, RankEvidence
+from muster.control.verdict import NEXT, judge
 
 TRACEBACK = """step 10 loss 2.3
 Traceback (most recent call last):
@@ -104,3 +105,113 @@ def test_a_plain_exit_code():
 
 def test_every_code_says_what_to_do_next():
     assert all(text for code, text in NEXT.items() if code != "completed")
+
+
+ELASTIC = """W1115 05:04:23 15493 torch/distributed/elastic/multiprocessing/api.py:1028] closing signal SIGTERM
+Traceback (most recent call last):
+  File "torchrun", line 8, in <module>
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+Failures:
+[1]:
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 1)  (SIGTERM)
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  rank      : 3 (local_rank: 1)
+  exitcode  : 1 (pid: 2)
+============================================================
+"""
+
+
+def prefixed(number, text):
+    return "".join(f"[rank{number}]: {line}\n" for line in text.splitlines())
+
+
+def test_the_child_of_a_launcher_that_failed_first_is_named():
+    verdict = judge(Evidence(ranks=[rank(0, prefixed(0, RESET) + prefixed(3, TRACEBACK) + ELASTIC)]))
+    assert (verdict.code, verdict.rank, verdict.evidence["launcher_rank"]) == ("exception", 3, 0)
+    assert verdict.lines[-1] == "ValueError: labels out of range"
+
+
+def test_a_traceback_without_a_rank_belongs_to_the_child_that_failed():
+    verdict = judge(Evidence(ranks=[rank(0, TRACEBACK + ELASTIC)]))
+    assert (verdict.code, verdict.rank) == ("exception", 3)
+
+
+def test_a_child_that_the_launcher_does_not_speak_of_had_left_early():
+    report = prefixed(0, RESET) + ELASTIC.replace("-15 (pid: 1)  (SIGTERM)", "1 (pid: 1)")
+    report = report.partition("Failures:")[0] + "Root Cause (first observed failure):\n[0]:\n"
+    report += "  rank      : 0 (local_rank: 0)\n  exitcode  : 1 (pid: 2)\n"
+    launcher = rank(0, report, command="torchrun --standalone --nproc-per-node 2 train.py")
+    verdict = judge(Evidence(ranks=[launcher]))
+    assert (verdict.code, verdict.rank) == ("collective", 1)
+    assert "had ended (exit code 0)" in verdict.message
+
+
+def test_a_culprit_that_exits_slowly_is_known_by_its_last_words():
+    """Muster had to end it, after the others had given up on it."""
+    slow = rank(1, TRACEBACK, signal=15, expected=True, at=101.0)
+    verdict = judge(Evidence(ranks=[rank(0, RESET, at=100.0), slow], stop_reason="rank_failed"))
+    assert (verdict.code, verdict.rank) == ("exception", 1)
+
+
+def test_the_only_one_that_did_not_answer_is_named():
+    silent = rank(2, "step 7\n", signal=15, expected=True)
+    verdict = judge(Evidence(ranks=[rank(0, RESET), rank(1, RESET), silent], stop_reason="rank_failed"))
+    assert (verdict.code, verdict.rank) == ("collective", 2)
+    assert "did not answer" in verdict.message
+
+
+def test_a_crash_while_tidying_up_is_not_the_cause():
+    tail = TRACEBACK + "terminate called without an active exception\n"
+    assert judge(Evidence(ranks=[rank(0, tail, signal=6)])).code == "exception"
+    assert judge(Evidence(ranks=[rank(0, "terminate called\n", signal=6)])).code == "signal"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+        "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.",
+        "CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered",
+    ],
+)
+def test_faults_of_a_gpu_are_known_by_their_text(line):
+    assert (
+        judge(Evidence(ranks=[rank(0, f"Traceback (most recent call last):\n  File 'x'\n{line}\n")])).code
+        == "gpu_fault"
+    )
+
+
+def test_memory_is_blamed_only_where_the_kernel_counted_a_kill():
+    assert judge(Evidence(ranks=[rank(0, signal=9, oom_killed=True)])).code == "host_oom"
+    assert judge(Evidence(ranks=[rank(0, signal=9)])).code == "signal"
+    assert judge(Evidence(ranks=[rank(0, TRACEBACK, oom_killed=True)])).code == "exception"
+
+
+def test_a_node_that_was_told_to_go_is_a_preemption_even_if_it_is_lost_then():
+    nodes = [NodeEvidence(0, "node-0"), NodeEvidence(1, "node-1", lost=True, leaving=True)]
+    ranks = [rank(0, RESET), rank(1, signal=15, expected=True)]
+    verdict = judge(Evidence(ranks=ranks, nodes=nodes, stop_reason="preempted"))
+    assert (verdict.code, verdict.node) == ("preempted", "node-1")
+
+
+def test_ranks_that_were_done_when_the_time_was_up_have_completed():
+    done = [rank(0, code=0), rank(1, code=0)]
+    assert judge(Evidence(ranks=done, stop_reason="timeout")).code == "completed"
+    saved = [rank(0, code=0, expected=True)]
+    assert judge(Evidence(ranks=saved, stop_reason="timeout")).code == "timeout"
+    assert judge(Evidence(ranks=saved, stop_reason="preempted")).code == "preempted"
+
+
+def test_a_lone_process_has_no_peer_to_lose():
+    assert judge(Evidence(ranks=[rank(0, RESET)], nodes=[NodeEvidence(0, "node-0")])).code == "exception"
+
+
+def test_evidence_can_be_kept():
+    evidence = Evidence(
+        [rank(0, TRACEBACK)], [NodeEvidence(0, "node-0", refusal={"code": "x"})], "rank_failed", "me", 3.0
+    )
+    assert judge(Evidence.from_json(evidence.to_json())) == judge(evidence)

@@ -107,6 +107,7 @@ def test_a_single_process_has_no_rank_variables() -> None:
     (rank,) = planned(job()).ranks
     assert set(rank.env) == {
         "MUSTER_RUN_ID",
+        "MUSTER_EXPERIMENT",
         "MUSTER_ATTEMPT",
         "MUSTER_NODE_RANK",
         "AZUREML_RUN_ID",

@@ -251,7 +251,7 @@ def test_a_compute_target_is_created_where_it_is_not_found(
 ) -> None:
     with pytest.raises(ComputeTargetException):
         ComputeTarget(workspace=workspace, name="gpu")
-    made = {"name": "gpu", "engine": "local", "options": {}, "nodes": []}
+    made = {"name": "gpu", "engine": "local", "state": "ready", "options": {}, "min_nodes": 0, "nodes": []}
     server.on("POST", "/api/v1/clusters", Reply({**made, "notices": ["vm_size means nothing"]}, status=201))
     server.on("GET", "/api/v1/clusters/gpu", made)
     config = AmlCompute.provisioning_configuration(
@@ -260,9 +260,16 @@ def test_a_compute_target_is_created_where_it_is_not_found(
     target = ComputeTarget.create(workspace, "gpu", config)
     target.wait_for_completion(show_output=True)
     sent = next(request.json for request in server.requests if request.method == "POST")
-    assert sent == {"name": "gpu", "engine": "local", "options": {"max_nodes": 4, "vm_size": "STANDARD_NC6"}}
+    assert (sent["name"], sent["engine"]) == ("gpu", "local")
+    assert sent["options"] == {
+        "vm_size": "STANDARD_NC6",
+        "min_nodes": 0,
+        "max_nodes": 4,
+        "idle_seconds_before_scaledown": 1800,
+        "vnet": "net",
+    }
     said = capsys.readouterr().err
-    assert "vnet_name='net'" in said and "vm_size means nothing" in said and "hunter2" not in said
+    assert "admin_user_password='***'" in said and "vm_size means nothing" in said and "hunter2" not in said
 
 
 @pytest.mark.parametrize("wrong", [{"max_nodes": 0}, {"min_nodes": -1}, {"min_nodes": 3, "max_nodes": 2}])

@@ -1,4 +1,4 @@
-"""Looking at runs and ending them: `ps`, `show`, `wait`, `cancel`, `rm`."""
+"""Looking at runs, ending them and starting them again: `ps`, `show`, `wait`, `cancel`, `retry`, `rm`."""
 
 from __future__ import annotations
 
@@ -129,6 +129,26 @@ def cancel(
             say(f"{view['id']} has ended already: {view['status']}")
             continue
         print(f"{view['id']} {client.cancel(view['id'], force=force)['status']}")
+
+
+def retry(runs: Runs) -> None:
+    """Start one more attempt of runs that failed or were cancelled; each resumes from its last checkpoint.
+
+    \b
+    Examples:
+      muster retry @latest
+    """
+    from muster.client.connect import connect
+
+    client = connect()
+    for view in [client.run(run) for run in runs]:
+        if view["status"] not in ENDED:
+            raise Conflict(f"{view['id']} is {view['status']}; only a run that has ended can be retried.")
+        told = client.retry(view["id"])
+        newest = next(iter(told.get("checkpoints") or ()), None)
+        start = f"resumes from {newest['name']}" if newest else "starts from the beginning"
+        print(f"{told['id']} {told['status']}")
+        say(f"attempt {len(told['attempts']) + 1} {start}")
 
 
 def rm(

@@ -45,20 +45,26 @@ class Hello(BaseModel):
     memory_bytes: int = 0
     gpus: list[str] = []
     holding: list[tuple[str, int]] = []
+    setup_error: str | None = None
+    setup_log: str | None = None
 
 
 @router.post("/hello")
 async def hello(body: Hello, context: ContextOf, caller: CallerOf) -> dict[str, Any]:
     """The first call of an agent, and after every loss of contact."""
-    _own(caller, body.node)
+    own(caller, body.node)
     if body.protocol != PROTOCOL_VERSION:
         raise errors.ProtocolMismatch(
             f"agent {body.node} speaks protocol {body.protocol}, the server {PROTOCOL_VERSION}",
             "Install the same version of Muster on the node and on the server.",
         )
     holding = {(run, number) for run, number in body.holding}
-    context.hub.contacts[body.node] = NodeContact(body.agent, time.monotonic(), holding)
+    context.hub.contacts[body.node] = NodeContact(body.agent, time.monotonic(), holding, body.setup_error)
+    if body.setup_log is not None:
+        location = f"clusters/{safe_name(body.cluster)}/{safe_name(body.node)}/setup.log"
+        await asyncio.to_thread(context.store.put, location, [body.setup_log.encode()])
     await context.database.write(lambda transaction: _meet(context, transaction, body, holding))
+    context.hub.clusters.set()
     return {"ok": True, "protocol": PROTOCOL_VERSION}
 
 
@@ -72,7 +78,7 @@ async def orders(
     wait_s: Annotated[float, Query(ge=0, le=60)] = 20.0,
 ) -> dict[str, Any]:
     """What is wanted of the node; waits while nothing has changed since `seen`."""
-    _own(caller, node)
+    own(caller, node)
     contact = context.hub.contacts.get(node)
     if contact is None or contact.agent != agent:
         raise errors.Conflict(f"the server does not know the agent {agent} of {node}", "Say hello again.")
@@ -80,14 +86,16 @@ async def orders(
     await context.hub.wait_node(node, seen, wait_s)
     context.hub.heard(node)
     version = context.hub.node_version(node)
-    found = [] if version == seen else await context.database.read(lambda c: orders_for(c, node))
-    return {"version": version, "orders": found, "same": version == seen, "leave": context.hub.leaving}
+    # Also when nothing seems to have changed: orders are levels, and a lost wake-up must not cost a run.
+    found = await context.database.read(lambda c: orders_for(c, node))
+    leave = context.hub.leaving or node in context.hub.leaving_nodes
+    return {"version": version, "orders": found, "leave": leave}
 
 
 @router.post("/{node}/deliveries")
 async def deliveries(node: str, request: Request, context: ContextOf, caller: CallerOf) -> dict[str, Any]:
     """Events and bytes of streams; what is acknowledged is on disk."""
-    _own(caller, node)
+    own(caller, node)
     try:
         frames = list(decode(BytesIO(await request.body())))
     except (ValueError, TypeError, KeyError) as error:
@@ -132,7 +140,7 @@ async def put_file(
     sha256: str,
 ) -> dict[str, Any]:
     """A file that an attempt left in `outputs`, `logs` or by upload."""
-    _own(caller, node)
+    own(caller, node)
     context.hub.heard(node)
     placements, files = tables.placements, tables.files
     mine = and_(placements.c.run_id == run, placements.c.number == attempt, placements.c.node == node)
@@ -151,7 +159,8 @@ async def put_file(
     return {"path": path}
 
 
-def _own(caller: Caller, node: str) -> None:
+def own(caller: Caller, node: str) -> None:
+    """Refuse a caller that is not the node's agent."""
     if caller.role != "admin" and (caller.role != "agent" or caller.subject != node):
         raise errors.AccessDenied(f"this token does not belong to the agent of {node}")
 

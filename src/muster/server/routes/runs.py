@@ -14,7 +14,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from muster import errors
 from muster.control import states
-from muster.server import attempts, ingest, tables
+from muster.server import attempts, ingest, retries, tables
 from muster.server.access import Caller
 from muster.server.context import Context
 from muster.server.database import Transaction
@@ -106,7 +106,14 @@ async def change(ref: str, changes: Changes, context: ContextOf) -> dict[str, An
 @router.post("/{ref}/cancel")
 async def cancel(ref: str, body: Cancel, context: ContextOf, caller: CallerOf) -> dict[str, Any]:
     """Cancel a run: its ranks get SIGTERM and a grace period; with `force` they are killed."""
-    run_id = await context.database.write(lambda transaction: _cancel(context, transaction, ref, body.force, caller))
+    run_id = await context.database.write(lambda transaction: cancel_run(context, transaction, ref, body.force, caller))
+    return await _view(context, run_id)
+
+
+@router.post("/{ref}/retry")
+async def retry(ref: str, context: ContextOf, caller: CallerOf) -> dict[str, Any]:
+    """One more attempt of a run that has ended; it resumes from the last checkpoint."""
+    run_id = await context.database.write(lambda t: retries.by_hand(context, t, ref, caller.subject))
     return await _view(context, run_id)
 
 
@@ -118,7 +125,14 @@ async def remove(ref: str, context: ContextOf) -> Response:
         row = find_run(transaction, ref)
         if row.status not in states.TERMINAL:
             raise errors.Conflict(f"the run {row.id} is {row.status}", f"Cancel it first: `muster cancel {row.id}`.")
-        for table in (tables.attempts, tables.placements, tables.ranks, tables.events, tables.metrics):
+        for table in (
+            tables.attempts,
+            tables.placements,
+            tables.ranks,
+            tables.events,
+            tables.metrics,
+            tables.checkpoints,
+        ):
             transaction.execute(delete(table).where(table.c.run_id == row.id))
         transaction.execute(delete(tables.streams).where(tables.streams.c.run_id == row.id))
         transaction.execute(delete(tables.files).where(tables.files.c.run_id == row.id))
@@ -227,7 +241,7 @@ async def upload(ref: str, path: str, request: Request, context: ContextOf) -> d
     return {"path": path, "size": size, "sha256": digest.hexdigest()}
 
 
-def _cancel(context: Context, transaction: Transaction, ref: str, force: bool, caller: Caller) -> str:
+def cancel_run(context: Context, transaction: Transaction, ref: str, force: bool, caller: Caller) -> str:
     row = find_run(transaction, ref)
     if row.status in states.TERMINAL:
         return str(row.id)
@@ -238,10 +252,12 @@ def _cancel(context: Context, transaction: Transaction, ref: str, force: bool, c
     if row.status in (states.QUEUED, states.NOT_STARTED):
         verdict: dict[str, Any] = {
             "code": "cancelled",
-            "message": f"cancelled by {caller.subject} before it started",
+            "message": f"cancelled by {caller.subject} before "
+            + (f"attempt {row.attempt + 1} started" if row.attempt else "it started"),
             "rank": None,
             "node": None,
             "evidence": {},
+            "action": "",
             "next": "",
             "lines": [],
         }

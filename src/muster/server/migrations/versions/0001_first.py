@@ -28,10 +28,25 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("run_id", "number"),
     )
     op.create_table(
+        "checkpoints",
+        sa.Column("id", RowId, autoincrement=True, nullable=False),
+        sa.Column("run_id", sa.String(length=255), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("node_rank", sa.Integer(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("key", sa.String(length=64), nullable=False),
+        sa.Column("files", sa.JSON(), nullable=False),
+        sa.Column("size", sa.BigInteger(), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("run_id", "attempt", "node_rank", "key"),
+    )
+    op.create_table(
         "clusters",
         sa.Column("name", sa.String(length=255), nullable=False),
         sa.Column("engine", sa.String(length=32), nullable=False),
         sa.Column("options", sa.JSON(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("name"),
     )
@@ -90,6 +105,28 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("name", "version"),
     )
     op.create_table(
+        "node_history",
+        sa.Column("id", RowId, autoincrement=True, nullable=False),
+        sa.Column("cluster", sa.String(length=255), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_index("node_history_cluster", "node_history", ["cluster", "name", "id"], unique=False)
+    op.create_table(
+        "node_states",
+        sa.Column("cluster", sa.String(length=255), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("since", sa.Float(), nullable=False),
+        sa.Column("cordoned", sa.Text(), nullable=True),
+        sa.Column("strikes", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("cluster", "name"),
+    )
+    op.create_table(
         "nodes",
         sa.Column("cluster", sa.String(length=255), nullable=False),
         sa.Column("name", sa.String(length=255), nullable=False),
@@ -120,6 +157,9 @@ def upgrade() -> None:
         sa.Column("lost", sa.Boolean(), nullable=False),
         sa.Column("ports", sa.JSON(), nullable=False),
         sa.Column("refusal", sa.JSON(), nullable=True),
+        sa.Column("price_per_hour", sa.Float(), nullable=True),
+        sa.Column("leaving", sa.Boolean(), nullable=False),
+        sa.Column("resumed", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("run_id", "number", "node_rank"),
     )
     op.create_index("placements_active", "placements", ["phase", "cluster", "node"], unique=False)
@@ -165,6 +205,8 @@ def upgrade() -> None:
         sa.Column("num_ranks", sa.Integer(), nullable=False),
         sa.Column("ranks_per_node", sa.Integer(), nullable=False),
         sa.Column("gpus_per_node", sa.Integer(), nullable=True),
+        sa.Column("timeout_s", sa.Float(), nullable=True),
+        sa.Column("preemptible", sa.Boolean(), nullable=True),
         sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("cancel", sa.String(length=16), nullable=True),
         sa.Column("cancel_by", sa.Text(), nullable=True),
@@ -173,6 +215,9 @@ def upgrade() -> None:
         sa.Column("notices", sa.JSON(), nullable=False),
         sa.Column("progress", sa.JSON(), nullable=True),
         sa.Column("verdict", sa.JSON(), nullable=True),
+        sa.Column("retry_at", sa.Float(), nullable=True),
+        sa.Column("excluded_nodes", sa.JSON(), nullable=True),
+        sa.Column("budget_from", sa.Integer(), nullable=True),
         sa.PrimaryKeyConstraint("seq"),
         sa.UniqueConstraint("id"),
         sa.UniqueConstraint("key"),

@@ -1,0 +1,97 @@
+"""Draws a simulated month as SVG: busy GPUs and queue over time, and how long jobs waited."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from muster.control.scheduling.simulate import Month, Outcome
+
+_COLORS = {"muster": "#1f6feb", "fifo": "#d9480f", "shortest": "#2b8a3e"}
+_NAMES = {"muster": "Muster", "fifo": "first in, first out", "shortest": "shortest first"}
+_WIDTH, _PANEL, _LEFT, _TOP, _GAP = 900, 170, 70, 46, 52
+
+
+def draw(month: Month, outcomes: Sequence[Outcome]) -> str:
+    """Three panels, one above the other."""
+    height = _TOP + 3 * (_PANEL + _GAP)
+    title = f"{month.num_jobs:,} jobs on {month.num_nodes:,} nodes in {month.days:g} days"
+    queued = max(1, max(point[2] for outcome in outcomes for point in outcome.timeline))
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}"'
+        ' font-family="sans-serif" font-size="12">',
+        f'<rect width="{_WIDTH}" height="{height}" fill="white"/>',
+        f'<text x="{_LEFT}" y="20" font-size="15">{title}</text>',
+        *_legend(outcomes),
+        *_panel(0, "busy GPUs", [("0", 0.0), ("50 %", 0.5), ("100 %", 1.0)], _days(month)),
+        *_panel(1, "gangs in the queue", [("0", 0.0), (f"{queued:,}", 1.0)], _days(month)),
+        *_panel(2, "jobs that waited no longer", [("0", 0.0), ("50 %", 0.5), ("100 %", 1.0)], _hours()),
+    ]
+    for outcome in outcomes:
+        parts.append(_line(0, [(day / month.days, share) for day, share, _ in outcome.timeline], outcome.policy))
+        parts.append(
+            _line(1, [(day / month.days, count / queued) for day, _, count in outcome.timeline], outcome.policy)
+        )
+        parts.append(_line(2, _waits(outcome), outcome.policy))
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _legend(outcomes: Sequence[Outcome]) -> list[str]:
+    parts = []
+    for number, outcome in enumerate(outcomes):
+        x = _LEFT + 430 + number * 145
+        parts.append(f'<rect x="{x}" y="11" width="14" height="4" fill="{_COLORS[outcome.policy]}"/>')
+        parts.append(f'<text x="{x + 20}" y="18">{_NAMES[outcome.policy]}</text>')
+    return parts
+
+
+def _panel(row: int, title: str, marks: list[tuple[str, float]], ticks: list[tuple[str, float]]) -> list[str]:
+    top, bottom, right = _y(row, 1.0), _y(row, 0.0), _x(1.0)
+    parts = [f'<text x="{_LEFT}" y="{top - 6:.0f}" fill="#555">{title}</text>']
+    for text, at in marks:
+        y = _y(row, at)
+        parts.append(f'<line x1="{_LEFT}" x2="{right:.0f}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>')
+        parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
+    for text, at in ticks:
+        parts.append(f'<text x="{_x(at):.1f}" y="{bottom + 16:.0f}" text-anchor="middle" fill="#555">{text}</text>')
+    return parts
+
+
+def _line(row: int, points: Sequence[tuple[float, float]], policy: str) -> str:
+    path = " ".join(f"{_x(x):.1f},{_y(row, y):.1f}" for x, y in points)
+    return f'<polyline points="{path}" fill="none" stroke="{_COLORS[policy]}" stroke-width="1.4"/>'
+
+
+def _days(month: Month) -> list[tuple[str, float]]:
+    step = max(1, round(month.days / 6))
+    return [(f"day {day}", day / month.days) for day in range(0, int(month.days) + 1, step)]
+
+
+def _hours() -> list[tuple[str, float]]:
+    return [
+        ("1 min", _log(60)),
+        ("10 min", _log(600)),
+        ("1 h", _log(3600)),
+        ("10 h", _log(36_000)),
+        ("100 h", _log(360_000)),
+    ]
+
+
+def _waits(outcome: Outcome) -> list[tuple[float, float]]:
+    waits = sorted(outcome.waits_s)
+    step = max(1, len(waits) // 400)
+    picked = [*range(0, len(waits), step), len(waits) - 1]
+    return [(_log(waits[index]), (index + 1) / len(waits)) for index in picked]
+
+
+def _log(seconds: float) -> float:
+    """From 30 seconds to 100 hours and a little."""
+    return min(1.0, max(0.0, math.log(max(seconds, 30.0) / 30.0) / math.log(400_000 / 30.0)))
+
+
+def _x(share: float) -> float:
+    return _LEFT + share * (_WIDTH - _LEFT - 30)
+
+
+def _y(row: int, share: float) -> float:
+    return _TOP + row * (_PANEL + _GAP) + (1.0 - share) * _PANEL

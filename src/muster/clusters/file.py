@@ -1,0 +1,82 @@
+"""Cluster files (YAML): Muster's own settings, and the compute files of Azure ML as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from muster import errors
+from muster.clusters.options import KNOWN, parse_options, refuse_unknown
+
+# What Azure ML calls it, and what it is called here.
+_RENAMED = {
+    "size": "vm_size",
+    "min_instances": "min_nodes",
+    "max_instances": "max_nodes",
+    "idle_time_before_scale_down": "idle_seconds_before_scaledown",
+    "tier": "vm_priority",
+}
+_IGNORED = {
+    "$schema": "names an editor's schema",
+    "type": "",
+    "location": "names a region of Azure",
+    "identity": "names an identity of Azure",
+    "ssh_public_access_enabled": "opens Azure's machines to ssh",
+    "ssh_settings": "describes users of Azure's machines",
+    "enable_node_public_ip": "",
+    "id": "is an identifier of Azure",
+    "provisioning_state": "is a record of Azure",
+    "resource_group": "names a resource group of Azure",
+    "created_on": "is a record of Azure",
+}
+_TYPES = ("amlcompute", "cluster")
+
+
+@dataclass(frozen=True)
+class ClusterFile:
+    """A cluster as a file describes it."""
+
+    name: str | None
+    engine: str
+    options: dict[str, Any]
+    notices: list[str] = field(default_factory=list)
+
+
+def load_cluster_file(path: Path) -> ClusterFile:
+    """Read a cluster file; what is wrong is said with the file's name."""
+    try:
+        data = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise errors.NotFound(f"{path} cannot be read: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise errors.JobError(f"{path} is not YAML: {error}") from error
+    if not isinstance(data, Mapping):
+        raise errors.JobError(f"{path} holds no mapping", "Write keys such as `name:` and `max_nodes:`.")
+    return parse_cluster(data, str(path))
+
+
+def parse_cluster(data: Mapping[str, Any], source: str = "the cluster file") -> ClusterFile:
+    """A cluster out of a mapping; keys that only a cloud understands are passed over with a notice."""
+    given = dict(data)
+    kind = str(given.get("type", "amlcompute")).lower()
+    if kind not in _TYPES:
+        raise errors.JobError(f"{source}: type {kind!r} is not a cluster", f"Types here: {', '.join(_TYPES)}.")
+    notices = [f"{key} {why} and is not used" for key, why in _IGNORED.items() if key in given and why]
+    for key in _IGNORED:
+        given.pop(key, None)
+    name, engine = given.pop("name", None), str(given.pop("engine", "local"))
+    network = given.pop("network_settings", None) or {}
+    given |= {new: network[old] for old, new in (("vnet_name", "vnet"), ("subnet", "subnet")) if network.get(old)}
+    for old, new in _RENAMED.items():
+        if old in given:
+            if new in given:
+                raise errors.JobError(f"{source} gives both {old} and {new}", "They mean the same: leave one out.")
+            given[new] = given.pop(old)
+    if engine == "local":
+        refuse_unknown(given, KNOWN, source)
+    parse_options(given)
+    return ClusterFile(str(name) if name else None, engine, given, notices)

@@ -1,0 +1,126 @@
+"""What can be said of a cluster, whatever its engine: checked once, at the door."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from muster import errors
+from muster.clusters.sizes import VmSize, find_size, nearest
+from muster.defaults import IDLE_SCALEDOWN_S
+
+Count = Annotated[int, Field(ge=0, le=10_000)]
+
+
+class Limit(BaseModel):
+    """The most that one user, or one experiment, may hold at a time."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    nodes: Count | None = None
+    gpus: Count | None = None
+
+
+class Quotas(BaseModel):
+    """Limits for everybody, and for some by name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    per_user: Limit = Limit()
+    per_experiment: Limit = Limit()
+    users: dict[str, Limit] = {}
+    experiments: dict[str, Limit] = {}
+
+
+class Mount(BaseModel):
+    """A share that the nodes of a cluster see."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    source: str
+    target: str
+    read_only: bool = True
+
+
+def _priority(value: Any) -> Any:
+    return value.lower().replace("_", "") if isinstance(value, str) else value
+
+
+class Options(BaseModel):
+    """The settings that every engine's clusters have; an engine may know further ones."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    min_nodes: Count = 0
+    max_nodes: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    idle_seconds_before_scaledown: Annotated[float, Field(ge=0)] = IDLE_SCALEDOWN_S
+    vm_size: str | None = None
+    vm_priority: Annotated[Literal["dedicated", "lowpriority"], BeforeValidator(_priority)] = "dedicated"
+    cpus: Annotated[int, Field(ge=1, le=4096)] | None = None
+    gpus: Annotated[int, Field(ge=0, le=64)] | None = None
+    memory_gb: Annotated[float, Field(gt=0)] | None = None
+    labels: dict[str, str] = {}
+    price_per_hour: Annotated[float, Field(ge=0)] | None = None
+    subnet: str | None = None
+    vnet: str | None = None
+    interface: str | None = None
+    mounts: list[Mount] = []
+    setup: str | None = None
+    """A command that each node runs before its first job; running it again must do no harm."""
+    preemption: bool = False
+    """Jobs of a higher priority may end those of a lower one, which then go back to the queue."""
+    quotas: Quotas = Quotas()
+    description: str | None = None
+    tags: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Options:
+        if self.max_nodes is not None and self.min_nodes > self.max_nodes:
+            raise ValueError(f"min_nodes {self.min_nodes} is more than max_nodes {self.max_nodes}")
+        return self
+
+    @property
+    def size(self) -> VmSize | None:
+        return find_size(self.vm_size) if self.vm_size else None
+
+    @property
+    def hourly_price(self) -> float | None:
+        """Of one node; list prices are those of dedicated machines."""
+        if self.price_per_hour is not None:
+            return self.price_per_hour
+        return self.size.price_per_hour if self.size and self.vm_priority == "dedicated" else None
+
+
+KNOWN = frozenset(Options.model_fields)
+
+
+def parse_options(options: Mapping[str, Any]) -> Options:
+    """Checked settings, or a refusal that names the wrong one."""
+    given = {key: value for key, value in options.items() if value is not None}
+    try:
+        return Options.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        raise errors.JobError(f"{where}: {message}" if where else message, "See docs/clusters.md.") from error
+
+
+def refuse_unknown(options: Mapping[str, Any], known: frozenset[str], whose: str) -> None:
+    """For engines: a setting that means nothing is a mistake."""
+    for key in sorted(set(options) - known):
+        close = difflib.get_close_matches(key, known, 1)
+        hint = f"Did you mean {close[0]}?" if close else f"It takes {', '.join(sorted(known))}."
+        raise errors.JobError(f"{whose} has no setting {key!r}", hint)
+
+
+def unknown_size_notice(options: Options) -> list[str]:
+    """A size that the catalogue lacks is only a label: its price and GPUs are not known."""
+    if not options.vm_size or options.size is not None:
+        return []
+    close = nearest(options.vm_size)
+    meant = f"; did you mean {close}?" if close else ""
+    return [f"vm_size {options.vm_size} is not in the catalogue, so its price is not known{meant}"]

@@ -1,0 +1,61 @@
+"""The catalogue of machine sizes: what a `vm_size` has, and its list price.
+
+`vm_sizes.csv` beside this file: prices are list prices in US dollars per hour (Linux, pay as you go, East US), from
+published tables and rounded; a cluster's own `price_per_hour` goes before them.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+
+@dataclass(frozen=True)
+class VmSize:
+    """One machine size."""
+
+    name: str
+    cpus: int
+    memory_gb: float
+    gpu: str | None
+    gpus: int
+    gpu_memory_gb: float | None
+    infiniband: bool
+    price_per_hour: float | None
+
+
+@cache
+def catalogue() -> dict[str, VmSize]:
+    """Every size by its name in lower case."""
+    text = (files(__package__) / "vm_sizes.csv").read_text()
+    return {row["name"].lower(): _size(row) for row in csv.DictReader(text.splitlines())}
+
+
+def find_size(name: str) -> VmSize | None:
+    """A size by name in any case, with or without `Standard_`."""
+    known = catalogue()
+    lower = name.lower()
+    return known.get(lower) or known.get(f"standard_{lower}")
+
+
+def nearest(name: str) -> str:
+    """The known size that a wrong name probably means; empty where there is none."""
+    lower = name.lower() if name.lower().startswith("standard_") else f"standard_{name.lower()}"
+    found = difflib.get_close_matches(lower, catalogue(), 1)
+    return catalogue()[found[0]].name if found else ""
+
+
+def _size(row: dict[str, str]) -> VmSize:
+    return VmSize(
+        name=row["name"],
+        cpus=int(row["cpus"]),
+        memory_gb=float(row["memory_gb"]),
+        gpu=row["gpu"] or None,
+        gpus=int(row["gpus"]),
+        gpu_memory_gb=float(row["gpu_memory_gb"]) if row["gpu_memory_gb"] else None,
+        infiniband=row["infiniband"] == "yes",
+        price_per_hour=float(row["price_per_hour"]) if row["price_per_hour"] else None,
+    )

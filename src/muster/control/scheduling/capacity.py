@@ -1,0 +1,282 @@
+"""What is free on the nodes, indexed so that "does this shape fit?" costs a look-up and a start a few of them.
+
+Nodes lie in pools that own CPUs and GPUs: most nodes are a pool of their own, simulated nodes may share their
+machine's. Pools in the same condition lie in one bucket, so a question is answered per bucket, not per node.
+CPU ranks may outnumber cores only for a gang that is alone in its pool; GPUs are a hard limit.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from muster.control.scheduling.model import Need, Node, Part, Place, Running
+
+
+class Condition(NamedTuple):
+    """All that decides how much of a gang a pool can take; sorts by how gladly it is taken: the fullest first."""
+
+    idle: bool
+    free_gpus: int
+    free_slots: int
+    gpus: int
+    members: int
+
+
+class Pool:
+    """CPUs and GPUs that one node owns, or several share."""
+
+    __slots__ = ("cpus", "free_gpus", "gpus", "host", "index", "members", "name", "parts", "ranks")
+
+    def __init__(self, index: int, node: Node) -> None:
+        self.index = index
+        self.name = node.pool_name
+        self.host = node.host
+        self.cpus = node.cpus
+        self.gpus = node.gpus
+        self.free_gpus = list(node.gpus)
+        self.ranks = 0
+        self.parts = 0
+        self.members: dict[str, list[Node]] = {}
+
+    def condition(self, cluster: str) -> Condition:
+        idle = self.parts == 0
+        slots = max(0, self.cpus - self.ranks)
+        return Condition(idle, len(self.free_gpus), slots, len(self.gpus), len(self.members[cluster]))
+
+
+def fitting(pool: Condition, need: Need) -> int:
+    """How many parts of a gang a pool in this condition can take."""
+    idle, free_gpus, free_slots, gpus, members = pool
+    nodes, ranks, wanted = need
+    parts = members if members < nodes else nodes
+    if not idle and free_slots < parts * ranks:
+        parts = free_slots // ranks
+    if wanted is None:
+        # All GPUs are shared out between the parts, so fewer parts want more each.
+        while parts and parts * (gpus // parts) > free_gpus:
+            parts -= 1
+    elif free_gpus < parts * wanted:
+        parts = free_gpus // wanted
+    return parts
+
+
+class _Cluster:
+    """The pools of one cluster by their condition."""
+
+    def __init__(self) -> None:
+        self.conditions: dict[int, Condition] = {}
+        self.sizes: dict[Condition, int] = {}
+        self.reserved: frozenset[int] = frozenset()
+        self._heaps: dict[Condition, list[int]] = defaultdict(list)
+        self._kept: Counter[Condition] = Counter()
+        self._counted: dict[tuple[Need, bool], int] = {}
+
+    def put(self, index: int, condition: Condition) -> None:
+        old = self.conditions.get(index)
+        if old == condition:
+            return
+        if old is not None:
+            self.sizes[old] -= 1
+            if not self.sizes[old]:
+                del self.sizes[old], self._heaps[old]
+        self.conditions[index] = condition
+        self.sizes[condition] = self.sizes.get(condition, 0) + 1
+        heapq.heappush(self._heaps[condition], index)
+        self._counted.clear()
+        if index in self.reserved and old is not None:
+            self._kept[old] -= 1
+            self._kept[condition] += 1
+
+    def reserve(self, indexes: Iterable[int]) -> None:
+        self.reserved = frozenset(indexes)
+        self._kept = Counter(self.conditions[index] for index in self.reserved)
+        self._counted.clear()
+
+    def count(self, need: Need, reserved_too: bool) -> int:
+        found = self._counted.get((need, reserved_too))
+        if found is None:
+            kept = {} if reserved_too else self._kept
+            sizes = self.sizes.items()
+            found = sum(fitting(condition, need) * (size - kept.get(condition, 0)) for condition, size in sizes)
+            self._counted[need, reserved_too] = found
+        return found
+
+    def candidates(self, need: Need, reserved: bool) -> Generator[int, None, None]:
+        """Pools that can take something of a gang, the fullest first, lowest first among equals."""
+        for condition in sorted(self.sizes):
+            if fitting(condition, need) == 0:
+                continue
+            heap = self._heaps[condition]
+            drawn: list[int] = []
+            try:
+                while heap:
+                    index = heapq.heappop(heap)
+                    if self.conditions.get(index) != condition or (drawn and drawn[-1] == index):
+                        continue
+                    drawn.append(index)
+                    if (index in self.reserved) == reserved:
+                        yield index
+            finally:
+                for index in drawn:
+                    heapq.heappush(heap, index)
+
+
+class Capacity:
+    """The nodes of all clusters and who holds them; changes with every `hold` and `let_go`."""
+
+    def __init__(self, nodes: Mapping[str, Sequence[Node]]) -> None:
+        self.pools: list[Pool] = []
+        self.running: dict[str, Running] = {}
+        self._by_name: dict[str, Pool] = {}
+        self._pool_of: dict[str, Pool] = {}
+        self._sharing: dict[tuple[str, str], list[Pool]] = defaultdict(list)
+        self._clusters: dict[str, _Cluster] = {name: _Cluster() for name in nodes}
+        self._ends: list[tuple[float, str]] = []
+        self._ever: dict[tuple[str, Need], int] = {}
+        for cluster, members in nodes.items():
+            for node in members:
+                self._add(cluster, node)
+        for pool in self.pools:
+            self._refresh(pool)
+
+    def nodes(self, cluster: str) -> list[Node]:
+        """The nodes of a cluster, in order."""
+        if cluster not in self._clusters:
+            return []
+        return [node for index in self._clusters[cluster].conditions for node in self.pools[index].members[cluster]]
+
+    def pool_of(self, node: str) -> Pool | None:
+        return self._pool_of.get(node)
+
+    def pools_of(self, cluster: str) -> list[Pool]:
+        return [self.pools[index] for index in self._clusters[cluster].conditions] if cluster in self._clusters else []
+
+    def ends(self) -> Iterator[Running]:
+        """Those who hold nodes, by when they end at the latest."""
+        return (self.running[run_id] for _, run_id in self._ends)
+
+    def count(self, cluster: str, need: Need, reserved_too: bool = True, excluded: Collection[str] = ()) -> int:
+        """How many parts of a gang could start now; at least `need.nodes` means that it fits whole."""
+        if cluster not in self._clusters:
+            return 0
+        found = self._clusters[cluster].count(need, reserved_too)
+        return found - self._lost_to(excluded, cluster, need, reserved_too) if excluded else found
+
+    def ever(self, cluster: str, need: Need, excluded: Collection[str] = ()) -> int:
+        """How many parts could start if nothing ran."""
+        if excluded:
+            return sum(_empty(pool, cluster, need, excluded) for pool in self.pools_of(cluster))
+        if (cluster, need) not in self._ever:
+            self._ever[cluster, need] = sum(_empty(pool, cluster, need, ()) for pool in self.pools_of(cluster))
+        return self._ever[cluster, need]
+
+    def gpus_per_node(self, cluster: str) -> int:
+        """Of the first node: the nodes of a cluster are of one kind."""
+        index = next(iter(self._clusters[cluster].conditions), None) if cluster in self._clusters else None
+        return 0 if index is None else len(self.pools[index].gpus)
+
+    def pick(
+        self, cluster: str, need: Need, reserved_too: bool = True, excluded: Collection[str] = ()
+    ) -> tuple[Place, ...]:
+        """Places for a gang that fits: fullest nodes first, so that whole nodes stay free; reserved ones last."""
+        index = self._clusters[cluster]
+        places: list[Place] = []
+        for reserved in (False, True) if reserved_too else (False,):
+            if len(places) == need.nodes:
+                break
+            candidates = index.candidates(need, reserved)
+            for number in candidates:
+                places += self._on_pool(self.pools[number], cluster, need, need.nodes - len(places), excluded)
+                if len(places) == need.nodes:
+                    break
+            candidates.close()
+        return tuple(places)
+
+    def hold(self, running: Running) -> None:
+        """A gang has nodes."""
+        self.running[running.run_id] = running
+        bisect.insort(self._ends, (running.until, running.run_id))
+        for part in running.parts:
+            pool = self._pool_of.get(part.node)
+            if pool is not None:
+                pool.ranks += part.ranks
+                pool.parts += 1
+            self._move_gpus(part, pool, taken=True)
+
+    def let_go(self, run_id: str) -> None:
+        """A gang has ended."""
+        running = self.running.pop(run_id)
+        self._ends.pop(bisect.bisect_left(self._ends, (running.until, run_id)))
+        for part in running.parts:
+            pool = self._pool_of.get(part.node)
+            if pool is not None:
+                pool.ranks -= part.ranks
+                pool.parts -= 1
+            self._move_gpus(part, pool, taken=False)
+
+    def reserve(self, cluster: str, pools: Iterable[str] = ()) -> None:
+        """Keep pools for the first gang of a cluster's queue; none opens them again."""
+        self._clusters[cluster].reserve([self._by_name[name].index for name in pools])
+
+    def conditions(self, cluster: str) -> dict[int, Condition]:
+        """The condition of each pool of a cluster, by its index."""
+        return self._clusters[cluster].conditions
+
+    def _add(self, cluster: str, node: Node) -> None:
+        pool = self._by_name.get(node.pool_name)
+        if pool is None:
+            pool = self._by_name[node.pool_name] = Pool(len(self.pools), node)
+            self.pools.append(pool)
+            for gpu in node.gpus:
+                self._sharing[node.host, gpu].append(pool)
+        pool.members.setdefault(cluster, []).append(node)
+        self._pool_of[node.name] = pool
+
+    def _on_pool(self, pool: Pool, cluster: str, need: Need, wanted: int, excluded: Collection[str]) -> Iterator[Place]:
+        members = pool.members[cluster]
+        if excluded:
+            members = [node for node in members if node.name not in excluded]
+        condition = pool.condition(cluster)._replace(members=len(members))
+        parts = fitting(condition, need._replace(nodes=wanted))
+        if not parts:
+            return
+        share = len(pool.gpus) // parts if need.gpus is None else need.gpus
+        for number, node in enumerate(members[:parts]):
+            yield Place(node, need.ranks, tuple(pool.free_gpus[number * share : (number + 1) * share]))
+
+    def _lost_to(self, excluded: Collection[str], cluster: str, need: Need, reserved_too: bool) -> int:
+        lost = 0
+        for pool in {id(pool): pool for name in excluded if (pool := self._pool_of.get(name))}.values():
+            kept = pool.index in self._clusters[cluster].reserved
+            if cluster not in pool.members or (kept and not reserved_too):
+                continue
+            condition = pool.condition(cluster)
+            left = sum(node.name not in excluded for node in pool.members[cluster])
+            lost += fitting(condition, need) - fitting(condition._replace(members=left), need)
+        return lost
+
+    def _move_gpus(self, part: Part, pool: Pool | None, taken: bool) -> None:
+        """GPUs belong to a host: whoever takes one takes it from every pool that offers it."""
+        touched = {pool.index: pool} if pool is not None else {}
+        for gpu in part.gpus:
+            for owner in self._sharing.get((part.host, gpu), ()):
+                touched[owner.index] = owner
+                if taken and gpu in owner.free_gpus:
+                    owner.free_gpus.remove(gpu)
+                elif not taken and gpu not in owner.free_gpus:
+                    owner.free_gpus = [item for item in owner.gpus if item == gpu or item in owner.free_gpus]
+        for owner in touched.values():
+            self._refresh(owner)
+
+    def _refresh(self, pool: Pool) -> None:
+        for cluster in pool.members:
+            self._clusters[cluster].put(pool.index, pool.condition(cluster))
+
+
+def _empty(pool: Pool, cluster: str, need: Need, excluded: Collection[str]) -> int:
+    members = sum(node.name not in excluded for node in pool.members[cluster])
+    return fitting(Condition(True, len(pool.gpus), pool.cpus, len(pool.gpus), members), need)

@@ -1,0 +1,199 @@
+"""Why a run waits, in a sentence, and when it starts, as far as the declared time limits tell."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from muster.control.scheduling.capacity import Capacity
+from muster.control.scheduling.model import UNKNOWN, Gang, Head, Need, Node, Rules, Running
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What a queued run is told."""
+
+    reason: str
+    starts_at: float | None = None
+    """None: nobody can say."""
+
+
+class Explanations:
+    """The answers for one state of the queues; each is made when it is asked for."""
+
+    def __init__(
+        self,
+        queues: Mapping[str, Sequence[Gang]],
+        heads: Mapping[str, Head],
+        reasons: Mapping[str, str],
+        volumes: Mapping[str, Volume],
+        passed_over: frozenset[str],
+        now: float,
+    ) -> None:
+        self._queues = queues
+        self._heads = heads
+        self._reasons = reasons
+        self._volumes = volumes
+        self._passed_over = passed_over
+        self._now = now
+        self._ahead: dict[str, list[float]] = {}
+
+    def of(self, run_id: str) -> Waiting | None:
+        """None for a run that is not in the queue that this was made from."""
+        if run_id not in self._places:
+            return None
+        gang, position = self._places[run_id]
+        if gang.not_before > self._now:
+            return Waiting(f"starts again at {clock(gang.not_before)} at the earliest", gang.not_before)
+        head = self._heads.get(gang.cluster)
+        if run_id in self._reasons:
+            starts_at = head.starts_by if head is not None and head.gang.run_id == run_id else UNKNOWN
+            return Waiting(self._reasons[run_id], _known(starts_at))
+        if head is None:
+            return Waiting(f"waits for the next pass over the queue of {gang.cluster}")
+        before = "" if position < 2 else f", as {position} runs do"
+        return Waiting(
+            f"waits behind {head.gang.title} in the queue of {gang.cluster}{before}", self._estimate(gang, position)
+        )
+
+    def wants_nodes(self, cluster: str, most: int) -> list[Gang]:
+        """The first gangs of a queue that more nodes would help."""
+        gangs = self._queues.get(cluster, ())
+        return [gang for gang in gangs[:most] if gang.run_id not in self._passed_over]
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[Gang, int]]:
+        return {gang.run_id: (gang, place) for gangs in self._queues.values() for place, gang in enumerate(gangs)}
+
+    def _estimate(self, gang: Gang, position: int) -> float | None:
+        """The work before it, shared out over the nodes; where a limit is missing nothing can be said."""
+        volume = self._volumes[gang.cluster]
+        head = self._heads[gang.cluster]
+        if not volume.num_nodes or head.starts_by == UNKNOWN:
+            return None
+        if gang.cluster not in self._ahead:
+            total = volume.running_node_s
+            sums = []
+            for other in self._queues[gang.cluster]:
+                sums.append(total)
+                total += UNKNOWN if other.limit_s is None else other.limit_s * other.need.nodes
+            self._ahead[gang.cluster] = sums
+        at = self._now + self._ahead[gang.cluster][position] / volume.num_nodes
+        return _known(max(at, head.starts_by))
+
+
+@dataclass(frozen=True)
+class Volume:
+    """The nodes of a cluster, and for how long those who run hold them."""
+
+    num_nodes: int
+    running_node_s: float
+
+    @classmethod
+    def of(cls, cluster: str, capacity: Capacity, now: float) -> Volume:
+        held = sum(
+            max(0.0, item.until - now) * len(item.parts)
+            for item in capacity.running.values()
+            if item.cluster == cluster
+        )
+        return cls(len(capacity.nodes(cluster)), held)
+
+
+def head_reason(head: Head, capacity: Capacity, rules: Rules, gone_for: str = "") -> str:
+    """Why the first gang of a queue waits: what it needs, what is free, who holds the rest and until when."""
+    gang = head.gang
+    need = gang.need
+    nodes = capacity.nodes(gang.cluster)
+    shared = len({node.pool_name for node in nodes}) == 1 and len(nodes) > 1
+    if shared:
+        return _on_one_machine(gang, capacity)
+    free = capacity.count(gang.cluster, need, excluded=gang.excluded)
+    said = f"needs {describe(need)}; {free or 'none'} {'is' if free == 1 else 'are'} free"
+    missing = need.nodes - free
+    if len(nodes) < need.nodes and rules.coming:
+        return f"{said}, {min(missing, need.nodes - len(nodes))} more must come up first"
+    holders = [item for item in capacity.ends() if _holds(item, head, capacity)]
+    if gone_for:
+        return f"{said}, {gone_for} makes room"
+    if not holders:
+        return said
+    which = f"the {_ordinal(need.nodes)} is" if missing == 1 and need.nodes > 1 else "the rest is"
+    if need.nodes == 1:
+        which = "the next is"
+    return f"{said}, {which} held by {_names(holders)}{_until(head.starts_by)}"
+
+
+def describe(need: Need) -> str:
+    nodes = "1 node" if need.nodes == 1 else f"{need.nodes} nodes"
+    if need.gpus:
+        return f"{nodes} with {need.gpus} GPU{'s' if need.gpus > 1 else ''}"
+    return f"{nodes} with {need.ranks} CPU slot{'s' if need.ranks > 1 else ''}" if need.gpus == 0 else nodes
+
+
+def impossible(gang: Gang, nodes: Sequence[Node]) -> str | None:
+    """Why a gang could never start on a cluster, however long it waits; `nodes` is the cluster at its largest."""
+    need = gang.need
+    if need.nodes > len(nodes):
+        return f"needs {need.nodes} nodes; {gang.cluster} has at most {len(nodes)}"
+    best = max((len(node.gpus) for node in nodes), default=0)
+    if (need.gpus or 0) > best:
+        return f"needs {need.gpus} GPUs on a node; the largest node of {gang.cluster} has {best}"
+    pools = {node.pool_name: node for node in nodes}
+    members = Counter(node.pool_name for node in nodes)
+    if need.gpus and need.nodes > sum(min(members[name], len(node.gpus) // need.gpus) for name, node in pools.items()):
+        total = sum(len(node.gpus) for node in pools.values())
+        return (
+            f"needs {need.nodes} × {need.gpus} GPUs; {gang.cluster} has {total} in all, shared by its simulated nodes"
+        )
+    return None
+
+
+def clock(at: float) -> str:
+    """A moment as people say it, on the server's clock."""
+    form = "%H:%M" if abs(at - time.time()) < 20 * 3600 else "%d %b %H:%M"
+    return time.strftime(form, time.localtime(at))
+
+
+def _on_one_machine(gang: Gang, capacity: Capacity) -> str:
+    """Simulated nodes of one machine: what counts are its CPUs and GPUs."""
+    pool = capacity.pools_of(gang.cluster)[0]
+    need = gang.need
+    parts = min(need.nodes, len(pool.members[gang.cluster]))
+    share = len(pool.gpus) // parts if need.gpus is None else need.gpus
+    holders = [item for item in capacity.running.values() if any(capacity.pool_of(p.node) is pool for p in item.parts)]
+    rest = f", the rest is held by {_names(holders)}" if holders else ""
+    if share * parts > len(pool.free_gpus):
+        return f"needs {share * parts} GPUs; {len(pool.free_gpus)} of {len(pool.gpus)} are free{rest}"
+    free = max(0, pool.cpus - pool.ranks)
+    ranks = parts * need.ranks
+    return f"needs {ranks} CPU slot{'s' if ranks > 1 else ''} for its ranks; {free} of {pool.cpus} are free{rest}"
+
+
+def _holds(running: Running, head: Head, capacity: Capacity) -> bool:
+    if running.until > head.starts_by:
+        return False
+    pools = (capacity.pool_of(part.node) for part in running.parts)
+    return any(pool is not None and pool.name in head.pools for pool in pools)
+
+
+def _names(holders: Sequence[Running]) -> str:
+    titles = list(dict.fromkeys(item.title for item in holders))
+    more = f" and {len(titles) - 3} more" if len(titles) > 3 else ""
+    return ", ".join(titles[:3]) + more
+
+
+def _until(at: float) -> str:
+    return "" if at == UNKNOWN else f" until about {clock(at)}"
+
+
+def _known(at: float) -> float | None:
+    return at if math.isfinite(at) else None
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"

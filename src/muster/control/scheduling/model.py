@@ -1,0 +1,180 @@
+"""What the scheduler looks at and what it decides: plain data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from muster.defaults import PRIORITY_HEADSTART_S, START_MARGIN_S
+
+LOW, MEDIUM, HIGH = 0, 1, 2
+UNKNOWN = math.inf
+"""The end of a run that declares no time limit."""
+
+
+class Need(NamedTuple):
+    """The shape of a gang: equal shapes fit, or do not fit, alike."""
+
+    nodes: int
+    ranks: int
+    """Of the fullest node."""
+    gpus: int | None
+    """On each node; None: all that a node (or its share of the machine) has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A run that waits for nodes."""
+
+    run_id: str
+    title: str
+    cluster: str
+    need: Need
+    priority: int = MEDIUM
+    queued_at: float = 0.0
+    seq: int = 0
+    user: str = ""
+    experiment: str = ""
+    limit_s: float | None = None
+    """The time limit that the job declares."""
+    not_before: float = 0.0
+    excluded: frozenset[str] = frozenset()
+    """Nodes that it should not get again."""
+    preemptible: bool | None = None
+    """Whether a gang of higher priority may end it; None: as its cluster says."""
+    order: tuple[float, int] = field(init=False, default=(0.0, 0))
+    """Its place in the queue: each level of priority is a head start, so nobody waits for ever."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "order", (self.queued_at - self.priority * PRIORITY_HEADSTART_S, self.seq))
+
+    def until(self, now: float) -> float:
+        """When it has ended, by what it declares, if it starts now."""
+        return UNKNOWN if self.limit_s is None else now + self.limit_s + START_MARGIN_S
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node that could take a part of a gang."""
+
+    name: str
+    host: str
+    address: str
+    cpus: int
+    gpus: tuple[str, ...] = ()
+    pool: str = ""
+    """Nodes of one pool share its CPUs and GPUs; empty: a pool of its own."""
+    price_per_hour: float | None = None
+
+    @property
+    def pool_name(self) -> str:
+        return self.pool or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one part of a running gang holds of a node."""
+
+    node: str
+    host: str
+    ranks: int
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A gang that holds nodes."""
+
+    run_id: str
+    title: str
+    cluster: str
+    parts: tuple[Part, ...]
+    until: float = UNKNOWN
+    since: float = 0.0
+    priority: int = MEDIUM
+    order: tuple[float, int] = (math.inf, 0)
+    """Its place in the queue, should it go back there."""
+    preemptible: bool | None = None
+    user: str = ""
+    experiment: str = ""
+    stopping: bool = False
+    """It has been told to end."""
+
+    @property
+    def num_gpus(self) -> int:
+        return sum(len(part.gpus) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One node for one part of a gang."""
+
+    node: Node
+    ranks: int
+    gpus: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The whole gang begins, each part on its place."""
+
+    run_id: str
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """A running gang gives its nodes to one of higher priority."""
+
+    run_id: str
+    for_run: str
+    for_title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """The most that one user, or one experiment, may hold of a cluster at a time."""
+
+    nodes: int | None = None
+    gpus: int | None = None
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a cluster treats its queue."""
+
+    backfill: bool = True
+    preemption: bool = False
+    """Gangs of higher priority may end those of lower priority, where the job says nothing else."""
+    coming: int = 0
+    """Nodes that are not here and could still come."""
+    closed: str = ""
+    """Why nothing starts at all, if so."""
+    per_user: Quota = Quota()
+    per_experiment: Quota = Quota()
+    users: Mapping[str, Quota] = field(default_factory=dict)
+    experiments: Mapping[str, Quota] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Head:
+    """The first gang that waits for nodes, and the nodes that are kept for it."""
+
+    gang: Gang
+    starts_by: float
+    """By the declared time limits of those who hold its nodes; infinite where one has none."""
+    pools: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What one pass of the scheduler found."""
+
+    starts: tuple[Start, ...] = ()
+    preemptions: tuple[Preempt, ...] = ()
+    heads: Mapping[str, Head] = field(default_factory=dict)
+    """By cluster."""
+    passed_over: Mapping[str, str] = field(default_factory=dict)
+    """Gangs that wait for something else than nodes, and for what."""

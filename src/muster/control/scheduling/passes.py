@@ -1,0 +1,155 @@
+"""One pass of the scheduler: which gangs start now, on which nodes, and who must make room.
+
+In order of priority and arrival; a gang starts whole or not at all. Behind the first gang that has to wait, others
+start early only where that cannot delay it: on nodes that are not kept for it, or because their own declared time
+limit ends them before it could start anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from muster.control.scheduling.capacity import Capacity
+from muster.control.scheduling.model import UNKNOWN, Decision, Gang, Head, Need, Part, Preempt, Rules, Running, Start
+from muster.control.scheduling.queue import Queue
+from muster.control.scheduling.quota import Usage
+from muster.control.scheduling.reservation import reserve_for, victims_for
+
+
+def schedule(queues: Mapping[str, Queue], capacity: Capacity, rules: Mapping[str, Rules], now: float) -> Decision:
+    """Decide for every cluster; what starts is held in `capacity` afterwards, the queues are left as they are."""
+    starts: list[Start] = []
+    preemptions: list[Preempt] = []
+    heads: dict[str, Head] = {}
+    passed_over: dict[str, str] = {}
+    for cluster, queue in queues.items():
+        if not len(queue):
+            continue
+        one = _Pass(cluster, queue, capacity, rules.get(cluster, Rules()), now)
+        one.run()
+        starts += one.starts
+        preemptions += one.preemptions
+        passed_over |= one.passed_over
+        if one.head is not None:
+            heads[cluster] = one.head
+            capacity.reserve(cluster)
+    return Decision(tuple(starts), tuple(preemptions), heads, passed_over)
+
+
+class _Pass:
+    """The pass over one cluster's queue."""
+
+    def __init__(self, cluster: str, queue: Queue, capacity: Capacity, rules: Rules, now: float) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._capacity = capacity
+        self._rules = rules
+        self._now = now
+        mine = (item for item in capacity.running.values() if item.cluster == cluster)
+        self._usage = Usage(rules, capacity.gpus_per_node(cluster), mine)
+        self._hopeless: set[Need] = set()
+        """Shapes of which nothing can start any more in this pass: what is free only shrinks."""
+        self.starts: list[Start] = []
+        self.preemptions: list[Preempt] = []
+        self.passed_over: dict[str, str] = {}
+        self.head: Head | None = None
+
+    def run(self) -> None:
+        if self._rules.closed:
+            return
+        for waiting in self._queue:
+            gang = self._eased(waiting)
+            if self._must_wait(gang):
+                continue
+            if self._fits(gang):
+                self._start(gang)
+                continue
+            self._wait(gang)
+            if self.head is not None:
+                break
+        if self.head is not None and self._rules.backfill and self.head.starts_by != UNKNOWN:
+            self._start_early()
+
+    def _eased(self, gang: Gang) -> Gang:
+        """Nodes are kept off only where enough others are left."""
+        if not gang.excluded or self._possible(gang) >= gang.need.nodes:
+            return gang
+        return replace(gang, excluded=frozenset())
+
+    def _possible(self, gang: Gang) -> int:
+        return self._capacity.ever(self._cluster, gang.need, gang.excluded) + self._rules.coming
+
+    def _must_wait(self, gang: Gang) -> bool:
+        """For something else than nodes."""
+        why = "" if gang.not_before > self._now else self._usage.exceeded_by(gang)
+        if why or gang.not_before > self._now:
+            self.passed_over[gang.run_id] = why
+            return True
+        return False
+
+    def _start_early(self) -> None:
+        """The shortest first: what ends soon disturbs least, and most are served."""
+        assert self.head is not None
+        self._capacity.reserve(self._cluster, self.head.pools)
+        done = {start.run_id for start in self.starts} | self.passed_over.keys()
+        for waiting in self._queue.shortest_first():
+            if waiting.need in self._hopeless or waiting.run_id in done:
+                continue
+            gang = self._eased(waiting)
+            if not self._must_wait(gang):
+                self._try_early(gang)
+            if len(self._hopeless) >= len(self._queue.shapes):
+                return
+
+    def _fits(self, gang: Gang, reserved_too: bool = True) -> bool:
+        return self._capacity.count(self._cluster, gang.need, reserved_too, gang.excluded) >= gang.need.nodes
+
+    def _wait(self, gang: Gang) -> None:
+        """The first gang that cannot start: nodes are kept for it, and made free where that is allowed."""
+        if self._possible(gang) < gang.need.nodes:
+            self.passed_over[gang.run_id] = _too_few(gang, self._possible(gang))
+            return
+        victims = victims_for(gang, self._capacity, self._rules.preemption)
+        self.preemptions += [Preempt(item.run_id, gang.run_id, gang.title) for item in victims]
+        self.head = Head(gang, UNKNOWN)
+        if self._rules.backfill:
+            self.head = reserve_for(gang, self._capacity, self._now, victims)
+        if not gang.excluded:
+            self._hopeless.add(gang.need)
+
+    def _try_early(self, gang: Gang) -> None:
+        assert self.head is not None
+        is_short = gang.until(self._now) <= self.head.starts_by
+        if self._fits(gang, reserved_too=is_short):
+            self._start(gang, reserved_too=is_short)
+        elif not gang.excluded and (is_short or not self._fits(gang)):
+            self._hopeless.add(gang.need)
+
+    def _start(self, gang: Gang, reserved_too: bool = True) -> None:
+        places = self._capacity.pick(self._cluster, gang.need, reserved_too, gang.excluded)
+        self.starts.append(Start(gang.run_id, places))
+        running = running_of(gang, Start(gang.run_id, places), self._now)
+        self._capacity.hold(running)
+        self._usage.add(running)
+
+
+def running_of(gang: Gang, start: Start, now: float) -> Running:
+    """A gang as it is once it has started."""
+    return Running(
+        run_id=gang.run_id,
+        title=gang.title,
+        cluster=gang.cluster,
+        parts=tuple(Part(place.node.name, place.node.host, place.ranks, place.gpus) for place in start.places),
+        until=gang.until(now),
+        since=now,
+        priority=gang.priority,
+        order=gang.order,
+        preemptible=gang.preemptible,
+        user=gang.user,
+        experiment=gang.experiment,
+    )
+
+
+def _too_few(gang: Gang, possible: int) -> str:
+    return f"needs {gang.need.nodes} nodes; only {possible} of {gang.cluster} can be used now"

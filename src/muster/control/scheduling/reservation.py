@@ -1,0 +1,145 @@
+"""When the first waiting gang can start at the latest, on which nodes, and whom it may end for that."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from muster.control.scheduling.capacity import Capacity, Condition, Pool, fitting
+from muster.control.scheduling.model import UNKNOWN, Gang, Head, Need, Running
+
+
+def reserve_for(gang: Gang, capacity: Capacity, now: float, victims: Collection[Running] = ()) -> Head:
+    """The earliest moment at which the gang fits if everybody ends when declared, and the nodes kept for it."""
+    future = _Future(capacity, gang)
+    told = {item.run_id for item in victims} | {item.run_id for item in capacity.running.values() if item.stopping}
+    for run_id in sorted(told):
+        future.end(capacity.running[run_id])
+    if told and future.total >= gang.need.nodes:
+        return Head(gang, now, future.pools(gang.need.nodes))
+    for running in capacity.ends():
+        if running.run_id in told:
+            continue
+        future.end(running)
+        if future.total >= gang.need.nodes:
+            if running.until == UNKNOWN:
+                break
+            return Head(gang, max(running.until, now), future.pools(gang.need.nodes))
+    # Somebody who holds its nodes has no time limit and may end at any moment: every node is kept.
+    return Head(gang, UNKNOWN, frozenset(pool.name for pool in capacity.pools_of(gang.cluster)))
+
+
+def victims_for(gang: Gang, capacity: Capacity, allowed: bool) -> list[Running]:
+    """Gangs of lower priority that must end so that this one can start; none where that would not be enough."""
+    future = _Future(capacity, gang)
+    for running in capacity.running.values():
+        if running.stopping:
+            future.end(running)
+    candidates = [
+        running
+        for running in capacity.running.values()
+        if running.cluster == gang.cluster
+        and running.priority < gang.priority
+        # One that would come before this gang in the queue would only take its nodes back.
+        and running.order > gang.order
+        and not running.stopping
+        and (allowed if running.preemptible is None else running.preemptible)
+    ]
+    chosen: list[Running] = []
+    # Those who have least to lose end first.
+    for running in sorted(candidates, key=lambda item: (item.priority, -item.since)):
+        if future.total >= gang.need.nodes:
+            break
+        future.end(running)
+        chosen.append(running)
+    if future.total < gang.need.nodes:
+        return []
+    return _spare_the_needless(gang, capacity, chosen)
+
+
+def _spare_the_needless(gang: Gang, capacity: Capacity, chosen: list[Running]) -> list[Running]:
+    """Drop, oldest first, whoever need not end after all."""
+    kept = list(chosen)
+    for running in reversed(chosen):
+        fewer = [item for item in kept if item is not running]
+        future = _Future(capacity, gang)
+        for item in (*(item for item in capacity.running.values() if item.stopping), *fewer):
+            future.end(item)
+        if future.total >= gang.need.nodes:
+            kept = fewer
+    return kept
+
+
+@dataclass(slots=True)
+class _After:
+    """A pool after some of those who hold it have ended."""
+
+    pool: Pool
+    condition: Condition
+    parts: int
+    fits: int
+
+
+class _Future:
+    """How much of a gang fits as those who hold its nodes end, one after another."""
+
+    def __init__(self, capacity: Capacity, gang: Gang) -> None:
+        self._capacity = capacity
+        self._cluster = gang.cluster
+        self._need: Need = gang.need
+        self._excluded = gang.excluded
+        self._conditions = capacity.conditions(gang.cluster)
+        self._after: dict[int, _After] = {}
+        self.total = capacity.count(gang.cluster, gang.need, excluded=gang.excluded)
+
+    def end(self, running: Running) -> None:
+        for part in running.parts:
+            pool = self._capacity.pool_of(part.node)
+            if pool is None or self._cluster not in pool.members:
+                continue
+            after = self._after.get(pool.index)
+            if after is None:
+                condition = self._now(pool)
+                after = _After(pool, condition, pool.parts, fitting(condition, self._need))
+                self._after[pool.index] = after
+            after.parts -= 1
+            _, gpus, slots, most, members = after.condition
+            after.condition = Condition(
+                after.parts == 0, gpus + len(part.gpus), min(pool.cpus, slots + part.ranks), most, members
+            )
+            fits = fitting(after.condition, self._need)
+            self.total += fits - after.fits
+            after.fits = fits
+
+    def pools(self, wanted: int) -> frozenset[str]:
+        """Enough pools for the gang; those that become free last are taken first, so that the others stay open."""
+        names: set[str] = set()
+        for after in reversed(self._after.values()):
+            if wanted <= 0:
+                return frozenset(names)
+            if after.fits:
+                names.add(after.pool.name)
+                wanted -= after.fits
+        known: dict[Condition, int] = {}
+        # Small gangs fill the lowest nodes; this one takes the highest.
+        for index, condition in reversed(self._conditions.items()) if wanted > 0 else ():
+            fits = known.get(condition)
+            if fits is None:
+                fits = known[condition] = fitting(condition, self._need)
+            if not fits or index in self._after:
+                continue
+            pool = self._capacity.pools[index]
+            fits = fitting(self._now(pool), self._need) if self._excluded else fits
+            if fits:
+                names.add(pool.name)
+                wanted -= fits
+            if wanted <= 0:
+                break
+        return frozenset(names)
+
+    def _now(self, pool: Pool) -> Condition:
+        condition = self._conditions[pool.index]
+        if not self._excluded:
+            return condition
+        members = sum(node.name not in self._excluded for node in pool.members[self._cluster])
+        return condition._replace(members=members)

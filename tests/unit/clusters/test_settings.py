@@ -1,0 +1,85 @@
+"""What can be said of a cluster: settings, files, sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from muster.clusters.file import load_cluster_file, parse_cluster
+from muster.clusters.options import parse_options
+from muster.clusters.sizes import catalogue, find_size, nearest
+from muster.errors import JobError, NotFound
+
+AZURE = """
+$schema: https://azuremlschemas.azureedge.net/latest/amlCompute.schema.json
+name: low-pri-example
+type: amlcompute
+size: STANDARD_NC24rs_v3
+min_instances: 0
+max_instances: 2
+idle_time_before_scale_down: 120
+tier: low_priority
+location: westus
+network_settings: {vnet_name: net, subnet: gpus}
+"""
+
+
+def test_a_compute_file_of_azure_ml_is_a_cluster(tmp_path: Path):
+    path = tmp_path / "cluster.yml"
+    path.write_text(AZURE)
+    found = load_cluster_file(path)
+    assert (found.name, found.engine) == ("low-pri-example", "local")
+    options = parse_options(found.options)
+    assert (options.min_nodes, options.max_nodes, options.idle_seconds_before_scaledown) == (0, 2, 120)
+    assert (options.vm_priority, options.vnet, options.subnet) == ("lowpriority", "net", "gpus")
+    assert options.hourly_price is None, "list prices are those of dedicated machines"
+    assert found.notices == [
+        "$schema names an editor's schema and is not used",
+        "location names a region of Azure and is not used",
+    ]
+
+
+def test_settings_of_musters_own():
+    found = parse_cluster({"name": "c", "setup": "true", "cpus": 2, "quotas": {"per_user": {"nodes": 1}}})
+    options = parse_options(found.options)
+    assert (options.setup, options.cpus, options.quotas.per_user.nodes) == ("true", 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"max_node": 2}, "Did you mean max_nodes?"),
+        ({"max_nodes": 0}, "max_nodes"),
+        ({"min_nodes": 3, "max_nodes": 2}, "min_nodes 3 is more than max_nodes 2"),
+        ({"vm_priority": "spot"}, "vm_priority"),
+        ({"size": "a", "vm_size": "b"}, "gives both size and vm_size"),
+        ({"type": "computeinstance"}, "not a cluster"),
+        ({"quotas": {"per_team": {}}}, "quotas.per_team"),
+    ],
+)
+def test_wrong_settings_are_refused(data, said):
+    with pytest.raises(JobError) as refused:
+        parse_cluster(data)
+    assert said in str(refused.value)
+
+
+def test_a_file_that_is_none_is_refused(tmp_path: Path):
+    with pytest.raises(NotFound):
+        load_cluster_file(tmp_path / "none.yml")
+    (tmp_path / "list.yml").write_text("- a")
+    with pytest.raises(JobError):
+        load_cluster_file(tmp_path / "list.yml")
+
+
+def test_the_catalogue_knows_the_usual_sizes():
+    size = find_size("standard_nc24rs_v3")
+    assert size == find_size("NC24rs_v3")
+    assert (size.gpu, size.gpus, size.infiniband, size.price_per_hour) == ("V100", 4, True, 13.464)
+    assert find_size("Standard_D2_v2").gpus == 0
+    assert find_size("huge") is None and nearest("NC24rs_v4") == "Standard_NC24rs_v3"
+    for size in catalogue().values():
+        assert size.cpus > 0 and size.memory_gb > 0 and (size.gpus > 0) == (size.gpu is not None)
+        assert size.price_per_hour is None or size.price_per_hour > 0
+    assert parse_options({"vm_size": "NC6"}).hourly_price == 0.9
+    assert parse_options({"vm_size": "NC6", "price_per_hour": 0.5}).hourly_price == 0.5

@@ -1,0 +1,79 @@
+"""Why a run waits, in a sentence, and when it starts."""
+
+from __future__ import annotations
+
+import time
+
+from tests.unit.control.scheduling.conftest import capacity, cluster, gang, machine, running
+
+from muster.control.scheduling.explain import Explanations, Volume, clock, head_reason, impossible
+from muster.control.scheduling.model import Node, Rules
+from muster.control.scheduling.passes import schedule
+from muster.control.scheduling.queue import Queue
+
+
+def explained(queue, found, rules=None, now=0.0):
+    rules = {"c": rules or Rules()}
+    decision = schedule({"c": Queue(queue)}, found, rules, now)
+    reasons = {run_id: why for run_id, why in decision.passed_over.items() if why}
+    reasons |= {head.gang.run_id: head_reason(head, found, rules["c"]) for head in decision.heads.values()}
+    started = {start.run_id for start in decision.starts}
+    waiting = [item for item in Queue(queue) if item.run_id not in started]
+    volumes = {"c": Volume.of("c", found, now)}
+    return Explanations({"c": waiting}, decision.heads, reasons, volumes, frozenset(decision.passed_over), now)
+
+
+def test_the_first_is_told_what_is_free_who_holds_the_rest_and_until_when():
+    now = time.time()
+    nodes = cluster(4, 8, 4)
+    held = running("resnet-7", nodes[3], gpus="0123", until=now + 1200)
+    said = explained([gang("a", nodes=4, gpus=4)], capacity(nodes, held), now=now).of("a")
+    at = clock(now + 1200)
+    assert said.reason == f"needs 4 nodes with 4 GPUs; 3 are free, the 4th is held by resnet-7 until about {at}"
+    assert said.starts_at == now + 1200
+
+
+def test_on_one_machine_cpus_and_gpus_count():
+    nodes = machine(4, 2, "01")
+    held = running("x", nodes[0], ranks=2, gpus=("0",))
+    said = explained([gang("a", gpus=0)], capacity(nodes, held)).of("a")
+    assert said.reason == "needs 1 CPU slot for its ranks; 0 of 2 are free, the rest is held by x"
+    assert said.starts_at is None
+    said = explained([gang("a", gpus=2)], capacity(nodes, held)).of("a")
+    assert said.reason == "needs 2 GPUs; 1 of 2 are free, the rest is held by x"
+
+
+def test_everybody_behind_gets_a_reason_and_an_estimate():
+    now = time.time()
+    nodes = cluster(2)
+    held = running("x", nodes[0], nodes[1], ranks=2, until=now + 600)
+    queue = [gang(f"g{index}", nodes=2, ranks=2, limit_s=1000, seq=index) for index in range(4)]
+    told = explained(queue, capacity(nodes, held), now=now)
+    assert told.of("g1").reason == "waits behind g0 in the queue of c"
+    assert told.of("g3").reason == "waits behind g0 in the queue of c, as 3 runs do"
+    starts = [told.of(f"g{index}").starts_at for index in range(4)]
+    assert starts == [now + 600, now + 1600, now + 2600, now + 3600]
+    assert told.of("nobody") is None
+
+
+def test_no_estimate_is_better_than_a_wrong_one():
+    nodes = cluster(1)
+    told = explained(
+        [gang("a", ranks=2, limit_s=60), gang("b", ranks=2, seq=1)], capacity(nodes, running("x", nodes[0], ranks=2))
+    )
+    assert told.of("a").starts_at is None and told.of("b").starts_at is None
+
+
+def test_nodes_that_come_are_named():
+    said = explained([gang("a", nodes=3)], capacity(cluster(1)), Rules(coming=2)).of("a")
+    assert said.reason == "needs 3 nodes; 1 is free, 2 more must come up first"
+
+
+def test_says_what_can_never_start():
+    assert impossible(gang("a", nodes=5), machine(4)) == "needs 5 nodes; c has at most 4"
+    assert impossible(gang("a", gpus=2), machine()) == "needs 2 GPUs on a node; the largest node of c has 0"
+    shared = impossible(gang("a", nodes=3, gpus=2), machine(gpus="0123"))
+    assert shared == "needs 3 × 2 GPUs; c has 4 in all, shared by its simulated nodes"
+    assert impossible(gang("a", nodes=2, gpus=2), machine(gpus="0123")) is None
+    own = [Node(f"n{index}", f"h{index}", "", 2, ("0", "1")) for index in range(3)]
+    assert impossible(gang("a", nodes=3, gpus=2), own) is None
