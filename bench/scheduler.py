@@ -20,7 +20,7 @@ from muster.control.scheduling.simulate import Month, Outcome, make_jobs, simula
 from muster.job.spec import JobSpec
 
 PLOT = Path(__file__).parents[1] / "docs" / "scheduler-month.svg"
-SLEEP = JobSpec(command=("sleep", "100000"))
+SLEEP = JobSpec(command=("sleep", "100000"), compute="one")
 
 
 def main() -> None:
@@ -107,17 +107,17 @@ def comparison(outcomes: list[Outcome]) -> list[Figure]:
 
 
 def long_queue(is_quick: bool) -> list[Figure]:
-    """`muster ps` and a submission with an empty queue (a run holds the machine) and with a long one."""
+    """`muster ps` and a submission with a short queue (a run holds the only node) and with a long one."""
     count = 500 if is_quick else 10_000
     with temporary_workspace() as workspace:
-        blocker = workspace.client.submit(SLEEP, python=sys.executable)["id"]
-        fill(workspace, 120)
+        workspace.client.create_cluster({"name": "one", "options": {"max_nodes": 1, "cpus": 1}})
+        fill(workspace, 121)
         short = measure(workspace, 5 if is_quick else 15)
         fill(workspace, count - 120)
         long = measure(workspace, 5 if is_quick else 15)
-        workspace.client.cancel(blocker, force=True)
-        for run in workspace.client.runs(limit=count + 200, status="Queued"):
-            workspace.client.cancel(run["id"])
+        workspace.client.change_cluster("one", state="stopped", now=True)
+        while workspace.client.cluster("one")["nodes"]:
+            time.sleep(0.1)
     figures = []
     for name in short:
         figures.append(median(f"{name}, 120 queued", short[name], "ms"))

@@ -111,19 +111,12 @@ class Connection:
         self, method: str, target: str, body: Body, headers: Mapping[str, str], timeout_s: float
     ) -> http.client.HTTPResponse:
         repeatable = body is None or isinstance(body, bytes)
+        sent = dict(headers) if repeatable else {**headers, "Transfer-Encoding": "chunked"}
         fresh = self._http is None
         while True:
             connection = self._connect(timeout_s)
             try:
-                connection.request(
-                    method, target, body=body, headers=dict(headers), encode_chunked=not repeatable
-                ) if repeatable else connection.request(
-                    method,
-                    target,
-                    body=body,
-                    headers={**headers, "Transfer-Encoding": "chunked"},
-                    encode_chunked=True,
-                )
+                connection.request(method, target, body=body, headers=sent, encode_chunked=not repeatable)
                 return connection.getresponse()
             except (http.client.HTTPException, OSError) as error:
                 self.close()

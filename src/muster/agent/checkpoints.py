@@ -77,8 +77,7 @@ class Publisher(threading.Thread):
 
     def finish(self, order: Order, paths: AttemptPaths, unwanted: threading.Event) -> None:
         """No process is left: take what is still to be taken. Returns when it is with the server."""
-        watched = self._watched.pop(order.key, None) or Watched(order, paths, unwanted)
-        self._take(watched)
+        self._try(self._watched.pop(order.key, Watched(order, paths, unwanted)))
 
     def close(self) -> None:
         self._closing = True
@@ -89,12 +88,15 @@ class Publisher(threading.Thread):
             self._wake.wait(CHECKPOINT_LOOK_S if self._watched else None)
             self._wake.clear()
             for watched in list(self._watched.values()):
-                try:
-                    self._take(watched)
-                except OSError as error:
-                    log.warning("the checkpoints of %s cannot be read: %s", watched.order.key, error)
+                self._try(watched)
         self._renames.close()
         self._link.close()
+
+    def _try(self, watched: Watched) -> None:
+        try:
+            self._take(watched)
+        except OSError as error:
+            log.warning("the checkpoints of %s cannot be taken: %s", watched.order.key, error)
 
     def _take(self, watched: Watched) -> None:
         with watched.lock:

@@ -102,7 +102,7 @@ def decide(past: Sequence[Past], policy: Policy, seed: str) -> Retry | Stop:
     if used >= budget:
         if budget == 0:
             return Stop(f"no further attempt: none are set for {_WORDS[kind]} (retry.{kind})")
-        return Stop(f"no further attempt: all {budget} for {_WORDS[kind]} are used up (retry.{kind})")
+        return Stop(f"no further attempt: {budget} of {budget} for {_WORDS[kind]} are used up (retry.{kind})")
     exclude = tuple(sorted({item.node for item in past if item.node and item.code in _NODE_LIKE}))
     why = f"attempt {len(past) + 1}: {used + 1} of {budget} for {_WORDS[kind]}"
     return Retry(delay_s(used, policy.backoff_s, f"{seed}.{len(past)}"), exclude, why)

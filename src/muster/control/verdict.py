@@ -45,6 +45,11 @@ NEXT = {
     "platform": "A fault of Muster's own. `muster show --json` has the evidence; please report it.",
 }
 
+_FROM_OUTSIDE = (signals.SIGKILL, signals.SIGTERM, signals.SIGINT, signals.SIGHUP)
+_OUTSIDE = (
+    "Something outside the program sent this signal, and it was neither Muster nor the kernel for want of memory: "
+    "look for a person, a watchdog or a limit on the node. `retry.user_error` has it tried again."
+)
 _CONTRACT_NAMES = re.compile(r"KeyError: '(LOCAL_RANK|RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT)'")
 _NAMED_RANK = re.compile(
     r"[Rr]anks? (\d+) (?:failed to (?:pass|respond|join)|did not|is not ready|exited|was lost|disconnected)"
@@ -176,7 +181,7 @@ def _of_rank(cause: Cause, evidence: Evidence) -> Verdict:
         message = f"{where} was killed because the node ran out of memory"
     else:
         message = f"{where}: {cause.headline}" if cause.headline else f"{where} failed"
-    hint = None
+    hint = _OUTSIDE if cause.code == "signal" and cause.signal in _FROM_OUTSIDE else None
     missing = _CONTRACT_NAMES.search("\n".join(cause.lines))
     if missing:
         hint = (

@@ -255,6 +255,7 @@ def _finish(context: Context, transaction: Transaction, picture: Picture) -> Non
     now = time.time()
     status = _STATUS.get(verdict.code, states.FAILED)
     picture.attempt.set(status=status, ended_at=now, verdict=verdict.to_json())
+    transaction.after_commit.append(lambda: context.publish(run.id, number))
     for node in picture.nodes:
         if node.phase == states.DELIVERED:
             node.set(phase=states.CLOSED)

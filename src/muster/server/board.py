@@ -59,7 +59,7 @@ def _holding() -> Any:
             attempts.c.started_at,
             attempts.c.stop_reason,
             _RUNS.c.seq,
-                    _RUNS.c.created_at.label("submitted_at"),
+            _RUNS.c.created_at.label("submitted_at"),
             _RUNS.c.priority,
             _RUNS.c.timeout_s,
             _RUNS.c.preemptible,
@@ -125,7 +125,11 @@ class Board:
                 reasons |= {gang.run_id: rule.closed for gang in self.waiting(cluster)}
         started = {start.run_id for start in decision.starts}
         self.explanations = Explanations(
-            {name: [gang for gang in queue if gang.run_id not in started] for name, queue in self.queues.items()},
+            {
+                name: [gang for gang in queue if gang.run_id not in started] if started else list(queue)
+                for name, queue in self.queues.items()
+            },
+            self._gangs.get,
             decision.heads,
             reasons,
             {name: Volume.of(name, capacity, now) for name in decision.heads},

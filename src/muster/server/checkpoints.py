@@ -78,6 +78,14 @@ def admit(connection: Connection, run: str, attempt: int, node: str) -> int:
     return int(row.node_rank)
 
 
+def check_whole(context: Context, node: str, given: Publication) -> None:
+    """Refuse a publication of which the store lacks a file; done before the write, because it may be slow."""
+    node_rank = context.database.read_now(lambda c: admit(c, given.run, given.attempt, node))
+    for file in given.files:
+        if not context.store.exists(location(given.run, given.attempt, node_rank, given.key, file.path)):
+            raise errors.JobError(f"{file.path} of the checkpoint {given.name} is not here", "Send it first.")
+
+
 def publish(context: Context, transaction: Transaction, node: str, given: Publication) -> list[str]:
     """Record a checkpoint whose files are all here; returns what may be removed from the store now."""
     node_rank = admit(transaction.connection, given.run, given.attempt, node)
@@ -86,9 +94,6 @@ def publish(context: Context, transaction: Transaction, node: str, given: Public
     known = transaction.execute(select(table.c.id).where(*(table.c[name] == value for name, value in own.items())))
     if known.first() is not None:
         return []
-    for file in given.files:
-        if not context.store.exists(location(given.run, given.attempt, node_rank, given.key, file.path)):
-            raise errors.Conflict(f"{file.path} of the checkpoint {given.name} is not here", "Send it first.")
     size = sum(file.size for file in given.files)
     files = [file.model_dump() for file in given.files]
     transaction.execute(insert(table).values(**own, name=given.name, files=files, size=size, at=given.at))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 from muster.engines.base import Engine
 from muster.paths import WorkspacePaths
@@ -41,3 +41,13 @@ class Context:
     agent_tokens: dict[str, str] = field(default_factory=dict)
     touched: float = field(default_factory=time.monotonic)
     """When a client last asked for something."""
+
+    def open(self, location: str) -> BinaryIO:
+        """An object of the workspace, wherever its bytes are by now."""
+        growing = self.streams.find(location)
+        return growing.open("rb") if growing else self.store.open(location)
+
+    def publish(self, run: str, attempt: int) -> None:
+        """Bring an ended attempt's streams to the store, in the background: until then they are read here."""
+        if self.store.local_root is None:
+            self.hub.in_background(lambda: self.streams.publish(self.store, run, attempt))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+
+log = logging.getLogger("muster.server")
 
 
 @dataclass
@@ -79,6 +82,10 @@ class Hub:
         if not self._run_waiters[run]:
             del self._run_waiters[run]
 
+    def in_background(self, work: Callable[[], None]) -> None:
+        """Have something slow done in a thread; what goes wrong is logged."""
+        self._loop.call_soon_threadsafe(self._loop.run_in_executor, None, _logged(work))
+
     def close(self) -> None:
         self.closing = True
         self.wake_all()
@@ -112,3 +119,13 @@ async def _wait(waiters: set[asyncio.Event], timeout_s: float, event: asyncio.Ev
         own.clear()
         if event is None:
             waiters.discard(own)
+
+
+def _logged(work: Callable[[], None]) -> Callable[[], None]:
+    def run() -> None:
+        try:
+            work()
+        except Exception:
+            log.exception("work in the background failed")
+
+    return run

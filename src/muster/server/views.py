@@ -44,7 +44,7 @@ def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) 
         for table in (tables.attempts, tables.placements, tables.ranks, tables.checkpoints)
         if ids
     }
-    metrics = _last_metrics(connection, ids)
+    metrics = _last_metrics(connection, ids) if ids else {}
     return [
         {
             "id": row.id,

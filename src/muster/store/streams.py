@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from muster.protocol import Chunk
-from muster.store.backend import safe_name
+from muster.store.backend import Store, pieces_of, safe_name
 
 
 class Streams:
@@ -72,6 +72,19 @@ class Streams:
                 continue
             for entry in entries:
                 yield f"{folder}/{entry.name}", entry.stat().st_size
+
+    def find(self, location: str) -> Path | None:
+        """The local file behind a name of the workspace store, where it is a stream's."""
+        path = self._root / safe_name(location).removeprefix("runs/")
+        return path if path.is_file() else None
+
+    def publish(self, store: Store, run: str, attempt: int) -> None:
+        """Copy what an attempt printed to a store that lies elsewhere; a local store has it already."""
+        if store.local_root is not None:
+            return
+        for stream, _size in self.names(run, attempt):
+            with self.path(run, attempt, stream).open("rb") as file:
+                store.put(f"runs/{run}/attempts/{attempt}/{stream}", pieces_of(file))
 
     def _open(self, run: str, attempt: int, stream: str) -> int:
         path = self.path(run, attempt, stream)

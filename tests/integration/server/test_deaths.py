@@ -19,6 +19,7 @@ for number in range({LINES}):
     run.log("number", number)
     time.sleep(0.005)
 """
+NO_RETRIES = {"node_loss": 0, "platform": 0}
 PER_PROCESS = {"type": "pytorch", "process_count_per_instance": 1}
 
 
@@ -26,7 +27,7 @@ def start(site: Site, nodes: int = 1, **more) -> str:
     (site.folder / "src").mkdir(exist_ok=True)
     (site.folder / "src" / "count.py").write_text(COUNT)
     distribution = {"distribution": PER_PROCESS, "resources": {"instance_count": nodes}} if nodes > 1 else {}
-    job = {"code": "./src", "command": "python count.py", **distribution, **more}
+    job = {"code": "./src", "command": "python count.py", "retry": NO_RETRIES, **distribution, **more}
     return site.run(**job)
 
 

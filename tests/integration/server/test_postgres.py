@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.server import test_deaths, test_life
+from tests.integration.server import test_deaths, test_life, test_retries
 from tests.integration.server.conftest import Site
 
 from muster.client.connect import connect
@@ -44,6 +44,10 @@ def test_the_server_can_die(site: Site):
 
 def test_an_agent_can_die(site: Site):
     test_deaths.test_a_killed_agent_is_a_lost_node_and_its_logs_are_delivered(site, 5)
+
+
+def test_a_killed_run_resumes(site: Site):
+    test_retries.test_a_killed_run_goes_on_from_its_last_checkpoint(site)
 
 
 def test_every_submission_is_one_run(site: Site):

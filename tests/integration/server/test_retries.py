@@ -67,7 +67,7 @@ def test_retries_stop_when_their_budget_is_used_up_and_say_so(site: Site):
     run_id = count(site, {3: 1, 5: 2, 7: 3}, retry={"user_error": 2, "backoff_s": 0})
     view = site.wait(run_id)
     assert (view["status"], len(view["attempts"])) == ("Failed", 3)
-    assert "all 2 for errors of the job are used up" in view["verdict"]["action"]
+    assert "2 of 2 for errors of the job are used up" in view["verdict"]["action"]
 
 
 def test_a_run_by_hand_resumes_and_has_its_budgets_again(site: Site):

@@ -34,7 +34,7 @@ def test_defaults_have_a_budget_for_each_kind(code, budget):
     past = [Past(code)] * budget
     assert isinstance(decide(past, Policy(), "run"), Retry)
     stopped = decide([*past, Past(code)], Policy(), "run")
-    assert isinstance(stopped, Stop) and f"all {budget} for" in stopped.why
+    assert isinstance(stopped, Stop) and f"{budget} of {budget} for" in stopped.why
 
 
 def test_budgets_are_separate():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from muster.errors import JobError
 from muster.protocol import Chunk
+from muster.store.backend import Store
 from muster.store.streams import Streams
 
 KEY = ("run", 1, "user_logs/std_log.txt")
@@ -37,6 +38,14 @@ def test_names_cannot_leave_their_folder(tmp_path):
         Streams(tmp_path).append([Chunk("../run", 1, "user_logs/x", 0, b"x")])
     with pytest.raises(JobError, match="leaves its folder"):
         Streams(tmp_path).append([Chunk("run", 1, "user_logs/../../x", 0, b"x")])
+
+
+def test_what_an_attempt_printed_is_copied_to_a_store_that_lies_elsewhere(tmp_path):
+    streams = Streams(tmp_path)
+    streams.append([chunk(b"hello", 0)])
+    elsewhere = Store(f"memory://{tmp_path.name}")
+    streams.publish(elsewhere, "run", 1)
+    assert elsewhere.read("runs/run/attempts/1/user_logs/std_log.txt") == b"hello"
 
 
 @settings(deadline=None)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from muster.control.scheduling.capacity import Capacity
 from muster.control.scheduling.model import UNKNOWN, Gang, Head, Need, Node, Rules, Running
@@ -28,6 +28,7 @@ class Explanations:
     def __init__(
         self,
         queues: Mapping[str, Sequence[Gang]],
+        find: Callable[[str], Gang | None],
         heads: Mapping[str, Head],
         reasons: Mapping[str, str],
         volumes: Mapping[str, Volume],
@@ -35,6 +36,7 @@ class Explanations:
         now: float,
     ) -> None:
         self._queues = queues
+        self._find = find
         self._heads = heads
         self._reasons = reasons
         self._volumes = volumes
@@ -44,9 +46,13 @@ class Explanations:
 
     def of(self, run_id: str) -> Waiting | None:
         """None for a run that is not in the queue that this was made from."""
-        if run_id not in self._places:
+        gang = self._find(run_id)
+        gangs = self._queues.get(gang.cluster, ()) if gang is not None else ()
+        if gang is None:
             return None
-        gang, position = self._places[run_id]
+        position = bisect.bisect_left(gangs, gang.order, key=lambda item: item.order)
+        if position == len(gangs) or gangs[position].run_id != run_id:
+            return None
         if gang.not_before > self._now:
             return Waiting(f"starts again at {clock(gang.not_before)} at the earliest", gang.not_before)
         head = self._heads.get(gang.cluster)
@@ -64,10 +70,6 @@ class Explanations:
         """The first gangs of a queue that more nodes would help."""
         gangs = self._queues.get(cluster, ())
         return [gang for gang in gangs[:most] if gang.run_id not in self._passed_over]
-
-    @cached_property
-    def _places(self) -> dict[str, tuple[Gang, int]]:
-        return {gang.run_id: (gang, place) for gangs in self._queues.values() for place, gang in enumerate(gangs)}
 
     def _estimate(self, gang: Gang, position: int) -> float | None:
         """The work before it, shared out over the nodes; where a limit is missing nothing can be said."""

@@ -39,6 +39,7 @@ async def put_file(
 async def publish(node: str, given: Publication, context: ContextOf, caller: CallerOf) -> dict[str, Any]:
     """The checkpoint is complete: from now on an attempt may resume from it."""
     own(caller, node)
+    await asyncio.to_thread(checkpoints.check_whole, context, node, given)
     gone = await context.database.write(lambda t: checkpoints.publish(context, t, node, given))
     for folder in gone:
         await asyncio.to_thread(context.store.remove, folder)

@@ -242,7 +242,8 @@ def _view(context: Context, connection: Connection, row: Any) -> dict[str, Any]:
 def _node(context: Context, name: str, agent: Any, state: Any, runs: list[str]) -> dict[str, Any]:
     if state is not None:
         shown, reason, since = state.state, state.reason, state.since
-        shown = clusters.RUNNING if runs and shown == clusters.IDLE else shown
+        if runs and shown == clusters.IDLE:
+            shown, reason = clusters.RUNNING, ""
     else:
         shown = "running" if runs else "idle" if name in context.hub.contacts else "away"
         reason, since = "", agent.seen_at

@@ -208,7 +208,7 @@ async def download(ref: str, path: str, request: Request, context: ContextOf) ->
     first, last = _range(request.headers.get("range"), size)
 
     def pieces() -> Iterator[bytes]:
-        with context.store.open(file.location) as source:
+        with context.open(file.location) as source:
             source.seek(first)
             yield from pieces_of(source, last - first + 1)
 

@@ -20,7 +20,10 @@ def explained(queue, found, rules=None, now=0.0):
     started = {start.run_id for start in decision.starts}
     waiting = [item for item in Queue(queue) if item.run_id not in started]
     volumes = {"c": Volume.of("c", found, now)}
-    return Explanations({"c": waiting}, decision.heads, reasons, volumes, frozenset(decision.passed_over), now)
+    known = {item.run_id: item for item in waiting}
+    return Explanations(
+        {"c": waiting}, known.get, decision.heads, reasons, volumes, frozenset(decision.passed_over), now
+    )
 
 
 def test_the_first_is_told_what_is_free_who_holds_the_rest_and_until_when():
