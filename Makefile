@@ -11,7 +11,7 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3.14 py
 	$(shell command -v $(p) >/dev/null && $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
 TORCH ?= torch==2.13.0 numpy
 JOB ?= examples/resnet50/job.yml
-BENCHES := imports start launch queue logs memory restart kills
+BENCHES := imports start launch queue logs memory scheduler restart kills
 
 .PHONY: help demo test check unit integration format bench clean
 

@@ -110,6 +110,7 @@ def test_the_commands_of_a_document_work(document: Path, workspace: Path) -> Non
 def test_the_examples_of_the_command_reference_work(workspace: Path) -> None:
     prepare(workspace)
     (workspace / "sleeper.py").write_text("import time\ntime.sleep(600)\n")
+    (workspace / "fails.py").write_text("raise SystemExit(3)\n")
     (workspace / "job.yml").write_text(JOB_FILE)
     (workspace / "cluster.yml").write_text("name: gpus\nsize: Standard_NC6s_v3\nmax_instances: 2\n")
     (workspace / "project").mkdir()
@@ -126,6 +127,8 @@ def test_the_examples_of_the_command_reference_work(workspace: Path) -> None:
             (workspace / "elsewhere").mkdir()
             execute(item, workspace / "elsewhere", REFERENCE)
             continue
+        if item.command.startswith("muster retry"):
+            execute(Shown(0, "muster run fails.py --quiet", None), workspace, REFERENCE, allowed={1})
         if item.command.startswith("muster ps"):
             execute(Shown(0, "muster run train.py --procs 2 --quiet", None), workspace, REFERENCE)
         if item.command.startswith("muster rm") and "--yes" not in item.command:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from muster import errors
 from muster.clusters.options import Limit, Options, parse_options
 from muster.control.scheduling.model import Node, Quota, Rules
-from muster.engines.base import Cluster
+from muster.engines.base import Cluster, NodeOffer
 from muster.server import tables
 from muster.server.context import Context
 from muster.server.database import Transaction
@@ -64,19 +64,13 @@ def has_living_nodes(connection: Connection) -> bool:
 
 def offered(context: Context, cluster: Cluster) -> list[Node]:
     """The nodes of a cluster at its largest."""
-    price = parse_options(cluster.options).hourly_price
-    return [
-        Node(
-            offer.name,
-            offer.host,
-            offer.address,
-            offer.cpus,
-            offer.gpus,
-            "" if offer.own_share else offer.host,
-            price,
-        )
-        for offer in context.engines[cluster.engine].nodes(cluster)
-    ]
+    offers = context.engines[cluster.engine].nodes(cluster)
+    known = context.offered.get(cluster.name)
+    # An engine gives the same list as long as the cluster is the same.
+    if known is None or known[0] is not offers:
+        price = parse_options(cluster.options).hourly_price
+        known = context.offered[cluster.name] = (offers, [_node(offer, price) for offer in offers])
+    return known[1]
 
 
 def usable(context: Context, cluster: Cluster, states: Mapping[str, Any]) -> list[Node]:
@@ -143,6 +137,11 @@ def cordon(transaction: Transaction, cluster: str, names: Sequence[str], why: st
                 state = LEAVING
         transaction.execute(update(_STATES).where(_STATES.c.cluster == cluster, _STATES.c.name == name).values(values))
         add_history(transaction, cluster, name, state, f"cordoned: {why}" if why is not None else "uncordoned")
+
+
+def _node(offer: NodeOffer, price: float | None) -> Node:
+    pool = "" if offer.own_share else offer.host
+    return Node(offer.name, offer.host, offer.address, offer.cpus, offer.gpus, pool, price)
 
 
 def _open(state: Any) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from muster.engines.base import Engine
+from muster.control.scheduling.model import Node
+from muster.engines.base import Engine, NodeOffer
 from muster.paths import WorkspacePaths
 from muster.server.access import Tokens
 from muster.server.board import Board
@@ -38,6 +39,8 @@ class Context:
     """The workspace's defaults of `retry` in a job file."""
     board: Board = field(default_factory=Board)
     """What waits, and why."""
+    offered: dict[str, tuple[Sequence[NodeOffer], list[Node]]] = field(default_factory=dict)
+    """The nodes of clusters as their engines offered them last, and as the scheduler sees them."""
     agent_tokens: dict[str, str] = field(default_factory=dict)
     touched: float = field(default_factory=time.monotonic)
     """When a client last asked for something."""

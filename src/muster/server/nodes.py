@@ -30,7 +30,7 @@ _TEND_S = 1.0
 _LOOK_AHEAD = 1000
 _NODE_LIKE = frozenset({"node_lost", "gpu_fault", "disk_full", "platform"})
 _PLACEMENTS = tables.placements
-_BUSY = select(_PLACEMENTS.c.node, _PLACEMENTS.c.leaving).where(_PLACEMENTS.c.phase.in_(states.IS_OPEN))
+_BUSY = select(_PLACEMENTS.c.node).where(_PLACEMENTS.c.phase.in_(states.IS_OPEN))
 
 
 async def tend_clusters(context: Context) -> None:
@@ -56,7 +56,6 @@ class _Load:
 
     known: dict[str, Any]
     busy: set[str]
-    taken_back: set[str]
 
 
 async def _tend(context: Context, row: Any) -> None:
@@ -95,10 +94,13 @@ def judge_nodes(transaction: Transaction, changed: Sequence[str]) -> None:
         .join(runs, (runs.c.id == attempts.c.run_id) & (runs.c.attempt == attempts.c.number))
         .where(runs.c.id.in_(changed), runs.c.status.in_(over), attempts.c.ended_at.is_not(None))
     ).all()
+    struck: dict[str, int] = {}
     for row in rows:
         verdict = row.verdict or {}
         if verdict.get("code") in _NODE_LIKE and verdict.get("node") in known:
-            _strike(transaction, known[verdict["node"]], row.run_id, verdict)
+            node = known[verdict["node"]]
+            struck[node.name] = struck.get(node.name, node.strikes) + 1
+            _strike(transaction, node, struck[node.name], row.run_id, verdict)
         elif verdict.get("code") == "completed":
             used = select(_PLACEMENTS.c.node).where(
                 _PLACEMENTS.c.run_id == row.run_id, _PLACEMENTS.c.number == row.number
@@ -107,9 +109,8 @@ def judge_nodes(transaction: Transaction, changed: Sequence[str]) -> None:
             transaction.execute(update(table).where(table.c.name.in_(used), table.c.strikes > 0).values(strikes=0))
 
 
-def _strike(transaction: Transaction, state: Any, run_id: str, verdict: dict[str, Any]) -> None:
+def _strike(transaction: Transaction, state: Any, strikes: int, run_id: str, verdict: dict[str, Any]) -> None:
     table = tables.node_states
-    strikes = state.strikes + 1
     where = (table.c.cluster == state.cluster, table.c.name == state.name)
     transaction.execute(update(table).where(*where).values(strikes=strikes))
     if strikes >= NODE_STRIKES and state.state != clusters.UNUSABLE:
@@ -121,12 +122,13 @@ def _strike(transaction: Transaction, state: Any, run_id: str, verdict: dict[str
 def _load(name: str, connection: Connection) -> _Load:
     known = clusters.load_states(connection).get(name, {})
     rows = connection.execute(_BUSY.where(_PLACEMENTS.c.cluster == name)).all() if known else []
-    return _Load(known, {row.node for row in rows}, {row.node for row in rows if row.leaving})
+    return _Load(known, {row.node for row in rows})
 
 
 def _remind(context: Context, loaded: _Load) -> None:
     """Agents that must leave are told so by every life of the server."""
-    leaving = {name for name, row in loaded.known.items() if row.state == clusters.LEAVING}
+    going = (clusters.LEAVING, clusters.PREEMPTED)
+    leaving = {name for name, row in loaded.known.items() if row.state in going}
     new = leaving - context.hub.leaving_nodes
     context.hub.leaving_nodes |= new
     if new:
@@ -147,7 +149,7 @@ def _changes(context: Context, loaded: _Load, lives: dict[str, tuple[str, str]])
             here=contact is not None,
             setup_error=contact.setup_error if contact else None,
             busy=name in loaded.busy,
-            taken_back=name in loaded.taken_back,
+            taken_back=name in context.hub.taken_back,
         )
         change = next_state(seen, time.time())
         if change is not None:
@@ -212,6 +214,7 @@ def _follow_up(context: Context, change: Change) -> None:
         context.hub.leaving_nodes.add(change.name)
     elif change.state in (clusters.GONE, clusters.PREPARING):
         context.hub.leaving_nodes.discard(change.name)
+        context.hub.taken_back.discard(change.name)
         context.hub.contacts.pop(change.name, None)
 
 

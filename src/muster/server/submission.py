@@ -114,7 +114,7 @@ def find_cluster(connection: Connection, name: str) -> Any:
     if name not in rows:
         raise errors.JobError(
             f"there is no compute {name!r}",
-            f"Known here: {', '.join(sorted(rows))}. Create one with ComputeTarget.create, or use `local`.",
+            f"Known here: {', '.join(sorted(rows))}. `muster cluster create NAME` makes one.",
         )
     return rows[name]
 

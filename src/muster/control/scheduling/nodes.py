@@ -36,13 +36,12 @@ def next_state(node: Seen, now: float) -> Change | None:
     """The node's next state, or None when it stays as it is."""
     if node.state == "preparing":
         return _preparing(node, now)
+    if node.state in ("idle", "running") and node.taken_back:
+        return Change(node.name, "preempted", "its machine was taken back")
     if node.life == "gone" and not node.busy:
         return None if node.state == "unusable" else Change(node.name, "gone", _last_words(node))
-    if node.state in ("idle", "running"):
-        if node.taken_back:
-            return Change(node.name, "preempted", "its machine was taken back")
-        if node.busy != (node.state == "running"):
-            return Change(node.name, "running" if node.busy else "idle")
+    if node.state in ("idle", "running") and node.busy != (node.state == "running"):
+        return Change(node.name, "running" if node.busy else "idle")
     return None
 
 

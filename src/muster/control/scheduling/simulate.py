@@ -52,7 +52,7 @@ class Outcome:
     waits_s: list[float] = field(default_factory=list)
     """Of each job from its arrival to its first start, in the order of arrival."""
     utilisation: float = 0.0
-    """Busy GPUs, over all days."""
+    """Busy GPUs over all days, without the work that failures and preemptions undid."""
     failures: int = 0
     preemptions: int = 0
     passes: int = 0
@@ -138,6 +138,7 @@ class _Simulation:
         self._events: list[tuple[float, int, str, int]] = []
         self._busy_gpus = 0
         self._gpu_s = 0.0
+        self._undone_gpu_s = 0.0
         self._clock = 0.0
         self.outcome = Outcome(policy, [-1.0] * len(self._jobs))
 
@@ -154,7 +155,7 @@ class _Simulation:
             waiting -= self._pass(tick)
         self._advance(horizon)
         total = self._month.num_nodes * self._month.gpus_per_node * horizon
-        self.outcome.utilisation = self._gpu_s / total
+        self.outcome.utilisation = (self._gpu_s - self._undone_gpu_s) / total
         return self.outcome
 
     def _plan_events(self) -> None:
@@ -238,7 +239,9 @@ class _Simulation:
     def _requeue(self, run_id: str, now: float) -> None:
         """It resumes later from its last checkpoint."""
         number = self._number[run_id]
-        kept_s = math.floor((now - self._began[run_id]) / _CHECKPOINT_S) * _CHECKPOINT_S
+        ran_s = now - self._began[run_id]
+        kept_s = math.floor(ran_s / _CHECKPOINT_S) * _CHECKPOINT_S
+        self._undone_gpu_s += (ran_s - kept_s) * self._capacity.running[run_id].num_gpus
         self._left_s[number] = max(30.0, self._left_s[number] - kept_s)
         self._release(run_id)
         self._attempts[run_id] += 1

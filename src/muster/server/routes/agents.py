@@ -104,6 +104,8 @@ async def deliveries(node: str, request: Request, context: ContextOf, caller: Ca
     events = [frame for frame in frames if isinstance(frame, Event)]
     contact = context.hub.contacts.get(node)
     context.hub.heard(node)
+    if any(event.kind == "leaving" for event in events):
+        context.hub.taken_back.add(node)
     held = {(event.run, event.attempt) for event in events if event.kind == "delivered"}
     for frame in frames:
         if isinstance(frame, dict) and contact is not None:

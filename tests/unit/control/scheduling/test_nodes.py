@@ -104,6 +104,7 @@ def seen(state, **more):
         (seen("idle", busy=True), "running", ""),
         (seen("running"), "idle", ""),
         (seen("running", busy=True, taken_back=True), "preempted", "its machine was taken back"),
+        (seen("idle", taken_back=True, life="gone"), "preempted", "its machine was taken back"),
         (seen("running", busy=True, life="gone", here=False), None, ""),
         (seen("idle", life="gone"), "gone", "its agent ended"),
         (seen("leaving", busy=True), None, ""),
