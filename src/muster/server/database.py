@@ -28,6 +28,8 @@ class Transaction:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.after_commit: list[Callable[[], None]] = []
+        self.frees_nodes = False
+        """Something may start now; it is decided before this commit."""
 
     def execute(self, statement: Any, parameters: Any = None) -> Any:
         return self.connection.execute(statement, parameters)
@@ -46,6 +48,8 @@ class Database:
         self._engine = _open(url)
         self._owner = _own(self._engine)
         migrate(self._engine)
+        self.before_commit: Callable[[Transaction], None] | None = None
+        """Called once for all writes of a commit, when one of them freed nodes."""
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write_loop, name="database-writer", daemon=True)
         self._thread.start()
@@ -93,6 +97,7 @@ class Database:
     def _commit(self, batch: list[_Write]) -> None:
         done: list[tuple[_Write, Any]] = []
         hooks: list[Callable[[], None]] = []
+        freed = False
         try:
             with self._engine.begin() as connection:
                 for item in batch:
@@ -110,6 +115,11 @@ class Database:
                         continue
                     done.append((item, result))
                     hooks += transaction.after_commit
+                    freed = freed or transaction.frees_nodes
+                if freed and self.before_commit is not None:
+                    last = Transaction(connection)
+                    self.before_commit(last)
+                    hooks += last.after_commit
         except Exception as error:
             for item in batch:
                 if not item.future.done():

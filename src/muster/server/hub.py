@@ -6,8 +6,9 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 log = logging.getLogger("muster.server")
 
@@ -83,6 +84,10 @@ class Hub:
         self._run_waiters[run].discard(event)
         if not self._run_waiters[run]:
             del self._run_waiters[run]
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have a coroutine run on the loop; callable from any thread."""
+        asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def in_background(self, work: Callable[[], None]) -> None:
         """Have something slow done in a thread; what goes wrong is logged."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from functools import partial
 
 from sqlalchemy import select
@@ -41,6 +42,24 @@ async def scheduler(context: Context) -> None:
             continue
         if started:
             await ensure_agents(context, started)
+
+
+def schedule_at_once(context: Context) -> Callable[[Transaction], None]:
+    """For writes that freed nodes: what starts next is decided in the same commit, without a further round."""
+
+    def work(transaction: Transaction) -> None:
+        try:
+            with transaction.connection.begin_nested():
+                started = schedule_pass(context, transaction)
+        except Exception:
+            log.exception("a pass of the scheduler failed; the loop tries again")
+            context.board = Board()
+            transaction.after_commit = [lambda: context.hub.changed(queue=True)]
+            return
+        if started:
+            transaction.after_commit.append(lambda: context.hub.spawn(ensure_agents(context, started)))
+
+    return work
 
 
 def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str, str]]:

@@ -75,6 +75,7 @@ class Process:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
+        context.database.before_commit = loops.schedule_at_once(context)
         await context.database.write(lambda transaction: _take_up(context, transaction))
         work = (loops.scheduler(context), loops.watch_nodes(context), nodes.tend_clusters(context))
         tasks = [asyncio.create_task(item) for item in work]

@@ -174,8 +174,9 @@ class Picture:
         orders_changed = self._new or self.attempt.changes or any(node.changes for node in self.nodes)
         nodes = [node.node for node in self.nodes] if orders_changed or self._new_ranks else []
         freed = any(node.changes.get("phase") not in (None, *states.HOLDS_RESOURCES) for node in self.nodes)
-        run_id, ended = self.run.id, self.run.status in states.TERMINAL
-        transaction.after_commit.append(lambda: context.hub.changed(nodes, [run_id], queue=freed or ended))
+        run_id = self.run.id
+        transaction.frees_nodes = transaction.frees_nodes or freed or self.run.status in states.TERMINAL
+        transaction.after_commit.append(lambda: context.hub.changed(nodes, [run_id]))
 
 
 def _record(row: Any) -> Record:
