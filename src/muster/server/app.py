@@ -77,7 +77,32 @@ class _Gate:
         except errors.MusterError as error:
             await _response(error)(scope, receive, send)
             return
-        await self._app(scope, receive, send)
+        often = _often(scope["method"], scope["path"])
+        if often is None:
+            await self._app(scope, receive, send)
+            return
+        work, node = often
+        request = Request(scope, receive)
+        try:
+            response = JSONResponse(await work(node, request, self._context, caller))
+        except Exception as error:
+            response = await _explained(request, error)
+        await response(scope, receive, send)
+
+
+def _often(method: str, path: str) -> tuple[Callable[..., Any], str] | None:
+    """The work of a call that agents make all the time, and the node that makes it."""
+    parts = path.split("/")
+    if len(parts) != 6 or parts[3] != "agents":
+        return None
+    work = agents.OFTEN.get((method, parts[5]))
+    return (work, parts[4]) if work else None
+
+
+async def _explained(request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, errors.MusterError):
+        return _response(error)
+    return await (_storage_error if isinstance(error, OSError) else _fault)(request, error)
 
 
 def _check_version(spoken: str | None) -> None:

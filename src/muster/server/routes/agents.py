@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from io import BytesIO
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from pydantic import BaseModel
 from sqlalchemy import and_, delete, insert, select
 
@@ -68,22 +68,19 @@ async def hello(body: Hello, context: ContextOf, caller: CallerOf) -> dict[str, 
     return {"ok": True, "protocol": PROTOCOL_VERSION}
 
 
-@router.get("/{node}/orders")
-async def orders(
-    node: str,
-    context: ContextOf,
-    caller: CallerOf,
-    agent: str,
-    seen: int = -1,
-    wait_s: Annotated[float, Query(ge=0, le=60)] = 20.0,
-) -> dict[str, Any]:
+async def orders(node: str, request: Request, context: Context, caller: Caller) -> dict[str, Any]:
     """What is wanted of the node; waits while nothing has changed since `seen`."""
     own(caller, node)
+    asked = request.query_params
+    try:
+        agent, seen, wait_s = asked["agent"], int(asked.get("seen", -1)), float(asked.get("wait_s", 20.0))
+    except (KeyError, ValueError) as error:
+        raise errors.JobError(f"the call for orders is malformed: {error}", "Give agent, seen and wait_s.") from error
     contact = context.hub.contacts.get(node)
     if contact is None or contact.agent != agent:
         raise errors.Conflict(f"the server does not know the agent {agent} of {node}", "Say hello again.")
     context.hub.heard(node)
-    await context.hub.wait_node(node, seen, wait_s)
+    await context.hub.wait_node(node, seen, min(max(wait_s, 0.0), 60.0))
     context.hub.heard(node)
     version = context.hub.node_version(node)
     # Also when nothing seems to have changed: orders are levels, and a lost wake-up must not cost a run.
@@ -92,8 +89,7 @@ async def orders(
     return {"version": version, "orders": found, "leave": leave}
 
 
-@router.post("/{node}/deliveries")
-async def deliveries(node: str, request: Request, context: ContextOf, caller: CallerOf) -> dict[str, Any]:
+async def deliveries(node: str, request: Request, context: Context, caller: Caller) -> dict[str, Any]:
     """Events and bytes of streams; what is acknowledged is on disk."""
     own(caller, node)
     try:
@@ -126,6 +122,10 @@ async def deliveries(node: str, request: Request, context: ContextOf, caller: Ca
         "forget": forget,
         "missing": contact is None,
     }
+
+
+OFTEN = {("GET", "orders"): orders, ("POST", "deliveries"): deliveries}
+"""The two calls that agents make all the time; they go past the framework, which costs more than they do."""
 
 
 @router.put("/{node}/files", status_code=201)
