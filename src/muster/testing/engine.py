@@ -27,6 +27,7 @@ class FakeEngine(Engine):
 
     def __init__(self) -> None:
         self._agents: dict[str, subprocess.Popen[bytes]] = {}
+        self._wanted: dict[str, AgentConfig] = {}
         self._folder = Path()
 
     def check(self, cluster: Cluster) -> list[str]:
@@ -44,17 +45,13 @@ class FakeEngine(Engine):
         ]
 
     def allocate(self, allocation: Allocation) -> None:
-        if (self._folder / "hold").exists():
-            return
-        for agent in allocation.agents:
-            child = self._agents.get(agent.node)
-            if not self._gone(agent.node) and (child is None or child.poll() is not None):
-                self._agents[agent.node] = _start(agent)
+        self._wanted |= {agent.node: agent for agent in allocation.agents}
+        self._bring()
 
     def poll(self, allocations: Sequence[Allocation]) -> Mapping[str, AllocationState]:
         found = {}
         for allocation in allocations:
-            self.allocate(allocation)
+            self._bring()
             lives = {agent.node: self._life(agent.node) for agent in allocation.agents}
             waits = "the machines are being brought" if "starting" in lives.values() else ""
             found[allocation.id] = AllocationState(lives, waits)
@@ -69,14 +66,24 @@ class FakeEngine(Engine):
             for node in list(self._agents):
                 self._end(node)
 
+    def _bring(self) -> None:
+        """Start what was asked for, unless nothing may come now."""
+        if (self._folder / "hold").exists():
+            return
+        for node, agent in self._wanted.items():
+            child = self._agents.get(node)
+            if not self._gone(node) and (child is None or child.poll() is not None):
+                self._agents[node] = _start(agent)
+        self._wanted.clear()
+
     def _life(self, node: str) -> NodeLife:
         if self._gone(node):
             self._end(node)
             return "gone"
-        child = self._agents.get(node)
-        if child is None:
+        if node in self._wanted:
             return "starting"
-        return "up" if child.poll() is None else "gone"
+        child = self._agents.get(node)
+        return "up" if child is not None and child.poll() is None else "gone"
 
     def _gone(self, node: str) -> bool:
         return (self._folder / f"gone-{node}").exists()
