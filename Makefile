@@ -22,10 +22,10 @@ demo: $(VENV)/.torch ## train ResNet-50 on two nodes of this machine
 	$(BIN)/muster run $(JOB)
 
 test: $(VENV)/.dev $(VENV)/.torch ## unit and integration tests
-	$(BIN)/pytest tests/unit tests/integration
+	$(BIN)/pytest tests/unit tests/verdicts tests/integration
 
 unit: $(VENV)/.dev ## the fast tests alone
-	$(BIN)/pytest tests/unit
+	$(BIN)/pytest tests/unit tests/verdicts
 
 integration: $(VENV)/.dev $(VENV)/.torch ## the tests with real processes
 	$(BIN)/pytest tests/integration

@@ -138,7 +138,8 @@ def test_signals_are_as_a_shell_would_give_them(node: Harness) -> None:
     node.server.wait_event(key, "delivered")
     lines = node.log(key).decode().split("\n")
     assert lines[0].split() == ["SigBlk:", "0" * 16]
-    assert lines[1].split() == ["SigIgn:", "0" * 16]
+    # Signals 32 and 33 belong to the C library: whoever started the tests may have left them ignored for good.
+    assert int(lines[1].split()[1], 16) & ~(0b11 << 31) == 0
     assert lines[2] == "0022"
     assert len(set(lines[3].split())) == 1, "a rank leads its own session and group"
 
