@@ -180,7 +180,7 @@ def _torchrun() -> list[Case]:
         case("exception", "exception", 3, 8),
         case("exception", "exception", 3, 2, nodes=2),
         case("SIGKILL", "signal", 1, 2, nodes=2),
-        case("exception", "exception", 0, 2, launcher="python -m torch.distributed.launch"),
+        case("exception", "exception", 0, 2, launcher="python -m torch.distributed.launch --use_env"),
     ]
     single = _settings() | {"command": "torchrun --standalone --nproc-per-node 2 fail.py module-alone"}
     cases.append(Case("torchrun-1x2-module", "environment", 0, single, "module", "torchrun", 2, also=(1,)))
