@@ -16,7 +16,7 @@ from muster import errors
 
 T = TypeVar("T")
 
-SCHEMA_REVISION = "0001"
+SCHEMA_REVISION = "0002"
 _NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "afs", "9p", "fuse.sshfs"}
 _BATCH = 256
 _OWNER_KEY = 0x6D757374
