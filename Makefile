@@ -11,9 +11,9 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3.14 py
 	$(shell command -v $(p) >/dev/null && $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
 TORCH ?= torch==2.13.0 numpy
 JOB ?= examples/resnet50/job.yml
-BENCHES := imports start launch queue logs memory scheduler restart kills
+BENCHES := imports start launch queue logs memory scheduler restart kills checkpoint training environments slurm storage ray
 
-.PHONY: help demo test check unit integration format bench clean
+.PHONY: help demo test check unit integration frameworks format bench clean
 
 help: ## list these targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -29,6 +29,10 @@ unit: $(VENV)/.dev ## the fast tests alone
 
 integration: $(VENV)/.dev $(VENV)/.torch ## the tests with real processes
 	$(BIN)/pytest tests/integration
+
+frameworks: $(VENV)/.dev ## train with every framework, and write down which versions ran
+	$(BIN)/python tests/frameworks/environments.py
+	$(BIN)/pytest tests/frameworks --record
 
 check: $(VENV)/.dev ## format, lint, types, import layers, exported names
 	$(BIN)/ruff format --check .

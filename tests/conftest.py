@@ -22,7 +22,7 @@ import pytest
 
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 MUSTER = Path(sys.executable).with_name("muster")
-KEPT_VARIABLES = {"CI", "HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
+KEPT_VARIABLES = {"CI", "HOME", "LANG", "LOGNAME", "MUSTER_TEST_CACHE", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
 KEPT_PREFIXES = ("HYPOTHESIS_", "LC_", "PIP_", "PYTEST_", "SSL_", "UPDATE_")
 KEPT_PROXIES = {"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "REQUESTS_CA_BUNDLE"}
 

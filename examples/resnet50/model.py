@@ -2,6 +2,7 @@
 
 import torch
 from torch import nn
+from torch.nn.functional import pad
 
 
 class Bottleneck(nn.Module):
@@ -32,21 +33,45 @@ class Bottleneck(nn.Module):
         return torch.relu(self.residual(x) + self.shortcut(x))
 
 
+class FirstConvolution(nn.Conv2d):
+    """7x7 with a stride of 2 over three colours; on a GPU computed as 4x4 over twelve, which fills its units better.
+
+    Each 2x2 pixels become one with four times the channels, and the kernel, padded to 8x8, likewise: the same function
+    of the same weights.
+    """
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        even = x.shape[-1] % 2 == x.shape[-2] % 2 == 0
+        return self.folded(x) if x.is_cuda and even else super().forward(x)
+
+    def folded(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.conv2d(fold(pad(x, (4, 2, 4, 2))), fold(pad(self.weight, (1, 0, 1, 0))))
+
+
+def fold(x: torch.Tensor) -> torch.Tensor:
+    """Pixels of 2x2 squares to channels."""
+    n, c, height, width = x.shape
+    squares = x.view(n, c, height // 2, 2, width // 2, 2).permute(0, 1, 3, 5, 2, 4)
+    return squares.reshape(n, 4 * c, height // 2, width // 2).contiguous(memory_format=torch.channels_last)
+
+
 class ResNet50(nn.Module):
-    def __init__(self, num_classes: int) -> None:
+    """The published network is 64 channels wide at its beginning; a narrower one is for trying things out."""
+
+    def __init__(self, num_classes: int = 1000, width: int = 64) -> None:
         super().__init__()
         self.stem = nn.Sequential(
-            nn.Conv2d(3, 64, 7, 2, padding=3, bias=False),
-            nn.BatchNorm2d(64),
+            FirstConvolution(3, width, 7, 2, padding=3, bias=False),
+            nn.BatchNorm2d(width),
             nn.ReLU(inplace=True),
             nn.MaxPool2d(3, 2, padding=1),
         )
         blocks = []
-        channels = 64
-        for width, depth, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        channels = width
+        for factor, depth, stride in ((1, 3, 1), (2, 4, 2), (4, 6, 2), (8, 3, 2)):
             for index in range(depth):
-                blocks.append(Bottleneck(channels, width, stride if index == 0 else 1))
-                channels = 4 * width
+                blocks.append(Bottleneck(channels, factor * width, stride if index == 0 else 1))
+                channels = 4 * factor * width
         self.blocks = nn.Sequential(*blocks)
         self.head = nn.Linear(channels, num_classes)
         for module in self.modules():

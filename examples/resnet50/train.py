@@ -1,202 +1,203 @@
-"""Trains ResNet-50 on synthetic images, data parallel: alone, under torchrun, or under Muster."""
+"""Trains ResNet-50, data parallel: alone, under torchrun, under mpirun, or under Muster."""
 
 import argparse
-import itertools
 import json
-import math
 import os
-import time
-from collections.abc import Iterator
-from pathlib import Path
+import signal
+from typing import Any
 
 import torch
-import torch.distributed as dist
+from data import Loader, Synthetic, open_source, train_sampler, validation_keys
 from model import ResNet50
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from options import arguments
+from step import Step
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from validate import validate
 
 from muster import Run
+from muster.training import Checkpointer, Throughput, World, advise, join, learning_rate
 
 
 def main() -> None:
-    args = arguments()
-    rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    if world_size > 1:
-        dist.init_process_group("gloo")
-    device, group = choose_device(world_size)
-    on_gpu = device.type == "cuda"
-    args.image_size = args.image_size or (224 if on_gpu else 96)
-    args.batch_size = args.batch_size or (256 if on_gpu else 16)
-    args.log_every = args.log_every or (10 if on_gpu else 1)
-    data = SyntheticImages(args, device, rank, world_size)
-    args.steps = args.steps or args.epochs * data.steps_per_epoch
-    args.warmup_steps = min(args.warmup_steps, args.steps - 1)
-
+    world = join()
+    args = arguments(world)
     torch.manual_seed(args.seed)
-    model = ResNet50(args.classes).to(device, memory_format=torch.channels_last)
-    network: nn.Module = model
-    if world_size > 1:
-        network = DistributedDataParallel(network, process_group=group, gradient_as_bucket_view=True)
-    if on_gpu and args.compile:
-        network = torch.compile(network)
+    training, validation = datasets(args, world)
+    model = ResNet50(training.classes, args.width).to(world.device)
+    if args.channels_last:
+        model = model.to(memory_format=torch.channels_last)
+    step = Step(args, world, model)
+    sampler = train_sampler(training, args, world)
+    checkpointer = Checkpointer(model, step.optimizer, args.checkpoints) if keeps_checkpoints(args) else None
+    if checkpointer is not None and "MUSTER_STOP_FILE" in os.environ:
+        # A run that is stopped has time to save: `should_stop` tells all ranks, and the signal must not end them first.
+        signal.signal(signal.SIGTERM, lambda *_: None)
+    throughput = Throughput(world.device, warmup_steps=args.warmup_steps)
+    log = Log(args, world, throughput, step)
 
-    if rank == 0:
-        size = args.image_size
-        print(f"ResNet-50, {args.synthetic} synthetic images of {size}x{size} in {args.classes} classes")
-        print(f"{world_size} x {args.batch_size} images a step, {args.steps} steps, on {device.type}", flush=True)
-    losses, seconds = train(args, network, data, device, rank, world_size)
-    report(args, model, losses, seconds, rank, world_size)
-    if world_size > 1:
-        dist.destroy_process_group()
+    progress: dict[str, Any] = {"step": 0, "top1": None}
+    if checkpointer is not None and (found := checkpointer.load()) is not None:
+        progress = found
+        sampler.restore(progress["sampler"])
+    world.share([*model.state_dict().values(), *optimizer_tensors(step.optimizer)])
+    total = args.steps or round(args.epochs * sampler.full_epoch_steps)
+    epochs = args.epochs or total / sampler.full_epoch_steps
+    log.begin(len(training), total, progress["step"])
 
+    def save(done: int) -> None:
+        if checkpointer is not None:
+            progress["sampler"] = sampler.state(done)
+            checkpointer.save(progress["step"], progress, metric=progress["top1"])
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--synthetic", type=int, default=1_281_167, metavar="N", help="number of images (as ImageNet)")
-    parser.add_argument("--classes", type=int, default=10)
-    parser.add_argument("--image-size", type=int, help="pixels; default 224 on a GPU, 96 on a CPU")
-    parser.add_argument("--batch-size", type=int, help="images per rank and step; default 256 on a GPU, 16 on a CPU")
-    parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--steps", type=int, help="stop after so many steps, whatever the epochs")
-    parser.add_argument("--lr", type=float, default=0.1, help="learning rate for 256 images a step; scaled with them")
-    parser.add_argument("--warmup-steps", type=int, default=5, help="learning rate rises, throughput is not counted")
-    parser.add_argument("--log-every", type=int, metavar="STEPS", help="default 10 on a GPU, 1 on a CPU")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--no-compile", dest="compile", action="store_false", help="on a GPU: run eagerly")
-    parser.add_argument("--out", type=Path, default=Path("outputs"))
-    return parser.parse_args()
-
-
-def choose_device(world_size: int) -> tuple[torch.device, dist.ProcessGroup | None]:
-    """A GPU if every rank has one, and NCCL if none is shared; gloo otherwise."""
-    device, identity = torch.device("cpu"), ""
-    if torch.cuda.is_available():
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
-        torch.cuda.set_device(device)
-        identity = str(torch.cuda.get_device_properties(device).uuid)
-    if world_size == 1:
-        return device, None
-    identities = [""] * world_size
-    dist.all_gather_object(identities, identity)
-    if not all(identities):
-        return torch.device("cpu"), None
-    return device, dist.new_group(backend="nccl") if len(set(identities)) == world_size else None
-
-
-class SyntheticImages:
-    """Images that can be learned: each class has a pattern, each image is its class's pattern in fresh noise."""
-
-    def __init__(self, args: argparse.Namespace, device: torch.device, rank: int, world_size: int) -> None:
-        self.count, self.classes, self.batch_size = args.synthetic, args.classes, args.batch_size
-        self.rank, self.world_size = rank, world_size
-        self.steps_per_epoch = self.count // (self.batch_size * world_size)
-        if self.steps_per_epoch == 0:
-            raise SystemExit(f"--synthetic {self.count} is less than one step: {world_size} x {self.batch_size} images")
-        coarse = torch.randn(self.classes, 3, 8, 8, generator=torch.Generator().manual_seed(1))
-        self.patterns = nn.functional.interpolate(coarse, args.image_size, mode="bilinear").to(device)
-        self.noise = torch.Generator(device).manual_seed(2 + rank)
-
-    def epoch(self, number: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """This rank's share of the shuffled images, batch by batch."""
-        order = torch.randperm(self.count, generator=torch.Generator().manual_seed(number))
-        labels = (order[self.rank :: self.world_size] % self.classes).to(self.patterns.device)
-        for batch in labels.split(self.batch_size)[: self.steps_per_epoch]:
-            images = self.patterns[batch]
-            noise = torch.randn(images.shape, generator=self.noise, device=images.device)
-            yield (images + noise).contiguous(memory_format=torch.channels_last), batch
+    batches, stopping = Loader(training, args, world, training=True), False
+    while progress["step"] < total and not stopping:
+        done = 0
+        for images, labels in throughput.wait_for(batches.over(sampler)):
+            loss = step(images, labels, rate(args, sampler.progress(done), epochs))
+            throughput.step(args.batch_size)
+            done += 1
+            progress["step"] += 1
+            if progress["step"] % args.log_every == 0 or progress["step"] == total:
+                log.step(loss, progress["step"], total)
+                # Every rank must leave at the same step.
+                stopping = world.any(log.run.should_stop())
+            if progress["step"] == total or stopping:
+                break
+            if args.checkpoint_every and progress["step"] % args.checkpoint_every == 0:
+                save(done)
+        finished = progress["step"] == total
+        if validation is not None and not stopping and (finished or (sampler.epoch + 1) % args.eval_every == 0):
+            with throughput.paused():
+                keys = validation_keys(len(validation), args.batch_size, world.rank, world.size)
+                loader = Loader(validation, args, world, training=False)
+                figures = validate(model, loader.over(keys), world, args.amp == "bf16")
+            log.validation(figures, progress["step"])
+            progress["top1"] = figures["top1"]
+        save(done)
+        sampler.set_epoch(sampler.epoch + 1)
+    if checkpointer is not None:
+        checkpointer.close()
+    log.end(model, progress, total)
+    world.leave()
 
 
-def train(
-    args: argparse.Namespace,
-    network: nn.Module,
-    data: SyntheticImages,
-    device: torch.device,
-    rank: int,
-    world_size: int,
-) -> tuple[list[torch.Tensor], float]:
-    """Returns the loss of every step, and the seconds that the steps after the warm-up took."""
-    global_batch = args.batch_size * world_size
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.0, momentum=0.9, nesterov=True, weight_decay=5e-5)
-    run = Run.get_context()
-    losses: list[torch.Tensor] = []
-    mark_step, mark_time = 0, time.perf_counter()
-    batches = (batch for epoch in itertools.count() for batch in data.epoch(epoch))
-    for step, (images, labels) in enumerate(itertools.islice(batches, args.steps)):
-        if step == args.warmup_steps:
-            mark_step, mark_time = step, finished(device)
-            began = mark_time
-        for parameters in optimizer.param_groups:
-            parameters["lr"] = args.lr * global_batch / 256 * schedule(step, args.warmup_steps, args.steps)
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            loss = nn.functional.cross_entropy(network(images), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-        done = step + 1
-        if rank == 0 and (done % args.log_every == 0 or done == args.steps):
-            value, now = loss.item(), time.perf_counter()
-            rate = (done - mark_step) * global_batch / (now - mark_time)
-            mark_step, mark_time = done, now
-            print(f"step {done}/{args.steps}  loss {value:.4f}  {rate:.1f} images/s", flush=True)
-            run.log("loss", value, step=done)
-            if done < args.steps:  # the last figure is that of the whole run
-                run.log("images_per_sec", rate, step=done)
-            run.progress(done, args.steps, "steps")
-    return losses, finished(device) - began
+def datasets(args: argparse.Namespace, world: World) -> tuple[Any, Any]:
+    """What to train on, and what to validate on, if anything."""
+    if args.data is not None:
+        return open_source(args.data / "train"), open_source(args.data / "val")
+    made = [
+        Synthetic(length, args.classes, args.image_size, world.device) if length else None
+        for length in (args.synthetic, args.synthetic_val)
+    ]
+    return made[0], made[1]
 
 
-def schedule(step: int, warmup_steps: int, total_steps: int) -> float:
-    """Linear warm-up, then a cosine down to nothing."""
-    if step < warmup_steps:
-        return (step + 1) / warmup_steps
-    return 0.5 * (1 + math.cos(math.pi * (step - warmup_steps) / max(1, total_steps - warmup_steps)))
+def optimizer_tensors(optimizer: Optimizer) -> list[Tensor]:
+    return [value for slots in optimizer.state.values() for value in slots.values() if isinstance(value, Tensor)]
 
 
-def finished(device: torch.device) -> float:
-    """The time, once the device has done what it was given."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
+def keeps_checkpoints(args: argparse.Namespace) -> bool:
+    """Where a folder is given, and under Muster when they were asked for."""
+    return args.checkpoints is not None or ("MUSTER_CHECKPOINT_DIR" in os.environ and bool(args.checkpoint_every))
 
 
-def report(
-    args: argparse.Namespace,
-    model: nn.Module,
-    losses: list[torch.Tensor],
-    seconds: float,
-    rank: int,
-    world_size: int,
-) -> None:
-    """Rank 0 prints and writes the figures of all ranks, and the model."""
-    counted = args.steps - args.warmup_steps
-    tail = losses[-max(1, args.steps // 10) :]
-    mine = (counted * args.batch_size / seconds, losses[0].item(), torch.stack(tail).mean().item())
-    of_ranks = [mine] * world_size
-    if world_size > 1:
-        dist.all_gather_object(of_ranks, mine)
-    if rank != 0:
-        return
-    rates, first_losses, final_losses = zip(*of_ranks, strict=True)
-    figures = {
-        "images_per_sec": sum(rates),
-        "images_per_sec_per_rank": rates,
-        "world_size": world_size,
-        "batch_size_per_rank": args.batch_size,
-        "image_size": args.image_size,
-        "steps": args.steps,
-        "warmup_steps": args.warmup_steps,
-        "first_loss": sum(first_losses) / world_size,
-        "final_loss": sum(final_losses) / world_size,
-    }
-    Run.get_context().log("images_per_sec", figures["images_per_sec"], step=args.steps)
-    args.out.mkdir(parents=True, exist_ok=True)
-    torch.save(model.state_dict(), args.out / "model.pt")
-    (args.out / "throughput.json").write_text(json.dumps(figures, indent=2) + "\n")
-    per_rank = ", ".join(f"{rate:.1f}" for rate in rates)
-    print(f"{sum(rates):.1f} images/s in total, {per_rank} per rank ({args.warmup_steps} warm-up steps left out)")
-    print(f"loss {figures['first_loss']:.4f} at first, {figures['final_loss']:.4f} over the last {len(tail)} steps")
-    print(f"{args.out}/model.pt is the model, {args.out}/throughput.json has the figures", flush=True)
+def rate(args: argparse.Namespace, epoch: float, epochs: float) -> float:
+    """The learning rate, which a short training warms up for at most half of its time."""
+    return learning_rate(
+        epoch,
+        base=args.lr,
+        scale=args.global_batch / 256,
+        warmup_epochs=min(args.warmup_epochs, epochs / 2),
+        decay=args.decay,
+        epochs=epochs,
+    )
+
+
+class Log:
+    """What is printed, recorded and written; rank 0 speaks for all."""
+
+    def __init__(self, args: argparse.Namespace, world: World, throughput: Throughput, step: Step) -> None:
+        self._args, self._world, self._throughput, self._step = args, world, throughput, step
+        self._leads = world.rank == 0
+        self._losses: list[float] = []
+        self.run = Run.get_context()
+
+    def begin(self, images: int, total: int, resumed_at: int) -> None:
+        args, world = self._args, self._world
+        if self._leads:
+            kind = f"from {args.data}" if args.data else "synthetic"
+            print(f"ResNet-50, {images} images ({kind}), {args.image_size}x{args.image_size}, on {world.device.type}")
+            print(f"{world.size} x {args.batch_size} images a step, {total} steps, {args.backend}", flush=True)
+            if resumed_at:
+                print(f"resumed after step {resumed_at}", flush=True)
+
+    def step(self, loss: Tensor, step: int, total: int) -> None:
+        """The one place where the training waits for the device."""
+        value = self._world.mean(loss).item()
+        rates = self._throughput.rates()
+        self._record({"muster/data_s": rates.data_s, "muster/compute_s": rates.compute_s}, step)
+        if self._leads:
+            self._losses.append(value)
+            per_s = rates.samples_per_s * self._world.size
+            print(f"step {step}/{total}  loss {value:.4f}  {per_s:.1f} images/s", flush=True)
+            figures = {"loss": value, "images_per_sec": per_s, "images_per_sec_per_device": rates.samples_per_s}
+            if self._step.noise is not None and (scale := self._step.noise.value):
+                figures["noise_scale"] = scale
+            self._record(figures, step)
+            if self._in_run:
+                self.run.progress(step, total, "steps")
+
+    def validation(self, figures: dict[str, float], step: int) -> None:
+        if self._leads:
+            print(f"step {step}  top-1 {figures['top1']:.2%}  top-5 {figures['top5']:.2%}", flush=True)
+            self._record(figures, step)
+
+    def end(self, model: nn.Module, progress: dict[str, Any], total: int) -> None:
+        """Write and print the figures of all ranks, and the model; of a training that was stopped only the figures."""
+        args, figures = self._args, self._throughput.total(self._world)
+        if not self._leads:
+            return
+        figures = {
+            "images_per_sec": figures.pop("samples_per_s"),
+            "images_per_sec_per_device": figures.pop("samples_per_s_per_device"),
+            "images_per_sec_of_ranks": figures.pop("samples_per_s_of_ranks"),
+            **figures,
+            "batch_size_per_rank": args.batch_size,
+            "image_size": args.image_size,
+            "steps": progress["step"],
+            "top1": progress["top1"],
+        }
+        if self._losses:
+            tail = self._losses[-max(1, len(self._losses) // 10) :]
+            figures.update(first_loss=self._losses[0], final_loss=sum(tail) / len(tail))
+        args.out.mkdir(parents=True, exist_ok=True)
+        (args.out / "throughput.json").write_text(json.dumps(figures, indent=2) + "\n")
+        self._record({"images_per_sec": figures["images_per_sec"]}, progress["step"])
+        if figures["counted_steps"]:
+            total_rate, device_rate = figures["images_per_sec"], figures["images_per_sec_per_device"]
+            print(
+                f"{total_rate:.1f} images/s in total, {device_rate:.1f} per device "
+                f"({figures['warmup_steps']} warm-up steps left out); {sum(figures['data_s']):.1f} s waited for data"
+            )
+        else:
+            print(f"no throughput: all {figures['warmup_steps']} steps were warm-up (--warmup-steps)")
+        if self._step.noise is not None and (scale := self._step.noise.value):
+            print(advise(args.global_batch, scale).text)
+        if progress["step"] < total:
+            print(f"stopped after step {progress['step']} of {total}", flush=True)
+            return
+        torch.save(model.state_dict(), args.out / "model.pt")
+        print(f"{args.out}/model.pt is the model, {args.out}/throughput.json has the figures", flush=True)
+
+    @property
+    def _in_run(self) -> bool:
+        return "MUSTER_RUN_ID" in os.environ
+
+    def _record(self, figures: dict[str, float], step: int) -> None:
+        """Metrics of the run; outside Muster what is printed is enough."""
+        for name, value in figures.items() if self._in_run else ():
+            self.run.log(name, value, step=step)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Every path on disk that Muster owns. Standard library only."""
 
+import hashlib
 import os
 import tempfile
 from dataclasses import dataclass
@@ -17,6 +18,27 @@ def user_runtime_dir() -> Path:
 def user_config_dir() -> Path:
     base = os.environ.get("XDG_CONFIG_HOME")
     return (Path(base) if base else Path.home() / ".config") / "muster"
+
+
+def environments_dir() -> Path:
+    """Built environments of this user on this host; MUSTER_ENVIRONMENTS_DIR moves it."""
+    chosen = os.environ.get("MUSTER_ENVIRONMENTS_DIR")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "muster" / "environments"
+
+
+def data_cache_dir() -> Path:
+    """Staged data, shared by all agents of a user on a host; MUSTER_CACHE_DIR puts it on another disk."""
+    given = os.environ.get("MUSTER_CACHE_DIR")
+    base = os.environ.get("XDG_CACHE_HOME")
+    return Path(given) if given else (Path(base) if base else Path.home() / ".cache") / "muster" / "data"
+
+
+def shared_memory_dir(attempt: Path) -> Path:
+    """In memory: where the ranks of an attempt meet on a node; killed ones leave it to be removed."""
+    return Path("/dev/shm") / f"muster-{hashlib.sha256(str(attempt).encode()).hexdigest()[:16]}"
 
 
 def host_ports_dir() -> Path:
@@ -75,6 +97,16 @@ class WorkspacePaths:
     def nodes(self) -> Path:
         return self.root / "nodes"
 
+    @property
+    def handed_on(self) -> Path:
+        """What the scripts print that were handed to somebody else's queue."""
+        return self.root / "handed-on"
+
+    @property
+    def spool(self) -> Path:
+        """Calls of agents that cannot reach the server, and its answers; mode 0700."""
+        return self.root / "spool"
+
     def node(self, name: str) -> "NodePaths":
         return NodePaths(self.nodes / name)
 
@@ -115,6 +147,11 @@ class NodePaths:
         return self.root / "runtime"
 
     @property
+    def containers_used(self) -> Path:
+        """There once an attempt ran in a container: a later agent then looks for some that were left."""
+        return self.root / "containers-used"
+
+    @property
     def code_cache(self) -> Path:
         return self.root / "cache" / "code"
 
@@ -140,6 +177,11 @@ class AttemptPaths:
     def launch(self) -> Path:
         """What the keeper starts."""
         return self.root / "launch.json"
+
+    @property
+    def container(self) -> Path:
+        """The container that the keeper starts it in; absent where there is none."""
+        return self.root / "container.json"
 
     @property
     def journal(self) -> Path:
@@ -169,6 +211,16 @@ class AttemptPaths:
         return self.root / "uploads"
 
     @property
+    def out(self) -> Path:
+        """Outputs that go to a datastore, by name."""
+        return self.root / "out"
+
+    @property
+    def sent_outputs(self) -> Path:
+        """What was sent of them while the job ran."""
+        return self.root / "outputs.json"
+
+    @property
     def checkpoints(self) -> Path:
         return self.root / "checkpoints"
 
@@ -181,3 +233,33 @@ class AttemptPaths:
     def streams(self) -> Path:
         """Growing files shipped by offset: logs (`user_logs/…`) and events (`events/…`)."""
         return self.root / "streams"
+
+
+@dataclass(frozen=True)
+class EnvironmentPaths:
+    """The folder of built environments."""
+
+    root: Path
+
+    def folder(self, key: str) -> Path:
+        return self.root / key
+
+    def mark(self, key: str) -> Path:
+        """Says that the environment is complete, and what is in it; written last."""
+        return self.root / key / "muster-environment.json"
+
+    @property
+    def locks(self) -> Path:
+        return self.root / ".locks"
+
+    def build_lock(self, key: str) -> Path:
+        return self.locks / f"{key}.build"
+
+    def use_lock(self, key: str) -> Path:
+        """Shared by those who use it; its time is that of the last use."""
+        return self.locks / f"{key}.use"
+
+    @property
+    def wheels(self) -> Path:
+        """uv's cache, where the user's own is on another disk, from which it could not make hard links."""
+        return self.root / ".uv"

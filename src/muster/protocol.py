@@ -32,9 +32,10 @@ class AgentConfig:
     root: str
     """The node's folder (NodePaths)."""
     server: tuple[str, ...]
-    """Addresses to try, `unix:/path` or `https://host:port`."""
+    """Addresses to try: `unix:/path`, `https://host:port`, or `file:/path` of a shared folder."""
     token: str
     address: str = "127.0.0.1"
+    """Where other nodes reach this one; empty: the agent finds out."""
     gpus: tuple[str, ...] | None = None
     """GPUs that the node may offer; None: all that are found."""
     pinned_certificate: str | None = None
@@ -44,6 +45,8 @@ class AgentConfig:
     stale_after_s: float = 3600.0
     long_lived: bool = True
     """Stays when it has nothing to do; otherwise it ends after its last attempt is forgotten."""
+    linger_s: float | None = None
+    """How long it keeps its node for a server that is away once nothing runs there; None: as long as it takes."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,18 @@ class InputOrder:
     source: str
     mode: str
     type: str
+    access: Mapping[str, Any] | None = None
+    """A muster.data.access.Access as JSON; absent: `source` is a path on the node."""
+
+
+@dataclass(frozen=True)
+class OutputOrder:
+    """One output that goes to a datastore; one without an access is kept with the run."""
+
+    name: str
+    mode: str
+    type: str
+    access: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +105,20 @@ class Order:
     resume: tuple[int, ...] = ()
     """Checkpoints to resume from, the newest first; a damaged one is passed over."""
     log_limit_bytes: int = 10 << 30
+    output_orders: tuple[OutputOrder, ...] = ()
+    """How each of `outputs` is written and where it goes."""
+    masked: tuple[str, ...] = ()
+    """Secret values that must not appear in what the ranks print."""
+    needs: Mapping[str, Any] | None = None
+    """A launch.model.Needs as JSON: what the node is looked at for before ranks start."""
+    environment: Mapping[str, Any] | None = None
+    """An environments.recipe.Recipe as JSON, built on `python`; None: ranks run in `python` as it is."""
+    mpi: bool = False
+    """The ranks are started by an mpirun, which is looked for before they start."""
+    secret: str = ""
+    """Known to the nodes of this attempt alone; opens the way from its mpirun to them."""
+    container: Mapping[str, Any] | None = None
+    """A containers.model.Container as JSON: the image that the ranks run in."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -97,7 +126,11 @@ class Order:
 
 
 def order_to_json(order: Order) -> dict[str, Any]:
-    return {**vars(order), "inputs": [vars(item) for item in order.inputs]}
+    return {
+        **vars(order),
+        "inputs": [vars(item) for item in order.inputs],
+        "output_orders": [vars(item) for item in order.output_orders],
+    }
 
 
 def order_from_json(data: Mapping[str, Any]) -> Order:
@@ -106,6 +139,8 @@ def order_from_json(data: Mapping[str, Any]) -> Order:
     fields["resume"] = tuple(fields.get("resume", ()))
     fields["outputs"] = tuple(fields.get("outputs", ()))
     fields["inputs"] = tuple(InputOrder(**item) for item in fields.get("inputs", ()))
+    fields["output_orders"] = tuple(OutputOrder(**item) for item in fields.get("output_orders", ()))
+    fields["masked"] = tuple(fields.get("masked", ()))
     return Order(**fields)
 
 
@@ -113,7 +148,8 @@ def order_from_json(data: Mapping[str, Any]) -> Order:
 class Event:
     """Something that happened on a node; `data` depends on `kind`.
 
-    prepared  ports: [int], address: str, resumed: int | None (the checkpoint that was put in place)
+    prepared  ports: [int], address: str, resumed: int | None (the checkpoint that was put in place),
+              facts: {notices: [str], versions: {module: str}, devices: launch.devices.Devices as JSON}
     refused   code: str, message: str         it could not be prepared or started
     started   ranks: [{rank, pid, at}]
     exited    rank, exit_code | signal, at, max_rss_kb, core_dumped, expected (ended by Muster's own signal)
@@ -189,6 +225,7 @@ __all__ = [
     "Event",
     "InputOrder",
     "Order",
+    "OutputOrder",
     "decode",
     "encode",
     "order_from_json",

@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from muster import errors
 from muster.defaults import PROTOCOL_VERSION
 from muster.protocol import VERSION_HEADER
+from muster.spool import SpoolConnection
 
 Body = bytes | IO[bytes] | Iterable[bytes] | None
 
@@ -39,7 +40,7 @@ class Address:
     """Where a server listens and how to know that it is the right one."""
 
     url: str
-    """`unix:/path/to/socket`, `http://127.0.0.1:port` or `https://host:port`."""
+    """`unix:/path/to/socket`, `http://127.0.0.1:port`, `https://host:port` or `file:/path/of/a/shared/folder`."""
     token: str = ""
     pinned_certificate: str | None = None
 
@@ -162,6 +163,8 @@ class _UnixConnection(http.client.HTTPConnection):
 def _open(address: Address, timeout_s: float) -> http.client.HTTPConnection:
     if address.url.startswith("unix:"):
         return _UnixConnection(address.url.removeprefix("unix:"), timeout_s)
+    if address.url.startswith("file:"):
+        return SpoolConnection(address.url.removeprefix("file:"), timeout_s)
     parts = urlsplit(address.url)
     if parts.scheme == "http":
         return http.client.HTTPConnection(parts.hostname or "127.0.0.1", parts.port, timeout=timeout_s)

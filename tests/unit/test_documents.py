@@ -23,11 +23,15 @@ EXPECTED = {
     "docs/coming-from-azureml.md",
     "docs/coming-from-batch-ai.md",
     "docs/commands.md",
+    "docs/environments.md",
     "docs/index.md",
     "docs/job-file.md",
     "docs/launch-contract.md",
+    "docs/launchers.md",
     "docs/lifecycle.md",
     "docs/quickstart.md",
+    "docs/security.md",
+    "docs/storage.md",
     "docs/troubleshooting.md",
 }
 FENCE = re.compile(r"^(?P<fence>```+)(?P<language>\w*)[^\n]*\n(?P<body>.*?)^(?P=fence)\s*$", re.M | re.S)

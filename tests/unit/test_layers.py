@@ -183,7 +183,20 @@ def test_modules_are_named_by_what_they_hold() -> None:
         ),
         ("launch.model", set()),
         ("launch.expand", set()),
+        *(
+            (f"environments.{name}", set())
+            for name in ("cache", "failures", "interpreters", "limits", "recipe", "request")
+        ),
+        ("launch.devices", set()),
+        ("launch.fabric", set()),
+        ("transfer.cache", set()),
+        ("transfer.model", set()),
+        ("data.access", set()),
+        ("engines.ray.cluster", set()),
+        ("engines.ray.leash", set()),
+        ("engines.ray.onnode", set()),
         ("agent", {"psutil"}),
+        ("training", {"torch"}),
     ],
 )
 def test_light_modules_use_few_libraries(layer: str, allowed: set[str]) -> None:
@@ -204,13 +217,27 @@ def test_only_the_server_imports_the_servers_libraries() -> None:
     assert not wrong
 
 
-def test_nobody_imports_a_frameworks_library() -> None:
+RAY_ALONE = {"engines.ray.bridge", "engines.ray.broker"}
+"""Run inside the Ray cluster, or in a process of their own; the server imports neither."""
+
+
+def test_only_training_imports_a_frameworks_library_and_only_torch() -> None:
     wrong = [
         f"{entry.importer}:{entry.line}: {entry.target}"
         for entry in ALL_IMPORTS
-        if entry.target.split(".")[0] in CLUSTER_LIBRARIES
+        if entry.target.split(".")[0]
+        in CLUSTER_LIBRARIES - ({"torch"} if layer_of(entry.importer) == "training" else set())
+        and not (entry.importer in RAY_ALONE and entry.target.split(".")[0] == "ray")
     ]
     assert not wrong
+
+
+def test_the_server_never_imports_ray() -> None:
+    assert "ray" not in {
+        name.split(".")[0] for name in loaded_by("import muster.server.main, muster.engines.ray.engine")
+    }
+    importers = {entry.importer for entry in ALL_IMPORTS if own(entry.target) in RAY_ALONE}
+    assert importers <= RAY_ALONE
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import dataclass, field
 from enum import Enum
 
+from muster.agent.environment import Ready
+from muster.agent.inputs import Inputs
 from muster.agent.journal import Story
 from muster.agent.prepare import Prepared
 from muster.paths import AttemptPaths
@@ -67,6 +70,12 @@ class Attempt:
     """When the time limit passes, by the monotonic clock."""
     stopped_with: tuple[float, str] | None = None
     """Grace and reason of the last stop that the keeper was told."""
+    inputs: Inputs | None = None
+    """Its inputs, and the hold on what of them lies in the cache."""
+    environment: Ready | None = None
+    """Its environment, once it is in place."""
+    tracked: bool = False
+    """Its streams are being delivered."""
     unwanted: threading.Event = field(default_factory=threading.Event)
     """Set when its workers should give up."""
 
@@ -79,8 +88,21 @@ class Attempt:
         """Why it was stopped, if it was."""
         return self.stopped_with[1] if self.stopped_with else self.order.stop_reason
 
-    def release_ports(self) -> None:
+    @property
+    def succeeded(self) -> bool:
+        """Whether every rank of this node did what it should."""
+        exits = self.story.exited.values()
+        good = [entry.get("exit_code") == 0 or entry.get("expected") for entry in exits]
+        return bool(good) and all(good) and self.reason in ("", "done")
+
+    def release(self) -> None:
+        """Let go of ports, environment and data; a keeper has its own hold on them."""
+        if self.inputs is not None:
+            self.inputs.release()
         if self.prepared is not None:
             for held in self.prepared.ports:
                 held.release()
             self.prepared = None
+        if self.environment is not None:
+            os.close(self.environment.lock)
+            self.environment = None

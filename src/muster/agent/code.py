@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Protocol, cast
 
+from muster.defaults import CODE_CACHE_BYTES
+
 _FICLONE = 0x40049409
 
 
@@ -28,29 +30,64 @@ Fetch = Callable[[str], AbstractContextManager[Archive]]
 """Opens the archive of a snapshot by its digest."""
 
 
-def ensure(cache: Path, digest: str, fetch: Fetch) -> Path:
-    """The folder with the snapshot's files; fetched when it is not there, by one process at a time."""
-    folder = cache / digest
-    if folder.is_dir():
-        return folder
+def place(cache: Path, digest: str, fetch: Fetch, target: Path, limit_bytes: int = CODE_CACHE_BYTES) -> None:
+    """Copy a snapshot's files to a folder; fetched first when they are not here, by one process at a time."""
     cache.mkdir(parents=True, exist_ok=True)
-    with _locked(cache / f"{digest}.lock"):
-        if folder.is_dir():
-            return folder
-        partial = cache / f"{digest}.partial"
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        with fetch(digest) as archive:
-            unpack(archive, partial)
-        partial.rename(folder)
-    return folder
+    with _locked(cache, digest, fcntl.LOCK_SH):
+        if copy_if_there(cache / digest, target):
+            return
+    with _locked(cache, digest, fcntl.LOCK_EX):
+        folder = cache / digest
+        if not folder.is_dir():
+            partial = cache / f"{digest}.partial"
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()
+            with fetch(digest) as archive:
+                unpack(archive, partial)
+            partial.rename(folder)
+        copy_if_there(folder, target)
+        _prune(cache, limit_bytes, digest)
+
+
+def copy_if_there(folder: Path, target: Path) -> bool:
+    if not folder.is_dir():
+        return False
+    # When it was last used.
+    os.utime(folder)
+    copy_tree(folder, target)
+    return True
+
+
+def _prune(cache: Path, limit_bytes: int, keep: str) -> None:
+    """Remove what was not used for longest until the rest fits; never what somebody copies from at this moment."""
+    folders = sorted((path for path in cache.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)
+    sizes = {path: _size(path) for path in folders}
+    total = sum(sizes.values())
+    for folder in folders:
+        if total <= limit_bytes:
+            return
+        digest = folder.name.removesuffix(".partial").removesuffix(".gone")
+        if digest == keep:
+            continue
+        with suppress(BlockingIOError), _locked(cache, digest, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            # By another name first: half a snapshot must not be taken for a whole one.
+            gone = cache / f"{digest}.gone"
+            if folder != gone:
+                shutil.rmtree(gone, ignore_errors=True)
+                folder.rename(gone)
+            shutil.rmtree(gone, ignore_errors=True)
+            total -= sizes[folder]
+
+
+def _size(folder: Path) -> int:
+    return sum(path.lstat().st_size for path in folder.rglob("*"))
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _locked(cache: Path, digest: str, how: int) -> Iterator[None]:
+    descriptor = os.open(cache / f"{digest}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, how)
         yield
     finally:
         os.close(descriptor)

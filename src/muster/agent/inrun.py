@@ -8,13 +8,28 @@ import muster.agent
 from muster.paths import NodePaths
 
 _PARTS = ("__init__.py", "run.py", "errors.py", "runtime")
+_KEEPER_PARTS = (
+    "__init__.py",
+    "agent/__init__.py",
+    "agent/keeper.py",
+    "agent/processes.py",
+    "agent/container/__init__.py",
+    "agent/container/inside.py",
+    "agent/mpi/__init__.py",
+    "agent/mpi/remote.py",
+    "agent/mpi/side.py",
+)
 
 
 def install(node: NodePaths, version: str) -> Path:
     """Bring the copy in step with this installation; returns the folder for PYTHONPATH."""
+    _bring(_KEEPER_PARTS, node.runtime / f"{version}-keeper")
+    return _bring(_PARTS, node.runtime / version)
+
+
+def _bring(parts: tuple[str, ...], target: Path) -> Path:
     package = Path(muster.agent.__file__).parents[1]
-    target = node.runtime / version
-    for part in _PARTS:
+    for part in parts:
         source = package / part
         for file in sorted(source.rglob("*.py")) if source.is_dir() else [source]:
             if file.exists():

@@ -24,19 +24,26 @@ class Story:
     def add(self, entry: Entry) -> list[tuple[str, float, dict[str, Any]]]:
         """Take an entry in; returns the events that follow from it (kind, at, data). Twice the same tells nothing."""
         kind, at = entry["kind"], entry["at"]
-        if kind == "started":
-            self.started.setdefault(entry["rank"], entry)
-        elif kind == "running":
+        if kind == "started" and entry["rank"] not in self.started:
+            self.started[entry["rank"]] = entry
+            # Ranks that mpirun starts come later than the rest.
+            return [("started", at, {"ranks": [_told(entry)]})] if self.announced else []
+        if kind == "running":
             return self._announce(at)
-        elif kind == "refused" and entry["rank"] not in self.exited:
+        if kind == "refused" and entry["rank"] not in self.exited:
             data = {"rank": entry["rank"], "exit_code": entry["exit_code"], "signal": None, "expected": False}
             return [*self._announce(at), *self._exit(at, {**data, "refusal": entry["message"]})]
-        elif kind == "exited" and entry["rank"] not in self.exited:
+        if kind == "exited" and entry["rank"] not in self.exited:
             data = {key: value for key, value in entry.items() if key not in ("kind", "at")}
             return [*self._announce(at), *self._exit(at, data)]
-        elif kind == "ended":
+        if kind == "ended":
             self.ended = entry
         return []
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a rank ended badly, and not by Muster's own signal."""
+        return any(item["exit_code"] != 0 and not item.get("expected") for item in self.exited.values())
 
     def lose(self, at: float, lost_with: str) -> list[tuple[str, float, dict[str, Any]]]:
         """Ranks whose end nobody saw: they went with their "keeper" or "agent"."""
@@ -50,12 +57,15 @@ class Story:
         if self.announced:
             return []
         self.announced = True
-        ranks = [{"rank": rank, "pid": entry["pid"], "at": entry["at"]} for rank, entry in self.started.items()]
-        return [("started", at, {"ranks": ranks})]
+        return [("started", at, {"ranks": [_told(entry) for entry in self.started.values()]})]
 
     def _exit(self, at: float, data: dict[str, Any]) -> list[tuple[str, float, dict[str, Any]]]:
         self.exited[data["rank"]] = data
         return [("exited", at, {**data, "at": at})]
+
+
+def _told(entry: Entry) -> dict[str, Any]:
+    return {"rank": entry["rank"], "pid": entry["pid"], "at": entry["at"]}
 
 
 def read(path: Path) -> Sequence[Entry]:

@@ -17,10 +17,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from muster.agent import processes
+from muster.agent.mpi.side import Side
 
 KILL_PASS_S = 0.01
 SPARE_CLEANERS_S = 0.2
 OOM_WINDOW_S = 5.0
+DAEMON_PATIENCE_S = 10.0
+DESERTED_S = 0.3
 
 
 class RankLaunch(NamedTuple):
@@ -34,6 +37,8 @@ class RankLaunch(NamedTuple):
     cwd: str
     log: str
     essential: bool = True
+    wrapped: bool = False
+    """Started by mpirun."""
 
 
 class Refused(Exception):
@@ -146,6 +151,10 @@ class Ending:
         self.term_at = term_at if self.term_at is None else min(self.term_at, term_at)
         self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
 
+    def hurry(self, now: float) -> None:
+        """Nobody is left who needs the grace."""
+        self.kill_at = now if self.kill_at is None else min(self.kill_at, now)
+
     def killing(self, now: float) -> bool:
         return self.kill_at is not None and now >= self.kill_at
 
@@ -174,17 +183,28 @@ class Keeper:
         self._wake = wake
         self._journal = os.open(launch["journal"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._unread = b""
+        self._mpi = Side(**launch["mpi"]) if launch.get("mpi") else None
+        self._awaited = set(self._mpi.ranks) if self._mpi else set()
+        """Ranks that mpirun is to start and that have not said a word yet."""
         self._running: dict[int, RankLaunch] = {}
         self._signalled = False
+        self._told: set[int] = set()
+        """Ranks that mpirun has told to end."""
+        self._deserted: tuple[str, float] | None = None
+        """What should have waited for ranks and has ended, and when to look whether any is left."""
         self._oom_kills = [processes.oom_kills()] * 2
         self._oom_seen = time.monotonic()
 
     def run(self) -> None:
         self._record("keeper", pid=os.getpid())
-        self._start_ranks()
-        while self._reap():
+        if self._mpi is not None and self._mpi.trouble:
+            self._refuse_wrapped(self._mpi.trouble)
+        else:
+            self._start_ranks()
+        while self._reap() or (self._awaited and not self._signalled):
             self._pursue()
             self._wait()
+        self._close_wrapped()
         self._record("ended", reason=self._ending.reason or "done")
 
     def _start_ranks(self) -> None:
@@ -210,62 +230,145 @@ class Keeper:
         self._record("refused", rank=launch.rank, message=str(refused), exit_code=refused.exit_code)
         self._ending.stop(time.monotonic(), 0.0, "rank_failed")
 
+    def _refuse_wrapped(self, trouble: str) -> None:
+        """mpirun cannot have its ranks on this node."""
+        assert self._mpi is not None
+        self._awaited.clear()
+        self._record("refused", rank=min(self._mpi.ranks), message=trouble, exit_code=126)
+        self._ending.stop(time.monotonic(), 0.0, "rank_failed")
+
     def _reap(self) -> bool:
         """Collect the dead; False when no descendant is left (orphans become children of a sub-reaper)."""
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
+                self._hear_wrappers()
                 return False
+            self._hear_wrappers()
             if pid == 0:
                 return True
+            if self._mpi is not None and self._mpi.reaped(pid, status):
+                self._deserted = ("daemon of mpirun", time.monotonic() + DESERTED_S)
+                continue
             launch = self._running.pop(pid, None)
-            if launch is not None:
-                self._exited(launch, status, usage.ru_maxrss)
+            if launch is None:
+                continue
+            self._exited(launch, status, usage.ru_maxrss, told=launch.rank in self._told)
+            if self._mpi is not None and not launch.wrapped and status == 0:
+                self._deserted = ("mpirun", time.monotonic() + DESERTED_S)
 
-    def _exited(self, launch: RankLaunch, status: int, max_rss_kb: int) -> None:
+    def _hear_wrappers(self) -> None:
+        """What the processes say that mpirun starts in front of each rank."""
+        for entry in self._mpi.hear() if self._mpi else ():
+            kind, rank = entry["kind"], entry["rank"]
+            if kind == "told":
+                self._told.add(rank)
+            elif kind == "refused" and rank in self._awaited:
+                self._awaited.discard(rank)
+                self._record("refused", rank=rank, message=entry["message"], exit_code=entry["exit_code"])
+                self._ending.failed(time.monotonic())
+            elif kind == "started" and rank in self._awaited:
+                self._awaited.discard(rank)
+                self._running[entry["pid"]] = RankLaunch(rank, "", (), {}, "", "", wrapped=True)
+                self._record("started", rank=rank, pid=entry["pid"], at=entry["at"])
+            elif kind == "exited":
+                pid = next((pid for pid, launch in self._running.items() if launch.rank == rank), None)
+                if pid is not None:
+                    launch = self._running.pop(pid)
+                    self._exited(launch, entry["status"], entry["max_rss_kb"], entry["told"], entry["at"])
+
+    def _lose_deserted(self, now: float) -> None:
+        """mpirun or its daemon has gone; a rank that it should have waited for is lost, and with it the gang."""
+        if self._deserted is None or now < self._deserted[1]:
+            return
+        lost_with, self._deserted = self._deserted[0], None
+        left = self._awaited | {launch.rank for launch in self._running.values() if launch.wrapped}
+        if not left or self._signalled or self._told:
+            return
+        lost = min(left)
+        self._awaited.discard(lost)
+        self._running = {pid: launch for pid, launch in self._running.items() if launch.rank != lost}
+        self._record("exited", rank=lost, exit_code=None, signal=None, expected=False, lost_with=lost_with)
+        self._ending.failed(time.monotonic())
+
+    def _close_wrapped(self) -> None:
+        """No process is left: what mpirun started and nobody saw ending went with it."""
+        for launch in self._running.values():
+            expected = self._signalled or launch.rank in self._told
+            data = {"exit_code": None, "signal": None, "expected": expected, "lost_with": "mpirun"}
+            self._record("exited", rank=launch.rank, **data)
+
+    def _exited(
+        self, launch: RankLaunch, status: int, max_rss_kb: int, told: bool = False, at: float | None = None
+    ) -> None:
+        """Record how a rank ended; `told`: mpirun had told it to end."""
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
         self._record(
             "exited",
+            at=time.time() if at is None else at,
             rank=launch.rank,
             exit_code=code,
             signal=number,
             max_rss_kb=max_rss_kb,
             core_dumped=bool(number and os.WCOREDUMP(status)),
-            expected=self._signalled,
+            expected=self._signalled or told,
             oom_killed=code != 0 and not self._signalled and processes.oom_kills() > self._oom_kills[0],
         )
         now = time.monotonic()
-        if launch.essential and code != 0 and not self._signalled:
+        if launch.essential and code != 0 and not self._signalled and not told:
             self._ending.failed(now)
         # With ranks on other nodes too, only the server knows whether a helper here is still needed.
-        needed = any(other.essential or not self._whole_gang for other in self._running.values())
+        needed = self._awaited or any(other.essential or not self._whole_gang for other in self._running.values())
         if not needed:
-            self._ending.done(now)
+            # mpirun's daemon ends by itself, a moment after the last rank.
+            self._ending.done(now + (DAEMON_PATIENCE_S if self._mpi and self._mpi.listen else 0.0))
 
     def _pursue(self) -> None:
         """Send the signals whose time has come."""
         now = time.monotonic()
+        self._lose_deserted(now)
         if self._ending.killing(now):
             overdue_s = now - (self._ending.kill_at or now)
             self._announce("killing")
             processes.kill(self._descendants(), spare_cleaners=overdue_s < SPARE_CLEANERS_S)
         elif self._ending.terminating(now) and not self._signalled:
+            # Found first, which takes a while: the signal should come together with the announcement.
+            addressed = self._addressed()
             self._announce("stopping")
-            processes.terminate(self._descendants())
+            processes.terminate(addressed)
+        if self._mpi and self._signalled and not self._wrapped() and self._mpi.fell_silent():
+            self._ending.hurry(now)
 
     def _announce(self, kind: str) -> None:
         if self._signalled:
             return
         self._signalled = True
-        self._touch_stop_file()
         ranks = sorted(launch.rank for launch in self._running.values())
         left = [process.pid for process in self._descendants() if not process.dead and process.pid not in self._running]
         self._record(kind, reason=self._ending.reason, ranks=ranks, other_pids=left[:100])
+        # Last, so that the signal follows at once: a script may look at the file before its handler has run.
+        self._touch_stop_file()
 
     def _descendants(self) -> list[processes.Process]:
         return processes.descendants([os.getpid()], processes.table())
+
+    def _addressed(self) -> list[processes.Process]:
+        """Who gets SIGTERM: everybody, but not mpirun and its helpers, which would kill the ranks in their grace."""
+        everything = processes.table()
+        below = processes.descendants([os.getpid()], everything)
+        if self._mpi is None:
+            return below
+        ranks = self._wrapped()
+        own = [pid for pid in (*self._running.keys() - ranks, self._mpi.daemon) if pid is not None]
+        helpers = {process.pid for process in processes.descendants(own, everything)} | set(own)
+        helpers -= {process.pid for process in processes.descendants(ranks, everything)} | ranks
+        return [process for process in below if process.pid not in helpers]
+
+    def _wrapped(self) -> set[int]:
+        """Pids of living ranks that mpirun started."""
+        return {pid for pid, launch in self._running.items() if launch.wrapped}
 
     def _touch_stop_file(self) -> None:
         try:
@@ -275,13 +378,18 @@ class Keeper:
 
     def _wait(self) -> None:
         watched = [self._wake] if self._agent_gone else [self._wake, self._agent.fileno()]
+        watched += self._mpi.descriptors() if self._mpi else []
         wait_s = self._ending.wait_s(time.monotonic(), self._signalled)
+        if self._deserted is not None:
+            wait_s = DESERTED_S
         ready, _, _ = select.select(watched, [], [], OOM_WINDOW_S if wait_s is None else min(wait_s, OOM_WINDOW_S))
         self._watch_memory()
         if self._wake in ready:
             os.read(self._wake, 4096)
         if self._agent.fileno() in ready:
             self._listen()
+        if self._mpi is not None and (trouble := self._mpi.serve(ready)):
+            self._refuse_wrapped(trouble)
 
     def _watch_memory(self) -> None:
         """Remember the count of a while ago: only kills around an exit have to do with it."""

@@ -23,6 +23,7 @@ from typing import Any
 import muster.agent
 from muster.agent import processes
 from muster.agent.environ import NODE_MARK
+from muster.agent.environment import builders
 from muster.agent.gpus import spawning
 
 log = logging.getLogger(__name__)
@@ -215,6 +216,7 @@ class Keepers:
         try:
             living = {kept.pid for kept in self._kept.values() if not kept.silent}
             living.add(self._nursery.pid if self._nursery else None)
+            living |= builders
             everything = processes.table()
             orphans = [
                 process
@@ -250,6 +252,9 @@ def sweep(mark: str, patience_s: float, clock: Callable[[], float], pause: Calla
     while left := processes.marked(NODE_MARK, mark):
         everything = processes.table()
         keepers = [pid for pid in left if "muster.agent.nursery" in processes.command_line(pid)]
+        # The keeper inside a container is known by its program: it carries the image's environment alone.
+        parents = {everything[pid].parent for pid in left if pid in everything}
+        keepers += [pid for pid in parents if "agent/container/inside.py" in processes.command_line(pid)]
         kept = {process.pid for process in processes.descendants(keepers, everything)} | set(keepers)
         if clock() >= deadline:
             kept = set()

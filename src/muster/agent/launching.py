@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from muster.agent.container import place
 from muster.agent.environ import Places, rank_environment
+from muster.agent.mpi.setting import Setting
 from muster.agent.prepare import Prepared, Refusal
 from muster.defaults import GRACE_FAILURE_S, KILL_AFTER_TERM_S
 from muster.errors import JobError
@@ -36,10 +38,20 @@ def make_launch(
         outputs=prepared.outputs,
         resume=prepared.resume,
     )
-    ranks = []
-    for rank in node_plan_from_json(order.plan).ranks:
-        env = rank_environment(rank.rank, rank.env, order.user_env, agent_env, places)
-        ranks.append(_rank(rank, env, paths))
+    node = node_plan_from_json(order.plan)
+    mpi = Setting(node, paths, prepared.mpi, order.secret) if prepared.mpi else None
+    ranks, wrapped = [], []
+    used = prepared.environment.container if prepared.environment else None
+    own_env = place.base_environment(used, paths, agent_env) if used else agent_env
+    for rank in node.ranks:
+        user_env = {**(prepared.environment.variables if prepared.environment else {}), **order.user_env}
+        env = rank_environment(rank.rank, rank.env, user_env, own_env, places)
+        if used is not None:
+            env = place.rank_environment(used, paths, env, {**user_env, **rank.env})
+        if rank.wrapped:
+            wrapped.append((rank, env))
+        else:
+            ranks.append(_rank(*(mpi.launcher(rank, env) if mpi else (rank, env)), paths))
     return {
         "ranks": ranks,
         "whole_gang": order.num_nodes == 1,
@@ -47,7 +59,18 @@ def make_launch(
         "stop_file": places.stop_file,
         "grace_failure_s": GRACE_FAILURE_S,
         "kill_after_term_s": KILL_AFTER_TERM_S,
+        "mpi": mpi.make(wrapped, places.stop_file) if mpi else None,
     }
+
+
+def describe_container(
+    order: Order, prepared: Prepared, paths: AttemptPaths, runtime: Path, mark: str, agent_env: Mapping[str, str]
+) -> dict[str, Any]:
+    """What the keeper outside a container reads."""
+    assert order.plan is not None and prepared.environment is not None and prepared.environment.container is not None
+    folders = (prepared.inputs, prepared.outputs, prepared.tmp)
+    node = node_plan_from_json(order.plan)
+    return place.describe(prepared.environment.container, order, node, paths, runtime, mark, agent_env, folders)
 
 
 def stop_file(paths: AttemptPaths) -> Path:

@@ -7,13 +7,13 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, cast
 from urllib.parse import quote
 
 from muster.errors import MusterError, ServerUnavailable
-from muster.protocol import AgentConfig
+from muster.protocol import AgentConfig, Order
 from muster.transport import Address, Body, Connection
 
 log = logging.getLogger(__name__)
@@ -99,6 +99,31 @@ class Link:
         connection = self._connection()
         with self._watched(), connection.stream("GET", f"/api/v1/snapshots/{digest}/archive") as response:
             yield Arriving(response)
+
+    def manifest(self, order: Order, name: str) -> list[Mapping[str, Any]]:
+        """What an input holds."""
+        query = {"run": order.run, "attempt": order.attempt, "name": name}
+        answer = self.call("GET", self._path("manifest"), query=query, timeout_s=600)
+        return cast(list[Mapping[str, Any]], answer["files"])
+
+    def grants(self, order: Order, paths: Mapping[str, list[str]]) -> dict[str, Any]:
+        """Fresh accesses of an attempt, and tokens for files that it is about to write."""
+        body = {"run": order.run, "attempt": order.attempt, "paths": dict(paths)}
+        return cast(dict[str, Any], self.call("POST", self._path("grants"), json_body=body))
+
+    def hashes(self, order: Order, name: str, files: list[dict[str, Any]]) -> None:
+        """What a first download of a data asset found."""
+        body = {"run": order.run, "attempt": order.attempt, "name": name, "files": files}
+        self.call("POST", self._path("hashes"), json_body=body)
+
+    def claim_outputs(self, order: Order, output: str, files: list[dict[str, Any]]) -> dict[str, Any]:
+        """Whether the gang succeeded, and the name that each file of an output gets."""
+        body = {"run": order.run, "attempt": order.attempt, "output": output, "files": files}
+        return cast(dict[str, Any], self.call("POST", self._path("outputs"), json_body=body))
+
+    def reached_at(self) -> dict[str, Any]:
+        """How a child process reaches the server, without a token."""
+        return {"url": self._config.server[self._index], "pinned_certificate": self._config.pinned_certificate}
 
     def put_checkpoint_file(self, body: Body, query: dict[str, Any]) -> None:
         headers = {"Content-Type": "application/octet-stream"}

@@ -8,7 +8,6 @@ import json
 import logging
 import logging.handlers
 import os
-import socket
 import sys
 import threading
 import time
@@ -18,7 +17,8 @@ from typing import Any
 
 import psutil
 
-from muster.agent import gpus, inrun, processes
+from muster.agent import gpus, inrun, processes, whereabouts
+from muster.agent.container import engines
 from muster.agent.keepers import sweep
 from muster.agent.link import Backoff, Link, Trouble
 from muster.agent.node import Node
@@ -41,7 +41,7 @@ _LOCK_PATIENCE_S = 0.5
 def main() -> None:
     if len(sys.argv) != 2:
         sys.exit("usage: muster-agent CONFIG   (the file that an engine writes)")
-    config = read_config(Path(sys.argv[1]))
+    config = whereabouts.filled_in(read_config(Path(sys.argv[1])), os.environ)
     paths = NodePaths(Path(config.root))
     paths.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = take_lock(paths.lock)
@@ -64,6 +64,8 @@ def _run(config: AgentConfig, paths: NodePaths) -> None:
     swept = sweep(mark, _SWEEP_PATIENCE_S, time.monotonic, time.sleep)
     if swept:
         log.warning("ended processes that an earlier agent left: %s", swept)
+    if paths.containers_used.exists():
+        engines.sweep(mark, os.environ, log.warning)
     done = set_up(paths, config.setup, mark) if config.setup else None
     agent_id = uuid.uuid4().hex
     link = Link(config, agent_id)
@@ -74,7 +76,7 @@ def _run(config: AgentConfig, paths: NodePaths) -> None:
         "cluster": config.cluster,
         "allocation": config.allocation,
         "agent": agent_id,
-        "host": socket.gethostname(),
+        "host": whereabouts.host_name(os.environ),
         "address": config.address,
         "pid": os.getpid(),
         "version": VERSION,

@@ -16,10 +16,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from muster.agent import checkpoints, files, journal, launching, prepare
+from muster.agent import checkpoints, files, journal, launching, mounts, prepare
 from muster.agent.attempt import Attempt, Phase, Step, next_step
+from muster.agent.container import engines
+from muster.agent.container.images import Images
+from muster.agent.environment import Builder, Ready
+from muster.agent.inputs import Inputs
 from muster.agent.keepers import Keepers
 from muster.agent.link import Backoff, Link, Trouble
+from muster.agent.mover import Mover
+from muster.agent.outputs import Sender
 from muster.agent.prepare import Prepared, Refusal
 from muster.agent.sampler import Sampler
 from muster.agent.shipper import Drop, Finish, Look, Shipper, Tell, Track
@@ -52,6 +58,8 @@ class Node:
         self._environment = {**_identity(), **os.environ}
         self._attempts: dict[Key, Attempt] = {}
         self._forgotten: dict[Key, None] = {}
+        self._doing: dict[Key, tuple[str, float]] = {}
+        """What a preparation that takes long is at, and since when."""
         self._had_any = False
         self._leave = False
         self._terminated_at: float | None = None
@@ -63,8 +71,10 @@ class Node:
             self._selector, mark, self._paths.root / "nursery.log", self._keeper_said, self._keeper_closed
         )
         self._fetchers = Workers("prepare", 4)
+        self._builders = Workers("environments", 16)
         self._senders = Workers("files", 2)
         self._publisher = checkpoints.Publisher(link)
+        self._outputs = Sender(link, mark, self._is_doing, self._note)
         self._shipper = Shipper(
             link,
             heartbeat=self._heartbeat,
@@ -84,6 +94,7 @@ class Node:
         self._shipper.start()
         self._sampler.start()
         self._publisher.start()
+        self._outputs.start()
         busy = False
         while not self._may_leave():
             for key, _ in self._selector.select(_TEND_S if busy else self._wait_s()):
@@ -131,7 +142,10 @@ class Node:
         self._terminated_at = time.monotonic() + grace_s
         log.info("asked to end; ranks get %g s", grace_s)
         for attempt in list(self._attempts.values()):
-            if attempt.phase in (Phase.PREPARED, Phase.RUNNING):
+            # Whoever signals the whole node may have ended the ranks a moment before.
+            if attempt.phase in (Phase.PREPARED, Phase.RUNNING) or (
+                attempt.phase is Phase.ENDED and attempt.story.has_failed
+            ):
                 self._emit(attempt, "leaving", time.time(), {})
             self._stop_here(attempt, grace_s, "agent_stopped")
 
@@ -161,19 +175,33 @@ class Node:
             if not phases & {Phase.PREPARING, Phase.RUNNING}:
                 self._terminated_at = min(self._terminated_at, time.monotonic())
             return phases <= {Phase.DELIVERED} or time.monotonic() > self._terminated_at + _LAST_DELIVERY_S
-        done = self._leave or (self._had_any and not self._config.long_lived)
-        return done and not self._attempts
+        if self._deserted():
+            log.warning("no server for %g s and nothing to do here: what is left lies in %s", self._link.silence_s,
+                        self._paths.attempts)  # fmt: skip
+            return True
+        if not self._config.long_lived:
+            # What is delivered may be left behind: nobody comes back to this folder.
+            delivered = all(attempt.phase is Phase.DELIVERED for attempt in self._attempts.values())
+            return (self._leave and delivered) or (self._had_any and not self._attempts)
+        return self._leave and not self._attempts
+
+    def _deserted(self) -> bool:
+        """Whether this node is only kept for a server that is away; somebody else will deliver what lies here."""
+        idle = {attempt.phase for attempt in self._attempts.values()} <= {Phase.ENDED, Phase.DELIVERED}
+        return idle and self._config.linger_s is not None and self._link.silence_s > self._config.linger_s
 
     def _close(self) -> None:
         self._sampler.close()
         self._publisher.close()
+        self._outputs.close()
         for attempt in self._attempts.values():
             attempt.unwanted.set()
-            attempt.release_ports()
+            attempt.release()
         self._shipper.close()
         self._shipper.join(2.0)
         self._keepers.close()
         self._fetchers.close(patience_s=10.0)
+        self._builders.close(patience_s=10.0)
         self._senders.close(patience_s=1.0)
 
     # Orders
@@ -202,7 +230,10 @@ class Node:
             attempt.unwanted.set()
         if step is Step.PREPARE:
             attempt.phase = Phase.PREPARING
-            self._fetchers.submit(lambda: self._prepare(attempt))
+            # A build takes minutes; what others need must not wait for it.
+            takes_long = attempt.order.environment is not None or attempt.order.container is not None
+            workers = self._builders if takes_long else self._fetchers
+            workers.submit(lambda: self._prepare(attempt))
         elif step is Step.LAUNCH:
             self._launch(attempt)
         elif step is Step.STOP:
@@ -234,7 +265,12 @@ class Node:
         while not attempt.unwanted.is_set():
             try:
                 prepared = prepare.prepare(
-                    attempt.order, self._paths, self._link.archive, partial(checkpoints.fetch, link=self._link)
+                    attempt.order,
+                    self._paths,
+                    self._link.archive,
+                    partial(checkpoints.fetch, link=self._link),
+                    partial(self._make_ready, attempt),
+                    partial(self._place_inputs, attempt),
                 )
             except Refusal as refusal:
                 self.post(partial(self._refuse, attempt, refusal))
@@ -251,6 +287,44 @@ class Node:
                 return
         self.post(lambda: self._end(attempt, attempt.order.stop_reason or "done", time.time()))
 
+    def _make_ready(self, attempt: Attempt, order: Order, paths: AttemptPaths) -> Ready | None:
+        """In a worker: put the attempt's environment in place, and hold on to it."""
+        if attempt.environment is None:
+            begins = partial(self.post, partial(self._track, attempt))
+            doing = partial(self._is_doing, attempt.key)
+            if order.container is not None:
+                images = Images(
+                    self._paths, self._mark, self._link.archive, begins, doing, attempt.unwanted, self._environment
+                )
+                attempt.environment = images.ready(order, paths)
+                return attempt.environment
+            attempt.environment = Builder(self._mark, begins, doing, attempt.unwanted).ready(order, paths)
+        return attempt.environment
+
+    def _place_inputs(self, attempt: Attempt, order: Order, paths: AttemptPaths) -> dict[str, str]:
+        """In a worker: put the attempt's inputs in place, and hold on to what of them is shared."""
+        mover = Mover(self._mark, attempt.unwanted)
+        doing = partial(self._is_doing, attempt.key)
+        attempt.inputs = Inputs(order, paths, self._link, mover, doing, partial(self._note, order))
+        return attempt.inputs.place()
+
+    def _is_doing(self, key: Key, text: str) -> None:
+        """Remember what a preparation that takes long is at; empty when it is over."""
+        if text:
+            self._doing[key] = (text, self._doing.get(key, ("", time.time()))[1])
+        else:
+            self._doing.pop(key, None)
+
+    def _note(self, order: Order, level: str, text: str) -> None:
+        event = Event(order.run, order.attempt, "noted", time.time(), {"level": level, "text": text})
+        self._shipper.send(Tell(event))
+
+    def _track(self, attempt: Attempt) -> None:
+        """Deliver its streams from now on."""
+        if not attempt.tracked:
+            attempt.tracked = True
+            self._shipper.send(Track(attempt.key, attempt.paths, attempt.order.log_limit_bytes, attempt.order.masked))
+
     def _prepared(self, attempt: Attempt, prepared: Prepared) -> None:
         attempt.prepared = prepared
         if attempt.unwanted.is_set():
@@ -259,13 +333,17 @@ class Node:
         attempt.phase = Phase.PREPARED
         prepare.will_be_told(attempt.paths)
         ports = [held.port for held in prepared.ports]
-        told = {"ports": ports, "address": self._config.address, "resumed": prepared.resumed}
+        told: dict[str, Any] = {"ports": ports, "address": self._config.address, "resumed": prepared.resumed}
+        if prepared.facts:
+            told["facts"] = prepared.facts
+        if prepared.environment is not None:
+            told["environment"] = prepared.environment.facts
         self._emit(attempt, "prepared", time.time(), told)
         self._advance(attempt)
 
     def _refuse(self, attempt: Attempt, refusal: Refusal) -> None:
         log.warning("%s is refused: %s: %s", attempt.key, refusal.code, refusal.message)
-        self._emit(attempt, "refused", time.time(), {"code": refusal.code, "message": refusal.message})
+        self._emit(attempt, "refused", time.time(), refusal.to_json())
         self._end(attempt, "refused", time.time())
 
     def _launch(self, attempt: Attempt) -> None:
@@ -273,6 +351,11 @@ class Node:
         prepared, paths = attempt.prepared, attempt.paths
         try:
             launch = launching.make_launch(attempt.order, prepared, paths, self._runtime, self._mark, self._environment)
+            if prepared.environment is not None and prepared.environment.container is not None:
+                described = launching.describe_container(
+                    attempt.order, prepared, paths, self._runtime, self._mark, self._environment
+                )
+                prepare.write_private(paths.container, json.dumps(described).encode())
             prepare.write_private(paths.launch, json.dumps(launch).encode())
         except Refusal as refusal:
             self._refuse(attempt, refusal)
@@ -281,11 +364,17 @@ class Node:
             self._refuse(attempt, prepare.refusal_of(error, paths.root))
             return
         attempt.phase = Phase.RUNNING
-        self._keepers.launch(attempt.key, paths.launch, [held.lock for held in prepared.ports])
-        attempt.release_ports()
-        self._shipper.send(Track(attempt.key, paths, attempt.order.log_limit_bytes))
+        locks = [held.lock for held in prepared.ports]
+        if prepared.environment is not None:
+            locks.append(prepared.environment.lock)
+        if attempt.inputs is not None:
+            locks += [held.lock for held in attempt.inputs.held]
+        self._keepers.launch(attempt.key, paths.launch, locks)
+        attempt.release()
+        self._track(attempt)
         self._sampler.add(attempt.key, paths.streams / "events" / "node.jsonl")
         self._publisher.watch(attempt.order, paths, attempt.unwanted)
+        self._outputs.watch(attempt.order, paths, attempt.unwanted)
 
     # What keepers say
 
@@ -305,6 +394,10 @@ class Node:
         attempt = self._attempts.get(key)
         if attempt is None or attempt.phase is not Phase.RUNNING:
             return
+        if attempt.paths.container.exists():
+            # A keeper that was killed could not remove its container.
+            remove = partial(engines.sweep, self._mark, self._environment, log.warning, attempt.key)
+            self._fetchers.submit(remove)
         self._conclude(attempt, "keeper")
 
     def _conclude(self, attempt: Attempt, lost_with: str) -> None:
@@ -326,7 +419,9 @@ class Node:
         was_running = attempt.phase is Phase.RUNNING
         attempt.phase = Phase.ENDED
         attempt.deadline = None
-        attempt.release_ports()
+        attempt.release()
+        if attempt.inputs is not None:
+            self._fetchers.submit(attempt.inputs.close)
         self._sampler.remove(attempt.key)
         self._emit(attempt, "ended", at, {"at": at, "reason": reason})
         if attempt.order.action == "forget":
@@ -336,11 +431,14 @@ class Node:
             self._shipper.send(Finish(attempt.key))
             self._senders.submit(lambda: self._send_files(attempt))
         else:
+            if attempt.tracked:
+                self._shipper.send(Finish(attempt.key))
             self._emit(attempt, "delivered", at, {"files": []})
 
     def _send_files(self, attempt: Attempt) -> None:
         """In a worker: send every file that the job left, as often as it takes."""
         self._publisher.finish(attempt.order, attempt.paths, attempt.unwanted)
+        notes = self._outputs.finish(attempt.order, attempt.paths, attempt.unwanted, attempt.succeeded)
         found = files.find(attempt.paths)
         sent: list[dict[str, Any]] = []
         backoff = Backoff()
@@ -358,7 +456,7 @@ class Node:
                     log.info("%s of %s was not sent, trying again: %s", name, attempt.key, error)
                     attempt.unwanted.wait(backoff.next_s())
         if not attempt.unwanted.is_set():
-            data = {"files": sent, "notes": [f"not kept: {text}" for text in found.left_out]}
+            data = {"files": sent, "notes": [*notes, *(f"not kept: {text}" for text in found.left_out)]}
             self.post(lambda: self._emit(attempt, "delivered", time.time(), data))
 
     def _forget(self, key: Key) -> None:
@@ -375,7 +473,7 @@ class Node:
 
     def _remove(self, attempt: Attempt) -> None:
         attempt.unwanted.set()
-        attempt.release_ports()
+        attempt.release()
         self._shipper.send(Drop(attempt.key))
         del self._attempts[attempt.key]
         self._forgotten[attempt.key] = None
@@ -389,6 +487,7 @@ class Node:
     def _take_up(self) -> None:
         """Deliver what an earlier agent of this node could not."""
         self._paths.attempts.mkdir(parents=True, exist_ok=True)
+        mounts.release(self._paths.attempts)
         for folder in sorted(self._paths.attempts.iterdir()):
             run, _, number = folder.name.rpartition(".")
             paths = self._paths.attempt(run, int(number)) if run and number.isdigit() else None
@@ -398,9 +497,9 @@ class Node:
                 log.warning("%s was not ready and is removed", folder)
                 prepare.remove(AttemptPaths(folder.with_name(folder.name.removesuffix(".gone"))))
                 continue
-            attempt = Attempt(order, paths, phase=Phase.RUNNING)
+            attempt = Attempt(order, paths, phase=Phase.RUNNING, tracked=True)
             self._add(attempt)
-            self._shipper.send(Track(attempt.key, paths, order.log_limit_bytes))
+            self._shipper.send(Track(attempt.key, paths, order.log_limit_bytes, order.masked))
             self._conclude(attempt, "agent")
 
     # Small change
@@ -414,7 +513,9 @@ class Node:
         self.holding = tuple(self._attempts)
 
     def _heartbeat(self) -> dict[str, Any]:
-        return {"holding": [list(key) for key in self.holding], "sample": self._sampler.last}
+        beat = {"holding": [list(key) for key in self.holding], "sample": self._sampler.last}
+        doing = [[*key, text, since] for key, (text, since) in list(self._doing.items())]
+        return {**beat, "doing": doing} if doing else beat
 
     def _tell_all(self, attempt: Attempt, events: Iterable[tuple[str, float, dict[str, Any]]]) -> None:
         for kind, at, data in events:

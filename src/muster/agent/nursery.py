@@ -18,6 +18,7 @@ import traceback
 from typing import Any
 
 from muster.agent import keeper, processes
+from muster.agent.container import outside
 
 _PASS_S = 0.01
 
@@ -80,7 +81,8 @@ class Nursery:
                 os.close(end)
             self._wake, self._wake_write = os.pipe()
             self._watch_children()
-            keeper.run(launch_file, socket.socket(fileno=descriptors[0]), self._wake)
+            run = outside.run if outside.wanted(launch_file) else keeper.run
+            run(launch_file, socket.socket(fileno=descriptors[0]), self._wake)
         except BaseException:
             traceback.print_exc()
             os._exit(1)

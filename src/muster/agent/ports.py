@@ -15,10 +15,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
+
 from muster.paths import host_ports_dir
 
 _UPWARDS = 500
 _EPHEMERAL_TRIES = 200
+_TAKEN = (
+    "MASTER_PORT is {port} as the job asks, and {who}. "
+    "End it, choose a free port, or leave MASTER_PORT out: Muster finds one."
+)
 
 
 class HeldPort(NamedTuple):
@@ -35,21 +41,31 @@ class PortTrouble(Exception):
     """The ports that were asked for cannot be held."""
 
 
-def hold(count: int, preferred: int = 0, avoid: Collection[int] = (), folder: Path | None = None) -> list[HeldPort]:
-    """Hold `count` free ports: the preferred one and those above it first, then any."""
+def hold(
+    count: int,
+    preferred: int = 0,
+    avoid: Collection[int] = (),
+    folder: Path | None = None,
+    chosen: int | None = None,
+) -> list[HeldPort]:
+    """Hold `count` free ports: the preferred one and those above it first, then any; one that was chosen, or none."""
     if count == 0:
         return []
     folder = folder or host_ports_dir()
     _make_folder(folder)
     held: list[HeldPort] = []
     for port in _candidates(preferred):
-        if port in avoid or any(port == one.port for one in held):
+        if (port in avoid and port != chosen) or any(port == one.port for one in held):
             continue
         lock = _lock(folder / str(port))
         if lock is None:
+            if port == chosen:
+                raise PortTrouble(_TAKEN.format(port=port, who="another job on this machine holds it"))
             continue
         if not _is_free(port):
             os.close(lock)
+            if port == chosen:
+                raise PortTrouble(_TAKEN.format(port=port, who=f"another program listens there{_listener(port)}"))
             continue
         held.append(HeldPort(port, lock))
         if len(held) == count:
@@ -119,6 +135,18 @@ def _create(path: Path) -> int:
 
 def _is_free(port: int) -> bool:
     return _can_listen(socket.AF_INET, "0.0.0.0", port) and _can_listen(socket.AF_INET6, "::", port)
+
+
+def _listener(port: int) -> str:
+    """Who listens on a port, as far as this user may know."""
+    try:
+        found = [
+            item for item in psutil.net_connections("tcp") if item.status == "LISTEN" and item.laddr[1:] == (port,)
+        ]
+        pids = sorted({item.pid for item in found if item.pid})
+        return f" ({', '.join(f'{psutil.Process(pid).name()}, process {pid}' for pid in pids)})" if pids else ""
+    except psutil.Error:
+        return ""
 
 
 def _can_listen(family: int, address: str, port: int) -> bool:

@@ -7,34 +7,50 @@ import hashlib
 import json
 import os
 import shutil
-import stat
 import sys
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from muster.agent import code, ports
+from muster.agent import code, mounts, mover, ports, preflight
 from muster.agent.code import Fetch
+from muster.agent.container.place import look as look_into
+from muster.agent.environment import Ready
+from muster.agent.mpi.find import Found, NoMpi, find
+from muster.agent.outputs import places
+from muster.environments.failures import Failure
 from muster.errors import NotFound
-from muster.paths import AttemptPaths, NodePaths, user_runtime_dir
-from muster.protocol import InputOrder, Order, order_to_json
+from muster.launch.model import needs_from_json
+from muster.paths import AttemptPaths, NodePaths, shared_memory_dir, user_runtime_dir
+from muster.protocol import Order, order_to_json
 
 # multiprocessing puts sockets below TMPDIR, and a socket's path may have 107 bytes.
 _LONGEST_TMP = 60
 
 Resume = Callable[[Order, AttemptPaths], tuple[int | None, str | None]]
 """Puts the checkpoint to resume from in place; which it is and where."""
+MakeReady = Callable[[Order, AttemptPaths], Ready | None]
+"""Puts the attempt's environment in place, where it has one of its own."""
+PlaceInputs = Callable[[Order, AttemptPaths], dict[str, str]]
+"""Puts the inputs in place; where the job finds each."""
 
 
 class Refusal(Exception):
     """The attempt cannot be prepared or started here; becomes a `refused` event."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, next: str = "", lines: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.next = next
+        self.lines = tuple(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        told = {"code": self.code, "message": self.message, "next": self.next, "lines": list(self.lines)}
+        return {key: value for key, value in told.items() if value}
 
 
 @dataclass(frozen=True)
@@ -50,22 +66,51 @@ class Prepared:
     resumed: int | None = None
     """Which checkpoint was put in place."""
     resume: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What the look at the node found."""
+    environment: Ready | None = None
+    """What the ranks run in, where the attempt has an environment of its own."""
+    mpi: Found | None = None
+    """The mpirun of an MPI job."""
 
 
-def prepare(order: Order, node: NodePaths, fetch: Fetch, resume: Resume) -> Prepared:
+def prepare(
+    order: Order, node: NodePaths, fetch: Fetch, resume: Resume, make_ready: MakeReady, place_inputs: PlaceInputs
+) -> Prepared:
     """Put everything in place; raises Refusal with a code and a message that names the thing."""
     paths = node.attempt(order.run, order.attempt)
     try:
         _make_folders(order, paths)
-        python = _interpreter(order.python)
-        python_bin = _python_bin(python, node)
-        _place_code(order, node, paths, fetch)
+        needs = needs_from_json(order.needs)
+        preflight.check_node(needs, order.user_env)
+        environment = make_ready(order, paths)
+        python = environment.python if environment else _interpreter(order.python)
+        used = environment.container if environment else None
+        if used is not None:
+            python_bin, mpi = "", None
+            _place_code(order, node, paths, fetch)
+            facts = look_into(used, needs, order, paths).to_json()
+        else:
+            python_bin = _python_bin(python, node)
+            look = preflight.Preflight(needs, python, python_bin, order.user_env)
+            mpi = find(python, python_bin, order.user_env) if order.mpi else None
+            _place_code(order, node, paths, fetch)
+            # Before what may take long: a job that cannot run need not wait for its data.
+            facts = look.result().to_json()
         resumed = resume(order, paths)
-        inputs = {item.name: _place_input(item, paths) for item in order.inputs}
-        outputs = {name: str(_make(paths.work / "outputs" / name)) for name in order.outputs}
-        held = ports.hold(order.ports_count, order.ports_preferred, order.ports_avoid)
+        outputs = places(order, paths)
+        inputs = place_inputs(order, paths)
+        held = ports.hold(order.ports_count, order.ports_preferred, order.ports_avoid, chosen=needs.port)
+    except mover.Failed as failed:
+        raise Refusal(failed.code, failed.message) from failed
+    except Failure as failure:
+        raise Refusal(failure.code, failure.message, failure.next, failure.lines) from failure
     except ports.PortTrouble as trouble:
         raise Refusal("port_trouble", str(trouble)) from trouble
+    except preflight.Problem as problem:
+        raise Refusal(problem.code, str(problem)) from problem
+    except NoMpi as trouble:
+        raise Refusal("launcher_missing", str(trouble), trouble.next) from trouble
     except code.UnsafeArchive as trouble:
         raise Refusal("bad_input", str(trouble)) from trouble
     except (NotFound, tarfile.TarError) as trouble:
@@ -73,7 +118,8 @@ def prepare(order: Order, node: NodePaths, fetch: Fetch, resume: Resume) -> Prep
         raise Refusal("platform", message) from trouble
     except OSError as error:
         raise refusal_of(error, paths.root) from error
-    return Prepared(tuple(held), inputs, outputs, python, python_bin, str(short_tmp(paths)), *resumed)
+    tmp = str(short_tmp(paths))
+    return Prepared(tuple(held), inputs, outputs, python, python_bin, tmp, *resumed, facts, environment, mpi)
 
 
 def refusal_of(error: OSError, place: Path) -> Refusal:
@@ -128,41 +174,7 @@ def _python_bin(python: str, node: NodePaths) -> str:
 
 def _place_code(order: Order, node: NodePaths, paths: AttemptPaths, fetch: Fetch) -> None:
     if order.snapshot is not None:
-        code.copy_tree(code.ensure(node.code_cache, order.snapshot, fetch), paths.work)
-
-
-def _place_input(item: InputOrder, paths: AttemptPaths) -> str:
-    """Where the job finds the input: the path itself, a link to it, or a copy of it."""
-    source = Path(item.source.removeprefix("file://"))
-    _check_input(item, source)
-    if item.mode == "direct":
-        return str(source)
-    target = _make(paths.inputs) / item.name
-    if item.type == "uri_file":
-        # The name of a file often says what it is.
-        target = _make(target) / source.name
-    if item.mode == "ro_mount":
-        with suppress(FileExistsError):
-            target.symlink_to(source)
-    elif source.is_dir():
-        code.copy_tree(source, target)
-    else:
-        code.copy_file(source, target)
-    return str(target)
-
-
-def _check_input(item: InputOrder, source: Path) -> None:
-    try:
-        is_dir = stat.S_ISDIR(source.stat().st_mode)
-    except OSError as error:
-        message = f"input {item.name!r}: {source}: {error.strerror}. It must exist on every node that reads it."
-        raise Refusal("data_unavailable", message) from error
-    if item.type == "uri_file" and is_dir:
-        raise Refusal("bad_input", f"input {item.name!r}: {source} is a folder. Give it the type uri_folder.")
-    if item.type == "uri_folder" and not is_dir:
-        raise Refusal("bad_input", f"input {item.name!r}: {source} is a file. Give it the type uri_file.")
-    if not os.access(source, os.R_OK):
-        raise Refusal("data_unavailable", f"input {item.name!r}: {source} may not be read by this user.")
+        code.place(node.code_cache, order.snapshot, fetch, paths.work)
 
 
 def will_be_told(paths: AttemptPaths) -> None:
@@ -203,6 +215,8 @@ def remove(paths: AttemptPaths) -> None:
             function(name)
 
     _tmp_link(paths).unlink(missing_ok=True)
+    shutil.rmtree(shared_memory_dir(paths.root), ignore_errors=True)
+    mounts.release(paths.root)
     # By another name first, so that a half-removed attempt is never taken for one.
     gone = paths.root.with_name(f"{paths.root.name}.gone")
     with suppress(OSError):
@@ -212,8 +226,3 @@ def remove(paths: AttemptPaths) -> None:
 
 def _tmp_link(paths: AttemptPaths) -> Path:
     return user_runtime_dir() / f"t-{hashlib.sha256(str(paths.root).encode()).hexdigest()[:12]}"
-
-
-def _make(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder

@@ -14,14 +14,16 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from muster.agent.link import Backoff, Link, Trouble
+from muster.agent.masking import LEAST, Masker, make_masker
 from muster.agent.streams import Piece, Stream, covered, share
 from muster.defaults import HEARTBEAT_S, SHIP_BATCH_BYTES
+from muster.errors import AccessDenied, UserError
 from muster.paths import AttemptPaths
 from muster.protocol import Chunk, Event, encode
 
@@ -42,6 +44,8 @@ class Track:
     key: Key
     paths: AttemptPaths
     limit_bytes: int
+    masked: tuple[str, ...] = ()
+    """Secrets that must not leave the node."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +75,21 @@ class Look:
 Message = Track | Tell | Finish | Drop | Look
 
 
+class Sent(NamedTuple):
+    """A chunk of a stream, and its bytes as they are in the file."""
+
+    stream: Stream
+    chunk: Chunk
+    raw: bytes
+
+
 @dataclass
 class Tracked:
     """One attempt's streams."""
 
     paths: AttemptPaths
     limit_bytes: int
+    masker: Masker | None = None
     streams: dict[str, Stream] = field(default_factory=dict)
     finished: bool = False
     saved_at: float = field(default_factory=time.monotonic)
@@ -136,7 +149,7 @@ class Shipper(threading.Thread):
 
     def _handle(self, message: Message) -> None:
         if isinstance(message, Track):
-            tracked = Tracked(message.paths, message.limit_bytes)
+            tracked = Tracked(message.paths, message.limit_bytes, make_masker(message.masked))
             _load(tracked)
             self._tracked[message.key] = tracked
         elif isinstance(message, Tell):
@@ -166,7 +179,12 @@ class Shipper(threading.Thread):
 
     def _choose(self) -> tuple[list[Event], list[tuple[Key, Stream, Piece]]]:
         """One batch: events first, then bytes; `delivered` only behind the last byte of its attempt."""
-        owned = [(key, stream) for key, tracked in self._tracked.items() for stream in tracked.streams.values()]
+        owned = [
+            (key, stream)
+            for key, tracked in self._tracked.items()
+            for stream in tracked.streams.values()
+            if _ready(tracked, stream)
+        ]
         owners = {id(stream): key for key, stream in owned}
         chosen = share([stream for _, stream in owned], SHIP_BATCH_BYTES)
         events = [event for event in self._outbox if event.kind != "delivered" or self._complete(event, chosen)]
@@ -177,46 +195,80 @@ class Shipper(threading.Thread):
         return tracked is None or (tracked.finished and covered(list(tracked.streams.values()), chosen))
 
     def _deliver(self, events: list[Event], pieces: list[tuple[Key, Stream, Piece]]) -> bool:
-        sent_chunks = [
-            (stream, chunk) for key, stream, piece in pieces if (chunk := self._chunk(key, stream, piece)) is not None
-        ]
-        chunks = [chunk for _, chunk in sent_chunks]
+        read = [(stream, self._chunk(key, stream, piece)) for key, stream, piece in pieces]
+        chunks = [Sent(stream, *found) for stream, found in read if found is not None]
         early = [event for event in events if event.kind != "delivered"]
         late = [event for event in events if event.kind == "delivered"]
-        if sum(len(chunk.data) for chunk in chunks) != sum(piece.size for _, _, piece in pieces):
+        if sum(len(sent.chunk.data) for sent in chunks) != sum(piece.size for _, _, piece in pieces):
             # A file is not what it was a moment ago: look again before saying that this was all.
             late = []
-        beat = [self._heartbeat()] if time.monotonic() >= self._next_heartbeat else []
-        body = b"".join(encode([*beat, *early, *chunks, *late]))
+        frames: list[Event | Sent] = [*early, *chunks, *late]
         try:
-            answer = self._link.deliver(body)
-            if answer.get("missing"):
-                self._unknown()
-                return False
-            self._acknowledge(answer.get("lengths", ()))
-            for stream, chunk in sent_chunks:
-                stream.remember(chunk.offset, chunk.data)
+            try:
+                return self._exchange(frames, beat=time.monotonic() >= self._next_heartbeat)
+            except AccessDenied:
+                raise
+            except UserError as error:
+                log.warning("a delivery was refused, and is sent frame by frame: %s", error)
+                return all(self._exchange_or_drop(frame) for frame in frames)
         except Trouble as error:
             if self._backoff.fresh:
                 log.info("not delivered, will be sent again: %s", error)
             return False
+
+    def _exchange_or_drop(self, frame: Event | Sent) -> bool:
+        """Send one frame; what the server will never take is left out, visibly, so that the rest is not held up."""
+        try:
+            return self._exchange([frame])
+        except AccessDenied:
+            raise
+        except UserError as error:
+            log.error("refused for good, and left out: %s", error)
+        if isinstance(frame, Sent):
+            run, attempt = frame.chunk.run, frame.chunk.attempt
+            what = f"{len(frame.chunk.data):,} bytes of {frame.chunk.stream}"
+            frame.stream.acknowledge(frame.chunk.offset + len(frame.chunk.data))
+        else:
+            run, attempt, what = frame.run, frame.attempt, f"an event ({frame.kind})"
+            self._outbox.remove(frame)
+        if not (isinstance(frame, Event) and frame.kind == "noted"):
+            text = f"{what} could not be delivered, and is left out: the server refuses it"
+            self._outbox.append(Event(run, attempt, "noted", time.time(), {"level": "error", "text": text}))
+        return True
+
+    def _exchange(self, frames: Sequence[Event | Sent], beat: bool = False) -> bool:
+        """One delivery and what its answer means."""
+        wire = [frame.chunk if isinstance(frame, Sent) else frame for frame in frames]
+        answer = self._link.deliver(b"".join(encode([*([self._heartbeat()] if beat else []), *wire])))
+        if answer.get("missing"):
+            self._unknown()
+            return False
+        self._acknowledge(answer.get("lengths", ()))
+        for frame in frames:
+            if isinstance(frame, Sent):
+                frame.stream.remember(frame.chunk.offset, frame.raw)
         if beat:
             self._next_heartbeat = time.monotonic() + HEARTBEAT_S
-        sent = {id(event) for event in (*early, *late)}
+        events = [frame for frame in frames if isinstance(frame, Event)]
+        sent = {id(event) for event in events}
         self._outbox = [event for event in self._outbox if id(event) not in sent]
-        for event in late:
-            self._delivered((event.run, event.attempt))
+        for event in events:
+            if event.kind == "delivered":
+                self._delivered((event.run, event.attempt))
         for run, attempt in answer.get("forget", ()):
             self._forget((run, attempt))
         return True
 
-    def _chunk(self, key: Key, stream: Stream, piece: Piece) -> Chunk | None:
+    def _chunk(self, key: Key, stream: Stream, piece: Piece) -> tuple[Chunk, bytes] | None:
+        """What is sent of a piece, and the same bytes as they are in the file."""
         if piece.mark:
-            return Chunk(key[0], key[1], stream.name, piece.offset, piece.mark)
-        path = self._tracked[key].paths.streams / stream.name
+            return Chunk(key[0], key[1], stream.name, piece.offset, piece.mark), piece.mark
+        tracked = self._tracked[key]
+        path = tracked.paths.streams / stream.name
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
+                before = _before(tracked, descriptor, piece)
                 overlap = len(stream.tail)
                 data = os.pread(descriptor, piece.size + overlap, piece.position - overlap)
             finally:
@@ -229,7 +281,8 @@ class Shipper(threading.Thread):
             log.warning("%s cannot be read, so what it still held is lost: %s", path, error)
             stream.seen(0)
             return None
-        return Chunk(key[0], key[1], stream.name, piece.offset, data) if data else None
+        shown = data if tracked.masker is None else _masked(tracked, stream, piece, before, data)
+        return (Chunk(key[0], key[1], stream.name, piece.offset, shown), data[: len(shown)]) if shown else None
 
     def _acknowledge(self, lengths: Iterable[tuple[str, int, str, int]]) -> None:
         for run, attempt, name, length in lengths:
@@ -252,8 +305,35 @@ class Shipper(threading.Thread):
     def _more(self) -> bool:
         """Bytes are waiting already: do not pause."""
         return bool(self._outbox) or any(
-            stream.pending for tracked in self._tracked.values() for stream in tracked.streams.values()
+            _ready(tracked, stream) for tracked in self._tracked.values() for stream in tracked.streams.values()
         )
+
+
+def _before(tracked: Tracked, descriptor: int, piece: Piece) -> bytes:
+    """The bytes of the file before a piece, as far as a secret that ends in it could begin there."""
+    if tracked.masker is None:
+        return b""
+    reach = min(tracked.masker.overlap, piece.position)
+    return os.pread(descriptor, reach, piece.position - reach)
+
+
+def _masked(tracked: Tracked, stream: Stream, piece: Piece, before: bytes, data: bytes) -> bytes:
+    """A piece without secrets. Its end stays back while it may be the beginning of one."""
+    assert tracked.masker is not None
+    whole = before + data
+    masked = tracked.masker.mask(whole)[len(before) :]
+    held = min(tracked.masker.unfinished(whole), len(masked))
+    at_end = piece.position + len(data) >= stream.size
+    if (tracked.finished and at_end) or stream.is_cut_at(piece.offset + len(data)):
+        # Nothing follows: what is there of a secret is more than nobody should see, or just a letter.
+        return masked if held < LEAST else masked[: len(masked) - held] + b"*" * held
+    stream.waits_at = stream.size if held and at_end else None
+    return masked[: len(masked) - held]
+
+
+def _ready(tracked: Tracked, stream: Stream) -> bool:
+    """Whether there are bytes to send that do not wait for others."""
+    return stream.pending > 0 and (stream.waits_at != stream.size or tracked.finished)
 
 
 def _look(tracked: Tracked) -> None:

@@ -39,6 +39,8 @@ class Stream:
     """Position in the file up to which its blocks were given back."""
     tail: bytes = b""
     """The last bytes that the server has, to know the file by."""
+    waits_at: int | None = None
+    """The file's size at which its last bytes were kept back, because they may begin a secret."""
 
     def seen(self, size: int) -> None:
         """The file has this size now."""
@@ -68,6 +70,10 @@ class Stream:
     @property
     def mark(self) -> bytes:
         return f"\n[muster: this log passed its limit of {self.limit} bytes; what follows is not kept]\n".encode()
+
+    def is_cut_at(self, offset: int) -> bool:
+        """Whether the limit ends the stream there."""
+        return self.limit is not None and offset >= self.limit
 
     @property
     def pending(self) -> int:

@@ -40,10 +40,7 @@ def cluster_lines(view: View, paint: Paint, now: float) -> list[str]:
     idle_s = view["idle_seconds_before_scaledown"]
     rows = [
         ("engine", view["engine"]),
-        (
-            "nodes",
-            f"{len(view['nodes'])} now, {view['min_nodes']} to {view['max_nodes']}; idle ones go after {idle_s:g} s",
-        ),
+        ("nodes", _extent(view, idle_s)),
         ("kind", _kind(view)),
         ("priority", view["vm_priority"] if view["vm_priority"] != "dedicated" else None),
         ("price", f"${view['price_per_hour']:g} per node and hour" if view["price_per_hour"] is not None else None),
@@ -84,6 +81,12 @@ def cost_lines(found: View) -> list[str]:
     rows = [(line["key"], *_figures(line)) for line in found["lines"]]
     rows.append(("total", *_figures(found["total"])))
     return table(head, rows)
+
+
+def _extent(view: View, idle_s: float) -> str:
+    if view.get("lent"):
+        return f"{len(view['nodes'])}, lent by {view['engine']} for each run"
+    return f"{len(view['nodes'])} now, {view['min_nodes']} to {view['max_nodes']}; idle ones go after {idle_s:g} s"
 
 
 def _figures(line: View) -> tuple[str, str, str, str]:

@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self, TextIO
 
 from muster.cli.console import Paint, is_terminal, say
 from muster.cli.merge import Line, clean
-from muster.cli.sources import source_of
+from muster.cli.sources import is_build, source_of
 from muster.cli.state import RunState, loss, throughput
 from muster.cli.text import duration, number, shorten
 
@@ -45,10 +45,11 @@ def open_display(pending: Callable[[], Mapping[str, str]], state: RunState, name
 class PlainDisplay:
     """Lines of ranks on standard output, everything else (where wanted) on standard error."""
 
-    def __init__(self, out: TextIO, states: bool = True) -> None:
+    def __init__(self, out: TextIO, states: bool = True, notes: bool | None = None) -> None:
         self.paint = Paint.of(out)
         self._out = out
         self._states = states
+        self._notes = states if notes is None else notes
         self._shown = ""
 
     def __enter__(self) -> Self:
@@ -58,12 +59,16 @@ class PlainDisplay:
         pass
 
     def lines(self, lines: Sequence[Line]) -> None:
+        if self._states:
+            # Whoever follows a run wants its ranks' lines alone on standard output.
+            sys.stderr.write(rank_lines([line for line in lines if is_build(line.source)], Paint.of(sys.stderr)))
+            lines = [line for line in lines if not is_build(line.source)]
         if lines:
             self._out.write(rank_lines(lines, self.paint))
             self._out.flush()
 
     def note(self, text: str, level: str = "") -> None:
-        if self._states:
+        if self._notes:
             say(_noted(text, level, Paint.of(sys.stderr)))
 
     def changed(self, state: RunState) -> None:

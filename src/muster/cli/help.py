@@ -22,7 +22,15 @@ EXAMPLES = {
     "status": "muster status",
     "doctor": "muster doctor",
     "cluster": "muster cluster create small --min-nodes 1 --max-nodes 2",
+    "ray": "muster ray hosts many --host 10.0.0.1 --host 10.0.0.2",
     "cost": "muster cost --by user",
+    "bench": "muster bench scaling job.yml --procs 1,2,4",
+    "env": "muster env build environment.yml",
+    "datastore": "muster datastore create scratch --path ./images",
+    "data": "muster data create digits --path ./images",
+    "secret": "muster secret set HF_TOKEN",
+    "gc": "muster gc --dry-run",
+    "key": "muster key show",
 }
 
 

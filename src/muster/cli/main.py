@@ -8,7 +8,22 @@ from typing import Annotated
 import typer
 
 from muster.cli import report
-from muster.cli.commands import cluster, files, logs, run, runs, workspace
+from muster.cli.commands import (
+    bench,
+    cluster,
+    data,
+    datastore,
+    env,
+    files,
+    gc,
+    key,
+    logs,
+    ray,
+    run,
+    runs,
+    secret,
+    workspace,
+)
 from muster.cli.help import Group, ScriptCommand
 
 app = typer.Typer(
@@ -35,6 +50,28 @@ for name, function in cluster.COMMANDS.items():
     clusters.command(name)(report.guarded(function))
 app.add_typer(clusters, name="cluster", rich_help_panel="Clusters")
 app.command(rich_help_panel="Clusters")(report.guarded(cluster.cost))
+
+rays = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=ray.HELP)
+for name, function in ray.COMMANDS.items():
+    rays.command(name)(report.guarded(function))
+app.add_typer(rays, name="ray", rich_help_panel="Clusters")
+
+benches = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=bench.HELP)
+for name, function in bench.COMMANDS.items():
+    benches.command(name)(report.guarded(function))
+app.add_typer(benches, name="bench", rich_help_panel="Look")
+
+environments = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=env.HELP)
+for name, function in env.COMMANDS.items():
+    environments.command(name)(report.guarded(function))
+app.add_typer(environments, name="env", rich_help_panel="Workspace")
+
+for panel_name, module in {"datastore": datastore, "data": data, "secret": secret, "key": key}.items():
+    group = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=module.HELP)
+    for name, function in module.COMMANDS.items():
+        group.command(name)(report.guarded(function))
+    app.add_typer(group, name=panel_name, rich_help_panel="Data")
+app.command(rich_help_panel="Data")(report.guarded(gc.gc))
 
 
 def _print_version(wanted: bool) -> None:

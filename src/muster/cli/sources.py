@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _PROCESS = re.compile(r"std_log_process_(\d+)\.txt$")
+_ENVIRONMENT = re.compile(r"environment_node_(\d+)\.txt$")
 _TASK = re.compile(r"std_log_node_(\d+)_(\w+)\.txt$")
 
 
@@ -27,9 +28,16 @@ def source_of(stream: str) -> Source:
         return Source(f"rank {int(match[1])}", int(match[1]))
     if match := _TASK.search(stream):
         return Source(f"{match[2]} {match[1]}", int(match[1]))
+    if match := _ENVIRONMENT.search(stream):
+        return Source(f"environment {match[1]}", int(match[1]))
     if stream.endswith("mpi_log.txt"):
         return Source("mpirun", 0)
     return Source("", 0)
+
+
+def is_build(stream: str) -> bool:
+    """Whether a log is that of an environment's build, and no rank's."""
+    return _ENVIRONMENT.search(stream) is not None
 
 
 def log_of_rank(view: Mapping[str, Any], rank: int, attempt: int | None = None) -> str | None:

@@ -103,11 +103,19 @@ class RunState:
 
 def throughput(metrics: Mapping[str, Any]) -> str | None:
     """Such as `812.4 images/s`, from a metric whose name says that it is one."""
-    for name, value in list(metrics.items()):
-        match = _THROUGHPUT.fullmatch(name)
-        if match and _is_figure(value):
-            return f"{value:,.1f} {match['unit'].lower()}/s" if match["unit"] else f"{value:,.1f}/s"
-    return None
+    name = throughput_metric(metrics)
+    if name is None:
+        return None
+    match = _THROUGHPUT.fullmatch(name)
+    unit = match["unit"] if match else None
+    return f"{metrics[name]:,.1f} {unit.lower()}/s" if unit else f"{metrics[name]:,.1f}/s"
+
+
+def throughput_metric(metrics: Mapping[str, Any]) -> str | None:
+    """The first metric whose name says that it is a throughput."""
+    return next(
+        (name for name, value in list(metrics.items()) if _THROUGHPUT.fullmatch(name) and _is_figure(value)), None
+    )
 
 
 def loss(metrics: Mapping[str, Any]) -> float | None:

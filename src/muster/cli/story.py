@@ -69,6 +69,7 @@ def story(view: View, paint: Paint, now: float) -> list[str]:
         ("experiment", view["experiment"]),
         ("description", view.get("description")),
         ("compute", view["compute"]),
+        ("environment", _environment(view.get("environment"))),
         ("submitted", f"{moment(view['created_at'], now)} by {view.get('submitted_by') or 'unknown'}"),
         ("started", moment(view["started_at"], now) if view["started_at"] else None),
         ("ended", moment(view["ended_at"], now) if view["ended_at"] else None),
@@ -149,6 +150,17 @@ def _figures(view: View) -> list[tuple[str, str | None]]:
 def _logged(metrics: View) -> bool:
     """Whether the script logged something; figures of nodes are there always."""
     return any(not name.startswith("node/") for name in metrics)
+
+
+def _environment(environment: View | None) -> str | None:
+    if not environment:
+        return None
+    if "key" not in environment:
+        return f"{environment['name']}, not built yet"
+    if environment.get("image"):
+        return f"image {environment['image']} ({environment['key']}, Python {environment['python']})"
+    packages = _counted(environment["packages"], "package")
+    return f"{environment['name']} ({environment['key']}, Python {environment['python']}, {packages})"
 
 
 def _progress(progress: View | None) -> str | None:

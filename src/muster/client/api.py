@@ -48,6 +48,7 @@ class Client:
         key: str | None = None,
         python: str | None = None,
         notices: Sequence[str] = (),
+        packages: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """Submit a job; the same key again is the same run."""
         body = {
@@ -57,6 +58,7 @@ class Client:
             "python": python,
             "submitted_by": _user(),
             "notices": list(notices),
+            "packages": None if packages is None else dict(packages),
         }
         return self._dict("POST", "/runs", json_body=body)
 
@@ -189,6 +191,22 @@ class Client:
         """The plan of a job, without running it."""
         return self._dict("POST", "/plan", json_body={"spec": spec.model_dump(mode="json"), "python": python})
 
+    def environments(self) -> list[dict[str, Any]]:
+        """Registered environments, each in its newest version."""
+        return self._list("/environments")
+
+    def environment(self, name: str, version: str | None = None) -> dict[str, Any]:
+        """A registered environment, its newest version unless one is named."""
+        return self._dict("GET", f"/environments/{_segment(name, 'environment')}", query={"version": version})
+
+    def register_environment(self, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """Keep the next version of an environment."""
+        return self._dict("POST", "/environments", json_body={"name": name, "spec": dict(spec)})
+
+    def environment_of_run(self, ref: str) -> dict[str, Any]:
+        """What a run's environment was made of, and the versions that it came to."""
+        return self._dict("GET", _run(ref, "environment"))
+
     def clusters(self) -> list[dict[str, Any]]:
         return self._list("/clusters")
 
@@ -237,12 +255,16 @@ class Client:
         """{name, run_id, path, tags, properties, description}: the next version of a model."""
         return self._dict("POST", "/models", json_body=dict(model), again=False)
 
-    def datastores(self) -> list[dict[str, Any]]:
-        return self._list("/datastores")
+    def call(self, method: str, path: str, **request: Any) -> Any:
+        """A call that has no method of its own here (see client.storage)."""
+        return self._call(method, path, **request)
 
-    def create_datastore(self, datastore: Mapping[str, Any]) -> dict[str, Any]:
-        """{name, kind, options}"""
-        return self._dict("POST", "/datastores", json_body=dict(datastore), again=False)
+    def get_list(self, path: str, query: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        return self._list(path, query)
+
+    def fetch(self, path: str, out: IO[bytes], progress: Callable[[int], None] | None = None) -> None:
+        """Bytes behind a path of the server, going on where a broken connection stopped."""
+        self._fetch(path, out, progress)
 
     def shutdown(self, force: bool = False) -> None:
         """End the server; without `force` only an idle one."""

@@ -10,8 +10,12 @@ from typing import Any
 
 from muster.client.api import Client
 from muster.client.snapshot import FileChanged, push, scan
+from muster.environments.current import installed
+from muster.environments.files import with_contents
+from muster.environments.resolve import SNAPSHOT
+from muster.errors import JobError
 from muster.job.check import check_files
-from muster.job.spec import Input, JobSpec, Scalar
+from muster.job.spec import EnvironmentSpec, Input, JobSpec, Scalar
 
 _TRIES = 3
 
@@ -28,13 +32,42 @@ def submit(
     """Check the job's files, send its code, submit it; returns the run's view."""
     base = Path(base_dir).resolve()
     all_notices = [*notices, *check_files(spec, base)]
+    described = with_contents(absolute_inputs(with_build(client, spec, base), base), base)
     snapshot = None
     if spec.code is not None:
         snapshot, about_code = _send_code(client, base / spec.code)
         all_notices += about_code
     return client.submit(
-        absolute_inputs(spec, base), snapshot, key or uuid.uuid4().hex, python, list(dict.fromkeys(all_notices))
+        described,
+        snapshot,
+        key or uuid.uuid4().hex,
+        python,
+        list(dict.fromkeys(all_notices)),
+        _packages(spec, python),
     )
+
+
+def with_build(client: Client, spec: JobSpec, base_dir: Path) -> JobSpec:
+    """The same job with the folder of its image sent: nodes build from what was there at this moment."""
+    environment = spec.environment
+    if not isinstance(environment, EnvironmentSpec) or environment.build is None:
+        return spec
+    build = environment.build
+    folder = (base_dir / Path(build.path).expanduser()).resolve()
+    dockerfile = build.dockerfile_path or "Dockerfile"
+    if not (folder / dockerfile).is_file():
+        hint = "Correct build.path or build.dockerfile_path."
+        raise JobError(f"environment.build: there is no file {dockerfile} in {folder}", hint)
+    # The engine has an ignore file of its own.
+    digest = push(client, scan(folder, use_ignore_files=False))
+    sent = build.model_copy(update={"path": f"{SNAPSHOT}:{digest}"})
+    return spec.model_copy(update={"environment": environment.model_copy(update={"build": sent})})
+
+
+def _packages(spec: JobSpec, python: str | None) -> dict[str, str] | None:
+    """What this Python has, where the job names an environment that it may stand in for."""
+    is_named = isinstance(spec.environment, str) or (spec.environment is not None and spec.environment.is_a_name)
+    return installed() if is_named and python == sys.executable else None
 
 
 def absolute_inputs(spec: JobSpec, base_dir: Path) -> JobSpec:

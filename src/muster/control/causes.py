@@ -149,9 +149,9 @@ class Cause:
     weight: int = DEFINITE
 
     @property
-    def order(self) -> tuple[int, float, int]:
-        """The first cause has the smallest."""
-        return (self.weight, self.rank.ended_at or 0.0, self.rank.rank)
+    def order(self) -> tuple[int, bool, float, int]:
+        """The first cause has the smallest; a launcher passes on what its ranks did."""
+        return (self.weight, self.rank.role == "launcher", self.rank.ended_at or 0.0, self.rank.rank)
 
 
 def cause_of(rank: RankEvidence) -> Cause:

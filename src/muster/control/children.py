@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import signal
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from muster.control.evidence import RankEvidence
@@ -33,6 +33,12 @@ _MPI = (
     re.compile(r"Process name: \[(?:[^\]]*,\s*|\[[^\]]*\],)(?P<rank>\d+)\]\s*\n\s*Exit code:\s+(?P<code>\d+)"),
     re.compile(r"=\s+RANK (?P<rank>\d+) PID \d+ RUNNING AT \S+\n=\s+KILLED BY SIGNAL: (?P<signal>\d+)"),
 )
+_MPI_ERROR = re.compile(
+    r"^\[[^\]]*\] \*\*\* An error occurred in [^\n]*\n[^\n]*\*\*\* reported by process \[\d+,(?P<rank>\d+)\]\n"
+    r"(?:\[[^\]]*\] \*\*\*[^\n]*\n)*",
+    re.M,
+)
+_MPI_ABORT = re.compile(r"^Abort\((\d+)\) on node \d+ \(rank \d+ in comm \d+\): application called MPI_Abort", re.M)
 _PROCESSES = re.compile(r"--(?:nproc[-_]per[-_]node|num[-_]processes)[= ](\d+)")
 _MANY_NODES = re.compile(r"--(?:nnodes|num[-_]machines)[= ](?!1\b)")
 _OWNED_LINE = re.compile(r"^\[rank(\d+)\]: ?(.*)$|^\[\d+,(\d+)\]<std(?:out|err)>: ?(.*)$")
@@ -71,9 +77,38 @@ def split(rank: RankEvidence) -> list[RankEvidence]:
                 tail=text,
                 launcher_rank=rank.rank,
                 oom_killed=rank.oom_killed and report.signal == signal.SIGKILL,
+                role="",
             )
         )
     return children + _unreported(rank, {report.rank for report in reports})
+
+
+def with_mpi_errors(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
+    """The ranks, each with what Open MPI has mpirun print of its errors: that it lost a peer, say."""
+    said: dict[int, str] = defaultdict(str)
+    for launcher in ranks:
+        if launcher.role == "launcher":
+            for match in _MPI_ERROR.finditer(launcher.tail):
+                said[int(match["rank"])] += f"{match[0]}\n"
+    told = [rank if rank.role == "launcher" else replace(rank, tail=rank.tail + said[rank.rank]) for rank in ranks]
+    aborts = {rank.rank: int(abort[1]) for rank in told if (abort := _MPI_ABORT.search(rank.tail))}
+    # After MPI_Abort, MPICH's launcher kills all ranks, the one that called it too.
+    return [_after_abort(rank, aborts) if aborts and rank.signal == signal.SIGKILL else rank for rank in told]
+
+
+def of_mpirun(rank: RankEvidence, known: Mapping[int, RankEvidence]) -> list[RankEvidence]:
+    """The ranks that mpirun names, each on its own node and with what it printed itself."""
+    named = []
+    for child in split(rank):
+        own = known.get(child.rank) if child is not rank else None
+        named.append(replace(child, node=own.node, tail=own.tail or child.tail, launcher_rank=None) if own else child)
+    return named
+
+
+def _after_abort(rank: RankEvidence, aborts: Mapping[int, int]) -> RankEvidence:
+    if rank.rank in aborts:
+        return replace(rank, expected=False, exit_code=aborts[rank.rank], signal=None)
+    return replace(rank, expected=True)
 
 
 def _unreported(rank: RankEvidence, reported: set[int]) -> list[RankEvidence]:

@@ -32,6 +32,7 @@ class RankEvidence:
     """What it ran."""
     launcher_rank: int | None = None
     """Of a process that a launcher started (`torchrun`, `mpirun`): the launcher's own rank."""
+    role: str = ""
 
     @property
     def failed(self) -> bool:
@@ -65,6 +66,8 @@ class Evidence:
     stop_reason: str | None = None
     cancel_by: str | None = None
     timeout_s: float | None = None
+    ending: Mapping[str, str] | None = None
+    """How whoever lent the nodes says that it took them back: code and message."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -77,4 +80,5 @@ class Evidence:
             stop_reason=data["stop_reason"],
             cancel_by=data["cancel_by"],
             timeout_s=data["timeout_s"],
+            ending=data.get("ending"),
         )

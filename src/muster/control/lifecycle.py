@@ -60,6 +60,8 @@ class AttemptView:
     """None, "cancel" (with grace) or "kill"."""
     timed_out: bool = False
     stop_reason: str | None = None
+    untold: bool = False
+    """Whoever took its nodes back has not said why yet."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def decide(view: AttemptView) -> list[Action]:
     status = _status(view, stopping)
     if status != view.run_status:
         actions.append(Move(status))
-    if all(node.phase in _SETTLED for node in view.nodes):
+    if all(node.phase in _SETTLED for node in view.nodes) and not view.untold:
         actions.append(Finish())
     return actions
 

@@ -21,7 +21,11 @@ NODE_LOSS = "node_loss"
 PLATFORM = "platform"
 USER_ERROR = "user_error"
 
+SLICE = "time_slice"
+"""No failure: the run goes on in the next slice of its time, as long as it gets on."""
+
 _CLASSES = {
+    "time_slice": SLICE,
     "preempted": PREEMPTION,
     "node_lost": NODE_LOSS,
     "gpu_fault": NODE_LOSS,
@@ -70,6 +74,8 @@ class Past:
 
     code: str
     node: str | None = None
+    progressed: bool = False
+    """It published a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,10 @@ def decide(past: Sequence[Past], policy: Policy, seed: str) -> Retry | Stop:
     last = past[-1]
     if last.code in _NEVER:
         return Stop("")
+    if last.code == SLICE:
+        if last.progressed:
+            return Retry(0.0, (), f"attempt {len(past) + 1}: the next slice of its time")
+        return Stop("no further attempt: it published no checkpoint in this slice of its time to go on from")
     kind = class_of(last.code)
     budget: int = getattr(policy, kind)
     if kind == USER_ERROR and not _covered(last.code, policy):

@@ -41,6 +41,7 @@ NEXT = {
     "MASTER_ADDR:MASTER_PORT.",
     "node_lost": "The node or its agent went away; what was delivered is kept.",
     "preempted": "The node was taken back; with a checkpoint the next attempt goes on from there.",
+    "time_slice": "The next attempt goes on from the last checkpoint.",
     "timeout": "Raise limits.timeout, or go on from the last checkpoint with `muster retry`.",
     "platform": "A fault of Muster's own. `muster show --json` has the evidence; please report it.",
 }
@@ -50,6 +51,7 @@ _OUTSIDE = (
     "Something outside the program sent this signal, and it was neither Muster nor the kernel for want of memory: "
     "look for a person, a watchdog or a limit on the node. `retry.user_error` has it tried again."
 )
+_TOLD_TO_END = re.compile(r"SignalException|got signal: 15|SIGTERM|signal 15\b")
 _CONTRACT_NAMES = re.compile(r"KeyError: '(LOCAL_RANK|RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT)'")
 _NAMED_RANK = re.compile(
     r"[Rr]anks? (\d+) (?:failed to (?:pass|respond|join)|did not|is not ready|exited|was lost|disconnected)"
@@ -81,20 +83,35 @@ def judge(evidence: Evidence) -> Verdict:
     if evidence.stop_reason in ("cancelled", "killed"):
         who = f" by {evidence.cancel_by}" if evidence.cancel_by else ""
         return _verdict("cancelled", f"cancelled{who}", evidence)
+    if _taken_back(evidence):
+        assert evidence.ending is not None
+        gone_to = _gone(evidence.nodes)
+        code, message = evidence.ending["code"], evidence.ending["message"]
+        # Only a lost node is a place to keep off next time.
+        return _verdict(code, message, evidence, node=gone_to.name if gone_to and code == "node_lost" else None)
     if _done_in_time(evidence):
         return _verdict(COMPLETED, "every rank ended well", evidence)
     refused = next((node for node in evidence.nodes if node.refusal), None)
     if refused and refused.refusal:
         message = f"{refused.name}: {refused.refusal.get('message', 'refused')}"
-        return _verdict(refused.refusal.get("code", "platform"), message, evidence, node=refused.name)
-    ranks = [child for rank in evidence.ranks for child in (children.split(rank) if rank.failed else [rank])]
+        return _verdict(
+            refused.refusal.get("code", "platform"),
+            message,
+            evidence,
+            node=refused.name,
+            lines=tuple(refused.refusal.get("lines", ())),
+            hint=refused.refusal.get("next"),
+        )
+    ranks = _with_children(children.with_mpi_errors(evidence.ranks))
     alone = len(ranks) == 1 and len(evidence.nodes) <= 1
     causes = sorted((_in_context(cause_of(rank), alone) for rank in ranks if rank.failed), key=lambda item: item.order)
     first = causes[0] if causes else None
     gone = _gone(evidence.nodes)
     if evidence.stop_reason == "preempted" and not gone and (first is None or first.weight >= RENDEZVOUS):
         return _verdict("preempted", "its nodes were wanted elsewhere", evidence)
-    if gone and (first is None or first.weight >= RENDEZVOUS or first.code == "platform"):
+    if gone and (
+        first is None or first.weight >= RENDEZVOUS or first.code == "platform" or _by_mpirun(first, evidence)
+    ):
         return _of_node(gone, evidence)
     if first is not None and first.weight >= RENDEZVOUS:
         return _of_connection(first, ranks, evidence)
@@ -107,6 +124,46 @@ def judge(evidence: Evidence) -> Verdict:
     if unfinished:
         return _verdict("platform", f"rank {unfinished.rank} has no record of its end", evidence, unfinished)
     return _verdict(COMPLETED, "every rank ended well", evidence)
+
+
+def _by_mpirun(cause: Cause, evidence: Evidence) -> bool:
+    """Whether mpirun, which ends by itself what a lost node left, may be the cause."""
+    if not any(rank.role == "launcher" for rank in evidence.ranks):
+        return False
+    return cause.rank.role == "launcher" or cause.signal in _FROM_OUTSIDE
+
+
+def _with_children(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
+    """The ranks, and in place of a launcher that failed the processes that it names."""
+    known = {rank.rank: rank for rank in ranks if rank.role != "launcher"}
+    found = []
+    for rank in ranks:
+        if not rank.failed:
+            found.append(rank)
+        elif rank.role == "launcher":
+            found += children.of_mpirun(rank, known)
+        else:
+            found += children.split(rank)
+    return found
+
+
+def _taken_back(evidence: Evidence) -> bool:
+    """Whether whoever lent the nodes took them back before the job was done, rather than the job failing by itself."""
+    if evidence.ending is None or not evidence.ending["code"]:
+        return False
+    asked_to_go = evidence.stop_reason in ("preempted", "node_lost", "refused")
+    if asked_to_go and any(node.leaving for node in evidence.nodes):
+        return True
+    failed = [rank for rank in evidence.ranks if rank.failed]
+    return not _done_in_time(evidence) and (asked_to_go or bool(failed)) and all(map(_by_signal, failed))
+
+
+def _by_signal(rank: RankEvidence) -> bool:
+    """Whether a rank ended because it was told to, from outside."""
+    if rank.lost_with or rank.signal in _FROM_OUTSIDE or rank.exit_code in (128 + 15, 128 + 9):
+        return True
+    cause = cause_of(rank)
+    return cause.weight >= RENDEZVOUS or bool(_TOLD_TO_END.search("\n".join(cause.lines)))
 
 
 def _done_in_time(evidence: Evidence) -> bool:
@@ -168,7 +225,7 @@ def _culprit(first: Cause, ranks: Sequence[RankEvidence]) -> tuple[RankEvidence 
 
 def _of_rank(cause: Cause, evidence: Evidence) -> Verdict:
     rank = cause.rank
-    where = f"rank {rank.rank} on {rank.node}"
+    where = f"{'mpirun' if rank.role == 'launcher' else f'rank {rank.rank}'} on {rank.node}"
     if cause.code == "signal" and cause.signal is not None:
         message = f"{where} was ended by {_signal_name(cause.signal)}"
     elif cause.code == "exit_code":
@@ -182,6 +239,8 @@ def _of_rank(cause: Cause, evidence: Evidence) -> Verdict:
     else:
         message = f"{where}: {cause.headline}" if cause.headline else f"{where} failed"
     hint = _OUTSIDE if cause.code == "signal" and cause.signal in _FROM_OUTSIDE else None
+    if rank.role == "launcher" or "mpirun" in (rank.lost_with or ""):
+        hint = "The log of mpirun, user_logs/mpi_log.txt, says more."
     missing = _CONTRACT_NAMES.search("\n".join(cause.lines))
     if missing:
         hint = (

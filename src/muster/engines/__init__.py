@@ -7,7 +7,11 @@ from importlib import import_module
 
 from muster.engines.base import Engine
 
-ENGINES = {"local": "muster.engines.local:LocalEngine"}
+ENGINES = {
+    "local": "muster.engines.local:LocalEngine",
+    "ray": "muster.engines.ray.engine:RayEngine",
+    "slurm": "muster.engines.slurm.engine:SlurmEngine",
+}
 
 
 def load_engines(more: Mapping[str, str] | None = None) -> dict[str, Engine]:

@@ -100,7 +100,10 @@ def _translate(path: Path, details: ErrorDetails, context: Mapping[str, Any]) ->
 
 
 def _unknown_key(path: Path, location: Path) -> Problem:
-    key = str(path[-1])
+    key = str(location[-1])
+    if path[-1:] != location[-1:]:
+        # A key of the user's own may look like one of the marks.
+        path = (*path, key)
     reason = foreign_key_reason(path)
     if reason:
         return Problem(path, reason, "Remove the key.")

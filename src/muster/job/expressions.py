@@ -13,7 +13,7 @@ from typing import Protocol
 
 from muster.errors import JobError
 from muster.job.quoting import Context, Unquotable, contexts, quoted, variable
-from muster.job.references import BadExpression, Declared, Reference, check, keep, parse
+from muster.job.references import BadExpression, Declared, OptionalPart, Reference, check, keep, parse
 from muster.job.refusal import Path, Problem
 
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
@@ -46,14 +46,23 @@ def resolve_command(job: Job) -> str | tuple[str, ...]:
     return tuple(element for element in elements if element is not None)
 
 
-def resolve_environment(job: Job) -> dict[str, str]:
-    """The job's own variables with their references resolved."""
+def resolve_environment(job: Job, secrets: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The job's own variables with their references resolved; without `secrets`, those that hold one are left out."""
     absent = declared(job).absent
     resolved = {}
     for name, text in job.environment_variables.items():
         parts = keep(parse(text), absent)
-        resolved[name] = "".join(part if isinstance(part, str) else _literal(job, part) or "" for part in parts)
+        if secrets is None and any(isinstance(part, Reference) and part.kind == "secrets" for part in parts):
+            continue
+        resolved[name] = "".join(part if isinstance(part, str) else _value(job, part, secrets or {}) for part in parts)
     return resolved
+
+
+def secret_names(job: Job) -> set[str]:
+    """The secrets that a job's variables refer to."""
+    parts = (part for text in job.environment_variables.values() if "secrets." in text for part in parse(text))
+    inner = (item for part in parts for item in (part.parts if isinstance(part, OptionalPart) else (part,)))
+    return {item.name for item in inner if isinstance(item, Reference) and item.kind == "secrets"}
 
 
 def expression_problems(job: Job) -> list[Problem]:
@@ -158,6 +167,12 @@ def _literal(job: Job, reference: Reference) -> str | None:
     """The text of a plain value, true and false as Python writes them; None where the reference is a path."""
     value = None if reference.kind == "outputs" else job.inputs[reference.name]
     return str(value) if isinstance(value, bool | int | float | str) else None
+
+
+def _value(job: Job, reference: Reference, secrets: Mapping[str, str]) -> str:
+    if reference.kind == "secrets":
+        return secrets.get(reference.name, "")
+    return _literal(job, reference) or ""
 
 
 def _brace_last_name(text: str) -> str:

@@ -90,10 +90,9 @@ written: `1.10` stays `1.10`, `yes` stays `yes`.
 _LIMITS = """\
 ## What cannot run yet
 
-The vocabulary is whole; these parts of it are refused before the start, with a message that says so: environments that
-have to be built (`image`, `build`, `conda_file`, `python`, `pip`), inputs that are addresses (`azureml:…`, `https://…`)
-and outputs with a `path` of their own. The name of a curated environment is accepted, with a notice: the job then runs
-in the Python that submitted it.
+The vocabulary is whole; these parts of it are refused before the start, with a message that says so: environments in
+containers (`image`, `build`), inputs that are addresses (`azureml:…`, `https://…`) and outputs with a `path` of their
+own. What `environment` may be, and how it is built, is in [environments](environments.md).
 """
 
 _EXPRESSIONS = """\

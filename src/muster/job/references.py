@@ -1,4 +1,4 @@
-"""Finds `${{inputs.x}}`, `${{outputs.x}}` and optional parts `$[[ … ]]` in a text."""
+"""Finds `${{inputs.x}}`, `${{outputs.x}}`, `${{secrets.x}}` and optional parts `$[[ … ]]` in a text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FOREIGN = {
 
 @dataclass(frozen=True)
 class Reference:
-    """`${{inputs.NAME}}` or `${{outputs.NAME}}`."""
+    """`${{inputs.NAME}}`, `${{outputs.NAME}}` or `${{secrets.NAME}}`."""
 
     kind: str
     name: str
@@ -116,16 +116,23 @@ def _reference(body: str) -> Reference:
     kind, _, name = body.strip().partition(".")
     if kind in _FOREIGN:
         raise BadExpression(f"${{{{{body}}}}} {_FOREIGN[kind]}", "Use ${{inputs.NAME}} or ${{outputs.NAME}}.")
-    if kind not in ("inputs", "outputs") or not IDENTIFIER.fullmatch(name):
+    if kind not in ("inputs", "outputs", "secrets") or not IDENTIFIER.fullmatch(name):
         shown = body if len(body) <= 60 else body[:59] + "…"
         raise BadExpression(
             f"${{{{{shown}}}}} is not an expression that Muster knows",
-            "Write ${{inputs.NAME}} or ${{outputs.NAME}}.",
+            "Write ${{inputs.NAME}}, ${{outputs.NAME}}, or in environment_variables ${{secrets.NAME}}.",
         )
     return Reference(kind, name)
 
 
 def _check(reference: Reference, declared: Declared, paths_allowed: bool, in_optional: bool) -> None:
+    if reference.kind == "secrets":
+        if paths_allowed:
+            raise BadExpression(
+                f"{reference} stands in the command, where it would be kept and shown",
+                f"Write environment_variables: {{{reference.name}: {reference}}}, and read that variable.",
+            )
+        return
     names = declared.inputs if reference.kind == "inputs" else declared.outputs
     if reference.name not in names:
         known = ", ".join(sorted(names)) or "none"

@@ -57,6 +57,30 @@ MPI_LAUNCHERS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prt
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 
 
+# What a job may ask of its container; the rest (mounts, privileges, network) is Muster's.
+CONTAINER_ARGS = ("--memory", "--memory-swap", "--cpus", "--cpuset-cpus", "--ulimit", "--pids-limit", "--cap-drop")
+
+
+def wrong_container_args(text: str) -> str:
+    """What of a job's arguments for its container cannot be taken; empty where all can."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        return f"{text!r} cannot be split into words: {error}"
+    takes_value = False
+    for word in words:
+        if takes_value:
+            takes_value = False
+            if word.startswith("-") and not word[1:].isdigit():
+                return f"{word!r} stands where a value is missing"
+            continue
+        name, equals, _ = word.partition("=")
+        if name not in CONTAINER_ARGS:
+            return f"{word!r} is not among the arguments that a job may give its container"
+        takes_value = not equals
+    return f"{words[-1]!r} has no value" if takes_value else ""
+
+
 def is_owned_variable(name: str) -> bool:
     """Whether Muster sets this variable itself, so that a job may not."""
     if name.startswith(_TUNING_PREFIXES):

@@ -53,7 +53,6 @@ _IGNORED: dict[Path, dict[str, str]] = {
     },
     ("resources",): {
         "instance_type": "names a machine size of Azure; the cluster decides which machines it has",
-        "docker_args": "is passed to Azure's container start",
         "properties": "holds properties of Azure",
         "locations": "names regions of Azure",
         "max_instance_count": "limits nodes that Azure adds to a running job",

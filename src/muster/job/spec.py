@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -94,8 +95,24 @@ class Resources(Model):
     """Number of nodes."""
     gpus_per_node: Annotated[int, Field(ge=0, le=1024)] | None = None
     """GPUs held on each node; absent: all that the node (or its share of the machine) has."""
+    gpu_isolation: bool = False
+    """Each rank sees its own share of the node's GPUs, as `cuda:0` and up; otherwise every rank sees all of them."""
     shm_size: Text | None = None
     """Shared memory, such as `2g` or `512m`."""
+    docker_args: Text | None = None
+    """For a job in a container: limits such as `--memory 8g --cpus 4`."""
+
+    @property
+    def container_args(self) -> tuple[str, ...]:
+        """`docker_args`, word by word."""
+        return tuple(shlex.split(self.docker_args)) if self.docker_args else ()
+
+    @field_validator("docker_args", mode="after")
+    @classmethod
+    def _are_limits(cls, value: str | None) -> str | None:
+        if value is not None and (wrong := rules.wrong_container_args(value)):
+            raise refusal(wrong, f"Allowed are {', '.join(rules.CONTAINER_ARGS)}.")
+        return value
 
     @field_validator("shm_size", mode="after")
     @classmethod
@@ -148,7 +165,8 @@ class Input(Model):
     path: Text | None = None
     """A local path, relative to the job file, or an address; only an optional input may lack it."""
     mode: Literal["ro_mount", "download", "direct"] = "ro_mount"
-    """`ro_mount`: read in place; `download`: copied to the node first; `direct`: the path is passed on as it is."""
+    """`ro_mount`: read-only, staged on the node where it is not there yet; `download`: a copy of the job's own;
+    `direct`: the path is passed on as it is."""
     optional: bool = False
     """May be left out; `$[[ … ]]` parts of the command that use it are then dropped."""
 
@@ -167,7 +185,7 @@ class Output(Model):
     path: Text | None = None
     """Where it goes; absent: kept with the run, under `outputs/NAME`."""
     mode: Literal["rw_mount", "upload", "direct"] = "rw_mount"
-    """How it is written; all three keep what the job wrote."""
+    """`rw_mount`: sent as the job runs; `upload`: sent at its end; `direct`: the job itself writes to the address."""
 
     @field_validator("path", mode="after")
     @classmethod
@@ -206,6 +224,11 @@ class EnvironmentSpec(Model):
     """A Python interpreter's path, or a version."""
     pip: Annotated[tuple[Text, ...], BeforeValidator(_as_tuple)] = ()
     """Requirements that pip installs, beside `python` or alone."""
+
+    @property
+    def is_a_name(self) -> bool:
+        """Whether it says nothing but a name."""
+        return not (self.image or self.build or self.conda_file is not None or self.python or self.pip)
 
     @model_validator(mode="after")
     def _has_one_source(self) -> EnvironmentSpec:
@@ -324,7 +347,7 @@ class JobSpec(Model):
     outputs: dict[str, Output] = {}
     """What the job writes, by name; nothing after the name means a folder that is kept with the run."""
     environment_variables: Texts = {}
-    """Variables of every process; the ones that Muster sets itself are refused."""
+    """Variables of every process; `${{secrets.NAME}}` in them is a secret's value. Those of Muster are refused."""
     limits: Limits = Limits()
     """When the job is stopped."""
     queue_settings: QueueSettings = QueueSettings()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from muster.defaults import MASTER_PORT, TENSORFLOW_PORT
+from muster.defaults import MASTER_PORT, MPI_PORT, TENSORFLOW_PORT
 from muster.errors import JobError
 from muster.job.spec import JobSpec, Mpi, PyTorch, TensorFlow
+from muster.launch import mpi
 from muster.launch.gang import Gang
 from muster.launch.layout import CHIEF, EVALUATOR, SERVER, WORKER, Task, layout
 from muster.launch.model import PortsWanted
+from muster.launch.sharing import LOOPBACK_INTERFACE, uses_loopback
 
 
 def ports_wanted(spec: JobSpec, node_rank: int, user_env: Mapping[str, str]) -> PortsWanted:
@@ -20,6 +22,8 @@ def ports_wanted(spec: JobSpec, node_rank: int, user_env: Mapping[str, str]) -> 
         return PortsWanted(len(serving), TENSORFLOW_PORT)
     if isinstance(spec.distribution, PyTorch | Mpi) and node_rank == 0:
         return PortsWanted(1, chosen_master_port(user_env) or MASTER_PORT)
+    if isinstance(spec.distribution, Mpi):
+        return PortsWanted(1, MPI_PORT)
     return PortsWanted()
 
 
@@ -42,7 +46,9 @@ def mpi_environment(gang: Gang, node_rank: int) -> dict[str, str]:
     env["AZ_BATCHAI_MPI_MASTER_NODE"] = env["MASTER_ADDR"]
     env["AZ_BATCH_HOST_LIST"] = ",".join(slot.address for slot in gang.slots)
     env["AZ_BATCHAI_TASK_INDEX"] = str(node_rank)
-    return env
+    loopback = LOOPBACK_INTERFACE if uses_loopback(gang) and len(gang.slots) > 1 else None
+    crowded = gang.tasks_on_machine(node_rank) > gang.slots[node_rank].cpus
+    return env | mpi.tuning(loopback, crowded)
 
 
 def chosen_master_port(user_env: Mapping[str, str]) -> int | None:
@@ -71,12 +77,19 @@ def _pytorch(gang: Gang, task: Task, distribution: PyTorch) -> dict[str, str]:
 
 
 def _mpi(gang: Gang, task: Task) -> dict[str, str]:
-    return mpi_environment(gang, task.node_rank) | {
+    env = mpi_environment(gang, task.node_rank)
+    env |= _jax(env["AZ_BATCH_MASTER_NODE"])
+    return env | {
         "OMPI_COMM_WORLD_RANK": str(task.rank),
         "OMPI_COMM_WORLD_SIZE": str(len(gang.tasks)),
         "OMPI_COMM_WORLD_LOCAL_RANK": str(task.local_rank),
         "OMPI_COMM_WORLD_LOCAL_SIZE": str(len(gang.tasks_of_nodes[task.node_rank])),
     }
+
+
+def _jax(master: str) -> dict[str, str]:
+    """What makes `jax.distributed.initialize()` find its ranks: it looks for a variable of Open MPI 4 alone."""
+    return {"JAX_COORDINATOR_ADDRESS": master, "OMPI_MCA_orte_hnp_uri": f"0.0;tcp://{master}"}
 
 
 def _rendezvous(gang: Gang) -> dict[str, str]:

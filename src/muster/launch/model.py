@@ -24,6 +24,8 @@ class Slot:
     """Ports that the node's agent holds for this attempt, in the order asked for."""
     shared_host: bool = False
     """Other slots of the gang are on the same machine."""
+    network: Mapping[str, str] = field(default_factory=dict)
+    """Settings that keep its ranks on the gang's network."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,27 @@ class PortsWanted:
 
     count: int = 0
     preferred: int = 0
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a node is looked at for before ranks start there."""
+
+    modules: tuple[str, ...] = ()
+    """Looked for in the ranks' Python; their versions must be the same on every node."""
+    required: tuple[str, ...] = ()
+    """Those without which the command is certain to fail."""
+    programs: tuple[str, ...] = ()
+    """Launchers that the command begins with."""
+    ranks: int = 1
+    gpus: tuple[str, ...] = ()
+    shm_bytes: int | None = None
+    port: int | None = None
+    """The MASTER_PORT that the user chose."""
+    devices: bool = False
+    """The plan wants to know the node's network devices."""
+    shell: bool = False
+    """The command runs under bash."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +78,27 @@ class RankPlan:
 
 
 @dataclass(frozen=True)
+class MpiHost:
+    """A node as the others of an MPI job reach it."""
+
+    name: str
+    address: str
+    port: int
+    """Where its keeper hears what mpirun wants there; 0 on the first node."""
+    ranks: int
+    shared: bool
+    """Other nodes of the job are on the same machine."""
+
+
+@dataclass(frozen=True)
 class NodePlan:
     node_rank: int
     name: str
     address: str
     gpus: tuple[str, ...]
     ranks: tuple[RankPlan, ...]
+    mpi: tuple[MpiHost, ...] = ()
+    """Every node of an MPI job, in order."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +115,16 @@ def to_json(value: Any) -> dict[str, Any]:
     return asdict(value)
 
 
+def needs_from_json(data: Mapping[str, Any] | None) -> Needs:
+    given = (data or {}).items()
+    fields: dict[str, Any] = {name: tuple(item) if isinstance(item, list) else item for name, item in given}
+    return Needs(**fields)
+
+
 def node_plan_from_json(data: Mapping[str, Any]) -> NodePlan:
     ranks = tuple(RankPlan(**{**rank, "argv": tuple(rank["argv"])}) for rank in data["ranks"])
-    return NodePlan(data["node_rank"], data["name"], data["address"], tuple(data["gpus"]), ranks)
+    hosts = tuple(MpiHost(**host) for host in data.get("mpi", ()))
+    return NodePlan(data["node_rank"], data["name"], data["address"], tuple(data["gpus"]), ranks, hosts)
 
 
 def plan_from_json(data: Mapping[str, Any]) -> Plan:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from muster.job.spec import Mpi, PyTorch
-from muster.launch.conventions import chosen_master_port
 from muster.launch.gang import Gang
 from muster.launch.sharing import (
     INTERFACE_VARIABLES,
@@ -20,7 +19,6 @@ def notices(gang: Gang) -> tuple[str, ...]:
     """All notices of a gang, the serious ones first."""
     return (
         *_backend(gang),
-        *_master_port(gang),
         *_gpus(gang),
         *_gpu_shares(gang),
         *_cores(gang),
@@ -44,18 +42,14 @@ def _backend(gang: Gang) -> Iterator[str]:
         yield "communication_backend is gloo, but the job holds GPUs: nccl is much faster between them"
 
 
-def _master_port(gang: Gang) -> Iterator[str]:
-    port = chosen_master_port(gang.user_env)
-    first = gang.slots[0]
-    if port is not None and isinstance(gang.spec.distribution, PyTorch | Mpi) and port not in first.ports:
-        yield f"MASTER_PORT is {port} as the job asks, but {first.name} could not hold it: another program may use it"
-
-
 def _gpus(gang: Gang) -> Iterator[str]:
     crowded: dict[tuple[int, int], list[str]] = {}
     growing: list[str] = []
+    isolated = gang.spec.resources.gpu_isolation
+    if isolated and any(slot.gpus for slot in gang.slots):
+        yield "gpu_isolation: each rank sees its own share of the GPUs, from cuda:0 on; cuda:LOCAL_RANK is another's"
     for slot, tasks in zip(gang.slots, gang.tasks_of_nodes, strict=True):
-        if isinstance(gang.spec.distribution, PyTorch | Mpi) and 0 < len(slot.gpus) < len(tasks):
+        if isinstance(gang.spec.distribution, PyTorch | Mpi) and 0 < len(slot.gpus) < len(tasks) and not isolated:
             crowded.setdefault((len(tasks), len(slot.gpus)), []).append(slot.name)
         if gpus_are_shared_by_tasks(gang, tasks[0].node_rank):
             growing.append(slot.name)

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from muster.job.expressions import resolve_command, resolve_environment
 from muster.job.spec import JobSpec, Mpi, TensorFlow
-from muster.launch import conventions
+from muster.launch import conventions, mpi
 from muster.launch.expand import protect
 from muster.launch.gang import Gang
 from muster.launch.layout import CHIEF, WORKER, Demand, Task, demand, layout, num_ranks
 from muster.launch.logs import MPI_LAUNCHER_LOG, process_logs, role_logs
-from muster.launch.model import NodePlan, Plan, PortsWanted, RankPlan, Slot
+from muster.launch.model import MpiHost, NodePlan, Plan, PortsWanted, RankPlan, Slot
 from muster.launch.notices import notices
-from muster.launch.sharing import shared_environment
+from muster.launch.sharing import own_gpus, shared_environment
 
 LAUNCHER = "launcher"
 
@@ -24,6 +24,7 @@ def plan(spec: JobSpec, slots: Sequence[Slot], *, run_id: str, attempt: int, pyt
     _require_slots(gang)
     argv, expand = _command(spec, python)
     logs = role_logs(gang.tasks) if isinstance(spec.distribution, TensorFlow) else process_logs(gang.tasks)
+    hosts = _mpi_hosts(gang) if isinstance(spec.distribution, Mpi) else ()
     nodes = []
     for node_rank, (slot, tasks) in enumerate(zip(gang.slots, gang.tasks_of_nodes, strict=True)):
         base = _base_environment(gang, node_rank, run_id, attempt)
@@ -33,7 +34,7 @@ def plan(spec: JobSpec, slots: Sequence[Slot], *, run_id: str, attempt: int, pyt
                 node_rank=node_rank,
                 local_rank=task.local_rank,
                 argv=argv,
-                env={**base, **conventions.convention_environment(gang, task), **gang.user_env},
+                env={**base, **own_gpus(gang, task), **conventions.convention_environment(gang, task), **gang.user_env},
                 log=logs[task.rank],
                 role=task.role,
                 expand=expand,
@@ -42,9 +43,9 @@ def plan(spec: JobSpec, slots: Sequence[Slot], *, run_id: str, attempt: int, pyt
             )
             for task in tasks
         ]
-        if isinstance(spec.distribution, Mpi) and node_rank == 0:
-            ranks.insert(0, _mpi_launcher(gang, argv, base))
-        nodes.append(NodePlan(node_rank, slot.name, slot.address, slot.gpus, tuple(ranks)))
+        if hosts and node_rank == 0:
+            ranks.insert(0, _mpi_launcher(gang, hosts, base))
+        nodes.append(NodePlan(node_rank, slot.name, slot.address, slot.gpus, tuple(ranks), hosts))
     return Plan(tuple(nodes), notices(gang))
 
 
@@ -56,16 +57,6 @@ def ports_wanted(spec: JobSpec, node_rank: int) -> PortsWanted:
 def check(spec: JobSpec) -> None:
     """JobError for what the job's models let pass and a plan could not use."""
     conventions.chosen_master_port(resolve_environment(spec))
-
-
-def runnable(spec: JobSpec) -> str | None:
-    """Why a job that can be planned cannot be run by this version; None: it can."""
-    if isinstance(spec.distribution, Mpi):
-        return (
-            "MPI jobs can be planned (`muster run --dry-run`) but not run by this version: "
-            "it does not start mpirun yet. PyTorch, TensorFlow and single-process jobs run"
-        )
-    return None
 
 
 def sample_slots(spec: JobSpec, *, cpus: int = 1, gpus: Sequence[str] = ()) -> tuple[Slot, ...]:
@@ -125,15 +116,29 @@ def _is_essential(task: Task, spec: JobSpec) -> bool:
     return task.role in (CHIEF, WORKER)
 
 
-def _mpi_launcher(gang: Gang, argv: tuple[str, ...], base: Mapping[str, str]) -> RankPlan:
-    """The one process that starts the others; its number follows the last MPI rank's."""
-    per_node = [len(tasks) for tasks in gang.tasks_of_nodes]
-    hosts = ",".join(f"{slot.name}:{count}" for slot, count in zip(gang.slots, per_node, strict=True))
+def _mpi_hosts(gang: Gang) -> tuple[MpiHost, ...]:
+    return tuple(
+        MpiHost(slot.name, slot.address, slot.ports[0] if node_rank else 0, len(tasks), slot.shared_host)
+        for node_rank, (slot, tasks) in enumerate(zip(gang.slots, gang.tasks_of_nodes, strict=True))
+    )
+
+
+def _mpi_launcher(gang: Gang, hosts: Sequence[MpiHost], base: Mapping[str, str]) -> RankPlan:
+    """The one process that starts the others; its number follows the last MPI rank's.
+
+    The command is Open MPI 5's; the first node puts in the one of the mpirun that it has.
+    """
+    command = mpi.command(
+        mpi.Kind(mpi.OPEN_MPI, "5"),
+        "mpirun",
+        [mpi.Host(host.name, host.ranks) for host in hosts],
+        settings=gang.user_env,
+    )
     return RankPlan(
         rank=len(gang.tasks),
         node_rank=0,
-        local_rank=per_node[0],
-        argv=("mpirun", "-n", str(len(gang.tasks)), "--host", hosts, *argv),
+        local_rank=hosts[0].ranks,
+        argv=command,
         env={**base, **conventions.mpi_environment(gang, 0), **gang.user_env},
         log=MPI_LAUNCHER_LOG,
         role=LAUNCHER,
@@ -151,4 +156,4 @@ def _free_ports(wanted: PortsWanted, taken: set[int]) -> tuple[int, ...]:
     return tuple(ports)
 
 
-__all__ = ["Demand", "check", "demand", "num_ranks", "plan", "ports_wanted", "runnable", "sample_slots"]
+__all__ = ["Demand", "check", "demand", "num_ranks", "plan", "ports_wanted", "sample_slots"]

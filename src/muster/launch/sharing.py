@@ -6,6 +6,7 @@ import sys
 
 from muster.job.spec import Mpi, PyTorch, TensorFlow
 from muster.launch.gang import Gang
+from muster.launch.layout import SERVER, Task
 
 # A gang on loopback addresses runs on the machine that plans it, so its platform is this one.
 LOOPBACK_INTERFACE = "lo0" if sys.platform == "darwin" else "lo"
@@ -25,7 +26,21 @@ def shared_environment(gang: Gang, node_rank: int) -> dict[str, str]:
         env["OMP_NUM_THREADS"] = str(threads)
     if uses_loopback(gang):
         env.update(dict.fromkeys(INTERFACE_VARIABLES, LOOPBACK_INTERFACE))
-    return env
+    return {**env, **gang.slots[node_rank].network}
+
+
+def own_gpus(gang: Gang, task: Task) -> dict[str, str]:
+    """What a rank sees of its node's GPUs where the job asks for isolation; otherwise it sees all."""
+    gpus = gang.slots[task.node_rank].gpus
+    if not gang.spec.resources.gpu_isolation or not gpus:
+        return {}
+    # Parameter servers compute nothing.
+    sharing = [other for other in gang.tasks_of_nodes[task.node_rank] if other.role != SERVER]
+    if task not in sharing:
+        return {"CUDA_VISIBLE_DEVICES": ""}
+    each, place = len(gpus) // len(sharing), sharing.index(task)
+    own = gpus[place * each : (place + 1) * each] if each else (gpus[place % len(gpus)],)
+    return {"CUDA_VISIBLE_DEVICES": ",".join(own)}
 
 
 def visible_gpus(gang: Gang, node_rank: int) -> str | None:

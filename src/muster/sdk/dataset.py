@@ -7,20 +7,38 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from muster.client.storage import Storage
+from muster.data.addresses import DEFAULT_DATASTORE, Location, datastore_address, parse_address
 from muster.errors import JobError
+from muster.sdk.connected import Connected
 from muster.sdk.datastore import DataPath, Datastore
 
-_Location = str | os.PathLike[str] | DataPath | tuple[Datastore, str]
+_Place = str | os.PathLike[str] | DataPath | tuple[Datastore, str]
 
 
 class FileDataset:
-    """A local file or folder that jobs read."""
+    """A file or folder that jobs read: local, in a datastore, at an address, or a data asset."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, workspace: Connected | None = None, is_file: bool | None = None) -> None:
         # v1 says "all files below" with a pattern; a folder means the same.
-        self.path = str(Path(path.removesuffix("/**").removesuffix("/*") or "/").expanduser().absolute())
+        plain = path.removesuffix("/**").removesuffix("/*") or "/"
+        self.location = parse_address(plain)
+        self.workspace = workspace
+        self.path = str(Path(self.location.path).expanduser().absolute()) if self.is_local else plain
+        self._is_file = is_file
         if any(letter in self.path for letter in "*?["):
             raise JobError(f"the pattern {path!r} cannot be an input", "Give the folder or the one file.")
+
+    @property
+    def is_local(self) -> bool:
+        return self.location.kind == "local"
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is one file; of an address that is taken from its name unless it was said."""
+        if self._is_file is not None:
+            return self._is_file
+        return Path(self.path).is_file() if self.is_local else self.location.kind == "http"
 
     def as_named_input(self, name: str) -> DatasetConsumptionConfig:
         return DatasetConsumptionConfig(name, self)
@@ -33,6 +51,8 @@ class FileDataset:
 
     def to_path(self) -> list[str]:
         """The files' paths below the dataset, as v1 writes them: with a slash in front."""
+        if not self.is_local:
+            return sorted("/" + (entry["path"] or _last(self.path)) for entry in self._remote_files())
         root = Path(self.path)
         if root.is_file():
             return ["/" + root.name]
@@ -40,18 +60,61 @@ class FileDataset:
 
     def download(self, target_path: str | None = None, overwrite: bool = False) -> list[str]:
         """Copy the files to a folder."""
-        root = Path(self.path)
-        base = root.parent if root.is_file() else root
         target = Path(target_path or ".").absolute()
-        copied = []
-        for name in self.to_path():
+        names = self.to_path()
+        for name in names:
             wanted = target / name[1:]
             if wanted.exists() and not overwrite:
                 raise JobError(f"{wanted} exists already", "Pass overwrite=True, or choose another folder.")
-            wanted.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(base / name[1:], wanted)
-            copied.append(str(wanted))
-        return copied
+        if not self.is_local:
+            return self._download_remote(target)
+        root = Path(self.path)
+        base = root.parent if root.is_file() else root
+        for name in names:
+            (target / name[1:]).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(base / name[1:], target / name[1:])
+        return [str(target / name[1:]) for name in names]
+
+    def register(
+        self,
+        workspace: Connected,
+        name: str,
+        description: str | None = None,
+        tags: dict[str, str] | None = None,
+        create_new_version: bool = False,
+    ) -> FileDataset:
+        """Make it a data asset, which never changes: a local file or folder is copied into the workspace."""
+        storage = Storage(workspace.client)
+        if not create_new_version and storage.assets(name):
+            raise JobError(f"there is a dataset {name!r} already", "Pass create_new_version=True.")
+        asset = {"name": name, "description": description, "tags": tags or {}}
+        if self.is_local:
+            made = storage.upload_asset(Path(self.path), asset, DEFAULT_DATASTORE)
+        else:
+            kind = "uri_file" if self.is_file else "uri_folder"
+            made = storage.create_asset({**asset, "type": kind, "address": self.path})
+        return _asset(workspace, made)
+
+    def _remote_files(self) -> list[dict[str, Any]]:
+        storage = self._storage()
+        if self.location.kind == "asset":
+            return storage.manifest(self.location.store, self.location.version)
+        return storage.files(self.location.store, self.location.path)
+
+    def _download_remote(self, target: Path) -> list[str]:
+        storage, location = self._storage(), self.location
+        if location.kind == "asset":
+            return [str(path) for path in storage.download_asset(location.store, location.version, target)[1]]
+        route = f"/data/{location.store}/{location.path}".rstrip("/")
+        return [str(path) for path in storage.download(route, self._remote_files(), target)]
+
+    def _storage(self) -> Storage:
+        if self.workspace is None or self.location.kind not in ("asset", "datastore"):
+            raise JobError(
+                f"{self.path} can be read by a job, not from here",
+                "Make the dataset from a datastore: Dataset.File.from_files((datastore, path)).",
+            )
+        return Storage(self.workspace.client)
 
 
 class DatasetConsumptionConfig:
@@ -75,7 +138,7 @@ class DatasetConsumptionConfig:
 
     def to_input(self) -> dict[str, Any]:
         """The input of a job file."""
-        kind = "uri_file" if Path(self.dataset.path).is_file() else "uri_folder"
+        kind = "uri_file" if self.dataset.is_file else "uri_folder"
         return {"type": kind, "path": self.dataset.path, "mode": self.mode}
 
 
@@ -83,17 +146,39 @@ class FileDatasetFactory:
     """`Dataset.File`."""
 
     @staticmethod
-    def from_files(path: _Location | list[_Location], validate: bool = True, **kwargs: Any) -> FileDataset:
-        """A dataset of one local file or folder, or of a path in a datastore."""
+    def from_files(
+        path: _Place | list[_Place], validate: bool = True, is_file: bool | None = None, **kwargs: Any
+    ) -> FileDataset:
+        """A dataset of one file or folder: local, in a datastore, or at an address."""
         if isinstance(path, list):
             if len(path) != 1:
                 raise JobError(f"{len(path)} paths cannot be one input", "Make one dataset for each.")
             path = path[0]
-        location = _local_path(path)
-        dataset = FileDataset(location)
-        if validate and not Path(dataset.path).exists():
+        place = DataPath(path[0], path[1]) if isinstance(path, tuple) else path
+        if isinstance(place, DataPath):
+            return _in_datastore(place, is_file)
+        dataset = FileDataset(os.fspath(place), is_file=is_file)
+        if validate and dataset.is_local and not Path(dataset.path).exists():
             raise JobError(f"there is no file or folder {dataset.path}", "Pass validate=False if it comes later.")
         return dataset
+
+    @staticmethod
+    def upload_directory(
+        src_dir: str | os.PathLike[str],
+        target: DataPath | tuple[Datastore, str],
+        pattern: str | None = None,
+        overwrite: bool = False,
+        show_progress: bool = True,
+    ) -> FileDataset:
+        """Copy a folder into a datastore, and make a dataset of it."""
+        store, path = target if isinstance(target, tuple) else (target.datastore, target.path_on_datastore)
+        source = Path(src_dir)
+        files = [str(file) for file in sorted(source.rglob(pattern or "*")) if file.is_file()]
+        if not files:
+            raise JobError(
+                f"there is no file in {source}" + (f" for {pattern!r}" if pattern else ""), "Check the folder."
+            )
+        return _in_datastore(store.upload_files(files, str(source), path, overwrite), is_file=False)
 
 
 class Dataset:
@@ -101,17 +186,26 @@ class Dataset:
 
     File = FileDatasetFactory
 
+    @staticmethod
+    def get_by_name(workspace: Connected, name: str, version: str | int = "latest") -> FileDataset:
+        """A registered dataset, its newest version unless one is named."""
+        wanted = None if version == "latest" else str(version)
+        return _asset(workspace, Storage(workspace.client).asset(name, wanted))
 
-def _local_path(path: _Location) -> str:
-    if isinstance(path, tuple):
-        datastore, inner = path
-        return datastore.path(inner).local_path
-    if isinstance(path, DataPath):
-        return path.local_path
-    text = os.fspath(path)
-    if "://" in text:
-        raise JobError(f"{text!r} cannot be read yet", "Datasets are local files and folders; download it first.")
-    return text
+
+def _asset(workspace: Connected, asset: dict[str, Any]) -> FileDataset:
+    address = str(Location("asset", store=asset["name"], version=asset["version"]))
+    return FileDataset(address, workspace, is_file=asset["type"] == "uri_file")
+
+
+def _in_datastore(place: DataPath, is_file: bool | None) -> FileDataset:
+    inner = place.path_on_datastore.removesuffix("/**").removesuffix("/*")
+    address = datastore_address(place.datastore.name, inner)
+    return FileDataset(address, place.datastore.workspace, is_file=bool(is_file))
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
 
 
 def _refuse_place(path_on_compute: str | None) -> None:

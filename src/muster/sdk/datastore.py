@@ -1,32 +1,37 @@
-"""Named storage, in v1's words; for now local folders."""
+"""Named storage, in v1's words."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+from muster.client.storage import Storage
+from muster.data.addresses import DEFAULT_DATASTORE, datastore_address, safe_path
 from muster.errors import JobError, NotFound
 from muster.sdk.connected import Connected
+from muster.sdk.notices import tell
 
 
 class Datastore:
     """Storage with a name."""
 
-    def __init__(self, workspace: Connected, name: str) -> None:
-        known = {row["name"]: row for row in workspace.client.datastores()}
-        if name not in known:
-            raise NotFound(f"there is no datastore {name!r}", _known(known))
+    def __init__(self, workspace: Connected, name: str | None = None) -> None:
+        found = Storage(workspace.client).datastore(name or DEFAULT_DATASTORE)
         self.workspace = workspace
-        self.name = name
-        self.datastore_type = str(known[name]["kind"])
-        self._options: dict[str, Any] = dict(known[name]["options"])
+        self.name = str(found["name"])
+        self.datastore_type = str(found["kind"])
+        self._options: dict[str, Any] = dict(found["options"])
 
     @staticmethod
     def get(workspace: Connected, datastore_name: str) -> Datastore:
         return Datastore(workspace, datastore_name)
+
+    @staticmethod
+    def get_default(workspace: Connected) -> Datastore:
+        """The workspace's own."""
+        return Datastore(workspace, DEFAULT_DATASTORE)
 
     @staticmethod
     def register_local_folder(workspace: Connected, datastore_name: str, path: str) -> Datastore:
@@ -34,67 +39,158 @@ class Datastore:
         folder = Path(path).expanduser().resolve()
         if not folder.is_dir():
             raise NotFound(f"there is no folder {folder}", "Make it first.")
-        workspace.client.create_datastore({"name": datastore_name, "kind": "local", "options": {"path": str(folder)}})
-        return Datastore(workspace, datastore_name)
+        return _register(workspace, datastore_name, "local", {"path": str(folder)}, {}, overwrite=False)
 
     @staticmethod
-    def register_azure_blob_container(workspace: Connected, datastore_name: str, **kwargs: Any) -> NoReturn:
-        _refuse("Azure Blob containers")
+    def register_azure_blob_container(
+        workspace: Connected,
+        datastore_name: str,
+        container_name: str,
+        account_name: str,
+        sas_token: str | None = None,
+        account_key: str | None = None,
+        protocol: str | None = None,
+        endpoint: str | None = None,
+        overwrite: bool = False,
+        **kwargs: Any,
+    ) -> Datastore:
+        """A container of Azure Blob storage; without a key or SAS it is public, or open to the server's identity."""
+        _ignore(kwargs, "register_azure_blob_container")
+        options = {
+            "account": account_name,
+            "container": container_name,
+            "endpoint": _endpoint(account_name, "blob", protocol, endpoint),
+        }
+        credential = {"sas": sas_token, "account_key": account_key}
+        return _register(workspace, datastore_name, "azure-blob", options, credential, overwrite)
 
     @staticmethod
-    def register_azure_file_share(workspace: Connected, datastore_name: str, **kwargs: Any) -> NoReturn:
-        _refuse("Azure file shares")
+    def register_azure_file_share(
+        workspace: Connected,
+        datastore_name: str,
+        file_share_name: str,
+        account_name: str,
+        sas_token: str | None = None,
+        account_key: str | None = None,
+        protocol: str | None = None,
+        endpoint: str | None = None,
+        overwrite: bool = False,
+        **kwargs: Any,
+    ) -> Datastore:
+        """A share of Azure Files."""
+        _ignore(kwargs, "register_azure_file_share")
+        options = {
+            "account": account_name,
+            "share": file_share_name,
+            "endpoint": _endpoint(account_name, "file", protocol, endpoint),
+        }
+        credential = {"sas": sas_token, "account_key": account_key}
+        return _register(workspace, datastore_name, "azure-file", options, credential, overwrite)
 
     @staticmethod
-    def register_azure_data_lake_gen2(workspace: Connected, datastore_name: str, **kwargs: Any) -> NoReturn:
-        _refuse("Azure data lakes")
+    def register_azure_data_lake_gen2(
+        workspace: Connected,
+        datastore_name: str,
+        filesystem: str,
+        account_name: str,
+        tenant_id: str | None = None,
+        client_id: str | None = None,
+        client_secret: str | None = None,
+        protocol: str | None = None,
+        endpoint: str | None = None,
+        overwrite: bool = False,
+        **kwargs: Any,
+    ) -> Datastore:
+        """A filesystem of an account with a hierarchical namespace, opened by a service principal or an identity."""
+        _ignore(kwargs, "register_azure_data_lake_gen2")
+        options = {
+            "account": account_name,
+            "container": filesystem,
+            "hierarchical": True,
+            "identity": None if client_secret else True,
+            "tenant_id": tenant_id,
+            "client_id": client_id,
+            "endpoint": _endpoint(account_name, "blob", protocol, endpoint),
+        }
+        return _register(workspace, datastore_name, "azure-blob", options, {"client_secret": client_secret}, overwrite)
 
-    def path(self, path: str = "") -> DataPath:
+    @staticmethod
+    def register_url(
+        workspace: Connected,
+        datastore_name: str,
+        url: str,
+        options: Mapping[str, Any] | None = None,
+        secret_options: Mapping[str, Any] | None = None,
+        overwrite: bool = False,
+    ) -> Datastore:
+        """Anything that fsspec knows: s3://…, gs://…, sftp://…, https://…; what opens it goes to `secret_options`."""
+        given = {"url": url, "options": dict(options) if options else None}
+        credential = {"secret_options": dict(secret_options) if secret_options else None}
+        return _register(workspace, datastore_name, "fsspec", given, credential, overwrite)
+
+    @staticmethod
+    def register_nfs(workspace: Connected, datastore_name: str, path: str, overwrite: bool = False) -> Datastore:
+        """A share that is mounted at the same path on all nodes."""
+        return _register(workspace, datastore_name, "nfs", {"path": path}, {}, overwrite)
+
+    def path(self, path: str = "", data_reference_name: str | None = None) -> DataPath:
         """A place in the datastore, to make a dataset of."""
-        return DataPath(self, path)
+        return DataPath(self, safe_path(path))
 
     def upload(
-        self, src_dir: str, target_path: str = "", overwrite: bool = False, show_progress: bool = True
+        self,
+        src_dir: str,
+        target_path: str | None = None,
+        overwrite: bool = False,
+        show_progress: bool = True,
     ) -> DataPath:
         """Copy a folder into the datastore."""
-        files = [str(file) for file in Path(src_dir).rglob("*") if file.is_file()]
+        files = [str(file) for file in sorted(Path(src_dir).rglob("*")) if file.is_file()]
         return self.upload_files(files, src_dir, target_path, overwrite, show_progress)
 
     def upload_files(
         self,
         files: Iterable[str],
         relative_root: str | None = None,
-        target_path: str = "",
+        target_path: str | None = None,
         overwrite: bool = False,
         show_progress: bool = True,
     ) -> DataPath:
         """Copy files into the datastore; existing ones stay unless `overwrite`."""
-        target = Path(self.path(target_path).local_path)
+        target = self.path(target_path or "")
+        there = {entry["path"] for entry in target.files()} if not overwrite else set()
         for name in files:
             file = Path(name)
-            inner = file.relative_to(relative_root) if relative_root else Path(file.name)
-            wanted = target / inner
-            if overwrite or not wanted.exists():
-                wanted.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(file, wanted)
-        return self.path(target_path)
+            inner = file.relative_to(relative_root).as_posix() if relative_root else file.name
+            if inner not in there:
+                folder = "/".join(part for part in (target.path_on_datastore, *inner.split("/")[:-1]) if part)
+                self._storage.upload(file, self.name, folder)
+        return target
 
-    def download(self, target_path: str, prefix: str = "", overwrite: bool = False) -> int:
+    def download(
+        self, target_path: str, prefix: str | None = None, overwrite: bool = False, show_progress: bool = True
+    ) -> int:
         """Copy files below `prefix` to a folder; returns how many."""
-        root = Path(self.path("").local_path)
-        count = 0
-        for file in sorted(Path(self.path(prefix).local_path).rglob("*")):
-            wanted = Path(target_path) / file.relative_to(root)
-            if file.is_file() and (overwrite or not wanted.exists()):
-                wanted.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(file, wanted)
-                count += 1
-        return count
+        place = self.path(prefix or "")
+        inner = place.path_on_datastore
+        wanted = []
+        for entry in place.files():
+            name = f"{inner}/{entry['path']}" if inner else str(entry["path"])
+            if overwrite or not (Path(target_path) / name).exists():
+                wanted.append({**entry, "path": name})
+        self._storage.download(f"/data/{self.name}", wanted, Path(target_path))
+        return len(wanted)
 
-    def local_root(self) -> Path:
-        if self.datastore_type != "local" or "path" not in self._options:
-            raise JobError(f"the datastore {self.name!r} ({self.datastore_type}) cannot be reached from here yet")
-        return Path(self._options["path"])
+    def unregister(self) -> None:
+        """Forget the datastore; what it holds stays."""
+        self._storage.delete_datastore(self.name)
+
+    @property
+    def _storage(self) -> Storage:
+        return Storage(self.workspace.client)
+
+    def __repr__(self) -> str:
+        return f"Datastore(name={self.name!r}, type={self.datastore_type!r})"
 
 
 @dataclass(frozen=True)
@@ -105,21 +201,44 @@ class DataPath:
     path_on_datastore: str = ""
 
     @property
-    def local_path(self) -> str:
-        root = self.datastore.local_root()
-        inner = (root / self.path_on_datastore.lstrip("/")).resolve()
-        if not inner.is_relative_to(root):
-            raise JobError(f"{self.path_on_datastore!r} leaves the datastore {self.datastore.name!r}")
-        return str(inner)
+    def address(self) -> str:
+        return datastore_address(self.datastore.name, self.path_on_datastore)
+
+    def files(self) -> list[dict[str, Any]]:
+        """{path, size} of every file below, by its path from here."""
+        return self.datastore._storage.files(self.datastore.name, self.path_on_datastore)
 
 
-def _known(known: Iterable[str]) -> str:
-    names = ", ".join(sorted(known))
-    return f"The datastores are: {names}." if names else "Register one with Datastore.register_local_folder."
+def _register(
+    workspace: Connected,
+    name: str,
+    kind: str,
+    options: Mapping[str, Any],
+    credential: Mapping[str, Any],
+    overwrite: bool,
+) -> Datastore:
+    body = {
+        "name": name,
+        "kind": kind,
+        "options": {key: value for key, value in options.items() if value is not None},
+        "credential": {key: value for key, value in credential.items() if value is not None},
+    }
+    Storage(workspace.client).create_datastore(body, overwrite)
+    return Datastore(workspace, name)
 
 
-def _refuse(what: str) -> NoReturn:
-    raise JobError(
-        f"{what} cannot be datastores yet",
-        "Datastores are folders of this machine: Datastore.register_local_folder(workspace, name, path).",
-    )
+def _endpoint(account: str, service: str, protocol: str | None, endpoint: str | None) -> str | None:
+    """v1 names the domain (`core.windows.net`); a whole address is taken as it is."""
+    if endpoint is None and protocol in (None, "https"):
+        return None
+    if endpoint is not None and "://" in endpoint:
+        return endpoint
+    if protocol not in (None, "https", "http"):
+        raise JobError(f"protocol={protocol!r} is not known", "Use https, or http for a test.")
+    return f"{protocol or 'https'}://{account}.{service}.{endpoint or 'core.windows.net'}"
+
+
+def _ignore(kwargs: Mapping[str, Any], where: str) -> None:
+    for name, value in kwargs.items():
+        if value is not None:
+            tell(f"{where}: {name} means nothing here and is ignored")

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from muster.containers.failing import secret_name
+from muster.containers.model import registry_of
+from muster.environments import catalogue, names
+from muster.environments.builder import has_gpus
+from muster.environments.files import conda_content, requirement_file, with_contents
 from muster.errors import JobError, NotFound
+from muster.job.explain import make_spec
+from muster.job.spec import EnvironmentSpec
+from muster.paths import environments_dir
 from muster.sdk.connected import Connected
 from muster.sdk.notices import tell
-
-_CURATED = re.compile(
-    r"(azureml:|azureml-|acpt-|pytorch|tensorflow|tf\d|keras|chainer|sklearn|scikit|lightgbm|minimal|responsibleai|openmpi)",
-    re.IGNORECASE,
-)
 
 
 class CondaDependencies:
@@ -28,7 +31,7 @@ class CondaDependencies:
         self._conda: list[str] = []
         self._pip: list[str] = []
         if conda_dependencies_file_path is not None:
-            self._read(_mapping(Path(conda_dependencies_file_path)))
+            self._read(conda_content(Path(conda_dependencies_file_path).absolute()))
 
     @staticmethod
     def create(
@@ -44,6 +47,13 @@ class CondaDependencies:
         made._pip = list(pip_packages or [])
         if pip_indexurl:
             made._pip.insert(0, f"--index-url {pip_indexurl}")
+        return made
+
+    @staticmethod
+    def of(content: Mapping[str, Any]) -> CondaDependencies:
+        """From the content of a conda file."""
+        made = CondaDependencies()
+        made._read(content)
         return made
 
     @property
@@ -121,20 +131,27 @@ class Environment:
 
     @staticmethod
     def get(workspace: Connected | None = None, name: str = "", version: str | None = None) -> Environment:
-        """An environment by name; a curated or old name stands for the current Python, with a notice."""
+        """A registered environment, or a curated one; an old name of Azure ML's is resolved, with a notice."""
+        short = names.bare(name)
+        if workspace is not None and names.meaning(name, is_mpi=False) is None:
+            stored = workspace.client.environment(short, version or names.version_of(name))
+            return from_spec(short, stored["spec"], str(stored["version"]))
         environment = curated(name)
-        tell(curated_notice(name))
+        if notice := old_name_notice(name):
+            tell(notice)
         environment.version = version
         return environment
 
     @staticmethod
+    def list(workspace: Connected) -> dict[str, Environment]:
+        """Every registered environment by its name, in its newest version."""
+        found = workspace.client.environments()
+        return {row["name"]: from_spec(row["name"], row["spec"], str(row["version"])) for row in found}
+
+    @staticmethod
     def from_pip_requirements(name: str, file_path: str, pip_version: str | None = None) -> Environment:
         """The packages of a requirements file."""
-        path = Path(file_path)
-        try:
-            lines = path.read_text().splitlines()
-        except OSError as error:
-            raise JobError(f"the requirements file {file_path} cannot be read: {error}") from error
+        lines = requirement_file(Path(file_path).absolute())
         made = Environment(name)
         wanted = (re.sub(r"(^|\s)#.*", "", line).strip() for line in lines)
         made.python.conda_dependencies = CondaDependencies.create(pip_packages=[line for line in wanted if line])
@@ -162,13 +179,60 @@ class Environment:
         elif pip_requirements:
             made = Environment.from_pip_requirements(name, pip_requirements)
         made.docker.enabled = True
-        made.docker.base_image = image
+        address = getattr(container_registry, "address", None) or ""
+        made.docker.base_image = f"{address}/{image}" if address and not image.startswith(f"{address}/") else image
+        if getattr(container_registry, "password", None):
+            # A password in a script would travel with its code.
+            secret = secret_name(registry_of(made.docker.base_image))
+            tell(f"the password of container_registry is not taken over; keep it with `muster secret set {secret}`")
         return made
 
+    @staticmethod
+    def from_dockerfile(
+        name: str, dockerfile: str, conda_specification: str | None = None, pip_requirements: str | None = None
+    ) -> Environment:
+        """A container image that is built from a Dockerfile, given by its path or its text."""
+        made = Environment(name)
+        if conda_specification:
+            made.python.conda_dependencies = CondaDependencies(conda_specification)
+        elif pip_requirements:
+            made = Environment.from_pip_requirements(name, pip_requirements)
+        made.docker.enabled = True
+        made.docker.base_dockerfile = dockerfile
+        return made
+
+    @staticmethod
+    def from_existing_conda_environment(name: str, conda_environment_name: str) -> Environment:
+        """Not taken over: what is installed on one machine says nothing about another."""
+        raise JobError(
+            f"the conda environment {conda_environment_name!r} cannot be taken over",
+            "Write it to a file with `conda env export --from-history`, and use Environment.from_conda_specification.",
+        )
+
     def register(self, workspace: Connected) -> Environment:
-        """Kept for v1 scripts: the environment travels with each job that uses this object."""
-        tell(f"environment {self.name!r} is not stored by register(); give this object to each ScriptRunConfig")
+        """Keep this environment in the workspace, where jobs find it by its name."""
+        described, notices = to_spec(self)
+        if not isinstance(described, dict):
+            raise JobError(f"environment {self.name!r} describes nothing that could be kept", "Add packages to it.")
+        spec = with_contents(make_spec({"command": "true", "environment": described}), Path.cwd()).environment
+        assert isinstance(spec, EnvironmentSpec)
+        content = spec.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
+        tell(*notices)
+        self.version = str(workspace.client.register_environment(self.name, content)["version"])
         return self
+
+    def clone(self, new_name: str) -> Environment:
+        """A copy under another name; that of a curated environment holds its packages, to be changed as you like."""
+        made = copy.deepcopy(self)
+        meaning = names.meaning(self.name, is_mpi=False) if self.is_curated else None
+        if meaning is not None and meaning.curated is not None:
+            flavour = meaning.flavour or ("gpu" if has_gpus() else "cpu")
+            recipe = catalogue.load(meaning.curated).recipe(flavour)
+            made.is_curated = False
+            made.python.conda_dependencies = CondaDependencies.create(pip_packages=recipe.requirements)
+            made.environment_variables |= recipe.variables
+        made.name, made.version = new_name, None
+        return made
 
     def __repr__(self) -> str:
         return f"Environment(name={self.name!r})"
@@ -176,36 +240,69 @@ class Environment:
 
 def curated(name: str) -> Environment:
     """The environment behind a curated name; NotFound for a name that Azure never curated."""
-    if not _CURATED.match(name):
+    if names.meaning(name, is_mpi=False) is None:
         raise NotFound(
-            f"there is no environment {name!r}",
-            "Curated names (AzureML-…) stand for the current Python. For packages of your own use "
-            "Environment.from_pip_requirements or from_conda_specification; leave it out for the current Python.",
+            f"there is no environment {name!r}; curated are: {', '.join(names.CURATED)}",
+            "For packages of your own use Environment.from_pip_requirements or from_conda_specification; leave it out "
+            "for the current Python.",
         )
     made = Environment(name)
     made.is_curated = True
     return made
 
 
-def curated_notice(name: str) -> str:
-    return f"environment {name!r} is a curated one of Azure ML; the job runs in the current Python instead"
+def old_name_notice(name: str) -> str:
+    """What an old name of Azure ML's stands for; empty for a name of Muster's own."""
+    meaning = names.meaning(name, is_mpi=False)
+    if meaning is None or not meaning.old:
+        return ""
+    with_mpi = names.meaning(name, is_mpi=True)
+    stands_for = meaning.curated or "the current Python"
+    if with_mpi is not None and with_mpi.curated != meaning.curated:
+        stands_for += f", and for {with_mpi.curated} in an MPI job"
+    return f"environment {name!r} is an old name of Azure ML; it stands for {stands_for}"
 
 
-def to_spec(environment: Environment | str | None) -> tuple[dict[str, Any] | None, list[str]]:
+def from_spec(name: str, spec: Mapping[str, Any], version: str | None = None) -> Environment:
+    """An environment from what a job file says below `environment`."""
+    made = Environment(name)
+    made.version = version
+    if "conda_file" in spec:
+        made.python.conda_dependencies = CondaDependencies.of(spec["conda_file"])
+    elif "pip" in spec:
+        made.python.conda_dependencies = CondaDependencies.create(pip_packages=spec["pip"])
+    python = spec.get("python")
+    if python and "/" in python:
+        made.python.user_managed_dependencies = True
+        made.python.interpreter_path = python
+    elif python:
+        made.python.conda_dependencies.set_python_version(python)
+    if "image" in spec:
+        made.docker.enabled, made.docker.base_image = True, spec["image"]
+    if "build" in spec:
+        build = spec["build"]
+        made.docker.enabled = True
+        made.docker.base_dockerfile = str(Path(build["path"]) / (build.get("dockerfile_path") or "Dockerfile"))
+    return made
+
+
+def to_spec(environment: Environment | str | None) -> tuple[dict[str, Any] | str | None, list[str]]:
     """The environment of a job file, and notices; None is the current Python."""
     if environment is None:
         return None, []
     if isinstance(environment, str):
-        environment = curated(environment)
+        return environment, []
     if environment.is_curated:
-        return None, [curated_notice(environment.name)]
+        return environment.name, []
     packages, notices = _without_azure(environment.python.conda_dependencies)
     docker, python = environment.docker, environment.python
     if docker.base_dockerfile:
-        raise JobError(
-            f"environment {environment.name!r} has a base_dockerfile, which cannot be built",
-            "Build the image yourself and use Environment.from_docker_image(name, image).",
-        )
+        if packages.conda_packages or packages.pip_packages:
+            raise JobError(
+                f"environment {environment.name!r} has a Dockerfile and packages beside it",
+                "Install the packages in the Dockerfile: nothing is added to an image when a job starts.",
+            )
+        return {"name": environment.name, "build": _build(docker.base_dockerfile)}, notices
     if docker.base_image:
         image: dict[str, Any] = {"name": environment.name, "image": docker.base_image}
         if not python.user_managed_dependencies and (packages.conda_packages or packages.pip_packages):
@@ -216,10 +313,23 @@ def to_spec(environment: Environment | str | None) -> tuple[dict[str, Any] | Non
         return own and {"name": environment.name, **own}, notices
     if packages.conda_packages:
         return {"name": environment.name, "conda_file": packages.as_dict()}, notices
+    version = {"python": packages.python_version} if packages.python_version else {}
     if packages.pip_packages:
-        version = {"python": packages.python_version} if packages.python_version else {}
         return {"name": environment.name, "pip": packages.pip_packages, **version}, notices
-    return None, notices
+    return {"name": environment.name, **version} if version else None, notices
+
+
+def _build(dockerfile: str) -> dict[str, str]:
+    """A Dockerfile by its path; one that is given as text is written down first."""
+    path = Path(dockerfile)
+    if "\n" not in dockerfile and path.is_file():
+        return {"path": str(path.absolute().parent), "dockerfile_path": path.name}
+    if "\n" not in dockerfile and not dockerfile.upper().startswith("FROM "):
+        raise JobError(f"there is no Dockerfile {dockerfile}", "Give the path of a file, or the text of one.")
+    folder = environments_dir().parent / "dockerfiles" / hashlib.sha256(dockerfile.encode()).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "Dockerfile").write_text(dockerfile)
+    return {"path": str(folder)}
 
 
 def _without_azure(packages: CondaDependencies) -> tuple[CondaDependencies, list[str]]:
@@ -230,13 +340,3 @@ def _without_azure(packages: CondaDependencies) -> tuple[CondaDependencies, list
     for channel in packages._channels:
         kept.add_channel(channel)
     return kept, [f"the package {package} is left out: `muster` takes its place" for package in azure]
-
-
-def _mapping(path: Path) -> Mapping[str, Any]:
-    try:
-        data = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise JobError(f"the conda file {path} cannot be read: {error}") from error
-    if not isinstance(data, Mapping):
-        raise JobError(f"the conda file {path} is not a mapping with `dependencies`")
-    return data

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import parse_qs
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -14,11 +16,28 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from muster import errors
+from muster.data.access import GRANT_HEADER
+from muster.data.granting import DATA_ROUTE
 from muster.defaults import PROTOCOL_VERSION
 from muster.protocol import VERSION_HEADER
-from muster.server.access import allow
+from muster.server import grants
+from muster.server.access import Caller, allow
 from muster.server.context import Context
-from muster.server.routes import agents, checkpoints, clusters, code, runs, workspace
+from muster.server.routes import (
+    agents,
+    checkpoints,
+    clusters,
+    code,
+    data,
+    encryption,
+    environments,
+    gc,
+    nodedata,
+    outputs,
+    runs,
+    secrets,
+    workspace,
+)
 from muster.version import VERSION
 
 log = logging.getLogger("muster.server")
@@ -30,6 +49,8 @@ _STATUS: tuple[tuple[type[errors.MusterError], int], ...] = (
     (errors.UserError, 422),
     (errors.ProtocolMismatch, 426),
 )
+_DATA = f"{DATA_ROUTE}/"
+_GRANT_HEADER = GRANT_HEADER.lower().encode()
 _OPEN = ("/api/v1/health", "/api/v1/openapi.json", "/api/v1/docs")
 
 
@@ -44,7 +65,21 @@ def make_app(context: Context, stop: Callable[..., None]) -> ASGIApp:
     )
     app.state.context = context
     app.state.stop = stop
-    for module in (runs, code, checkpoints, agents, clusters, workspace):
+    for module in (
+        runs,
+        code,
+        checkpoints,
+        agents,
+        clusters,
+        data,
+        encryption,
+        gc,
+        environments,
+        nodedata,
+        outputs,
+        secrets,
+        workspace,
+    ):
         app.include_router(module.router, prefix="/api/v1")
     app.add_exception_handler(errors.MusterError, _muster_error)
     app.add_exception_handler(RequestValidationError, _invalid_request)
@@ -68,7 +103,11 @@ class _Gate:
         headers = {key.lower(): value.decode("latin-1") for key, value in scope["headers"]}
         try:
             _check_version(headers.get(VERSION_HEADER.lower().encode()))
-            if scope["path"] not in _OPEN:
+            grant = headers.get(_GRANT_HEADER) or _grant_in_query(scope)
+            if scope["path"].startswith(_DATA) and grant:
+                admitted = await asyncio.to_thread(grants.admit, self._context, grant)
+                scope.setdefault("state", {}).update(grant=admitted, caller=Caller("grant", admitted.subject))
+            elif scope["path"] not in _OPEN:
                 caller = self._context.tokens.caller(headers.get(b"authorization"))
                 allow(caller, method=scope["method"], path=scope["path"])
                 scope.setdefault("state", {})["caller"] = caller
@@ -103,6 +142,14 @@ async def _explained(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, errors.MusterError):
         return _response(error)
     return await (_storage_error if isinstance(error, OSError) else _fault)(request, error)
+
+
+def _grant_in_query(scope: Scope) -> str | None:
+    """A grant in the address, for tools that can send no header."""
+    query = scope.get("query_string", b"")
+    if b"grant=" not in query:
+        return None
+    return next(iter(parse_qs(query.decode("latin-1")).get("grant", ())), None)
 
 
 def _check_version(spoken: str | None) -> None:

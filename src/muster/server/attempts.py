@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from muster.control import states
 from muster.control.lifecycle import Finish, Go, Move, Stop, decide
@@ -15,29 +16,35 @@ from muster.control.retry import Retry
 from muster.control.scheduling.model import Start
 from muster.control.verdict import COMPLETED, Verdict, judge
 from muster.defaults import GRACE_CANCEL_S
+from muster.engines.base import Ending
 from muster.job.spec import JobSpec
 from muster.launch.model import Slot, to_json
 from muster.launch.plan import plan as make_plan
 from muster.launch.plan import ports_wanted
 from muster.protocol import Event
-from muster.server import ingest, retries, tables
+from muster.server import allocations, environments, ingest, readiness, retries, tables
 from muster.server.context import Context
 from muster.server.database import Transaction
 from muster.server.evidence import gather
 from muster.server.picture import Picture, Record
+from muster.server.records import add_event
 
 _STATUS = {COMPLETED: states.COMPLETED, "cancelled": states.CANCELED}
 
 
-def begin(context: Context, transaction: Transaction, start: Start) -> None:
-    """Give a queued run its nodes: a new attempt, ordered on each of them."""
-    picture = Picture.create(transaction, start.run_id, start.places)
+def begin(context: Context, transaction: Transaction, start: Start, to_come: bool = False) -> list[tuple[str, str]]:
+    """Give a queued run its nodes (with `to_come` an engine still has to bring them): returns them, with their cluster.
+
+    It is a new attempt, ordered on each of them.
+    """
+    picture = Picture.create(transaction, start.run_id, start.places, allocations.node_name if to_come else None)
     spec = JobSpec.model_validate(picture.run.spec, strict=False)
-    if not any(ports_wanted(spec, rank).count for rank in range(len(start.places))):
+    if not to_come and not any(ports_wanted(spec, rank).count for rank in range(len(start.places))):
         # Nothing has to be agreed between the nodes first: the order to prepare carries the plan.
-        _plan(picture, spec)
+        _plan(transaction, picture, spec)
     _advance(context, transaction, picture)
     picture.save(context, transaction)
+    return [(node.cluster, node.node) for node in picture.nodes]
 
 
 def take_events(context: Context, transaction: Transaction, node: str, events: Sequence[Event]) -> None:
@@ -95,14 +102,50 @@ def lose_node(context: Context, transaction: Transaction, node: str, give_up: bo
         picture.save(context, transaction)
 
 
+def note_ending(context: Context, transaction: Transaction, run_id: str, number: int, ending: Ending) -> None:
+    """Keep how an engine says that an attempt's nodes were taken back; the first word counts."""
+    picture = Picture.load(transaction, run_id, number)
+    if picture is None or picture.attempt.ending is not None or picture.attempt.ended_at is not None:
+        return
+    picture.attempt.set(ending={"code": ending.code, "message": ending.message})
+    if ending.message:
+        picture.tell("note", {"level": "warning" if ending.code else "info", "text": ending.message})
+    if picture.is_current:
+        _advance(context, transaction, picture)
+    picture.save(context, transaction)
+
+
+def tell(context: Context, transaction: Transaction, run_id: str, text: str) -> None:
+    """Say something to those who follow a run."""
+    add_event(transaction, run_id, "note", {"level": "info", "text": text})
+    transaction.after_commit.append(lambda: context.hub.changed(runs=[run_id]))
+
+
+def meet_node(transaction: Transaction, node: str, facts: Mapping[str, Any]) -> None:
+    """The agent of a node that was to come is here: now it is known which machine that is."""
+    run_id, number = allocations.attempt_of(node)
+    placements, attempts = tables.placements, tables.attempts
+    mine = (placements.c.run_id == run_id, placements.c.number == number, placements.c.node == node)
+    values = {name: facts[name] for name in ("host", "address", "cpus", "gpus")}
+    transaction.execute(update(placements).where(*mine, placements.c.phase == states.ORDERED).values(**values))
+    transaction.execute(
+        update(attempts)
+        .where(attempts.c.run_id == run_id, attempts.c.number == number, attempts.c.started_at.is_(None))
+        .values(granted_at=time.time())
+    )
+
+
 def _record(picture: Picture, placement: Record, event: Event) -> None:
     """Take one event in."""
     data = event.data
     if event.kind == "prepared":
         placement.set(ports=list(data.get("ports", ())), address=data.get("address") or placement.address)
-        placement.set(resumed=data.get("resumed"))
+        placement.set(resumed=data.get("resumed"), facts=data.get("facts"))
+        if "environment" in data:
+            _record_environment(picture, placement.node, data["environment"])
         if placement.phase == states.ORDERED:
             placement.set(phase=states.PREPARED)
+            _tell_notices(picture, readiness.notices([placement]) if picture.attempt.plan is not None else ())
     elif event.kind == "refused":
         placement.set(refusal=dict(data))
         picture.tell("note", {"level": "error", "text": f"{placement.node}: {data.get('message')}"})
@@ -113,6 +156,9 @@ def _record(picture: Picture, placement: Record, event: Event) -> None:
             _record_start(picture, event, item)
     elif event.kind == "exited":
         _record_exit(picture, event, placement.node)
+    elif event.kind == "noted":
+        level = data.get("level", "warning")
+        picture.tell("note", {"level": level, "text": f"{placement.node}: {data['text']}"})
     elif event.kind == "timed_out":
         picture.attempt.set(timed_out=True)
     elif event.kind == "leaving":
@@ -129,6 +175,14 @@ def _record(picture: Picture, placement: Record, event: Event) -> None:
         placement.set(phase=states.DELIVERED)
         for note in data.get("notes", ()):
             picture.tell("note", {"level": "warning", "text": str(note)})
+
+
+def _record_environment(picture: Picture, node: str, told: Mapping[str, Any]) -> None:
+    picture.run.set(environment=environments.with_versions(picture.run.environment, told))
+    if "built_s" in told:
+        name = (picture.run.environment or {}).get("name")
+        text = f"{node}: the environment {name} ({told['key']}) is ready after {told['built_s']:.1f} s"
+        picture.tell("note", {"level": "info", "text": text})
 
 
 def _record_start(picture: Picture, event: Event, item: dict[str, Any]) -> None:
@@ -161,7 +215,9 @@ def _lose(picture: Picture, placement: Record, give_up: bool, why: str) -> None:
         if not give_up:
             return
         text = f"the agent of {placement.node} did not come" + (f": {why}" if why else "")
-        placement.set(lost=True, refusal={"code": "platform", "message": text})
+        told = picture.attempt.ending or {}
+        text = told.get("message") or text
+        placement.set(lost=True, refusal={"code": told.get("code") or "platform", "message": text})
         picture.tell("note", {"level": "error", "text": text})
     elif placement.phase in states.HOLDS_RESOURCES and not placement.lost:
         placement.set(lost=True)
@@ -177,8 +233,8 @@ def _advance(context: Context, transaction: Transaction, picture: Picture) -> No
         if not actions:
             return
         for action in actions:
-            if isinstance(action, Go) and _agree(picture):
-                _plan(picture, JobSpec.model_validate(picture.run.spec, strict=False))
+            if isinstance(action, Go):
+                _go(transaction, picture)
             elif isinstance(action, Stop):
                 _stop(context, picture, action)
             elif isinstance(action, Move):
@@ -187,24 +243,32 @@ def _advance(context: Context, transaction: Transaction, picture: Picture) -> No
                 _finish(context, transaction, picture)
 
 
-def _agree(picture: Picture) -> bool:
-    """Whether all nodes resume from the same checkpoint; where one found it damaged and others did not, none starts."""
-    if len({node.resumed for node in picture.nodes}) == 1:
-        return True
-    message = "the nodes found different checkpoints to resume from; a damaged one is not used again"
-    picture.nodes[0].set(refusal={"code": "platform", "message": message})
-    return False
+def _go(transaction: Transaction, picture: Picture) -> None:
+    """Make the plan that starts the gang; where the nodes do not agree, none starts."""
+    try:
+        readiness.check_agreement(picture.nodes)
+        _plan(transaction, picture, JobSpec.model_validate(picture.run.spec, strict=False))
+    except readiness.NotReady as trouble:
+        picture.nodes[0].set(refusal={"code": trouble.code, "message": str(trouble)})
+        return
+    _tell_notices(picture, readiness.notices(picture.nodes))
 
 
-def _plan(picture: Picture, spec: JobSpec) -> None:
+def _tell_notices(picture: Picture, texts: Sequence[str]) -> None:
+    for text in texts:
+        picture.tell("note", {"level": "info", "text": text})
+
+
+def _plan(transaction: Transaction, picture: Picture, spec: JobSpec) -> None:
     hosts = [row.host for row in picture.nodes]
-    slots = [
+    slots: Sequence[Slot] = [
         Slot(row.node, row.address, row.cpus, tuple(row.gpus), tuple(row.ports), hosts.count(row.host) > 1)
         for row in picture.nodes
     ]
+    slots, about_network = readiness.networked(transaction, picture.nodes, spec, slots)
     number = picture.attempt.number
-    made = make_plan(spec, slots, run_id=picture.run.id, attempt=number, python=picture.run.python or "python")
-    picture.attempt.set(plan=to_json(made))
+    made = make_plan(spec, slots, run_id=picture.run.id, attempt=number, python=_python(picture.run))
+    picture.attempt.set(plan={**to_json(made), "secret": secrets.token_hex(32)})
     picture.add_ranks(
         [
             {
@@ -217,8 +281,12 @@ def _plan(picture: Picture, spec: JobSpec) -> None:
             for rank in made.ranks
         ]
     )
-    for notice in made.notices:
-        picture.tell("note", {"level": "info", "text": notice})
+    _tell_notices(picture, [*made.notices, *about_network])
+
+
+def _python(run: Record) -> str:
+    """The interpreter in a rank's command; one that a node builds is found on its PATH."""
+    return "python" if run.environment is not None else run.python or "python"
 
 
 def _stop(context: Context, picture: Picture, action: Stop) -> None:
@@ -259,6 +327,7 @@ def _finish(context: Context, transaction: Transaction, picture: Picture) -> Non
     for node in picture.nodes:
         if node.phase == states.DELIVERED:
             node.set(phase=states.CLOSED)
+    allocations.release_after(context, transaction, run, number, followed=isinstance(following, Retry))
     if isinstance(following, Retry):
         retries.enqueue(context, transaction, picture, following, now)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from muster.server.context import Context
 from muster.server.database import Transaction
 from muster.server.records import add_event
 from muster.store.backend import safe_name
+
+_PART = re.compile(r"part_\d+_of_(\d+)")
+_BEST = "best"
 
 
 class CheckpointFile(BaseModel):
@@ -112,24 +116,52 @@ def resumable(connection: Connection, run_id: str, before: int | None = None) ->
     return complete_sets(connection.execute(query).all())
 
 
+def published_by(transaction: Transaction, run_id: str, number: int) -> bool:
+    """Whether an attempt published a checkpoint of its own."""
+    table = tables.checkpoints
+    query = select(table.c.id).where(table.c.run_id == run_id, table.c.attempt == number).limit(1)
+    return transaction.execute(query).first() is not None
+
+
 def complete_sets(rows: Sequence[Any]) -> list[Checkpoint]:
-    """Checkpoints, the newest first. Where several nodes publish, one counts when each of them has its part."""
+    """Checkpoints, the newest first. Where several nodes publish, one counts when each of them has its part.
+
+    How many parts there are is told by a file `part_I_of_N` in each; without one, every node that published anything
+    in the attempt must have.
+    """
     nodes: dict[int, set[int]] = defaultdict(set)
     for row in rows:
         nodes[row.attempt].add(row.node_rank)
     found: list[Checkpoint] = []
     parts: dict[tuple[int, str], dict[int, Any]] = defaultdict(dict)
     for row in rows:
-        if len(nodes[row.attempt]) == 1:
+        declared = _declared_parts(row)
+        if declared == 1 or (declared is None and len(nodes[row.attempt]) == 1):
             found.append(Checkpoint(row.id, row.attempt, row.name, (row,)))
             continue
         here = parts[row.attempt, row.name]
         here[row.node_rank] = row
-        if here.keys() == nodes[row.attempt]:
+        if len(here) == declared if declared else here.keys() == nodes[row.attempt]:
             ordered = tuple(here[rank] for rank in sorted(here))
             found.append(Checkpoint(max(part.id for part in ordered), row.attempt, row.name, ordered))
             parts[row.attempt, row.name] = {}
     return found[::-1]
+
+
+def _declared_parts(row: Any) -> int | None:
+    told = (_PART.fullmatch(file["path"]) for file in row.files)
+    return next((int(match[1]) for match in told if match), None)
+
+
+def superseded(rows: Sequence[Any]) -> list[Any]:
+    """Of a run's checkpoints those that are older than its last complete one."""
+    ordered = sorted(rows, key=lambda row: (*_age(row), row.id))
+    last = next(iter(complete_sets(ordered)), None)
+    if last is None:
+        return []
+    needed = {part.id for part in last.parts}
+    oldest = min(_age(part) for part in last.parts)
+    return [row for row in ordered if row.id not in needed and _age(row) < oldest]
 
 
 def location(run: str, attempt: int, node_rank: int, key: str, path: str) -> str:
@@ -141,28 +173,31 @@ def _folder(run: str, attempt: int, node_rank: int, key: str) -> str:
 
 
 def _prune(transaction: Transaction, run_id: str) -> list[str]:
-    """Forget what is older than the last few complete ones; returns the folders that held it."""
+    """Forget what is older than the last few complete ones, but not the best; returns the folders that held it."""
     table = tables.checkpoints
     spec = transaction.execute(select(tables.runs.c.spec).where(tables.runs.c.id == run_id)).scalar() or {}
     keep = (spec.get("retry") or {}).get("keep_checkpoints") or CHECKPOINTS_KEPT
-    kept = resumable(transaction.connection, run_id)[:keep]
+    complete = resumable(transaction.connection, run_id)
+    kept = complete[:keep]
     if len(kept) < keep:
         return []
-    needed = {part.id for checkpoint in kept for part in checkpoint.parts}
+    best = next((item for item in complete if any(file["path"] == _BEST for file in item.files())), None)
+    needed = {part.id for checkpoint in (*kept, *([best] if best else ())) for part in checkpoint.parts}
     oldest = min(_age(part) for checkpoint in kept for part in checkpoint.parts)
     rows = transaction.execute(select(table).where(table.c.run_id == run_id)).all()
     gone = [row for row in rows if row.id not in needed and _age(row) < oldest]
     if gone:
         transaction.execute(delete(table).where(table.c.id.in_([row.id for row in gone])))
-    used = {_place(row) for row in rows} - {_place(row) for row in gone}
-    return sorted({_place(row) for row in gone} - used)
+    used = {folder_of(row) for row in rows} - {folder_of(row) for row in gone}
+    return sorted({folder_of(row) for row in gone} - used)
 
 
 def _age(row: Any) -> tuple[int, float]:
     return (row.attempt, row.at)
 
 
-def _place(row: Any) -> str:
+def folder_of(row: Any) -> str:
+    """Where in the workspace store a checkpoint lies."""
     return _folder(row.run_id, row.attempt, row.node_rank, row.key)
 
 

@@ -95,6 +95,7 @@ def rules_of(context: Context, row: Any, states: Mapping[str, Any], num_usable: 
         preemption=options.preemption,
         coming=coming,
         closed=closed,
+        hands_on=context.engines[cluster.engine].queues,
         per_user=_quota(quotas.per_user),
         per_experiment=_quota(quotas.per_experiment),
         users={name: _quota(limit) for name, limit in quotas.users.items()},

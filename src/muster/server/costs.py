@@ -21,6 +21,8 @@ def report(connection: Connection, by: str, now: float) -> dict[str, Any]:
             placements.c.gpus,
             placements.c.price_per_hour,
             attempts.c.created_at,
+            attempts.c.granted_at,
+            placements.c.host,
             attempts.c.ended_at,
             runs.c.display_name,
             runs.c.submitted_by,
@@ -33,7 +35,8 @@ def report(connection: Connection, by: str, now: float) -> dict[str, Any]:
             key={"run": row.run_id, "user": row.submitted_by or "unknown", "cluster": row.cluster}[by],
             title=row.display_name or "",
             run_id=row.run_id,
-            hours=max(0.0, (row.ended_at or now) - row.created_at) / 3600,
+            # One that waited in somebody else's queue held nothing there; one that never came has no host.
+            hours=max(0.0, (row.ended_at or now) - (row.granted_at or row.created_at)) / 3600 if row.host else 0.0,
             num_gpus=len(row.gpus),
             price_per_hour=row.price_per_hour,
         )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from muster.control.evidence import Evidence, NodeEvidence, RankEvidence
+from muster.server.allocations import shown_name
 from muster.store.streams import Streams
 
 _TAIL_BYTES = 32 << 10
@@ -15,7 +16,7 @@ _COMMAND_CHARS = 2000
 
 def gather(streams: Streams, run: Any, attempt: Any, nodes: Sequence[Any], ranks: Sequence[Any]) -> Evidence:
     """The evidence of an attempt, from its rows and the ends of its logs."""
-    names = {row.node_rank: row.node for row in nodes}
+    names = {row.node_rank: shown_name(row) for row in nodes}
     failed = attempt.stop_reason not in (None, "done")
     # Those that failed by themselves come first, should there be more logs than are read.
     order = sorted(ranks, key=lambda row: (row.expected or row.exit_code == 0, row.ended_at or 0.0, row.rank))
@@ -36,14 +37,16 @@ def gather(streams: Streams, run: Any, attempt: Any, nodes: Sequence[Any], ranks
                 refusal=row.evidence.get("refusal"),
                 lost_with=row.evidence.get("lost_with"),
                 command=commands.get(row.rank, ""),
+                role=row.role,
                 tail=streams.tail(run.id, attempt.number, row.log, _TAIL_BYTES) if row.rank in with_tail else "",
             )
             for row in order
         ],
-        nodes=[NodeEvidence(row.node_rank, row.node, row.lost, row.leaving, row.refusal) for row in nodes],
+        nodes=[NodeEvidence(row.node_rank, shown_name(row), row.lost, row.leaving, row.refusal) for row in nodes],
         stop_reason=attempt.stop_reason,
         cancel_by=run.cancel_by,
         timeout_s=run.spec.get("limits", {}).get("timeout"),
+        ending=attempt.ending,
     )
 
 

@@ -20,6 +20,8 @@ class NodeContact:
     agent: str
     seen: float
     holding: set[tuple[str, int]] = field(default_factory=set)
+    doing: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """What the preparation of a run that takes long is at, and since when."""
     setup_error: str | None = None
     """Why its node's set-up failed, if it did."""
 

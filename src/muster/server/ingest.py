@@ -8,16 +8,27 @@ from typing import Any
 from sqlalchemy import insert, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert_postgres
 from sqlalchemy.dialects.sqlite import insert as upsert_sqlite
+from sqlalchemy.exc import DataError, IntegrityError
 
-from muster.server import registry, tables
+from muster.server import datawait, registry, tables
 from muster.server.context import Context
 from muster.server.database import Transaction
+from muster.server.records import add_event
 
 _LIMIT_BYTES = 8 << 20
 
 
-def parse_events(context: Context, transaction: Transaction, run_id: str, attempt: int, stream: str) -> None:
-    """Take in the complete lines that are new; the place reached is committed with them."""
+UNUSABLE = (DataError, IntegrityError, KeyError, TypeError, ValueError, AttributeError)
+"""What is raised for something that cannot be recorded, today or tomorrow."""
+
+
+def parse_events(
+    context: Context, transaction: Transaction, run_id: str, attempt: int, stream: str, singly: bool = False
+) -> None:
+    """Take in the complete lines that are new; the place reached is committed with them.
+
+    With `singly` a line that cannot be recorded is passed over.
+    """
     streams = tables.streams
     where = (streams.c.run_id == run_id, streams.c.attempt == attempt, streams.c.stream == stream)
     parsed = transaction.execute(select(streams.c.parsed).where(*where)).scalar() or 0
@@ -29,7 +40,10 @@ def parse_events(context: Context, transaction: Transaction, run_id: str, attemp
             if len(data) < _LIMIT_BYTES:
                 return
             whole = data
-        _apply(transaction, run_id, attempt, stream, whole.splitlines())
+        if singly:
+            _apply_singly(transaction, run_id, attempt, stream, whole.splitlines())
+        else:
+            _apply(transaction, run_id, attempt, stream, whole.splitlines())
         parsed += len(whole)
         upsert = upsert_sqlite if transaction.connection.dialect.name == "sqlite" else upsert_postgres
         transaction.execute(
@@ -37,6 +51,19 @@ def parse_events(context: Context, transaction: Transaction, run_id: str, attemp
             .values(run_id=run_id, attempt=attempt, stream=stream, parsed=parsed)
             .on_conflict_do_update(index_elements=["run_id", "attempt", "stream"], set_={"parsed": parsed})
         )
+
+
+def _apply_singly(transaction: Transaction, run_id: str, attempt: int, stream: str, lines: list[bytes]) -> None:
+    unusable = 0
+    for line in lines:
+        try:
+            with transaction.connection.begin_nested():
+                _apply(transaction, run_id, attempt, stream, [line])
+        except UNUSABLE:
+            unusable += 1
+    if unusable:
+        text = f"{unusable} of what {stream} logged cannot be recorded, and is left out"
+        add_event(transaction, run_id, "note", {"level": "warning", "text": text})
 
 
 def _apply(transaction: Transaction, run_id: str, attempt: int, stream: str, lines: list[bytes]) -> None:
@@ -57,6 +84,7 @@ def _apply(transaction: Transaction, run_id: str, attempt: int, stream: str, lin
             registry.add_model(transaction, {**item, "run_id": run_id})
     if points:
         transaction.execute(insert(tables.metrics), points)
+        datawait.look(transaction, run_id, attempt, points)
     if tags:
         known = transaction.execute(select(tables.runs.c.tags).where(tables.runs.c.id == run_id)).scalar() or {}
         transaction.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(tags={**known, **tags}))

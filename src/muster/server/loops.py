@@ -13,8 +13,8 @@ from sqlalchemy import select
 from muster.control import states
 from muster.control.scheduling.capacity import Capacity
 from muster.control.scheduling.passes import schedule
-from muster.defaults import NODE_LOST_S
-from muster.server import attempts, clusters, nodes, tables
+from muster.defaults import NODE_LOST_S, PUBLISH_S
+from muster.server import allocations, attempts, clusters, nodes, tables
 from muster.server.agents import ensure_agents, poll
 from muster.server.board import Board, load_running
 from muster.server.context import Context
@@ -25,6 +25,7 @@ log = logging.getLogger("muster.server")
 
 _WATCH_S = 1.0
 _REVIVE_S = 10.0
+_TIDY_S = 60.0
 
 
 async def scheduler(context: Context) -> None:
@@ -80,28 +81,29 @@ def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str,
         capacity.hold(running)
     decision = schedule(board.queues, capacity, rules, now)
     board.explain(decision, capacity, rules, now)
+    started: list[tuple[str, str]] = []
     for start in decision.starts:
-        attempts.begin(context, transaction, start)
+        to_come = rules[capacity.running[start.run_id].cluster].hands_on
+        started += attempts.begin(context, transaction, start, to_come)
     for item in decision.preemptions:
         attempts.preempt(context, transaction, item.run_id, f"{item.for_title} has a higher priority")
-    return sorted(
-        {
-            (capacity.running[start.run_id].cluster, place.node.name)
-            for start in decision.starts
-            for place in start.places
-        }
-    )
+    return sorted(set(started))
 
 
 async def watch_nodes(context: Context) -> None:
     """Notice agents that are gone, bring them back to deliver, and give up on those that stay away."""
     given: dict[str, float] = {}
     loop = asyncio.get_running_loop()
+    tidied = loop.time()
     while True:
         await asyncio.sleep(_WATCH_S)
         try:
+            if loop.time() - tidied > _TIDY_S:
+                tidied = loop.time()
+                await asyncio.to_thread(allocations.tidy, context)
             open_nodes = await context.database.read(_open_nodes)
             lives = await poll(context, open_nodes)
+            over = await _note_endings(context, {node for _, node in open_nodes})
             for cluster, node in open_nodes:
                 life, why = lives.get(node, ("gone", "its cluster was deleted"))
                 silent = life == "up" and context.hub.silent_s(node) > NODE_LOST_S
@@ -112,7 +114,7 @@ async def watch_nodes(context: Context) -> None:
                 first = given.setdefault(node, loop.time())
                 waited = loop.time() - first
                 context.hub.contacts.pop(node, None)
-                give_up = waited > _REVIVE_S
+                give_up = waited > _REVIVE_S or node in over
                 await context.database.write(partial(attempts.lose_node, context, node=node, give_up=give_up, why=why))
                 if give_up:
                     given.pop(node, None)
@@ -122,9 +124,43 @@ async def watch_nodes(context: Context) -> None:
             log.exception("watching over the nodes failed; it is tried again")
 
 
+async def _note_endings(context: Context, open_nodes: set[str]) -> set[str]:
+    """Keep what engines say of allocations that are over; returns their nodes: nothing more comes of them."""
+    over: set[str] = set()
+    for key, state in list(context.states.items()):
+        if open_nodes.isdisjoint(state.nodes):
+            context.states.pop(key, None)
+            context.told.discard(key)
+        elif state.reason and state.ending is None and key not in context.told:
+            # Said once to those who follow the run; `muster show` has the reason of the moment.
+            context.told.add(key)
+            await context.database.write(partial(attempts.tell, context, run_id=key[0], text=state.reason))
+        elif state.ending is not None:
+            run_id, number = key
+            work = partial(attempts.note_ending, context, run_id=run_id, number=number, ending=state.ending)
+            await context.database.write(work)
+            if state.ending.code == "preempted" and "up" in state.nodes.values():
+                # A notice: its ranks have time to save what they have.
+                why = state.ending.message
+                await context.database.write(partial(attempts.preempt, context, run_id=run_id, why=why))
+            over |= {node for node, life in state.nodes.items() if life == "gone"}
+    return over
+
+
 def _open_nodes(connection: object) -> list[tuple[str, str]]:
     placements = tables.placements
     rows = connection.execute(  # type: ignore[attr-defined]
         select(placements.c.cluster, placements.c.node).where(placements.c.phase.in_(states.IS_OPEN)).distinct()
     )
     return sorted((row.cluster, row.node) for row in rows)
+
+
+async def publish_streams(context: Context) -> None:
+    """Bring what attempts print to a store that lies elsewhere, while they run and after a server was killed."""
+    while context.store.local_root is None:
+        try:
+            for run, attempt in await asyncio.to_thread(lambda: list(context.streams.attempts())):
+                await asyncio.to_thread(context.streams.publish, context.store, run, attempt, False)
+        except Exception:
+            log.exception("the workspace store did not take what runs print; it is tried again")
+        await asyncio.sleep(PUBLISH_S)

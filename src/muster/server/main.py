@@ -28,15 +28,18 @@ from muster.control import states
 from muster.defaults import IDLE_EXIT_S
 from muster.engines import load_engines
 from muster.paths import WorkspacePaths, user_runtime_dir
-from muster.server import agents, attempts, loops, nodes, retries, tables
+from muster.server import agents, attempts, encryption, loops, nodes, retries, tables
 from muster.server.access import Tokens, write_private
 from muster.server.app import make_app
 from muster.server.clusters import has_living_nodes
 from muster.server.context import Context
 from muster.server.database import Database, Transaction
 from muster.server.hub import Hub
+from muster.server.outside import Door
 from muster.server.records import active_run_count
-from muster.store.backend import Store
+from muster.server.vault import load_vault
+from muster.server.workspace_store import open_workspace_store
+from muster.store.keyring import load_keyring
 from muster.store.snapshots import Snapshots
 from muster.store.streams import Streams
 from muster.version import VERSION
@@ -72,17 +75,21 @@ class Process:
         context = await self._open()
         app = make_app(context, self.stop)
         sockets = self._listen(app)
+        door = self._door(context, app)
+        context.open_door = door.open
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         context.database.before_commit = loops.schedule_at_once(context)
         await context.database.write(lambda transaction: _take_up(context, transaction))
-        work = (loops.scheduler(context), loops.watch_nodes(context), nodes.tend_clusters(context))
-        tasks = [asyncio.create_task(item) for item in work]
+        work = (loops.scheduler, loops.watch_nodes, nodes.tend_clusters, loops.publish_streams)
+        tasks = [asyncio.create_task(loop_of(context)) for loop_of in work]
         if self._options.idle_exit_s > 0:
             tasks.append(asyncio.create_task(self._leave_when_idle(context)))
         serving = [asyncio.create_task(server.serve([item])) for server, item in sockets]
+        context.hub.in_background(lambda: encryption.resume_rotation(context))
         context.hub.scheduler.set()
+        await door.open()
         self._announce(context)
         await self._stopping.wait()
         # First, so that nothing brings an agent back that is asked to go.
@@ -93,6 +100,7 @@ class Process:
         for server, _ in sockets:
             server.should_exit = True
         context.hub.close()
+        await door.close()
         await asyncio.wait(serving, timeout=_LEAVE_S)
         context.database.close()
         self._paths.server_info.unlink(missing_ok=True)
@@ -108,7 +116,10 @@ class Process:
         url = self._options.database or config.get("database") or f"sqlite:///{self._paths.database}"
         self._paths.server_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         database = Database(url)
-        store = Store(self._options.store or config.get("store") or str(self._paths.store))
+        ring = load_keyring(config, self._paths.root)
+        url = self._options.store or config.get("store") or str(self._paths.store)
+        store = open_workspace_store(url, config, ring)
+        encryption.check_key(store)
         local = store.local_root
         tokens = Tokens(database)
         tokens.admin(self._paths.admin_token)
@@ -118,11 +129,13 @@ class Process:
             database=database,
             store=store,
             snapshots=Snapshots(store),
-            streams=Streams(local / "runs" if local else self._paths.server_dir / "streams"),
+            streams=Streams(local / "runs" if local else self._paths.server_dir / "streams", ring),
+            ring=ring,
             tokens=tokens,
             hub=Hub(),
             engines=load_engines(config.get("engines")),
             addresses=(f"unix:{self._socket_path}",),
+            vault=load_vault(self._paths),
             retry=retries.workspace_policy(config),
         )
 
@@ -153,6 +166,14 @@ class Process:
             self._url = f"{scheme}://{host}:{outside.getsockname()[1]}"
             found.append((_QuietServer(_config(app, certificate, key)), outside))
         return found
+
+    def _door(self, context: Context, app: Any) -> Door:
+        def serve(certificate: Path, key: Path) -> uvicorn.Server:
+            return _QuietServer(_config(app, certificate, key))
+
+        host = (self._options.tcp or "").rpartition(":")[0].strip("[]")
+        certificate = self._certificate(host)[0] if host else None
+        return Door(context, serve, self._socket_path, getattr(self, "_url", None), certificate)
 
     def _certificate(self, host: str) -> tuple[Path | None, Path | None]:
         if self._options.tls_cert:
@@ -278,6 +299,7 @@ def _log_to(paths: WorkspacePaths, foreground: bool) -> None:
     handler: logging.Handler = RotatingFileHandler(paths.server_log, maxBytes=10 << 20, backupCount=2)
     handlers = [handler, logging.StreamHandler()] if foreground else [handler]
     logging.getLogger("alembic").setLevel(logging.WARNING)
+    logging.getLogger("azure").setLevel(logging.WARNING)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", handlers=handlers)
 

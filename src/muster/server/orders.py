@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Connection, Select, and_, bindparam, select
 
+from muster import errors
 from muster.control import states
-from muster.job.expressions import resolve_environment
-from muster.job.spec import Input, JobSpec
+from muster.job.expressions import resolve_environment, secret_names
+from muster.job.spec import JobSpec, Mpi
 from muster.launch.plan import ports_wanted
-from muster.protocol import InputOrder, Order, order_to_json
-from muster.server import checkpoints, tables
+from muster.launch.preflight import needs
+from muster.protocol import Order, order_to_json
+from muster.server import allocations, checkpoints, environments, grants, secrets, tables
+from muster.server.context import Context
 
 _RESUME_FROM = 3
 
@@ -25,16 +29,21 @@ def _open_here() -> Select[Any]:
             placements.c.number,
             placements.c.node_rank,
             placements.c.phase,
+            placements.c.gpus,
+            tables.clusters.c.engine,
             runs.c.spec,
             runs.c.snapshot,
             runs.c.python,
+            runs.c.environment,
             runs.c.num_nodes,
+            runs.c.budget_from,
             attempts.c.stop_reason,
             attempts.c.stop_grace_s,
             attempts.c.plan,
         )
         .join(attempts, and_(attempts.c.run_id == placements.c.run_id, attempts.c.number == placements.c.number))
         .join(runs, runs.c.id == placements.c.run_id)
+        .outerjoin(tables.clusters, tables.clusters.c.name == placements.c.cluster)
         .where(
             placements.c.node == bindparam("node"), placements.c.phase.in_((*states.HOLDS_RESOURCES, states.GIVEN_UP))
         )
@@ -49,10 +58,10 @@ _STILL_OPEN = select(tables.placements.c.run_id, tables.placements.c.number).whe
 )
 
 
-def orders_for(connection: Connection, node: str) -> list[dict[str, Any]]:
+def orders_for(context: Context, connection: Connection, node: str) -> list[dict[str, Any]]:
     """The orders of a node: one for every attempt that is not over there."""
     rows = connection.execute(_OPEN_HERE, {"node": node}).all()
-    return [order_to_json(_order(connection, row)) for row in rows]
+    return [order_to_json(_order(context, connection, row)) for row in rows]
 
 
 def forgettable(connection: Connection, node: str, holding: Collection[tuple[str, int]]) -> list[list[Any]]:
@@ -64,7 +73,7 @@ def forgettable(connection: Connection, node: str, holding: Collection[tuple[str
     return [[run, number] for run, number in holding if (run, number) not in wanted]
 
 
-def _order(connection: Connection, row: Any) -> Order:
+def _order(context: Context, connection: Connection, row: Any) -> Order:
     given_up = row.phase == states.GIVEN_UP
     if row.stop_reason or given_up:
         return Order(
@@ -77,6 +86,14 @@ def _order(connection: Connection, row: Any) -> Order:
             stop_reason="superseded" if given_up else row.stop_reason,
         )
     spec = JobSpec.model_validate(row.spec, strict=False)
+    holder = grants.Holder(row.run_id, row.number, row.engine == "local")
+    inputs, hidden = grants.input_orders(context, connection, spec, holder), {}
+    if names := secret_names(spec):
+        try:
+            hidden = secrets.values(context, connection, names)
+        except errors.MusterError as error:
+            inputs = (*inputs, grants.refused_input("secrets", error))
+    container = environments.container_of(context, connection, row.environment, spec)
     wanted = ports_wanted(spec, row.node_rank)
     plan = row.plan["nodes"][row.node_rank] if row.plan else None
     return Order(
@@ -89,17 +106,20 @@ def _order(connection: Connection, row: Any) -> Order:
         ports_count=wanted.count,
         ports_preferred=wanted.preferred,
         ports_avoid=_used_ports(connection, row.run_id, row.number) if row.number > 1 else (),
-        inputs=tuple(
-            InputOrder(name, item.path, item.mode, item.type)
-            for name, item in spec.inputs.items()
-            if isinstance(item, Input) and item.path is not None
-        ),
+        inputs=inputs,
         outputs=tuple(spec.outputs),
+        output_orders=grants.output_orders(context, connection, spec, holder),
         python=row.python,
-        user_env=resolve_environment(spec),
+        environment=environments.order_of(row.environment),
+        user_env=resolve_environment(spec, hidden),
+        masked=(*hidden.values(), *([container.login.password] if container and container.login else [])),
         plan=plan,
-        timeout_s=spec.limits.timeout,
+        timeout_s=allocations.time_left_s(connection, row.run_id, spec.limits.timeout, row.budget_from),
         resume=_resume(connection, row.run_id, row.number) if row.number > 1 else (),
+        needs=asdict(needs(spec, row.node_rank, row.gpus)) if row.phase == states.ORDERED else None,
+        mpi=isinstance(spec.distribution, Mpi),
+        secret=row.plan.get("secret", "") if row.plan else "",
+        container=container.to_json() if container else None,
     )
 
 

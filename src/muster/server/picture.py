@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import insert
@@ -11,7 +11,7 @@ from sqlalchemy import insert
 from muster.control import states
 from muster.control.lifecycle import AttemptView, NodeView, RankView
 from muster.control.scheduling.model import Place
-from muster.server import tables
+from muster.server import allocations, tables
 from muster.server.context import Context
 from muster.server.database import Transaction
 from muster.server.records import ATTEMPT, PLACEMENT, PLACEMENTS, RANK, RANKS, RUN
@@ -67,20 +67,27 @@ class Picture:
         return cls(_record(run), _record(attempt), [_record(row) for row in nodes], [_record(row) for row in ranks])
 
     @classmethod
-    def create(cls, transaction: Transaction, run_id: str, places: Sequence[Place]) -> Picture:
-        """A new attempt of a run on the places that it was given."""
+    def create(
+        cls,
+        transaction: Transaction,
+        run_id: str,
+        places: Sequence[Place],
+        name: Callable[[str, int, int], str] | None = None,
+    ) -> Picture:
+        """A new attempt of a run on the places that it was given; `name` names nodes that are yet to come."""
         run = _record(RUN.one(transaction, run_id))
         number = run.attempt + 1
         run.set(attempt=number, retry_at=None)
         key = {"run_id": run_id, "number": number}
         attempt = {"status": states.PREPARING, "created_at": time.time(), "timed_out": False}
         blank = {"started_at": None, "ended_at": None, "stop_reason": None, "stop_grace_s": None, "plan": None}
+        blank |= {"granted_at": None, "ending": None}
         nodes = [
             {
                 **key,
                 "node_rank": node_rank,
                 "cluster": run.compute,
-                "node": place.node.name,
+                "node": name(run_id, number, node_rank) if name else place.node.name,
                 "host": place.node.host,
                 "address": place.node.address,
                 "cpus": place.node.cpus,
@@ -93,6 +100,7 @@ class Picture:
                 "refusal": None,
                 "leaving": False,
                 "resumed": None,
+                "facts": None,
             }
             for node_rank, place in enumerate(places)
         ]
@@ -151,7 +159,15 @@ class Picture:
             cancel=self.run.cancel,
             timed_out=self.attempt.timed_out,
             stop_reason=self.attempt.stop_reason,
+            untold=self._untold(),
         )
+
+    def _untold(self) -> bool:
+        """Whether nodes were taken back and their engine, which will be asked again, has not said why."""
+        if self.attempt.ending is not None or not any(node.leaving for node in self.nodes):
+            return False
+        brought = all(allocations.is_brought(n.node, n.run_id, n.number, n.node_rank) for n in self.nodes)
+        return brought and all(node.phase in states.IS_OPEN for node in self.nodes)
 
     def save(self, context: Context, transaction: Transaction) -> None:
         """Write what changed, and wake whom it concerns once it is durable."""

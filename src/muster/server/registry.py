@@ -1,4 +1,4 @@
-"""Registered things: models and datastores."""
+"""Registered models."""
 
 from __future__ import annotations
 
@@ -49,23 +49,3 @@ def find_model(connection: Connection, name: str, version: int | None) -> dict[s
         known = ", ".join(str(model["version"]) for model in found)
         raise errors.NotFound(f"the model {name} has no version {version}", f"Its versions are {known}.")
     raise errors.NotFound(f"there is no model {name!r}", "Register one with Model.register or run.register_model.")
-
-
-def add_datastore(transaction: Transaction, data: Mapping[str, Any]) -> dict[str, Any]:
-    datastores = tables.datastores
-    name = str(data["name"])
-    if transaction.execute(select(datastores.c.name).where(datastores.c.name == name)).first():
-        raise errors.Conflict(f"there is a datastore {name!r} already", "Choose another name.")
-    row = {
-        "name": name,
-        "kind": str(data["kind"]),
-        "options": dict(data.get("options") or {}),
-        "created_at": time.time(),
-    }
-    transaction.execute(insert(datastores).values(**row))
-    return row
-
-
-def list_datastores(connection: Connection) -> list[dict[str, Any]]:
-    query = select(tables.datastores).order_by(tables.datastores.c.name)
-    return [dict(row._mapping) for row in connection.execute(query)]

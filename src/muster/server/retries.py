@@ -13,7 +13,7 @@ from muster.control import states
 from muster.control.retry import Past, Policy, Retry, Stop, decide
 from muster.control.verdict import Verdict
 from muster.job.explain import make_spec
-from muster.server import tables
+from muster.server import checkpoints, tables
 from muster.server.context import Context
 from muster.server.database import Transaction
 from muster.server.picture import Picture
@@ -43,7 +43,8 @@ def follow(context: Context, transaction: Transaction, picture: Picture, verdict
     ).scalars()
     past = [Past(item["code"], item.get("node")) for item in rows if item]
     policy = Policy.of(context.retry, run.spec.get("retry"))
-    return decide([*past, Past(verdict.code, verdict.node)], policy, run.id)
+    progressed = checkpoints.published_by(transaction, run.id, picture.attempt.number)
+    return decide([*past, Past(verdict.code, verdict.node, progressed)], policy, run.id)
 
 
 def enqueue(context: Context, transaction: Transaction, picture: Picture, retry: Retry, now: float) -> None:

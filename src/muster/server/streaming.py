@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -15,7 +16,7 @@ from muster.control import states
 from muster.server import tables
 from muster.server.context import Context
 from muster.server.records import RunRow
-from muster.server.views import reason
+from muster.server.views import doing, reason
 
 _KEEPALIVE_S = 10.0
 _LOG_PIECE = 256 << 10
@@ -62,6 +63,7 @@ async def follow(
     """The run's events from the cursor on, until it has ended (or, without `follow`, until now)."""
     waiter = context.hub.watch_run(run_id)
     progress: Any = None
+    said = ""
     try:
         while True:
             waiter.clear()
@@ -78,6 +80,9 @@ async def follow(
                 cursor.metric = row.id
                 quiet = False
                 yield _event("metric", cursor, metric_json(row))
+            if found.row.status == states.PREPARING and (why := doing(context, run_id)) not in ("", said):
+                said = why
+                yield _event("state", cursor, {"status": found.row.status, "reason": why, "at": time.time()})
             if found.row.progress and found.row.progress != progress:
                 progress = found.row.progress
                 yield _event("progress", cursor, progress)

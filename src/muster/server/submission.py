@@ -19,8 +19,7 @@ from muster.job.spec import JobSpec
 from muster.job.support import check_supported
 from muster.launch.layout import demand, num_ranks
 from muster.launch.plan import check as check_plan
-from muster.launch.plan import runnable
-from muster.server import clusters, tables
+from muster.server import clusters, datacheck, environments, tables
 from muster.server.context import Context
 from muster.server.database import Transaction
 from muster.server.records import BY_KEY, CLUSTERS, add_event
@@ -36,6 +35,8 @@ class Submission(BaseModel):
     spec: dict[str, Any]
     snapshot: str | None = None
     python: str | None = None
+    packages: dict[str, str] | None = None
+    """Versions of frameworks in `python`, where the job names an environment that they may stand in for."""
     submitted_by: str | None = None
     notices: list[str] = []
 
@@ -45,8 +46,10 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     known = BY_KEY.first(transaction, submission.key)
     if known is not None:
         return str(known.id)
-    spec = make_spec(submission.spec)
+    spec = datacheck.settle(context, transaction.connection, make_spec(submission.spec))
     notices = [*submission.notices, *_checked(context, transaction, spec, submission)]
+    settled = environments.settle(context, transaction.connection, spec, submission.python, submission.packages)
+    notices += settled.notices
     now = time.time()
     run_id = new_id(spec)
     need = demand(spec)
@@ -63,7 +66,8 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
             "queued_at": now,
             "spec": spec.model_dump(mode="json"),
             "snapshot": submission.snapshot,
-            "python": submission.python,
+            "python": settled.python or submission.python,
+            "environment": environments.record_of(settled),
             "submitted_by": submission.submitted_by,
             "compute": spec.compute,
             "priority": _PRIORITY[spec.queue_settings.priority],
@@ -90,8 +94,6 @@ def _checked(context: Context, transaction: Transaction, spec: JobSpec, submissi
 
 def check(context: Context, connection: Connection, spec: JobSpec, snapshot: str | None, user: str = "") -> list[str]:
     """Refuse what this workspace cannot run; returns notices."""
-    if why := runnable(spec):
-        raise errors.JobError(why)
     check_plan(spec)
     row = find_cluster(connection, spec.compute)
     if row.state == clusters.DELETING:

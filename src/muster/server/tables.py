@@ -59,6 +59,7 @@ runs = Table(
     Column("retry_at", Float),
     Column("excluded_nodes", JSON),
     Column("budget_from", Integer),
+    Column("environment", JSON),
     Index("runs_queue", "status", "priority", "seq"),
     Index("runs_name", "name"),
 )
@@ -77,6 +78,8 @@ attempts = Table(
     Column("timed_out", Boolean, nullable=False),
     Column("plan", JSON),
     Column("verdict", JSON),
+    Column("granted_at", Float),
+    Column("ending", JSON),
 )
 
 placements = Table(
@@ -99,6 +102,7 @@ placements = Table(
     Column("price_per_hour", Float),
     Column("leaving", Boolean, nullable=False),
     Column("resumed", BigInteger),
+    Column("facts", JSON),
     Index("placements_active", "phase", "cluster", "node"),
 )
 
@@ -190,6 +194,7 @@ snapshots = Table(
     Column("num_files", Integer, nullable=False),
     Column("size", BigInteger, nullable=False),
     Column("created_at", Float, nullable=False),
+    Column("used_at", Float),
 )
 
 clusters = Table(
@@ -273,4 +278,80 @@ datastores = Table(
     Column("kind", String(32), nullable=False),
     Column("options", JSON, nullable=False),
     Column("created_at", Float, nullable=False),
+    Column("sealed", Text),
+    Column("description", Text),
+)
+
+assets = Table(
+    "assets",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("version", String(64), primary_key=True),
+    Column("number", Integer, nullable=False),
+    Column("type", String(32), nullable=False),
+    Column("address", Text, nullable=False),
+    Column("num_files", Integer, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("digest", String(64)),
+    Column("description", Text),
+    Column("tags", JSON, nullable=False),
+    Column("run_id", String(255)),
+    Column("created_by", Text),
+    Column("created_at", Float, nullable=False),
+)
+
+asset_files = Table(
+    "asset_files",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("version", String(64), primary_key=True),
+    Column("path", Text, primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("sha256", String(64)),
+    Column("etag", Text),
+)
+
+grants = Table(
+    "grants",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("store", String(255), nullable=False),
+    Column("path", Text, nullable=False),
+    Column("scope", String(16), nullable=False),
+    Column("subject", String(255), nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("expires_at", Float, nullable=False),
+    Column("revoked_at", Float),
+)
+
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("sealed", Text, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("updated_at", Float, nullable=False),
+    Column("updated_by", Text),
+)
+
+environments = Table(
+    "environments",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("spec", JSON, nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+output_files = Table(
+    "output_files",
+    metadata,
+    Column("run_id", String(255), primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("output", String(255), primary_key=True),
+    Column("path", Text, primary_key=True),
+    Column("node_rank", Integer, primary_key=True),
+    Column("name", Text),
+    Column("size", BigInteger, nullable=False),
+    Column("sha256", String(64), nullable=False),
 )

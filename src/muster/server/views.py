@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, func, select
 
 from muster.control import states
 from muster.control.scheduling.explain import Waiting
-from muster.server import checkpoints, retries, tables
+from muster.server import allocations, checkpoints, environments, retries, tables
 from muster.server.context import Context
 from muster.server.records import RunRow
 
@@ -52,7 +52,7 @@ def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) 
             "display_name": row.display_name,
             "experiment": row.experiment,
             "status": row.status,
-            "reason": reason(context, row),
+            "reason": reason(context, row, time.time()),
             "starts_at": waiting(context, row).starts_at if row.status == states.QUEUED else None,
             "created_at": row.created_at,
             "queued_at": row.queued_at,
@@ -73,23 +73,38 @@ def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) 
             "metrics": metrics.get(row.id, {}),
             "progress": row.progress,
             "files": [{"path": file.path, "size": file.size} for file in run_files(context, connection, row)],
+            "environment": environments.brief(row.environment),
             "spec": row.spec,
         }
         for row in rows
     ]
 
 
-def reason(context: Context, row: RunRow) -> str:
-    """Why a run waits; empty when it does not."""
+def reason(context: Context, row: RunRow, now: float | None = None) -> str:
+    """Why a run waits; empty when it does not. With `now` also for how long it has been at what takes long."""
     if row.status == states.QUEUED:
         return retries.waiting_reason(row, time.time()) or waiting(context, row).reason
     if row.status == states.NOT_STARTED:
         return "its code is being uploaded"
     if row.status == states.PROVISIONING:
+        told = context.states.get((row.id, row.attempt))
+        if told is not None and told.reason:
+            return told.reason
         return f"waits for the agents of its {row.num_nodes} nodes on {row.compute}"
     if row.status == states.PREPARING:
-        return "its nodes fetch code and inputs"
+        return doing(context, row.id, now) or "its nodes fetch code and inputs"
     return ""
+
+
+def doing(context: Context, run_id: str, now: float | None = None) -> str:
+    """What a run's nodes are at while they prepare, and with `now` for how long; empty when nothing takes long."""
+    told = [(name, *contact.doing[run_id]) for name, contact in context.hub.contacts.items() if run_id in contact.doing]
+    if not told:
+        return ""
+    name, text, since = min(told, key=lambda item: item[2])
+    others = f" (one of {len(told)} nodes)" if len(told) > 1 else ""
+    elapsed = f", for {now - since:.0f} s" if now is not None else ""
+    return f"{name}: {text}{others}{elapsed}"
 
 
 def waiting(context: Context, row: RunRow) -> Waiting:
@@ -134,7 +149,7 @@ def stored_name(node_rank: int, path: str) -> str:
 def _attempts(run_id: str, parts: dict[str, dict[str, list[Any]]]) -> list[dict[str, Any]]:
     placements = parts.get("placements", {}).get(run_id, [])
     ranks = parts.get("ranks", {}).get(run_id, [])
-    names = {(row.number, row.node_rank): row.node for row in placements}
+    names = allocations.shown_names(placements)
     return [
         {
             "number": attempt.number,
@@ -145,7 +160,13 @@ def _attempts(run_id: str, parts: dict[str, dict[str, list[Any]]]) -> list[dict[
             "resumed_from": next((row.resumed for row in placements if row.number == attempt.number), None),
             "verdict": attempt.verdict,
             "nodes": [
-                {"rank": row.node_rank, "name": row.node, "address": row.address, "phase": row.phase, "gpus": row.gpus}
+                {
+                    "rank": row.node_rank,
+                    "name": names[row.number, row.node_rank],
+                    "address": row.address,
+                    "phase": row.phase,
+                    "gpus": row.gpus,
+                }
                 for row in placements
                 if row.number == attempt.number
             ],

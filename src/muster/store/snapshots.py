@@ -39,6 +39,10 @@ class Snapshots:
     def has(self, digest: str) -> bool:
         return self._store.exists(_manifest(digest))
 
+    def forget(self, digest: str) -> None:
+        """Remove the name of a set of files; their bytes may belong to others."""
+        self._store.remove(_manifest(digest))
+
     def files(self, digest: str) -> Mapping[str, Sequence[object]]:
         files: Mapping[str, Sequence[object]] = json.loads(self._store.read(_manifest(digest)))
         return files

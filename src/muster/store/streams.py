@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
+from muster.defaults import PUBLISH_S
 from muster.protocol import Chunk
 from muster.store.backend import Store, pieces_of, safe_name
+from muster.store.keyring import KeyRing
+
+if TYPE_CHECKING:
+    from muster.store.sealed import SealedStreams
+
+_PUBLISHED = "published.json"
+"""How much of each stream the workspace store has, where that lies elsewhere."""
+_ALWAYS_WORTH_BYTES = 4 << 20
 
 
 class Streams:
     """Local files below one folder: `RUN/attempts/N/STREAM`. Their size is how much is known."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, ring: KeyRing | None = None) -> None:
         self._root = root
+        self._sealed = _sealed(ring)
+        self._publishing = threading.Lock()
 
     def append(self, chunks: list[Chunk]) -> dict[tuple[str, int, str], int]:
         """Add what is new of each chunk; returns the durable length of every stream named."""
@@ -25,15 +41,12 @@ class Streams:
                 key = (chunk.run, chunk.attempt, chunk.stream)
                 if key not in files:
                     files[key] = self._open(*key)
-                    lengths[key] = os.fstat(files[key]).st_size
+                    lengths[key] = self._size(self.path(*key), os.fstat(files[key]).st_size)
                 known = lengths[key]
                 if chunk.offset > known:
                     continue
                 fresh = memoryview(chunk.data)[known - chunk.offset :]
-                while fresh:
-                    written = os.write(files[key], fresh)
-                    lengths[key] += written
-                    fresh = fresh[written:]
+                lengths[key] += self._write(files[key], self.path(*key), fresh)
             for descriptor in files.values():
                 os.fdatasync(descriptor)
         finally:
@@ -45,14 +58,18 @@ class Streams:
         return self._root / safe_name(run) / "attempts" / str(attempt) / safe_name(stream)
 
     def length(self, run: str, attempt: int, stream: str) -> int:
+        path = self.path(run, attempt, stream)
         try:
-            return self.path(run, attempt, stream).stat().st_size
+            return self._size(path, path.stat().st_size)
         except FileNotFoundError:
             return 0
 
     def read(self, run: str, attempt: int, stream: str, offset: int, length: int) -> bytes:
+        path = self.path(run, attempt, stream)
+        if self._sealed is not None and self._sealed.length(path) is not None:
+            return self._sealed.read(path, offset, length)
         try:
-            with self.path(run, attempt, stream).open("rb") as file:
+            with path.open("rb") as file:
                 file.seek(offset)
                 return file.read(length)
         except FileNotFoundError:
@@ -71,20 +88,72 @@ class Streams:
             except FileNotFoundError:
                 continue
             for entry in entries:
-                yield f"{folder}/{entry.name}", entry.stat().st_size
+                yield f"{folder}/{entry.name}", self._size(Path(entry.path), entry.stat().st_size)
 
-    def find(self, location: str) -> Path | None:
+    def open(self, location: str) -> BinaryIO | None:
         """The local file behind a name of the workspace store, where it is a stream's."""
         path = self._root / safe_name(location).removeprefix("runs/")
-        return path if path.is_file() else None
+        if not path.is_file() or (self._sealed is not None and self._sealed.is_object(path)):
+            return None
+        return self._open_plain(path)
 
-    def publish(self, store: Store, run: str, attempt: int) -> None:
-        """Copy what an attempt printed to a store that lies elsewhere; a local store has it already."""
+    def rewrap(self) -> int:
+        """Wrap the keys of all streams in the ring's first key; how many needed that."""
+        paths = [path for path in self._root.glob("*/attempts/*/*/*") if path.is_file()]
+        return sum(self._sealed.rewrap(path) for path in paths) if self._sealed is not None else 0
+
+    def _open_plain(self, path: Path) -> BinaryIO:
+        if self._sealed is not None and self._sealed.length(path) is not None:
+            return self._sealed.open(path)
+        return path.open("rb")
+
+    def _size(self, path: Path, stored: int) -> int:
+        sealed = self._sealed.length(path) if self._sealed is not None and stored else None
+        return stored if sealed is None else sealed
+
+    def _write(self, descriptor: int, path: Path, data: memoryview) -> int:
+        """Append; a stream that began plain stays so."""
+        if self._sealed is not None and self._sealed.takes(descriptor, path):
+            self._sealed.append(descriptor, path, data)
+            return len(data)
+        total = len(data)
+        while data:
+            data = data[os.write(descriptor, data) :]
+        return total
+
+    def publish(self, store: Store, run: str, attempt: int, whole: bool = True) -> int:
+        """Copy what an attempt printed to a store that lies elsewhere; a local store has it already.
+
+        What is there already is not copied again; without `whole` a stream that grows is copied when that is worth it.
+        Returns how many streams were copied.
+        """
         if store.local_root is not None:
-            return
-        for stream, _size in self.names(run, attempt):
-            with self.path(run, attempt, stream).open("rb") as file:
-                store.put(f"runs/{run}/attempts/{attempt}/{stream}", pieces_of(file))
+            return 0
+        count = 0
+        with self._publishing:
+            base = self._root / safe_name(run) / "attempts" / str(attempt)
+            there = _read_sizes(base / _PUBLISHED)
+            for stream, size in self.names(run, attempt):
+                path = self.path(run, attempt, stream)
+                quiet = time.time() - path.stat().st_mtime > PUBLISH_S
+                if size == there.get(stream) or not (whole or quiet or _worth_it(size, there.get(stream, 0))):
+                    continue
+                with self._open_plain(path) as file:
+                    there[stream] = store.put(f"runs/{run}/attempts/{attempt}/{stream}", pieces_of(file, size))
+                _write_sizes(base / _PUBLISHED, there)
+                count += 1
+        return count
+
+    def remove(self, run: str) -> None:
+        """Forget a run's streams, so that none is brought to the store again."""
+        with self._publishing:
+            shutil.rmtree(self._root / safe_name(run), ignore_errors=True)
+
+    def attempts(self) -> Iterator[tuple[str, int]]:
+        """Every attempt that has streams here."""
+        for folder in sorted(self._root.glob("*/attempts/*")):
+            if folder.name.isdigit():
+                yield folder.parts[-3], int(folder.name)
 
     def _open(self, run: str, attempt: int, stream: str) -> int:
         path = self.path(run, attempt, stream)
@@ -94,3 +163,29 @@ class Streams:
         except FileNotFoundError:
             path.parent.mkdir(parents=True, exist_ok=True)
             return os.open(path, flags, 0o644)
+
+
+def _worth_it(size: int, there: int) -> bool:
+    """An object in a remote store is written whole, so a long stream is copied when it has grown by a quarter."""
+    return size <= _ALWAYS_WORTH_BYTES or size >= there * 1.25
+
+
+def _read_sizes(path: Path) -> dict[str, int]:
+    try:
+        return {str(name): int(size) for name, size in json.loads(path.read_text()).items()}
+    except (OSError, ValueError):
+        return {}
+
+
+def _write_sizes(path: Path, sizes: Mapping[str, int]) -> None:
+    part = path.with_suffix(".new")
+    part.write_text(json.dumps(sizes))
+    part.replace(path)
+
+
+def _sealed(ring: KeyRing | None) -> SealedStreams | None:
+    if ring is None:
+        return None
+    from muster.store.sealed import SealedStreams
+
+    return SealedStreams(ring)

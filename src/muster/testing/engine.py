@@ -2,6 +2,7 @@
 
 Its switchboard is a folder (the cluster's option `folder`), because the engine lives in the server's process:
 a file `hold` keeps new nodes from coming; a file `gone-NODE` makes a node vanish with all its processes.
+The options `addresses` and `namespaces` put each node into a network namespace of its own, as a separate machine.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from muster.engines.base import Allocation, AllocationState, Cluster, Engine, No
 from muster.paths import NodePaths
 from muster.protocol import AgentConfig
 
+# A host name and shared memory of its own: programs tell machines apart by the one and meet in the other.
+_OWN_MACHINE = ["unshare", "--uts", "--mount", "sh", "-c", 'hostname "$0"; mount -t tmpfs shm /dev/shm; exec "$@"']
+
 
 class FakeEngine(Engine):
     """Separate machines, each with its own host name, CPUs and GPUs."""
@@ -29,6 +33,7 @@ class FakeEngine(Engine):
         self._agents: dict[str, subprocess.Popen[bytes]] = {}
         self._wanted: dict[str, AgentConfig] = {}
         self._folder = Path()
+        self._namespaces: dict[str, str] = {}
 
     def check(self, cluster: Cluster) -> list[str]:
         if "folder" not in cluster.options:
@@ -39,9 +44,12 @@ class FakeEngine(Engine):
         options = cluster.options
         self._folder = Path(options["folder"])
         gpus = tuple(str(index) for index in range(options.get("gpus", 0)))
+        count = options.get("max_nodes", 2)
+        addresses = options.get("addresses") or ["127.0.0.1"] * count
+        names = [f"{cluster.name}-{index}" for index in range(count)]
+        self._namespaces |= dict(zip(names, options.get("namespaces", ()), strict=False))
         return [
-            NodeOffer(f"{cluster.name}-{index}", f"{cluster.name}-{index}", "127.0.0.1", 2, 4 << 30, gpus)
-            for index in range(options.get("max_nodes", 2))
+            NodeOffer(name, name, address, 2, 4 << 30, gpus) for name, address in zip(names, addresses, strict=True)
         ]
 
     def allocate(self, allocation: Allocation) -> None:
@@ -73,7 +81,7 @@ class FakeEngine(Engine):
         for node, agent in self._wanted.items():
             child = self._agents.get(node)
             if not self._gone(node) and (child is None or child.poll() is not None):
-                self._agents[node] = _start(agent)
+                self._agents[node] = _start(agent, self._namespaces.get(node))
         self._wanted.clear()
 
     def _life(self, node: str) -> NodeLife:
@@ -96,11 +104,12 @@ class FakeEngine(Engine):
             child.wait()
 
 
-def _start(agent: AgentConfig) -> subprocess.Popen[bytes]:
+def _start(agent: AgentConfig, namespace: str | None) -> subprocess.Popen[bytes]:
     paths = NodePaths(Path(agent.root))
+    inside = ["ip", "netns", "exec", namespace, *_OWN_MACHINE, agent.node] if namespace else []
     with paths.log.open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "muster.agent", str(paths.config)],
+            [*inside, sys.executable, "-m", "muster.agent", str(paths.config)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

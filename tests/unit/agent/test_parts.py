@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import tarfile
@@ -59,12 +60,27 @@ def test_a_snapshot_is_fetched_once_and_copied_for_each_use(tmp_path: Path) -> N
         yield _tar(info)
 
     for target in ("one", "two"):
-        code.copy_tree(code.ensure(tmp_path / "cache", "d", fetch), tmp_path / target)
+        code.place(tmp_path / "cache", "d", fetch, tmp_path / target)
         assert os.access(tmp_path / target / "run.sh", os.X_OK)
         assert (tmp_path / target / "run.sh").stat().st_nlink == 1
         (tmp_path / target / "run.sh").write_text("changed")
     assert fetched == ["d"]
     assert (tmp_path / "cache/d/run.sh").read_text() == ""
+
+
+def test_code_that_was_not_used_for_longest_makes_room_and_what_is_being_copied_stays(tmp_path: Path) -> None:
+    @contextmanager
+    def fetch(digest: str) -> Iterator[Archive]:
+        yield _tar(tarfile.TarInfo("run.sh"))
+
+    cache = tmp_path / "cache"
+    for age, digest in enumerate(("old", "busy", "recent")):
+        code.place(cache, digest, fetch, tmp_path / digest)
+        (cache / digest / "big").write_bytes(b"x" * 1000)
+        os.utime(cache / digest, (age, age))
+    with code._locked(cache, "busy", fcntl.LOCK_SH):
+        code.place(cache, "new", fetch, tmp_path / "new", limit_bytes=2500)
+    assert sorted(path.name for path in cache.iterdir() if path.is_dir()) == ["busy", "new", "recent"]
 
 
 def test_a_fetch_that_breaks_off_leaves_no_half_snapshot(tmp_path: Path) -> None:
@@ -74,7 +90,7 @@ def test_a_fetch_that_breaks_off_leaves_no_half_snapshot(tmp_path: Path) -> None
         yield io.BytesIO()
 
     with pytest.raises(ConnectionError):
-        code.ensure(tmp_path, "d", broken)
+        code.place(tmp_path, "d", broken, tmp_path / "target")
     assert not (tmp_path / "d").exists()
 
 

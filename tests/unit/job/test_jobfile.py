@@ -152,7 +152,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_and_the_allowed_ones() -> No
     message = refused("command: x\nresources:\n  instance_counts: 2\n").message
     assert message == (
         "job.yml:3: resources.instance_counts: unknown key; did you mean 'instance_count'? "
-        "allowed here: instance_count, gpus_per_node, shm_size"
+        "allowed here: instance_count, gpus_per_node, gpu_isolation, shm_size, docker_args"
     )
     assert "allowed here: type, process_count_per_instance\n" in (
         refused("command: x\ndistribution: {type: mpi, proces_count: 2}\nz: 1").message

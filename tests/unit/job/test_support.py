@@ -1,4 +1,4 @@
-"""What cannot run yet is refused with a reason."""
+"""What a job says and does not use is told; what its container may not have is refused."""
 
 from __future__ import annotations
 
@@ -15,31 +15,23 @@ def checked(**data: Any) -> list[str]:
     return check_supported(make_spec({"command": "x", **data}))
 
 
+def test_limits_of_a_container_are_ignored_with_a_notice_where_there_is_none() -> None:
+    limits = {"resources": {"docker_args": "--memory 8g --cpus=4"}}
+    assert "docker_args" in checked(**limits)[0]
+    assert checked(**limits, environment={"image": "python"}) == []
+    assert checked(**limits, environment="registered") == []
+
+
 @pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ({"environment": {"image": "python"}}, "environment.image: environments cannot be built yet"),
-        ({"environment": {"pip": ["torch"]}}, "environment.pip: environments cannot be built yet"),
-        ({"environment": "nowhere"}, "there is no environment 'nowhere'; known are"),
-        (
-            {"inputs": {"a": {"path": "azureml://datastores/x"}}},
-            "inputs.a.path: 'azureml://datastores/x' is an address",
-        ),
-        ({"outputs": {"a": {"path": "azureml://datastores/x"}}}, "outputs.a.path: 'azureml://datastores/x' cannot be"),
-    ],
+    "text", ["--privileged", "-v /:/host", "--memory", "--memory --cpus", "'", "--memory 1g image"]
 )
-def test_parts_that_cannot_run_yet_are_refused(data: dict[str, Any], message: str) -> None:
+def test_what_a_container_may_not_have_is_refused(text: str) -> None:
     with pytest.raises(JobError) as caught:
-        checked(**data)
-    assert message in caught.value.message
-    assert caught.value.hint
+        checked(environment={"image": "python"}, resources={"docker_args": text})
+    assert "docker_args" in caught.value.message
+    assert "--memory" in str(caught.value)
 
 
 def test_everything_else_passes() -> None:
     assert checked(inputs={"a": 1, "b": {"path": "/data"}, "c": {"path": "https://x", "mode": "direct"}}) == []
-    assert checked(outputs={"model": None}) == []
-
-
-@pytest.mark.parametrize("name", ["azureml:AzureML-PyTorch-1.6-GPU", "azureml:pytorch@latest", "tensorflow-2.4"])
-def test_curated_names_stand_for_the_submitting_python_with_a_notice(name: str) -> None:
-    assert len(checked(environment=name)) == 1
+    assert checked(outputs={"model": None}, environment={"pip": ["six"]}) == []

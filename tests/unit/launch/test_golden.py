@@ -55,7 +55,7 @@ CASES = {
     "pytorch_2_per_node": Case(job(PyTorch(), 2, TORCHRUN), machines((6107,), ())),
     "mpi_2x2": Case(
         job(Mpi(process_count_per_instance=2), 2, ("python", "train.py", "--rank", "$OMPI_COMM_WORLD_RANK")),
-        machines((6105,), ()),
+        machines((6105,), (6605,)),
     ),
     "tensorflow_2_workers": Case(job(TensorFlow(), 2), machines((2222,), (2222,))),
     "tensorflow_2_workers_1_ps": Case(

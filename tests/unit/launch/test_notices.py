@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 from muster.job.spec import Distribution, JobSpec, PyTorch, Resources, TensorFlow
 from muster.launch.model import Slot
 from muster.launch.plan import plan, sample_slots
@@ -69,13 +67,6 @@ def test_the_interface_chosen_is_told_unless_the_user_chose() -> None:
     assert "GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME are lo" in notices(PyTorch(), 2)
     assert "NCCL_SOCKET_IFNAME is lo" in notices(PyTorch(), 2, GLOO_SOCKET_IFNAME="eth0")
     assert "IFNAME" not in notices(PyTorch(), 2, GLOO_SOCKET_IFNAME="eth0", NCCL_SOCKET_IFNAME="eth0")
-
-
-def test_a_chosen_port_that_could_not_be_held_is_a_warning() -> None:
-    held = Slot("a", ports=(29500,))
-    assert "MASTER_PORT" not in notices(PyTorch(), slots=(held,), MASTER_PORT="29500")
-    told = notices(PyTorch(), slots=(replace(held, ports=(29501,)),), MASTER_PORT="29500")
-    assert "MASTER_PORT is 29500 as the job asks, but a could not hold it" in told
 
 
 def test_gpus_chosen_beyond_those_held_are_a_warning() -> None:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from muster.errors import JobError
 from muster.job.spec import Distribution, Input, JobSpec, Mpi, PyTorch, Resources, TensorFlow
 from muster.launch.expand import expand_all
-from muster.launch.model import Plan, PortsWanted, Slot
-from muster.launch.plan import check, num_ranks, plan, ports_wanted, runnable, sample_slots
+from muster.launch.model import MpiHost, Plan, PortsWanted, Slot
+from muster.launch.plan import check, num_ranks, plan, ports_wanted, sample_slots
+from muster.launch.sharing import LOOPBACK_INTERFACE
 
 COUNTS = st.integers(1, 6)
 
@@ -189,6 +190,7 @@ def test_ports_are_wanted_where_they_are_used() -> None:
     assert ports_wanted(job(PyTorch(), 2), 0) == PortsWanted(1, 6105)
     assert ports_wanted(job(PyTorch(), 2), 1) == PortsWanted()
     assert ports_wanted(job(Mpi(), 2), 0) == PortsWanted(1, 6105)
+    assert ports_wanted(job(Mpi(), 2), 1) == PortsWanted(1, 6605)
     servers = job(TensorFlow(parameter_server_count=1, chief=True, evaluator=True), 2)
     assert ports_wanted(servers, 0) == PortsWanted(3, 2222)
     assert ports_wanted(servers, 1) == PortsWanted(1, 2222)
@@ -280,7 +282,8 @@ def test_an_mpi_job_has_one_launcher_on_the_first_node() -> None:
     made = planned(job(Mpi(process_count_per_instance=2), 2, ("python", "t.py", "$OMPI_COMM_WORLD_RANK")))
     launcher, *wrapped = made.ranks
     assert (launcher.role, launcher.node_rank, launcher.log) == ("launcher", 0, "user_logs/mpi_log.txt")
-    assert launcher.argv[-1] == "$OMPI_COMM_WORLD_RANK"
+    assert launcher.argv[0] == "mpirun"
+    assert launcher.argv[-3:] == ("-n", "4", "muster-rank")
     assert not launcher.expand
     assert not launcher.wrapped
     assert "OMPI_COMM_WORLD_RANK" not in launcher.env
@@ -289,7 +292,7 @@ def test_an_mpi_job_has_one_launcher_on_the_first_node() -> None:
 
 
 def test_mpi_ranks_have_the_names_of_azure_batch() -> None:
-    slots = (Slot("a", "10.0.0.1", ports=(6105,)), Slot("b", "10.0.0.2"))
+    slots = (Slot("a", "10.0.0.1", ports=(6105,)), Slot("b", "10.0.0.2", ports=(6605,)))
     env = planned(job(Mpi(), 2), slots).ranks[-1].env
     assert env["AZ_BATCH_MASTER_NODE"] == "10.0.0.1:6105"
     assert env["AZ_BATCHAI_MPI_MASTER_NODE"] == "10.0.0.1"
@@ -297,10 +300,30 @@ def test_mpi_ranks_have_the_names_of_azure_batch() -> None:
     assert env["AZ_BATCHAI_TASK_INDEX"] == "1"
 
 
-def test_only_mpi_jobs_cannot_run_yet() -> None:
-    assert "mpirun" in (runnable(job(Mpi())) or "")
-    for distribution in (None, PyTorch(), TensorFlow()):
-        assert runnable(job(distribution)) is None
+def test_mpi_ranks_tell_jax_where_its_coordinator_is() -> None:
+    made = planned(job(Mpi(process_count_per_instance=2), 2))
+    launcher, *ranks = made.ranks
+    for rank in ranks:
+        assert rank.env["JAX_COORDINATOR_ADDRESS"] == rank.env["AZ_BATCH_MASTER_NODE"]
+        assert rank.env["OMPI_MCA_orte_hnp_uri"].endswith(rank.env["AZ_BATCH_MASTER_NODE"])
+    # mpirun would take it for its own.
+    assert "OMPI_MCA_orte_hnp_uri" not in launcher.env
+
+
+def test_every_node_of_an_mpi_job_knows_the_others() -> None:
+    slots = (Slot("a", "10.0.0.1", ports=(6105,)), Slot("b", "10.0.0.2", ports=(6605,)))
+    made = planned(job(Mpi(process_count_per_instance=2), 2), slots)
+    hosts = (MpiHost("a", "10.0.0.1", 0, 2, False), MpiHost("b", "10.0.0.2", 6605, 2, False))
+    assert [node.mpi for node in made.nodes] == [hosts, hosts]
+
+
+def test_mpi_ranks_that_share_one_machine_stay_on_loopback_and_do_not_spin() -> None:
+    spec = job(Mpi(process_count_per_instance=2), 2)
+    env = planned(spec, sample_slots(spec, cpus=2)).ranks[-1].env
+    assert env["OMPI_MCA_btl_tcp_if_include"] == LOOPBACK_INTERFACE
+    assert env["OMPI_MCA_mpi_yield_when_idle"] == "1"
+    roomy = planned(spec, sample_slots(spec, cpus=8)).ranks[-1].env
+    assert "OMPI_MCA_mpi_yield_when_idle" not in roomy
 
 
 def test_a_plan_needs_its_nodes_and_their_ports() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from muster.errors import JobError
+from muster.errors import JobError, NotFound
 from muster.job.spec import Input, Mpi, PyTorch, TensorFlow
 from muster.sdk.dataset import Dataset
-from muster.sdk.environment import CondaDependencies, Environment
+from muster.sdk.environment import CondaDependencies, Environment, from_spec, to_spec
 from muster.sdk.job import to_job
 from muster.sdk.runconfig import (
     DockerConfiguration,
@@ -207,11 +207,50 @@ def test_docker_settings_that_mean_something_are_used_and_others_noticed() -> No
     assert any("--privileged" in notice for notice in notices)
 
 
-def test_a_curated_environment_is_the_current_python_with_a_notice() -> None:
+def test_a_curated_environment_travels_by_its_name() -> None:
     for environment in ("AzureML-PyTorch-1.6-GPU", Environment.get(name="AzureML-PyTorch-1.6-GPU")):
-        spec, notices = to_job(config(environment=environment), "e")
-        assert spec.environment is None
-        assert "AzureML-PyTorch-1.6-GPU" in notices[0]
+        spec, _ = to_job(config(environment=environment), "e")
+        assert spec.environment == "AzureML-PyTorch-1.6-GPU"
+
+
+def test_an_old_name_says_what_it_stands_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert Environment.get(name="AzureML-PyTorch-1.7-GPU").is_curated
+    told = capsys.readouterr().err
+    assert "it stands for pytorch, and for horovod-torch in an MPI job" in told
+
+
+def test_the_copy_of_a_curated_environment_can_be_changed() -> None:
+    mine = Environment.get(name="tensorflow").clone("mine")
+    mine.python.conda_dependencies.add_pip_package("six")
+    described = to_spec(mine)[0]
+    assert isinstance(described, dict) and described["name"] == "mine"
+    assert described["pip"][-1] == "six" and any("tensorflow" in line for line in described["pip"])
+    assert mine.environment_variables == {"TF_USE_LEGACY_KERAS": "1"}
+
+
+def test_an_environment_that_nobody_made_is_refused() -> None:
+    with pytest.raises(NotFound, match="there is no environment 'nobody'; curated are: pytorch"):
+        Environment.get(name="nobody")
+
+
+def test_an_environment_comes_back_from_what_was_registered() -> None:
+    conda = {"dependencies": ["python=3.10", "cudatoolkit", {"pip": ["tqdm"]}], "channels": ["c"]}
+    for spec in ({"pip": ["numpy==2.1"], "python": "3.11"}, {"python": "/opt/python"}, {"image": "ubuntu:24.04"}):
+        assert to_spec(from_spec("e", spec))[0] == {"name": "e", **spec}
+    content = to_spec(from_spec("e", {"conda_file": conda}))[0]["conda_file"]  # type: ignore[index,call-overload]
+    assert content["dependencies"] == ["python=3.10", "cudatoolkit", "pip", {"pip": ["tqdm"]}]
+
+
+def test_a_dockerfile_is_a_folder_to_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_ENVIRONMENTS_DIR", str(tmp_path / "cache" / "environments"))
+    (tmp_path / "Own.dockerfile").write_text("FROM ubuntu")
+    by_path = Environment.from_dockerfile("d", str(tmp_path / "Own.dockerfile"))
+    assert to_spec(by_path)[0] == {"name": "d", "build": {"path": str(tmp_path), "dockerfile_path": "Own.dockerfile"}}
+    by_text = to_spec(Environment.from_dockerfile("d", "FROM ubuntu\nRUN true\n"))[0]
+    assert isinstance(by_text, dict)
+    assert (Path(by_text["build"]["path"]) / "Dockerfile").read_text() == "FROM ubuntu\nRUN true\n"
+    with pytest.raises(JobError, match="there is no Dockerfile nowhere"):
+        to_spec(Environment.from_dockerfile("d", "nowhere"))
 
 
 def environment_of(environment: Environment) -> Any:

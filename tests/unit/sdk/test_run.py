@@ -278,30 +278,31 @@ def test_impossible_node_counts_are_refused(wrong: dict[str, int]) -> None:
         AmlCompute.provisioning_configuration("x", **wrong)  # type: ignore[arg-type]
 
 
-def test_a_local_datastore_holds_files(server: RestServer, workspace: Workspace, tmp_path: Path) -> None:
-    rows: list[dict[str, Any]] = []
-    server.on("GET", "/api/v1/datastores", lambda request: Reply(rows))
-    server.on("POST", "/api/v1/datastores", lambda request: (rows.append(request.json), Reply({}, status=201))[1])
-    (tmp_path / "store").mkdir()
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.txt").write_text("a")
-    store = Datastore.register_local_folder(workspace, "data", str(tmp_path / "store"))
-    store.upload(str(tmp_path / "in"), "images")
-    dataset = Dataset.File.from_files((store, "images"))
-    assert dataset.to_path() == ["/a.txt"]
-    assert store.download(str(tmp_path / "out"), prefix="images") == 1
-    assert (tmp_path / "out/images/a.txt").read_text() == "a"
-    with pytest.raises(JobError, match="leaves the datastore"):
-        store.path("../../etc").local_path  # noqa: B018
-    with pytest.raises(NotFound, match="no datastore 'other'") as caught:
-        Datastore.get(workspace, "other")
-    assert "data" in caught.value.hint
-    with pytest.raises(JobError, match="Azure Blob"):
-        Datastore.register_azure_blob_container(workspace, "b", container_name="c", account_name="a")
+def test_datastores_are_registered_with_the_arguments_of_v1(server: RestServer, workspace: Workspace) -> None:
+    sent: list[dict[str, Any]] = []
+    shown = {"name": "blob", "kind": "azure-blob", "options": {}}
+    server.on("POST", "/api/v1/datastores", lambda request: (sent.append(request.json), Reply({}, status=201))[1])
+    server.on("GET", "/api/v1/datastores/blob", shown)
+    store = Datastore.register_azure_blob_container(
+        workspace=workspace, datastore_name="blob", container_name="c", account_name="a", account_key="a2V5"
+    )
+    assert sent == [
+        {
+            "name": "blob",
+            "kind": "azure-blob",
+            "options": {"account": "a", "container": "c"},
+            "credential": {"account_key": "a2V5"},
+        }
+    ]
+    data = Dataset.File.from_files((store, "images/**")).as_named_input("images").as_download()
+    wanted = {"type": "uri_folder", "path": "azureml://datastores/blob/paths/images", "mode": "download"}
+    assert data.to_input() == wanted
+    with pytest.raises(JobError, match="leaves its store"):
+        store.path("../../etc")
 
 
 def test_a_dataset_that_cannot_be_an_input_is_refused(tmp_path: Path) -> None:
-    for wrong in ("https://host/x.zip", str(tmp_path / "none"), str(tmp_path / "*.png"), ["a", "b"]):
+    for wrong in ("https://host/x.zip?sig=abc", str(tmp_path / "none"), str(tmp_path / "*.png"), ["a", "b"]):
         with pytest.raises(JobError):
             Dataset.File.from_files(wrong)  # type: ignore[arg-type]
 

@@ -45,3 +45,15 @@ def test_files_of_one_name_are_kept_apart_where_they_differ():
         ("shard", 1),
         ("node_1/shard", 2),
     ]
+
+
+def test_a_part_that_says_how_many_there_are_is_not_taken_for_the_whole():
+    first = part(1, "step_1", node_rank=0, files=[file("part_0_of_2", "a")])
+    assert complete_sets([first]) == []
+    second = part(2, "step_1", node_rank=1, files=[file("part_1_of_2", "b")])
+    assert [item.name for item in complete_sets([first, second])] == ["step_1"]
+
+
+def test_one_part_of_one_is_the_whole_even_where_other_nodes_publish():
+    rows = [part(1, "whole", files=[file("part_0_of_1", "a")]), part(2, "other", node_rank=1)]
+    assert [item.name for item in complete_sets(rows)] == ["whole"]

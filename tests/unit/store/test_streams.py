@@ -66,3 +66,19 @@ def test_an_agent_that_follows_the_lengths_delivers_every_byte_once_and_in_order
         believed = streams.length(*KEY)
         streams.append([chunk(content[believed:], believed)])
         assert streams.read(*KEY, 0, 1000) == content
+
+
+def test_what_grows_reaches_a_store_elsewhere_when_it_is_worth_it(tmp_path):
+    store, streams = Store(f"memory://{tmp_path.name}"), Streams(tmp_path)
+    name = "runs/r/attempts/1/user_logs/a"
+    streams.append([Chunk("r", 1, "user_logs/a", 0, b"one")])
+    assert list(streams.attempts()) == [("r", 1)]
+    assert streams.publish(store, "r", 1, whole=False) == 1
+    assert streams.publish(store, "r", 1) == 0
+    streams.append([Chunk("r", 1, "user_logs/a", 3, b"x" * (5 << 20))])
+    assert streams.publish(store, "r", 1, whole=False) == 1
+    streams.append([Chunk("r", 1, "user_logs/a", 3 + (5 << 20), b"more")])
+    # It would be written whole for four bytes: that waits for its end.
+    assert streams.publish(store, "r", 1, whole=False) == 0
+    assert Streams(tmp_path).publish(store, "r", 1) == 1
+    assert store.read(name).endswith(b"more")

@@ -42,11 +42,40 @@ def create(
     cpus: Annotated[int | None, typer.Option(min=1, metavar="N", help="CPUs of each node; else shared.")] = None,
     gpus: Annotated[int | None, typer.Option(min=0, metavar="N", help="GPUs of each node; else shared.")] = None,
     setup: Annotated[str | None, typer.Option(metavar="COMMAND", help="Run on each node before its first job.")] = None,
+    engine: Annotated[
+        str | None, typer.Option(metavar="ENGINE", help="Where nodes come from: local, ray or slurm.")
+    ] = None,
+    partition: Annotated[str | None, typer.Option(metavar="NAME", help="Slurm: the partition.")] = None,
+    account: Annotated[str | None, typer.Option(metavar="NAME", help="Slurm: who is charged.")] = None,
+    qos: Annotated[str | None, typer.Option(metavar="NAME", help="Slurm: the quality of service.")] = None,
+    constraint: Annotated[str | None, typer.Option(metavar="FEATURES", help="Slurm: what nodes must have.")] = None,
+    gres: Annotated[str | None, typer.Option(metavar="GRES", help="Slurm: of each node, such as gpu:a100:4.")] = None,
+    time_limit: Annotated[
+        str | None, typer.Option("--time", metavar="TIME", help="Slurm: the longest that one job takes.")
+    ] = None,
+    exclude: Annotated[str | None, typer.Option(metavar="NODES", help="Slurm: nodes to keep off.")] = None,
+    sbatch: Annotated[
+        list[str] | None, typer.Option(metavar="LINE", help="Slurm: a further #SBATCH line; repeatable.")
+    ] = None,
+    chain: Annotated[
+        bool | None,
+        typer.Option("--chain", help="Slurm: go on in the next job when the time is up.", show_default=False),
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Ray: its head, such as ray://10.0.0.1:10001.")
+    ] = None,
+    token_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Ray: the file with the cluster's token.")
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any other setting of its engine; repeatable.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Create a cluster: nodes of one kind that come when jobs wait and go when they are idle.
 
-    On this machine its nodes are simulated; all that a file can say is in docs/clusters.md.
+    On this machine its nodes are simulated; all that a file can say is in docs/clusters.md, for Slurm in
+    docs/slurm.md, for Ray in docs/ray.md.
 
     \b
     Examples:
@@ -68,9 +97,21 @@ def create(
         "cpus": cpus,
         "gpus": gpus,
         "setup": setup,
+        "partition": partition,
+        "account": account,
+        "qos": qos,
+        "constraint": constraint,
+        "gres": gres,
+        "time": time_limit,
+        "exclude": exclude,
+        "sbatch": sbatch or None,
+        "chain": chain or None,
+        "address": address,
+        "token_file": token_file,
+        **_settings(option or []),
     }
     options = wanted.options | {key: value for key, value in given.items() if value is not None}
-    made = connect().create_cluster({"name": chosen, "engine": wanted.engine, "options": options})
+    made = connect().create_cluster({"name": chosen, "engine": engine or wanted.engine, "options": options})
     for text in (*wanted.notices, *made.get("notices", ())):
         notice(text)
     _show(made, as_json)
@@ -263,6 +304,19 @@ def cost(
         print_json(found)
     else:
         print("\n".join(cost_lines(found)))
+
+
+def _settings(given: list[str]) -> dict[str, Any]:
+    """`KEY=VALUE`, with values as a cluster file would have them."""
+    import yaml
+
+    found: dict[str, Any] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise UserError(f"--option {text}: no setting.", "Write KEY=VALUE, such as poll_seconds=10.")
+        found[key.strip()] = yaml.safe_load(value)
+    return found
 
 
 def _show(view: dict[str, Any], as_json: bool) -> None:

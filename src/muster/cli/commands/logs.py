@@ -87,9 +87,11 @@ def selection(view: Mapping[str, Any], rank: int | None, attempt: int | None) ->
 
 
 def _print_raw(client: Client, view: Mapping[str, Any], wanted: Wanted, follow: bool) -> None:
+    from muster.cli.sources import is_build
+
     out = sys.stdout.buffer
     for event in client.stream(view["id"], follow=follow, metrics=False):
-        if event.event == "log" and wanted(event.data):
+        if event.event == "log" and wanted(event.data) and not is_build(event.data["stream"]):
             out.write(event.data["bytes"])
             out.flush()
 
@@ -111,7 +113,7 @@ def _print_lines(
     elif follow and is_terminal(sys.stdout):
         chosen = open_display(merger.pending, state, ref(view))
     else:
-        chosen = PlainDisplay(sys.stdout, states=False)
+        chosen = PlainDisplay(sys.stdout, states=False, notes=True)
     with chosen as display:
         screen = Screen(display, state, merger, wanted)
         if tail is not None:

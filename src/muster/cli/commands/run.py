@@ -15,11 +15,12 @@ from muster.cli.console import Paint, notice, say
 from muster.cli.options import Json, print_json
 from muster.cli.request import Overrides, is_job_file, parse_env, parse_pairs, script_job, with_overrides
 from muster.cli.text import parse_duration
-from muster.errors import JobError
+from muster.errors import JobError, MusterError
 
 if TYPE_CHECKING:
     from muster.client.api import Client
     from muster.job.jobfile import LoadedJob
+    from muster.job.spec import JobSpec
 
 EXIT_CODES = {"Completed": 0, "Failed": report.EXIT_FAILED, "Canceled": report.EXIT_INTERRUPTED}
 
@@ -130,23 +131,41 @@ def load(target: str, arguments: list[str], overrides: Overrides) -> LoadedJob:
 
 
 def show_plan(job: LoadedJob, as_json: bool) -> None:
-    """The whole plan on simulated nodes; no server is needed."""
+    """The whole plan on simulated nodes, and the script that a site's own queue would be given."""
     from muster.job.check import check_files
     from muster.launch.describe import describe
     from muster.launch.model import to_json
-    from muster.launch.plan import plan, runnable, sample_slots
+    from muster.launch.plan import plan, sample_slots
 
     notices = [*job.notices, *check_files(job.spec, job.base_dir)]
-    if reason := runnable(job.spec):
-        notices.append(reason)
     slots = sample_slots(job.spec, cpus=os.cpu_count() or 1)
-    made = plan(job.spec, slots, run_id="dry-run", attempt=1, python=sys.executable)
+    # What a node builds is found on its PATH.
+    python = sys.executable if job.spec.environment is None else "python"
+    made = plan(job.spec, slots, run_id="dry-run", attempt=1, python=python)
+    script = _script(job.spec, notices)
     if as_json:
-        print_json({**to_json(made), "notices": [*notices, *made.notices], "spec": job.spec.model_dump(mode="json")})
+        told = {"notices": [*notices, *made.notices], "spec": job.spec.model_dump(mode="json"), "script": script}
+        print_json({**to_json(made), **told})
         return
     for text in notices:
         notice(text)
     print(describe(made), end="")
+    if script is not None:
+        print(f"\n{script}", end="")
+
+
+def _script(spec: JobSpec, notices: list[str]) -> str | None:
+    """What the job's cluster hands to somebody else's queue; only a server knows clusters other than `local`."""
+    from muster.client.connect import connect
+
+    if spec.compute == "local":
+        return None
+    try:
+        script: str | None = connect().plan(spec).get("script")
+    except MusterError as error:
+        notices.append(f"compute {spec.compute}: {error.message}")
+        return None
+    return script
 
 
 def start(job: LoadedJob, *, detach: bool, quiet: bool, as_json: bool) -> int:

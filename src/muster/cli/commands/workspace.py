@@ -190,8 +190,21 @@ def status_lines(found: dict[str, Any], paint: Paint) -> list[str]:
     return [*lines, "", *listing(found["runs"], paint, time.time())]
 
 
-def doctor(as_json: Json = False) -> None:
+def doctor(
+    nodes: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Measure the network between N nodes, with a small job.")
+    ] = None,
+    compute: Annotated[str, typer.Option(metavar="NAME", help="With --nodes: the cluster that they are of.")] = "local",
+    images_per_s: Annotated[
+        float | None,
+        typer.Option(min=0.001, metavar="X", help="With --nodes: what one node trains a second, where you know it."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Check this machine: what fits, what does not, and what to do about it.
+
+    With --nodes, a job of a few seconds measures latency and bandwidth between the nodes of a cluster, and says
+    when a further node would add nothing to the speed of training.
 
     The exit code is 1 where something would keep jobs from running.
 
@@ -199,7 +212,12 @@ def doctor(as_json: Json = False) -> None:
     Examples:
       muster doctor
       muster doctor --json
+      muster doctor --nodes 2
+      muster doctor --nodes 2 --compute local --images-per-s 1200
     """
+    if nodes is not None:
+        _doctor_nodes(nodes, compute, images_per_s, as_json)
+        return
     from dataclasses import asdict
 
     from muster.cli.doctor.checks import check
@@ -212,6 +230,16 @@ def doctor(as_json: Json = False) -> None:
         print("\n".join(doctor_lines(findings, Paint.of(sys.stdout))))
     if any(finding.level == "fail" for finding in findings):
         raise typer.Exit(report.EXIT_FAILED)
+
+
+def _doctor_nodes(num_nodes: int, compute: str, images_per_s: float | None, as_json: bool) -> None:
+    from muster.cli.doctor.nodes import examine, lines
+
+    found = examine(num_nodes, compute, images_per_s)
+    if as_json:
+        print_json(found)
+    else:
+        print("\n".join(lines(found, Paint.of(sys.stdout))))
 
 
 def doctor_lines(findings: list[Any], paint: Paint) -> list[str]:

@@ -152,6 +152,8 @@ class Rules:
     """Nodes that are not here and could still come."""
     closed: str = ""
     """Why nothing starts at all, if so."""
+    hands_on: bool = False
+    """Somebody else queues its gangs and chooses their nodes: quotas hold, the rest is theirs to decide."""
     per_user: Quota = Quota()
     per_experiment: Quota = Quota()
     users: Mapping[str, Quota] = field(default_factory=dict)

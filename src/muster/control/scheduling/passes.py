@@ -11,7 +11,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from muster.control.scheduling.capacity import Capacity
-from muster.control.scheduling.model import UNKNOWN, Decision, Gang, Head, Need, Part, Preempt, Rules, Running, Start
+from muster.control.scheduling.model import (
+    UNKNOWN,
+    Decision,
+    Gang,
+    Head,
+    Need,
+    Node,
+    Part,
+    Place,
+    Preempt,
+    Rules,
+    Running,
+    Start,
+)
 from muster.control.scheduling.queue import Queue
 from muster.control.scheduling.quota import Usage
 from muster.control.scheduling.reservation import reserve_for, victims_for
@@ -78,6 +91,8 @@ class _Pass:
         return replace(gang, excluded=frozenset())
 
     def _possible(self, gang: Gang) -> int:
+        if self._rules.hands_on:
+            return len(self._capacity.nodes(self._cluster))
         return self._capacity.ever(self._cluster, gang.need, gang.excluded) + self._rules.coming
 
     def _must_wait(self, gang: Gang) -> bool:
@@ -103,6 +118,8 @@ class _Pass:
                 return
 
     def _fits(self, gang: Gang, reserved_too: bool = True) -> bool:
+        if self._rules.hands_on:
+            return self._possible(gang) >= gang.need.nodes
         return self._capacity.count(self._cluster, gang.need, reserved_too, gang.excluded) >= gang.need.nodes
 
     def _wait(self, gang: Gang) -> None:
@@ -127,7 +144,10 @@ class _Pass:
             self._hopeless.add(gang.need)
 
     def _start(self, gang: Gang, reserved_too: bool = True) -> None:
-        places = self._capacity.pick(self._cluster, gang.need, reserved_too, gang.excluded)
+        if self._rules.hands_on:
+            places = _places_to_come(gang, self._capacity.gpus_per_node(self._cluster))
+        else:
+            places = self._capacity.pick(self._cluster, gang.need, reserved_too, gang.excluded)
         self.starts.append(Start(gang.run_id, places))
         running = running_of(gang, Start(gang.run_id, places), self._now)
         self._capacity.hold(running)
@@ -148,6 +168,16 @@ def running_of(gang: Gang, start: Start, now: float) -> Running:
         preemptible=gang.preemptible,
         user=gang.user,
         experiment=gang.experiment,
+    )
+
+
+def _places_to_come(gang: Gang, most_gpus: int) -> tuple[Place, ...]:
+    """As many places as the gang needs; which machines they are is said by whoever brings them."""
+    wanted = most_gpus if gang.need.gpus is None else gang.need.gpus
+    gpus = tuple(str(index) for index in range(wanted))
+    return tuple(
+        Place(Node(f"{gang.run_id}-{index}", "", "", gang.need.ranks, gpus), gang.need.ranks, gpus)
+        for index in range(gang.need.nodes)
     )
 
 

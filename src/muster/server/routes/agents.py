@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+from collections.abc import Iterable
 from io import BytesIO
 from typing import Any
 
@@ -22,9 +24,12 @@ from muster.server.database import Transaction
 from muster.server.dependencies import CallerOf, ContextOf
 from muster.server.hub import NodeContact
 from muster.server.orders import forgettable, orders_for
+from muster.server.records import add_event
 from muster.server.uploads import body_pieces
 from muster.server.views import stored_name
 from muster.store.backend import safe_name
+
+log = logging.getLogger("muster.server")
 
 router = APIRouter(prefix="/agents", tags=["agents"])
 
@@ -59,7 +64,7 @@ async def hello(body: Hello, context: ContextOf, caller: CallerOf) -> dict[str, 
             "Install the same version of Muster on the node and on the server.",
         )
     holding = {(run, number) for run, number in body.holding}
-    context.hub.contacts[body.node] = NodeContact(body.agent, time.monotonic(), holding, body.setup_error)
+    context.hub.contacts[body.node] = NodeContact(body.agent, time.monotonic(), holding, setup_error=body.setup_error)
     if body.setup_log is not None:
         location = f"clusters/{safe_name(body.cluster)}/{safe_name(body.node)}/setup.log"
         await asyncio.to_thread(context.store.put, location, [body.setup_log.encode()])
@@ -84,7 +89,7 @@ async def orders(node: str, request: Request, context: Context, caller: Caller) 
     context.hub.heard(node)
     version = context.hub.node_version(node)
     # Also when nothing seems to have changed: orders are levels, and a lost wake-up must not cost a run.
-    found = await context.database.read(lambda c: orders_for(c, node))
+    found = await context.database.read(lambda c: orders_for(context, c, node))
     leave = context.hub.leaving or node in context.hub.leaving_nodes
     return {"version": version, "orders": found, "leave": leave}
 
@@ -106,14 +111,17 @@ async def deliveries(node: str, request: Request, context: Context, caller: Call
     for frame in frames:
         if isinstance(frame, dict) and contact is not None:
             contact.holding = {(run, number) for run, number in frame.get("holding", ())}
+            _hear_doing(context, contact, frame.get("doing", ()))
             held |= contact.holding
     lengths = await asyncio.to_thread(_append, context, node, chunks) if chunks else {}
     parse = sorted({key for key in lengths if key[2].startswith("events/")})
     forget: list[list[Any]] = []
     if events or parse or held:
-        forget = await context.database.write(
-            lambda transaction: _take(context, transaction, node, events, parse, held)
-        )
+        try:
+            forget = await context.database.write(lambda t: _take(context, t, node, events, parse, held))
+        except ingest.UNUSABLE as error:
+            log.warning("a delivery of %s is taken in piece by piece: %s", node, error)
+            forget = await context.database.write(lambda t: _take_singly(context, t, node, events, parse, held))
     changed = {chunk.run for chunk in chunks}
     if changed:
         context.hub.changed(runs=changed)
@@ -161,6 +169,14 @@ async def put_file(
     return {"path": path}
 
 
+def _hear_doing(context: Context, contact: NodeContact, told: Iterable[tuple[str, int, str, float]]) -> None:
+    """What long preparations are at; whoever follows their runs hears of a change."""
+    before = contact.doing
+    contact.doing = {run: (text, since) for run, _, text, since in told}
+    if changed := {run for run in before.keys() | contact.doing.keys() if before.get(run) != contact.doing.get(run)}:
+        context.hub.changed(runs=changed)
+
+
 def own(caller: Caller, node: str) -> None:
     """Refuse a caller that is not the node's agent."""
     if caller.role != "admin" and (caller.role != "agent" or caller.subject != node):
@@ -175,15 +191,28 @@ def _meet(context: Context, transaction: Transaction, body: Hello, holding: set[
         include={"cluster", "agent", "host", "address", "pid", "cpus", "memory_bytes", "gpus", "version"}
     )
     transaction.execute(insert(nodes).values(name=body.node, seen_at=time.time(), **row))
+    brought = _is_brought(context, transaction, body.cluster)
+    if brought:
+        attempts.meet_node(transaction, body.node, row)
     open_here = transaction.execute(
         select(placements).where(placements.c.node == body.node, placements.c.phase.in_(states.IS_OPEN))
     ).all()
+    if brought and not open_here and not holding:
+        # It came with an attempt that is over: it has no business here.
+        context.hub.leaving_nodes.add(body.node)
+        transaction.after_commit.append(lambda: context.hub.changed(nodes=[body.node]))
     begun = (states.PREPARED, states.STARTED, states.ENDED)
     if any(row.phase in begun and (row.run_id, row.number) not in holding for row in open_here):
         # The agent's folder has lost what the server waits for: nothing more will come of it.
         attempts.lose_node(context, transaction, body.node, give_up=True)
     for run_id in sorted({row.run_id for row in open_here}):
         attempts.advance(context, transaction, run_id)
+
+
+def _is_brought(context: Context, transaction: Transaction, cluster: str) -> bool:
+    """Whether the nodes of a cluster come with each attempt."""
+    name = transaction.execute(select(tables.clusters.c.engine).where(tables.clusters.c.name == cluster)).scalar()
+    return name in context.engines and context.engines[name].queues
 
 
 def _append(context: Context, node: str, chunks: list[Chunk]) -> dict[tuple[str, int, str], int]:
@@ -205,6 +234,28 @@ def _append(context: Context, node: str, chunks: list[Chunk]) -> dict[tuple[str,
         if (chunk.run, chunk.attempt) not in mine:
             lengths[chunk.run, chunk.attempt, chunk.stream] = chunk.offset + len(chunk.data)
     return lengths
+
+
+def _take_singly(
+    context: Context,
+    transaction: Transaction,
+    node: str,
+    events: list[Event],
+    parse: list[tuple[str, int, str]],
+    held: set[tuple[str, int]],
+) -> list[list[Any]]:
+    """As `_take`, for a delivery of which a part cannot be recorded: that part is left out, and said."""
+    for run, attempt, stream in parse:
+        ingest.parse_events(context, transaction, run, attempt, stream, singly=True)
+    for event in events:
+        try:
+            with transaction.connection.begin_nested():
+                attempts.take_events(context, transaction, node, [event])
+        except ingest.UNUSABLE as error:
+            log.error("an event of %s is left out: %s: %s", node, event.kind, error)
+            text = f"node {node} sent an event ({event.kind}) that cannot be recorded: {type(error).__name__}"
+            add_event(transaction, event.run, "note", {"level": "error", "text": text})
+    return forgettable(transaction.connection, node, held)
 
 
 def _take(

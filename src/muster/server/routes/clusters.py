@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from fastapi import APIRouter, Response
@@ -12,7 +14,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from muster import errors
 from muster.clusters.options import parse_options
 from muster.control import states
-from muster.engines.base import Cluster
+from muster.engines.base import Cluster, NodeOffer
 from muster.server import attempts, clusters, costs, tables
 from muster.server.context import Context
 from muster.server.database import Transaction
@@ -60,7 +62,8 @@ async def list_clusters(context: ContextOf) -> list[dict[str, Any]]:
 @router.post("/clusters", status_code=201)
 async def create_cluster(body: ClusterBody, context: ContextOf) -> dict[str, Any]:
     """Create a compute target."""
-    notices = _check(context, Cluster(body.name, body.engine, body.options))
+    # Engines may have to ask around, which takes a while.
+    notices = await asyncio.to_thread(_check, context, Cluster(body.name, body.engine, body.options))
 
     def work(transaction: Transaction) -> None:
         if transaction.execute(select(tables.clusters).where(tables.clusters.c.name == body.name)).first():
@@ -71,6 +74,8 @@ async def create_cluster(body: ClusterBody, context: ContextOf) -> dict[str, Any
         transaction.execute(insert(tables.clusters).values(**row))
 
     await context.database.write(work)
+    if context.open_door is not None:
+        await context.open_door()
     context.hub.clusters.set()
     return {**(await show_cluster(body.name, context)), "notices": notices}
 
@@ -205,7 +210,7 @@ def _view(context: Context, connection: Connection, row: Any) -> dict[str, Any]:
     known = clusters.load_states(connection).get(row.name, {})
     placements = tables.placements
     held = connection.execute(
-        select(placements.c.node, placements.c.run_id).where(
+        select(placements.c.node, placements.c.host, placements.c.run_id).where(
             placements.c.cluster == row.name, placements.c.phase.in_(states.HOLDS_RESOURCES)
         )
     ).all()
@@ -226,16 +231,38 @@ def _view(context: Context, connection: Connection, row: Any) -> dict[str, Any]:
         "created_at": row.created_at,
         "min_nodes": options.min_nodes,
         "max_nodes": len(offers),
+        "lent": context.engines[cluster.engine].queues,
         "idle_seconds_before_scaledown": options.idle_seconds_before_scaledown,
         "vm_priority": options.vm_priority,
         "price_per_hour": options.hourly_price,
         "size": vars(size) if size else None,
         "node": {"cpus": first.cpus, "gpus": len(first.gpus), "memory_bytes": first.memory_bytes} if first else None,
         "queued": len(queued),
-        "nodes": [
+        "nodes": [_lent_node(offer, held) for offer in offers.values()]
+        if context.engines[cluster.engine].queues
+        else [
             _node(context, name, agents.get(name), known.get(name), [item.run_id for item in held if item.node == name])
             for name in sorted({*agents, *known}, key=_natural)
         ],
+    }
+
+
+def _lent_node(offer: NodeOffer, held: Sequence[Any]) -> dict[str, Any]:
+    """A node that somebody else manages, as they tell of it."""
+    return {
+        "name": offer.name,
+        "state": offer.state,
+        "reason": offer.reason,
+        "since": None,
+        "cordoned": None,
+        "strikes": 0,
+        "runs": [item.run_id for item in held if item.host == offer.host],
+        "host": offer.host,
+        "pid": None,
+        "address": offer.address,
+        "cpus": offer.cpus,
+        "memory_bytes": offer.memory_bytes,
+        "gpus": list(offer.gpus),
     }
 
 

@@ -11,11 +11,12 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 
 from muster import errors
 from muster.manifest import Manifest, digest_of
 from muster.server import tables
+from muster.server.context import Context
 from muster.server.database import Transaction
 from muster.server.dependencies import ContextOf
 from muster.server.uploads import body_pieces
@@ -41,6 +42,9 @@ async def missing(body: Files, context: ContextOf) -> dict[str, Any]:
     files = body.manifest()
     digest = digest_of(files)
     if await asyncio.to_thread(context.snapshots.has, digest):
+        # Its age counts from its last use.
+        used = update(tables.snapshots).where(tables.snapshots.c.digest == digest).values(used_at=time.time())
+        await context.database.write(lambda transaction: transaction.execute(used))
         return {"digest": digest, "missing": [], "known": True}
     return {"digest": digest, "missing": await asyncio.to_thread(context.snapshots.missing, files), "known": False}
 
@@ -56,7 +60,7 @@ async def blobs(request: Request, context: ContextOf) -> dict[str, int]:
 async def put_snapshot(digest: str, body: Files, context: ContextOf) -> dict[str, str]:
     """Name a set of files whose bytes are here."""
     files = body.manifest()
-    await asyncio.to_thread(context.snapshots.put, digest, files)
+    await asyncio.to_thread(_name, context, digest, files)
 
     def work(transaction: Transaction) -> None:
         if transaction.execute(select(tables.snapshots).where(tables.snapshots.c.digest == digest)).first() is None:
@@ -74,6 +78,11 @@ async def archive(digest: str, context: ContextOf) -> StreamingResponse:
     if not await asyncio.to_thread(context.snapshots.has, digest):
         raise errors.NotFound(f"there is no code snapshot {digest}")
     return StreamingResponse(context.snapshots.archive(digest), media_type="application/x-tar")
+
+
+def _name(context: Context, digest: str, files: Manifest) -> None:
+    with context.code_lock:
+        context.snapshots.put(digest, files)
 
 
 def _store_blobs(snapshots: Snapshots, pieces: Iterator[bytes]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from collections.abc import Iterator
@@ -125,6 +126,11 @@ async def remove(ref: str, context: ContextOf) -> Response:
         row = find_run(transaction, ref)
         if row.status not in states.TERMINAL:
             raise errors.Conflict(f"the run {row.id} is {row.status}", f"Cancel it first: `muster cancel {row.id}`.")
+        model = transaction.execute(select(tables.models).where(tables.models.c.run_id == row.id)).first()
+        if model is not None:
+            raise errors.Conflict(
+                f"the model {model.name}:{model.version} lies in the run {row.id}", "It stays with the model."
+            )
         for table in (
             tables.attempts,
             tables.placements,
@@ -135,12 +141,14 @@ async def remove(ref: str, context: ContextOf) -> Response:
         ):
             transaction.execute(delete(table).where(table.c.run_id == row.id))
         transaction.execute(delete(tables.streams).where(tables.streams.c.run_id == row.id))
+        transaction.execute(delete(tables.output_files).where(tables.output_files.c.run_id == row.id))
         transaction.execute(delete(tables.files).where(tables.files.c.run_id == row.id))
         transaction.execute(delete(tables.runs).where(tables.runs.c.id == row.id))
         return str(row.id)
 
     run_id = await context.database.write(work)
-    context.store.remove(f"runs/{run_id}")
+    await asyncio.to_thread(context.streams.remove, run_id)
+    await asyncio.to_thread(context.store.remove, f"runs/{run_id}")
     return Response(status_code=204)
 
 

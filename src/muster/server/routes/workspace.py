@@ -1,4 +1,4 @@
-"""The workspace itself: health, plans, models, datastores, shutdown."""
+"""The workspace itself: health, plans, models, shutdown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from muster.job.explain import make_spec
 from muster.launch.model import to_json
 from muster.launch.plan import check as check_plan
 from muster.launch.plan import plan, sample_slots
-from muster.server import clusters, registry
+from muster.server import allocations, clusters, registry
 from muster.server.dependencies import ContextOf
 from muster.server.records import active_run_count
 from muster.server.submission import find_cluster
@@ -39,12 +39,6 @@ class ModelBody(BaseModel):
     description: str | None = None
     tags: dict[str, str] = {}
     properties: dict[str, Any] = {}
-
-
-class DatastoreBody(BaseModel):
-    name: str = Field(pattern=_NAME)
-    kind: str
-    options: dict[str, Any] = {}
 
 
 class Shutdown(BaseModel):
@@ -70,13 +64,15 @@ async def make_plan(body: PlanRequest, context: ContextOf) -> dict[str, Any]:
     """The plan of a job on this workspace's nodes, without running it."""
     spec = make_spec(body.spec)
 
-    def load(connection: Connection) -> list[Node]:
-        return clusters.offered(context, clusters.cluster_of(find_cluster(connection, spec.compute)))
+    def load(connection: Connection) -> tuple[list[Node], str | None]:
+        cluster = clusters.cluster_of(find_cluster(connection, spec.compute))
+        return clusters.offered(context, cluster), allocations.preview(context, cluster, spec)
 
-    nodes = await context.database.read(load)
+    nodes, script = await context.database.read(load)
     check_plan(spec)
-    slots = sample_slots(spec, cpus=nodes[0].cpus, gpus=nodes[0].gpus)
-    return to_json(plan(spec, slots, run_id="RUN", attempt=1, python=body.python or "python"))
+    slots = sample_slots(spec, cpus=nodes[0].cpus, gpus=nodes[0].gpus) if nodes else sample_slots(spec)
+    made = to_json(plan(spec, slots, run_id="RUN", attempt=1, python=body.python or "python"))
+    return {**made, "script": script} if script is not None else made
 
 
 @router.get("/models")
@@ -95,20 +91,6 @@ async def register_model(body: ModelBody, context: ContextOf) -> dict[str, Any]:
 async def show_model(name: str, context: ContextOf, version: int | None = None) -> dict[str, Any]:
     """A model, its newest version unless one is named."""
     return await context.database.read(lambda c: registry.find_model(c, name, version))
-
-
-@router.get("/datastores")
-async def list_datastores(context: ContextOf) -> list[dict[str, Any]]:
-    """Named storage."""
-    return await context.database.read(registry.list_datastores)
-
-
-@router.post("/datastores", status_code=201)
-async def create_datastore(body: DatastoreBody, context: ContextOf) -> dict[str, Any]:
-    """Name a folder."""
-    if body.kind != "local":
-        raise errors.JobError(f"a datastore of kind {body.kind!r} cannot be used yet", "Kinds here: local.")
-    return await context.database.write(lambda transaction: registry.add_datastore(transaction, body.model_dump()))
 
 
 @router.post("/shutdown", status_code=202)

@@ -1,0 +1,330 @@
+"""Images from a folder, from packed shards, or made up; batches of them for one rank, from any step of an epoch on."""
+
+import argparse
+import json
+import os
+import signal
+import tarfile
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from pathlib import Path
+from queue import Full, Queue
+from threading import Event, Thread
+from typing import Any, Protocol
+
+import pixels
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+from torch.utils.data import DataLoader, Dataset
+
+from muster.training import ResumableSampler, World
+
+Batch = tuple[Tensor, Tensor]
+Key = tuple[int, int]
+"""Epoch and index of an image: they decide how it is cropped, whichever worker of whichever rank does it."""
+
+PADDING = -1
+"""The label of an image that only fills up a batch."""
+SHARDS_MIXED = 16
+
+
+class Source(Protocol):
+    """Where JPEGs and their labels come from."""
+
+    contiguous: bool
+    classes: int
+
+    def __len__(self) -> int: ...
+    def read(self, index: int) -> tuple[bytes, int]: ...
+    def order(self, epoch: int, seed: int) -> Tensor: ...
+
+
+def open_source(folder: Path) -> Source:
+    """Packed shards where there are any, a folder for each class otherwise."""
+    if not folder.is_dir():
+        raise SystemExit(f"--data: there is no folder {folder}; it needs `train` and `val` inside")
+    return Shards(folder) if any(folder.glob("*.tar")) else ImageFolder(folder)
+
+
+class ImageFolder:
+    """One folder for each class, the images inside; classes are numbered in the order of their names."""
+
+    contiguous = False
+
+    def __init__(self, folder: Path) -> None:
+        names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+        self.classes = len(names)
+        self._files = [
+            (path, label)
+            for label, name in enumerate(names)
+            for path in sorted((folder / name).iterdir())
+            if path.suffix.lower() in (".jpg", ".jpeg")
+        ]
+        if not self._files:
+            raise SystemExit(f"--data: {folder} holds neither .tar shards nor folders of .jpg or .jpeg files")
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def read(self, index: int) -> tuple[bytes, int]:
+        path, label = self._files[index]
+        return path.read_bytes(), label
+
+    def order(self, epoch: int, seed: int) -> Tensor:
+        return torch.randperm(len(self), generator=_generator(epoch, seed))
+
+
+class Shards:
+    """Tar files of NAME.jpg and NAME.cls (the label as a number) side by side, read one after the other.
+
+    Where each image lies in its shard is kept beside it, as SHARD.tar.index.
+    """
+
+    contiguous = True
+
+    def __init__(self, folder: Path) -> None:
+        self._paths = sorted(folder.glob("*.tar"))
+        self._entries = [shard_index(path) for path in self._paths]
+        self._ends = list(accumulate(len(entries) for entries in self._entries))
+        self.classes = 1 + max(label for entries in self._entries for _, _, label in entries)
+        self._open: OrderedDict[int, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def read(self, index: int) -> tuple[bytes, int]:
+        shard = bisect_right(self._ends, index)
+        offset, size, label = self._entries[shard][index - (self._ends[shard - 1] if shard else 0)]
+        return os.pread(self._descriptor(shard), size, offset), label
+
+    def order(self, epoch: int, seed: int) -> Tensor:
+        """Shards in a random order, the images of a few neighbours mixed: nearly as good as mixing all of them."""
+        source = _generator(epoch, seed)
+        begins = [0, *self._ends]
+        shards = [
+            torch.arange(begins[number], self._ends[number])
+            for number in torch.randperm(len(self._paths), generator=source).tolist()
+        ]
+        mixed = []
+        for first in range(0, len(shards), SHARDS_MIXED):
+            group = torch.cat(shards[first : first + SHARDS_MIXED])
+            mixed.append(group[torch.randperm(len(group), generator=source)])
+        return torch.cat(mixed)
+
+    def _descriptor(self, shard: int) -> int:
+        if shard not in self._open:
+            self._open[shard] = os.open(self._paths[shard], os.O_RDONLY)
+            if len(self._open) > 2 * SHARDS_MIXED:
+                os.close(self._open.popitem(last=False)[1])
+        self._open.move_to_end(shard)
+        return self._open[shard]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Every worker opens its own.
+        return {**self.__dict__, "_open": OrderedDict()}
+
+
+def shard_index(path: Path) -> list[tuple[int, int, int]]:
+    """Offset, size and label of each image of a shard; read from beside it, or found and put there."""
+    beside = path.with_name(path.name + ".index")
+    if beside.exists() and beside.stat().st_mtime >= path.stat().st_mtime:
+        return [(offset, size, label) for offset, size, label in json.loads(beside.read_text())]
+    jpegs, labels = {}, {}
+    with tarfile.open(path) as tar:
+        for member in tar:
+            name, _, kind = member.name.rpartition(".")
+            if kind in ("jpg", "jpeg"):
+                jpegs[name] = (member.offset_data, member.size)
+            elif kind == "cls":
+                content = tar.extractfile(member)
+                labels[name] = int(content.read()) if content else PADDING
+    if without := sorted(jpegs.keys() - labels.keys()):
+        raise SystemExit(f"--data: {path} has {without[0]}.jpg without {without[0]}.cls, which would be its label")
+    found = [(*place, labels[name]) for name, place in jpegs.items()]
+    try:
+        unfinished = beside.with_name(f".{beside.name}.{os.getpid()}.tmp")
+        unfinished.write_text(json.dumps(found))
+        unfinished.replace(beside)
+    except OSError as error:
+        print(f"the index of {path.name} is not kept, so each start makes it anew: {error}", flush=True)
+    return found
+
+
+class Synthetic:
+    """Images that can be learned: each class has a pattern, and each of a few thousand images its noise upon it."""
+
+    contiguous = False
+
+    def __init__(self, length: int, classes: int, size: int, device: torch.device) -> None:
+        self.length, self.classes, self._size = length, classes, size
+        source = torch.Generator().manual_seed(1)
+        patterns = interpolate(torch.randn(classes, 3, 8, 8, generator=source), size, mode="bilinear")
+        self._labels = torch.arange(min(length, 512 if device.type == "cpu" else 4096)) % classes
+        images = torch.empty(len(self._labels), size, size, 3, dtype=torch.uint8)
+        for image, label in zip(images, self._labels, strict=True):
+            noisy = patterns[label] + torch.randn(3, size, size, generator=source)
+            image.copy_((128 + 40 * noisy).clamp(0, 255).permute(1, 2, 0))
+        rows = images.view(len(images), -1)
+        # Eight bytes at a time where that comes out even: picking images then costs the device next to nothing.
+        self._rows = (rows.view(torch.int64) if rows.shape[1] % 8 == 0 else rows).to(device)
+        self._labels = self._labels.to(device)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def order(self, epoch: int, seed: int) -> Tensor:
+        return torch.randperm(self.length, generator=_generator(epoch, seed))
+
+    def batch(self, indices: Tensor) -> Batch:
+        """Picked where the training happens: the index decides what the image is."""
+        picked = indices.to(self._rows.device, non_blocking=True) % len(self._rows)
+        images = self._rows.index_select(0, picked).view(torch.uint8)
+        shape = (len(indices), self._size, self._size, 3)
+        return images.view(shape).permute(0, 3, 1, 2), self._labels.index_select(0, picked)
+
+
+class Jpegs(Dataset[Any]):
+    """Decoded here (in a worker), or only read and left to the GPU with the view to take."""
+
+    def __init__(self, source: Source, size: int, seed: int, training: bool, on_gpu: bool) -> None:
+        self._source, self._size, self._seed = source, size, seed
+        self._training, self._on_gpu = training, on_gpu
+
+    def __getitem__(self, key: Key) -> Any:
+        epoch, index = key
+        jpeg, label = self._source.read(max(index, 0))
+        width, height = pixels.size_of(jpeg)
+        if self._training:
+            box, mirror = pixels.random_view(width, height, f"{self._seed}/{epoch}/{index}")
+        else:
+            box, mirror = pixels.central_view(width, height), False
+        label = label if index >= 0 else PADDING
+        if self._on_gpu:
+            return torch.frombuffer(bytearray(jpeg), dtype=torch.uint8), (box, mirror), label
+        return pixels.decode_on_cpu(jpeg, box, mirror, self._size), label
+
+
+class Loader:
+    """Batches of this rank, on its device."""
+
+    def __init__(self, dataset: Source | Synthetic, args: argparse.Namespace, world: World, training: bool) -> None:
+        self._dataset, self._device, self._size = dataset, world.device, args.image_size
+        self._on_gpu = args.decode == "gpu"
+        if not isinstance(dataset, Synthetic):
+            self._jpegs = Jpegs(dataset, args.image_size, args.seed, training, self._on_gpu)
+            self._workers = args.workers
+
+    def over(self, keys: Iterable[list[Key]]) -> Iterator[Batch]:
+        """The images of each list of keys; the next ones are prepared meanwhile."""
+        if isinstance(self._dataset, Synthetic):
+            for batch in keys:
+                indices = torch.tensor([index for _, index in batch])
+                made, labels = self._dataset.batch(indices.clamp(min=0))
+                yield made, torch.where(indices.to(labels.device) < 0, PADDING, labels)
+            return
+        loader = DataLoader(
+            self._jpegs,
+            batch_sampler=keys,  # type: ignore[arg-type]
+            num_workers=self._workers,
+            collate_fn=_packed if self._on_gpu else None,
+            pin_memory=self._device.type == "cuda" and not self._on_gpu,
+            prefetch_factor=4 if self._workers else None,
+            worker_init_fn=_mortal,
+            # Of its own: the training's random numbers must not depend on how often a loader was started.
+            generator=torch.Generator(),
+        )
+        if self._device.type != "cuda":
+            yield from loader
+            return
+        for batch in _ahead(self._on_device(loader), 3):
+            for tensor in batch:
+                # It was made in another stream, which must not use its memory again before this one is done.
+                tensor.record_stream(torch.cuda.current_stream(self._device))
+            yield batch
+
+    def _on_device(self, loader: Iterable[Any]) -> Iterator[Batch]:
+        """In a stream of its own, so that copying and decoding happen beside the training."""
+        stream = torch.cuda.Stream(self._device)
+        for item in loader:
+            with torch.cuda.stream(stream):
+                if self._on_gpu:
+                    packed, sizes, views, labels = item
+                    images = pixels.decode_on_gpu(packed.split(sizes), views, self._size, self._device)
+                else:
+                    images, labels = item
+                    images = images.to(self._device, non_blocking=True, memory_format=torch.channels_last)
+                batch = images, torch.as_tensor(labels).to(self._device, non_blocking=True)
+            stream.synchronize()
+            yield batch
+
+
+def train_sampler(dataset: Source | Synthetic, args: argparse.Namespace, world: World) -> ResumableSampler:
+    return ResumableSampler(
+        len(dataset),
+        args.batch_size,
+        rank=world.rank,
+        world_size=world.size,
+        contiguous=dataset.contiguous,
+        order=lambda epoch: dataset.order(epoch, args.seed),
+    )
+
+
+def validation_keys(length: int, batch_size: int, rank: int, world_size: int) -> list[list[Key]]:
+    """Every image once over all ranks, and the same number of full batches on each: what is missing is padding."""
+    own = list(range(rank, length, world_size))
+    batches = -(-length // (world_size * batch_size))
+    own += [PADDING] * (batches * batch_size - len(own))
+    return [[(0, index) for index in own[n * batch_size : (n + 1) * batch_size]] for n in range(batches)]
+
+
+def _ahead(batches: Iterator[Batch], depth: int) -> Iterator[Batch]:
+    """The same batches, a few of them made in advance by a thread."""
+    queue: Queue[Any] = Queue(depth)
+    unwanted, end = Event(), object()
+
+    def put(item: Any) -> bool:
+        while not unwanted.is_set():
+            try:
+                queue.put(item, timeout=0.1)
+                return True
+            except Full:
+                continue
+        return False
+
+    def fill() -> None:
+        try:
+            for batch in batches:
+                if not put(batch):
+                    return
+            put(end)
+        except BaseException as error:  # raised where the batch is asked for
+            put(error)
+
+    thread = Thread(target=fill, name="batches", daemon=True)
+    thread.start()
+    try:
+        while (item := queue.get()) is not end:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        unwanted.set()
+        thread.join()
+
+
+def _mortal(worker: int) -> None:
+    """A worker ends when it is told to, whatever the training does about that signal."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _packed(items: list[Any]) -> tuple[Any, ...]:
+    """All JPEGs of a batch in one tensor: each one for itself would take a file descriptor on its way here."""
+    jpegs, views, labels = zip(*items, strict=True)
+    return torch.cat(jpegs), [len(jpeg) for jpeg in jpegs], list(views), torch.tensor(labels)
+
+
+def _generator(epoch: int, seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed * 1_000_003 + epoch)

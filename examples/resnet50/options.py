@@ -1,0 +1,116 @@
+"""The arguments, the same however the script is started."""
+
+import argparse
+import importlib.util
+import os
+from argparse import BooleanOptionalAction
+from pathlib import Path
+
+from pixels import gpu_can_decode
+
+from muster.training import World
+
+IMAGENET = 1_281_167
+
+
+def arguments(world: World, given: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line, and fill in what depends on the ranks and the device."""
+    args = parser().parse_args(given)
+    on_gpu = world.device.type == "cuda"
+    args.image_size = args.image_size or (224 if on_gpu else 96)
+    args.log_every = args.log_every or (50 if on_gpu else 1)
+    args.batch_size, args.global_batch = batch_sizes(
+        args.batch_size or (None if args.global_batch else 256 if on_gpu else 16),
+        args.global_batch,
+        world.size,
+        args.accumulate,
+    )
+    args.amp = args.amp or ("bf16" if on_gpu else "off")
+    args.compile = args.compile or ("default" if on_gpu else "off")
+    args.workers = (os.cpu_count() or 1) // world.local_size if args.workers is None else args.workers
+    if args.decode is None:
+        args.decode = "gpu" if args.data is not None and gpu_can_decode(world.device) else "cpu"
+    if args.backend is None:
+        has_horovod = importlib.util.find_spec("horovod") is not None
+        args.backend = "horovod" if world.launcher == "mpi" and has_horovod else "torch"
+    if args.channels_last is None:
+        args.channels_last = args.backend != "horovod"
+    elif args.channels_last and args.backend == "horovod":
+        raise SystemExit("--channels-last does not go with Horovod, which takes only gradients in the usual layout")
+    if args.epochs is None:
+        args.epochs = 90.0 if args.steps is None else None
+    return args
+
+
+def batch_sizes(per_rank: int | None, whole: int | None, ranks: int, parts: int) -> tuple[int, int]:
+    """Images per rank and step, and of all ranks: a mini-batch is divided into one micro-batch for each rank."""
+    if per_rank is not None and whole is not None and per_rank * ranks != whole:
+        raise SystemExit(f"--global-batch {whole} is not --batch-size {per_rank} on {ranks} ranks: give one of the two")
+    if whole is not None and whole % ranks:
+        raise SystemExit(f"--global-batch {whole} cannot be divided among {ranks} ranks")
+    found = whole // ranks if whole is not None else per_rank
+    assert found is not None
+    if found % parts:
+        raise SystemExit(f"{found} images per rank cannot be divided into --accumulate {parts} equal parts")
+    return found, found * ranks
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        description="Trains ResNet-50, data parallel: alone, under torchrun, under mpirun, or under Muster."
+    )
+    data = found.add_argument_group("data")
+    data.add_argument(
+        "--data", type=Path, metavar="FOLDER", help="holds train and val: a folder per class, or .tar shards"
+    )
+    data.add_argument(
+        "--synthetic", type=int, default=IMAGENET, metavar="N", help="without --data: so many made-up images"
+    )
+    data.add_argument("--synthetic-val", type=int, default=0, metavar="N", help="and so many to validate on")
+    data.add_argument("--classes", type=int, default=10, help="of made-up images; a folder says how many it has")
+    data.add_argument("--image-size", type=int, metavar="PIXELS", help="default 224 on a GPU, 96 on a CPU")
+    data.add_argument("--workers", type=int, help="processes that read and decode, per rank; default: the rank's cores")
+    data.add_argument("--decode", choices=("cpu", "gpu"), help="JPEGs; default: on the GPU where torchvision can")
+    recipe = found.add_argument_group("recipe")
+    recipe.add_argument("--batch-size", type=int, help="images per rank and step; default 256 on a GPU, 16 on a CPU")
+    recipe.add_argument("--global-batch", type=int, help="images of all ranks in a step, instead of --batch-size")
+    recipe.add_argument(
+        "--accumulate", type=int, default=1, metavar="PARTS", help="compute a rank's images in so many parts"
+    )
+    recipe.add_argument("--epochs", type=float, help="default 90")
+    recipe.add_argument("--steps", type=int, help="stop after so many steps, whatever the epochs")
+    recipe.add_argument("--optimizer", choices=("sgd", "lars"), default="sgd")
+    recipe.add_argument("--lr", type=float, default=0.1, help="for 256 images a step; scaled with them")
+    recipe.add_argument("--warmup-epochs", type=float, default=5.0, help="the rate rises to the scaled one")
+    recipe.add_argument(
+        "--decay", choices=("step", "cosine", "none"), default="step", help="step: a tenth at 30, 60, 80"
+    )
+    recipe.add_argument("--momentum", type=float, default=0.9)
+    recipe.add_argument("--weight-decay", type=float, default=5e-5, help="not of biases and normalisation")
+    recipe.add_argument("--label-smoothing", type=float, default=0.1)
+    recipe.add_argument("--width", type=int, default=64, help="channels of the first layer; small ones for trying")
+    recipe.add_argument("--seed", type=int, default=0)
+    speed = found.add_argument_group("speed")
+    speed.add_argument("--amp", choices=("bf16", "off"), help="mixed precision; default bf16 on a GPU")
+    speed.add_argument(
+        "--compile",
+        choices=("off", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
+        help="mode of torch.compile; default on a GPU, off on a CPU",
+    )
+    speed.add_argument(
+        "--channels-last", action=BooleanOptionalAction, help="memory layout; default except with Horovod"
+    )
+    speed.add_argument(
+        "--backend", choices=("torch", "horovod"), help="default: Horovod under mpirun where it is installed"
+    )
+    keep = found.add_argument_group("what is kept")
+    keep.add_argument("--out", type=Path, default=Path("outputs"))
+    keep.add_argument("--checkpoints", type=Path, metavar="FOLDER", help="under Muster the run's own")
+    keep.add_argument("--checkpoint-every", type=int, metavar="STEPS", help="also in the middle of epochs")
+    keep.add_argument("--eval-every", type=int, default=1, metavar="EPOCHS")
+    keep.add_argument("--log-every", type=int, metavar="STEPS", help="default 50 on a GPU, 1 on a CPU")
+    keep.add_argument("--warmup-steps", type=int, default=5, help="not counted in the throughput")
+    keep.add_argument(
+        "--noise-scale", action="store_true", help="estimate it, and say whether a larger batch would pay"
+    )
+    return found

@@ -1,0 +1,44 @@
+"""Top-1 and top-5 over all ranks: every image counts once, whatever fills up the batches counts not at all."""
+
+from collections.abc import Iterable
+
+import torch
+import torch.distributed as dist
+from pixels import normalize
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from muster.training import World
+
+
+def validate(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], world: World, amp: bool) -> dict[str, float]:
+    """The figures of the whole validation set; every rank gets them."""
+    if world.size > 1:
+        for buffer in model.buffers():
+            _from_first(buffer, world)
+    model.eval()
+    counts = torch.zeros(4, dtype=torch.float64, device=world.device)
+    with torch.inference_mode():
+        for images, labels in batches:
+            with torch.autocast(world.device.type, torch.bfloat16, enabled=amp):
+                scores = model(normalize(images))
+            counts += count(scores.float(), labels)
+    model.train()
+    images_seen, top1, top5, loss = world.sum(counts).tolist()
+    return {"top1": top1 / images_seen, "top5": top5 / images_seen, "val_loss": loss / images_seen}
+
+
+def count(scores: Tensor, labels: Tensor) -> Tensor:
+    """Images, hits among the first and among the first five, and the sum of losses; padding (-1) is none of these."""
+    real = labels >= 0
+    best = scores.topk(min(5, scores.shape[1])).indices
+    hits = (best == labels[:, None]) & real[:, None]
+    loss = cross_entropy(scores, labels, ignore_index=-1, reduction="sum")
+    return torch.stack([real.sum(), hits[:, 0].sum(), hits.sum(), loss]).double()
+
+
+def _from_first(buffer: Tensor, world: World) -> None:
+    """The running statistics of rank 0, for everybody."""
+    common = buffer.cpu()
+    dist.broadcast(common, src=0)
+    buffer.copy_(common)

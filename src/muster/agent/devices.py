@@ -1,0 +1,124 @@
+"""The network devices and GPUs of this machine, read from the kernel's files in a few milliseconds."""
+
+from __future__ import annotations
+
+import resource
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from muster.launch.devices import Devices, Interface, RdmaPort
+
+_CAP_IPC_LOCK = 14
+_PCI_INFINIBAND = "0x0207"
+# By the kernel's numbers of hardware types (if_arp.h).
+_KINDS = {"1": "ethernet", "32": "infiniband", "772": "loopback"}
+
+
+def gather(root: Path = Path("/")) -> Devices:
+    """Everything that decides which network ranks use; `root` is where /sys, /proc and /dev lie."""
+    devices = root / "sys/class/infiniband"
+    return Devices(
+        interfaces=_interfaces(root),
+        rdma=tuple(port for device in _entries(devices) for port in _ports(device)),
+        uverbs=any(root.glob("dev/infiniband/uverbs*")),
+        memlock_bytes=_memlock_bytes(root),
+        idle_adapters=tuple(_idle_adapters(root)),
+        network_direct=(root / "sys/module/hv_network_direct").exists(),
+        gpus=gpu_count(root) or 0,
+    )
+
+
+def interface_names(root: Path = Path("/")) -> list[str]:
+    return [entry.name for entry in _entries(root / "sys/class/net")] or sorted(psutil.net_if_addrs())
+
+
+def gpu_count(root: Path = Path("/")) -> int | None:
+    """GPUs that the kernel's NVIDIA driver shows; None: there is no such driver."""
+    if not (root / "proc/driver/nvidia").is_dir():
+        return None
+    return len(_entries(root / "proc/driver/nvidia/gpus"))
+
+
+def _interfaces(root: Path) -> tuple[Interface, ...]:
+    addresses = psutil.net_if_addrs()
+    stats = psutil.net_if_stats()
+    found = []
+    for name in interface_names(root):
+        folder = root / "sys/class/net" / name
+        state = stats.get(name)
+        own = [
+            entry.address.split("%")[0]
+            for entry in addresses.get(name, ())
+            if entry.family in (socket.AF_INET, socket.AF_INET6)
+        ]
+        found.append(
+            Interface(
+                name,
+                tuple(own),
+                up=bool(state and state.isup),
+                kind=_KINDS.get(_read(folder / "type"), "other"),
+                speed_mbit=state.speed if state else 0,
+                driver=_linked(folder / "device/driver"),
+            )
+        )
+    return tuple(found)
+
+
+def _ports(device: Path) -> Iterator[RdmaPort]:
+    netdevs = [entry.name for entry in _entries(device / "device/net")]
+    for port in _entries(device / "ports"):
+        if not port.name.isdigit():
+            continue
+        # Such as "4: ACTIVE" and "200 Gb/sec (4X HDR)".
+        state = _read(port / "state").partition(":")[2].strip()
+        rate = _read(port / "rate").split(" ")[0]
+        yield RdmaPort(
+            device.name,
+            int(port.name),
+            link_layer=_read(port / "link_layer"),
+            state=state or "unknown",
+            rate_gbit=float(rate) if rate.replace(".", "", 1).isdigit() else 0.0,
+            driver=_linked(device / "device/driver"),
+            netdev=netdevs[0] if netdevs else "",
+        )
+
+
+def _memlock_bytes(root: Path) -> int | None:
+    """What a process may pin; one that has CAP_IPC_LOCK (root) is not bound by the limit."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    for line in _read(root / "proc/self/status").splitlines():
+        name, _, value = line.partition(":")
+        if name == "CapEff" and int(value, 16) >> _CAP_IPC_LOCK & 1:
+            return None
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _idle_adapters(root: Path) -> Iterator[str]:
+    for device in _entries(root / "sys/bus/pci/devices"):
+        if _read(device / "class").startswith(_PCI_INFINIBAND) and not (device / "driver").exists():
+            yield device.name
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _linked(path: Path) -> str:
+    """The last part of what a link points to; the kernel shows a device's driver so."""
+    try:
+        return path.readlink().name
+    except OSError:
+        return ""

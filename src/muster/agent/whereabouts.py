@@ -1,0 +1,59 @@
+"""What only the node itself can tell of where it is: its name, its address, the GPUs that it was given."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+from muster.protocol import AgentConfig
+
+HOST_VARIABLE = "MUSTER_AGENT_HOST"
+"""The machine's name as its manager knows it."""
+
+
+def filled_in(config: AgentConfig, environ: Mapping[str, str]) -> AgentConfig:
+    """The configuration with what its engine left to the node."""
+    address = config.address or own_address(config.server)
+    gpus = config.gpus
+    if gpus is None and "CUDA_VISIBLE_DEVICES" in environ:
+        gpus = visible_gpus(environ["CUDA_VISIBLE_DEVICES"])
+    return replace(config, address=address, gpus=gpus)
+
+
+def host_name(environ: Mapping[str, str]) -> str:
+    return environ.get(HOST_VARIABLE) or socket.gethostname()
+
+
+def visible_gpus(text: str) -> tuple[str, ...]:
+    """Ids in CUDA_VISIBLE_DEVICES; nothing after the first that means none."""
+    found = []
+    for part in (item.strip() for item in text.split(",")):
+        if not part or part == "-1" or part == "NoDevFiles":
+            break
+        found.append(part)
+    return tuple(found)
+
+
+def own_address(servers: tuple[str, ...]) -> str:
+    """The address from which this machine reaches the server; where nothing tells, that of its name."""
+    for url in servers:
+        parts = urlsplit(url)
+        if parts.scheme == "https" and parts.hostname:
+            try:
+                # Nothing is sent: the kernel only chooses the way.
+                return _source_of(parts.hostname, parts.port or 443)
+            except OSError:
+                continue
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return "127.0.0.1"
+
+
+def _source_of(host: str, port: int) -> str:
+    family, kind, protocol, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.connect(target)
+        return str(probe.getsockname()[0])

@@ -1,0 +1,245 @@
+"""`muster bench`: measure a job."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from muster.cli import report
+from muster.cli.commands.run import EXIT_CODES, follow, load
+from muster.cli.console import Paint, notice, say
+from muster.cli.options import Json, print_json
+from muster.cli.request import Overrides, is_job_file, parse_pairs
+from muster.cli.text import table
+from muster.errors import JobError, RunFailed
+
+if TYPE_CHECKING:
+    from muster.cli.scaling.study import Row, Sample, Size, Study
+    from muster.client.api import Client
+    from muster.job.jobfile import LoadedJob
+
+HELP = """Measure how a job scales.
+
+\b
+Examples:
+  muster bench scaling job.yml --procs 1,2
+"""
+
+
+def scaling(
+    target: Annotated[str, typer.Argument(metavar="JOBFILE", help="The job to measure.", show_default=False)],
+    procs: Annotated[
+        str, typer.Option(metavar="1,2,4", help="Numbers of processes in all, from the smallest to the largest.")
+    ] = "1,2,4",
+    per_node: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="P",
+            help="Processes on a node before another is taken; as in the job file, else all on one.",
+            show_default=False,
+        ),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="The metric to compare; a throughput by its name, if left out.", show_default=False
+        ),
+    ] = None,
+    repeat: Annotated[int, typer.Option(min=1, metavar="N", help="Runs of each size; their median counts.")] = 1,
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", "-i", metavar="K=V", help="An input's value or path; repeatable.")
+    ] = None,
+    compute: Annotated[str | None, typer.Option(metavar="NAME", help="The cluster to run on.")] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where JSON and plots go.")] = Path("scaling"),
+    plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw scaling.png and scaling.svg.")] = True,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Start over; otherwise an interrupted study goes on.", show_default=False)
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the runs, and run nothing.", show_default=False)
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a job with 1, 2, 4 ... processes and draw throughput, ideal line and efficiency.
+
+    The throughput is the last value of a metric that the job logs, such as images_per_sec. The smallest size is the
+    measure of the others. Results go to DIR/scaling.json after every run; the same command goes on where an
+    interrupted one stopped. Ctrl-C cancels the run under way.
+
+    \b
+    Examples:
+      muster bench scaling job.yml --procs 1,2,4
+      muster bench scaling job.yml --procs 1,2,4,8 --per-node 4 --repeat 3 --metric images_per_sec
+      muster bench scaling job.yml --procs 1,2 --dry-run
+    """
+    from muster.cli.scaling import plot as picture
+    from muster.cli.scaling import study as studies
+
+    if not is_job_file(target):
+        raise JobError(f"{target} is not a job file (.yml, .yaml).", "A study needs one, so that it can be repeated.")
+    job = load(target, [], Overrides(inputs=parse_pairs("--input", inputs or []), compute=compute))
+    sizes = studies.sizes_of(job.spec, studies.parse_procs(procs), per_node)
+    wanted = studies.Study(
+        key=studies.key_of(job.spec, metric),
+        job=job.spec.display_name or Path(target).stem,
+        metric=metric or "",
+        sizes=sizes,
+        repeats=repeat,
+        machine=_machine(),
+        notices=_notices(job, sizes),
+    )
+    for text in wanted.notices:
+        notice(text)
+    if dry_run:
+        _show_runs(wanted)
+        return
+    if plot:
+        picture.require()
+    path = out / "scaling.json"
+    study = studies.resume(None if fresh else studies.read(path), wanted)
+    out.mkdir(parents=True, exist_ok=True)
+    if study.samples:
+        say(f"Kept from an earlier start: {len(study.samples)} of the runs. --fresh measures them again.")
+    study = _measure(job, study, path)
+    studies.write(path, study)
+    pictures = picture.draw(study, out) if plot else []
+    if as_json:
+        print_json({"study": str(path), "plots": [str(item) for item in pictures], "rows": _plain(study.rows())})
+        return
+    _show_table(study)
+    say(f"Written: {', '.join(map(str, [path, *pictures]))}")
+
+
+def _measure(job: LoadedJob, study: Study, path: Path) -> Study:
+    """Run what is left, one after the other, and keep each figure at once."""
+    from muster.cli.scaling import study as studies
+    from muster.client.connect import connect
+
+    left = study.left()
+    if not left:
+        return study
+    client = connect()
+    for number, (size, turn) in enumerate(left, 1):
+        say(f"[{number}/{len(left)}] {_counted(size.procs)} on {size} (nodes x processes)")
+        sample, name = _run_one(client, job, study, size, turn)
+        study = replace(study.add(sample), metric=name)
+        studies.write(path, study)
+        say(f"    {sample.value:,.1f} {name}  ({sample.run})")
+    return study
+
+
+def _run_one(client: Client, job: LoadedJob, study: Study, size: Size, turn: int) -> tuple[Sample, str]:
+    from muster.cli.request import with_overrides
+    from muster.cli.scaling.study import Sample
+    from muster.client.submit import submit
+    from muster.job.explain import make_spec
+
+    data = with_overrides(job.spec.model_dump(exclude_unset=True), Overrides(nodes=size.nodes, procs=size.per_node))
+    # A run's name is its own; the study's runs are found by their experiment.
+    data.pop("name", None)
+    spec = make_spec({**data, "display_name": f"{study.job}-{size.procs}"})
+    view = submit(client, spec, job.base_dir, python=sys.executable, notices=job.notices)
+    status = follow(client, view, quiet=True)
+    view = client.run(view["id"])
+    if status == "Canceled":
+        raise typer.Exit(report.EXIT_INTERRUPTED)
+    if EXIT_CODES.get(status) != 0:
+        said = (view["verdict"] or {}).get("message", status)
+        raise RunFailed(
+            f"the run with {_counted(size.procs)} failed: {said}",
+            view["verdict"],
+            f"`muster show {view['id']}` tells more. The same command goes on from here.",
+        )
+    name, value = _figure(view, study.metric or None)
+    return Sample(size.procs, turn, view["id"], value), name
+
+
+def _figure(view: dict[str, Any], metric: str | None) -> tuple[str, float]:
+    from muster.cli.state import throughput_metric
+
+    metrics = view["metrics"]
+    name = metric if metric is not None else throughput_metric(metrics)
+    value = metrics.get(name) if name else None
+    if name is None or not isinstance(value, (int, float)) or isinstance(value, bool):
+        logged = ", ".join(sorted(key for key in metrics if not key.startswith(("node/", "muster/")))) or "none"
+        what = f"no number called {metric!r}" if metric else "no throughput, such as images_per_sec,"
+        raise JobError(
+            f"run {view['id']} logged {what} to compare; its metrics: {logged}.",
+            "Log one with Run.get_context().log(NAME, VALUE), or name it with --metric.",
+        )
+    return name, float(value)
+
+
+def _notices(job: LoadedJob, sizes: tuple[Size, ...]) -> tuple[str, ...]:
+    """What makes the figures mean less."""
+    cores = os.cpu_count() or 1
+    is_here = job.spec.compute in (None, "local") and shutil.which("nvidia-smi") is None
+    most = max(size.procs for size in sizes)
+    notices = list(job.notices)
+    if is_here and most > cores:
+        notices.append(f"{most} processes share {cores} cores: efficiency above {cores} says little about a cluster")
+    elif is_here and any(size.nodes > 1 for size in sizes):
+        notices.append("the nodes are simulated on one machine: no network lies between them")
+    return tuple(notices)
+
+
+def _machine() -> dict[str, Any]:
+    from muster.version import VERSION
+
+    return {
+        "host": platform.node(),
+        "cpus": os.cpu_count(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "muster": VERSION,
+    }
+
+
+def _show_runs(study: Study) -> None:
+    rows = [(str(size.procs), str(size.nodes), str(size.per_node or 1)) for size in study.sizes]
+    print("\n".join(table(["PROCS", "NODES", "PER NODE"], rows)))
+    print(f"{len(study.left())} runs, {study.repeats} of each size")
+
+
+def _show_table(study: Study) -> None:
+    paint = Paint.of(sys.stdout)
+    header = [paint(title, "dim") for title in ("PROCS", "NODES", study.metric.upper(), "SPEED-UP", "EFFICIENCY")]
+    rows = [
+        (
+            str(row.size.procs),
+            str(row.size.nodes),
+            f"{row.value:,.1f}",
+            f"{row.speedup:.2f}x",
+            f"{100 * row.efficiency:.0f} %",
+        )
+        for row in study.rows()
+    ]
+    print("\n".join(table(header, rows)))
+
+
+def _plain(rows: list[Row]) -> list[dict[str, Any]]:
+    return [
+        {
+            "procs": row.size.procs,
+            "nodes": row.size.nodes,
+            "value": row.value,
+            "speedup": row.speedup,
+            "efficiency": row.efficiency,
+        }
+        for row in rows
+    ]
+
+
+def _counted(procs: int) -> str:
+    return "1 process" if procs == 1 else f"{procs} processes"
+
+
+COMMANDS = {"scaling": scaling}

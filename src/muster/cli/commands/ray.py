@@ -1,0 +1,186 @@
+"""Machines for the engine `ray`: `muster ray hosts` starts Ray on given ones, `muster ray file` describes a cloud's."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from muster.cli.console import notice, say
+from muster.errors import NotFound, UserError
+
+if TYPE_CHECKING:
+    from muster.clusters.ray.starting import Host, Setup
+
+HELP = """Start Ray on machines of your own, or describe those of a cloud to Ray's launcher.
+
+\b
+Examples:
+  muster ray hosts many --host 10.0.0.1 --host 10.0.0.2
+  muster ray file many --provider azure --region westeurope --from cluster.yml
+"""
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The cluster's name.", show_default=False)]
+Hosts = Annotated[
+    list[str],
+    typer.Option("--host", metavar="[USER@]ADDRESS", help="A machine, the head first; repeatable.", show_default=False),
+]
+
+
+def hosts(
+    name: Name,
+    host: Hosts,
+    ssh: Annotated[
+        bool, typer.Option("--ssh", help="Start Ray there over ssh, and create the cluster.", show_default=False)
+    ] = False,
+    ray: Annotated[str, typer.Option(metavar="PROGRAM", help="Where `ray` is on the machines.")] = "ray",
+    tls: Annotated[bool, typer.Option("--tls/--no-tls", help="Encrypt what Ray's own processes say.")] = True,
+    server_address: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="This machine's address as the others see it.")
+    ] = None,
+) -> None:
+    """Start Ray on given machines with a token, TLS and quick failure detection, or print the commands for it.
+
+    Without --ssh nothing is started: the files to copy and the one command to type on each machine are printed.
+
+    \b
+    Examples:
+      muster ray hosts many --host 10.0.0.1 --host 10.0.0.2
+    """
+    from muster.client.workspace import find_workspace
+    from muster.clusters.ray import certificates
+    from muster.clusters.ray.starting import SECRETS, Host, Setup, command
+
+    folder = find_workspace(Path.cwd()).root / "ray" / name
+    listed = [Host(text.rpartition("@")[2], text) for text in host]
+    setup = Setup(listed, f"$HOME/.muster/ray/{name}", ray, tls=tls)
+    certificates.make(folder, [item.address for item in listed])
+    if not ssh:
+        files = " ".join(str(folder / item) for item in SECRETS)
+        print("# copy the secrets to every machine, into its home:")
+        for item in listed:
+            there = item.reached_at
+            place = f".muster/ray/{name}"
+            print(f"ssh {there} 'umask 077; mkdir -p {place}' && scp -p {files} {there}:{place}/")
+        print("# then, the head first, on each machine:")
+        for item in listed:
+            print(f"ssh {item.reached_at} {shlex.quote(command(setup, item))}")
+        print("# and here:")
+        print(_create_command(name, setup, folder, server_address))
+        return
+    for item in listed:
+        _start(setup, item, folder)
+        say(f"Ray runs on {item.address}")
+    _create(name, setup, folder, server_address)
+
+
+def file(
+    name: Name,
+    provider: Annotated[
+        str, typer.Option(metavar="PROVIDER", help="azure, aws, gcp, local or kubernetes.", show_default=False)
+    ],
+    to: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to write it (NAME.ray.yaml).")] = None,
+    region: Annotated[str, typer.Option(metavar="REGION", help="The cloud's region.")] = "",
+    user: Annotated[str, typer.Option(metavar="USER", help="Who logs in over ssh.")] = "",
+    host: Annotated[
+        list[str] | None, typer.Option("--host", metavar="ADDRESS", help="For local: machines, the head first.")
+    ] = None,
+    cluster_file: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="A cluster file; else the cluster NAME of this workspace."),
+    ] = None,
+) -> None:
+    """Write or renew a cluster file for Ray's launcher (`ray up`) or KubeRay from a cluster's description.
+
+    Sizes, counts, idle time, labels and security follow the description; whatever else is in the file stays.
+
+    \b
+    Examples:
+      muster ray file many --provider azure --region westeurope --from cluster.yml
+    """
+    import yaml
+
+    from muster.client.workspace import find_workspace
+    from muster.clusters.file import load_cluster_file
+    from muster.clusters.options import parse_options
+    from muster.clusters.ray import certificates
+    from muster.clusters.ray.launcher import Described, make_file
+
+    if cluster_file is not None:
+        options = load_cluster_file(cluster_file).options
+    else:
+        from muster.client.connect import connect
+
+        options = connect().cluster(name)["options"]
+    path = to or Path(f"{name}.ray.yaml")
+    known = yaml.safe_load(path.read_text()) if path.exists() else None
+    if known is not None and not isinstance(known, dict):
+        raise UserError(f"{path} holds no mapping.", "Choose another file with --to.")
+    token = certificates.make_token(find_workspace(Path.cwd()).root / "ray" / name)
+    described = Described(name, parse_options(options), provider, region, tuple(host or ()), user, str(token))
+    made = make_file(described, known)
+    text = yaml.safe_dump(made, sort_keys=False)
+    changed = made != known
+    path.write_text(text)
+    state = "is as it was" if not changed else "is in step with the cluster" if known is not None else "is written"
+    say(f"{path} {state}; {'kubectl apply -f' if provider == 'kubernetes' else 'ray up'} {path} carries it out")
+
+
+def _start(setup: Setup, host: Host, folder: Path) -> None:
+    """Copy the secrets and start Ray on one machine; they travel through ssh's input, never on a command line."""
+    import io
+    import subprocess
+    import tarfile
+
+    from muster.clusters.ray.starting import SECRETS, command
+
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for item in SECRETS:
+            archive.add(folder / item, item)
+    script = f'umask 077; mkdir -p "{setup.folder}" && tar -xf - -C "{setup.folder}" && {command(setup, host)}'
+    called = ["ssh", "-o", "BatchMode=yes", host.reached_at, script]
+    done = subprocess.run(called, input=packed.getvalue(), capture_output=True, check=False)
+    if done.returncode:
+        said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+        raise UserError(
+            f"Ray was not started on {host.reached_at}: {said[-1] if said else f'ssh ended with {done.returncode}'}",
+            f"Try `ssh {host.reached_at} {setup.ray} --version`; give --ray where it is elsewhere.",
+        )
+
+
+def _create(name: str, setup: Setup, folder: Path, server_address: str | None) -> None:
+    from muster.client.connect import connect
+
+    client = connect()
+    try:
+        known = client.cluster(name)
+    except NotFound:
+        made = client.create_cluster(
+            {"name": name, "engine": "ray", "options": _options(setup, folder, server_address)}
+        )
+    else:
+        made = client.change_cluster(name, {**known["options"], **_options(setup, folder, server_address)})
+    for text in made.get("notices", ()):
+        notice(text)
+    say(f"cluster {name} is ready: {setup.address}")
+
+
+def _options(setup: Setup, folder: Path, server_address: str | None) -> dict[str, str]:
+    from muster.clusters.ray.starting import CA, CERTIFICATE, KEY, TOKEN
+
+    found = {"address": setup.address, "token_file": str(folder / TOKEN)}
+    if setup.tls:
+        found |= {"tls_ca": str(folder / CA), "tls_cert": str(folder / CERTIFICATE), "tls_key": str(folder / KEY)}
+    return found | ({"server_address": server_address} if server_address else {})
+
+
+def _create_command(name: str, setup: Setup, folder: Path, server_address: str | None) -> str:
+    given = [f"--option {key}={value}" for key, value in _options(setup, folder, server_address).items()]
+    return f"muster cluster create {name} --engine ray " + " ".join(given)
+
+
+COMMANDS: dict[str, Callable[..., None]] = {"hosts": hosts, "file": file}

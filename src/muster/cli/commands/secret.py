@@ -1,0 +1,85 @@
+"""Secrets: `muster secret …`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from muster.cli.console import say
+from muster.cli.options import Json, print_json
+from muster.cli.text import moment, table
+from muster.errors import UserError
+
+HELP = """Keep values that jobs need and nobody should see. They are set, listed by name and removed, never shown.
+
+\b
+Examples:
+  muster secret list
+"""
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and '_'.", show_default=False)]
+
+
+def set_(name: Name) -> None:
+    """Set a secret, or set it anew. Its value is asked for, or read from standard input.
+
+    A job gets it by name: environment_variables: {TOKEN: "${{secrets.NAME}}"}. In what its processes print the value is
+    masked.
+
+    \b
+    Examples:
+      muster secret set HF_TOKEN < token.txt
+    """
+    from muster.client.connect import connect
+    from muster.client.storage import Storage
+
+    if sys.stdin.isatty():
+        import getpass
+
+        value = getpass.getpass(f"value of {name} (not shown): ")
+    else:
+        value = sys.stdin.read().removesuffix("\n")
+    if not value:
+        raise UserError(f"no value was given for {name}.", "Type it, or write it to standard input.")
+    Storage(connect()).set_secret(name, value)
+    say(f"secret {name} is set; jobs name it as ${{{{secrets.{name}}}}} in environment_variables")
+
+
+def list_(as_json: Json = False) -> None:
+    """List the names of secrets and when they were set.
+
+    \b
+    Examples:
+      muster secret list
+    """
+    from muster.client.connect import connect
+    from muster.client.storage import Storage
+
+    found = Storage(connect()).secrets()
+    if as_json:
+        print_json(found)
+        return
+    now = time.time()
+    rows = [[item["name"], moment(item["updated_at"], now), item.get("updated_by") or ""] for item in found]
+    print("\n".join(table(["NAME", "SET", "BY"], rows)))
+
+
+def rm(name: Name) -> None:
+    """Remove a secret; jobs that name it are refused from then on.
+
+    \b
+    Examples:
+      muster secret rm HF_TOKEN
+    """
+    from muster.client.connect import connect
+    from muster.client.storage import Storage
+
+    Storage(connect()).remove_secret(name)
+    say(f"secret {name} is removed")
+
+
+COMMANDS: dict[str, Callable[..., None]] = {"set": set_, "list": list_, "rm": rm}

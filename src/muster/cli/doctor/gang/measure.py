@@ -1,0 +1,307 @@
+"""Measures the network between the nodes of a gang: one process on each node, plain sockets, a few seconds.
+
+`muster doctor --nodes N` runs it as a job. Standard library only, for any Python 3.8: it runs in the ranks' Python.
+Rank 0 listens on MASTER_PORT and leads: one pair of nodes after the other measures, everybody else keeps quiet.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+BUDGET_S = 8.0
+MOST_PAIR_S = 0.6
+LEAST_PAIR_S = 0.1
+MOST_PAIRS = 45
+ROUND_TRIPS = 200
+STREAMS = 4
+PIECE = 1 << 20
+PATIENCE_S = 60.0
+DISK_BYTES = 64 << 20
+
+
+def main() -> None:
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if rank != 0:
+        follow(rank)
+        return
+    result = lead(size)
+    Path("outputs").mkdir(exist_ok=True)
+    Path("outputs/network.json").write_text(json.dumps(result))
+    print(f"measured {len(result['pairs'])} pairs of {size} nodes")
+
+
+def lead(size: int) -> dict[str, Any]:
+    listener = listen(int(os.environ["MASTER_PORT"]))
+    address = os.environ["MASTER_ADDR"]
+    own = listen(0)
+    members: dict[int, dict[str, Any]] = {0: {"address": address, "port": own.getsockname()[1], "facts": node_facts()}}
+    lines: dict[int, Line] = {}
+    while len(lines) < size - 1:
+        try:
+            line = Line(listener.accept()[0])
+        except OSError:
+            port = os.environ["MASTER_PORT"]
+            sys.exit(
+                f"only {len(lines) + 1} of {size} nodes reached {address} port {port} in {PATIENCE_S:g} s: "
+                "is the network between the nodes open?"
+            )
+        said = line.receive()
+        lines[said["rank"]] = line
+        members[said["rank"]] = said
+    chosen = pairs_of(size)
+    seconds = max(LEAST_PAIR_S, min(MOST_PAIR_S, BUDGET_S / max(1, 2 * len(chosen))))
+    measured = []
+    for first, second in chosen:
+        # The second node serves; the first connects to it and measures.
+        lines[second].send({"do": "serve", "seconds": seconds})
+        target = (members[second]["address"], members[second]["port"])
+        if first == 0:
+            found = attempt(target, seconds)
+        else:
+            lines[first].send({"do": "measure", "target": target, "seconds": seconds})
+            found = lines[first].receive()
+        served = lines[second].receive()
+        measured.append({"nodes": [first, second], **served, **found})
+    for line in lines.values():
+        line.send({"do": "end"})
+    nodes = [{"rank": rank, "address": members[rank]["address"], **members[rank]["facts"]} for rank in sorted(members)]
+    return {"nodes": nodes, "pairs": measured, "all_pairs": len(chosen) == size * (size - 1) // 2}
+
+
+def follow(rank: int) -> None:
+    leader = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    try:
+        line = Line(connect(*leader))
+    except OSError as error:
+        sys.exit(f"the first node is not reached at {leader[0]} port {leader[1]}: {error}")
+    own = listen(0)
+    address = line.socket.getsockname()[0]
+    line.send({"rank": rank, "address": address, "port": own.getsockname()[1], "facts": node_facts()})
+    while True:
+        order = line.receive()
+        if order["do"] == "end":
+            return
+        seconds = order["seconds"]
+        line.send(serve(own, seconds) if order["do"] == "serve" else attempt(tuple(order["target"]), seconds))
+
+
+def pairs_of(size: int) -> list[tuple[int, int]]:
+    """Every pair, or only neighbours where that would take too long."""
+    every = [(first, second) for first in range(size) for second in range(first + 1, size)]
+    return every if len(every) <= MOST_PAIRS else [(rank, rank + 1) for rank in range(size - 1)]
+
+
+def attempt(target: tuple[str, int], seconds: float) -> dict[str, Any]:
+    """Latency and bandwidth to a node that serves, or why there are none."""
+    try:
+        latency = round_trip(target)
+        send_for(target, seconds)
+        return {"round_trip_s": latency}
+    except OSError as error:
+        return {"error": f"{target[0]}: {error}"}
+
+
+def round_trip(target: tuple[str, int]) -> float:
+    with connect(*target) as link:
+        times = []
+        for _ in range(ROUND_TRIPS):
+            began = time.perf_counter()
+            link.sendall(b"x")
+            receive_exactly(link, 1)
+            times.append(time.perf_counter() - began)
+        link.sendall(b"q")
+    return statistics.median(times)
+
+
+def send_for(target: tuple[str, int], seconds: float) -> None:
+    """Send over several streams at once, until the receiver has counted for long enough and closes."""
+    links = [connect(*target) for _ in range(STREAMS)]
+    threads = [threading.Thread(target=pour, args=(link, seconds + 2)) for link in links]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def pour(link: socket.socket, seconds: float) -> None:
+    piece = bytes(PIECE)
+    deadline = time.perf_counter() + seconds
+    try:
+        with link:
+            link.settimeout(seconds)
+            while time.perf_counter() < deadline:
+                link.sendall(piece)
+    except OSError:
+        return
+
+
+def serve(listener: socket.socket, seconds: float) -> dict[str, Any]:
+    """Answer one round of measuring: a connection for latency, then the streams, whose rates are added up."""
+    rates: list[float] = []
+    threads: list[threading.Thread] = []
+    try:
+        echo(listener.accept()[0])
+        for _ in range(STREAMS):
+            threads.append(threading.Thread(target=count, args=(listener.accept()[0], seconds, rates)))
+            threads[-1].start()
+    except OSError as error:
+        return {"error": f"nobody connected: {error}"}
+    for thread in threads:
+        thread.join()
+    return {"bytes_per_s": sum(rates)}
+
+
+def echo(link: socket.socket) -> None:
+    with link:
+        link.settimeout(PATIENCE_S)
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while link.recv(1) == b"x":
+            link.sendall(b"x")
+
+
+def count(link: socket.socket, seconds: float, rates: list[float]) -> None:
+    """What arrives in the time from the first byte on; what is still on its way then is not waited for."""
+    counted, buffer = 0, bytearray(PIECE)
+    with link:
+        link.settimeout(PATIENCE_S)
+        link.recv(1)
+        began = time.perf_counter()
+        link.settimeout(seconds)
+        try:
+            while time.perf_counter() - began < seconds:
+                size = link.recv_into(buffer)
+                if not size:
+                    break
+                counted += size
+        except OSError:
+            pass
+    rates.append(counted / (time.perf_counter() - began))
+
+
+class Line:
+    """JSON messages over a socket."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self.socket = link
+        link.settimeout(PATIENCE_S)
+        self._file = link.makefile("r")
+
+    def send(self, message: dict[str, Any]) -> None:
+        self.socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def receive(self) -> Any:
+        text = self._file.readline()
+        if not text:
+            sys.exit("another node of the gang went away")
+        return json.loads(text)
+
+
+def listen(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.settimeout(PATIENCE_S)
+    listener.bind(("", port))
+    listener.listen(256)
+    return listener
+
+
+def connect(address: str, port: int) -> socket.socket:
+    """A connection; the other side may still be starting."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            link = socket.create_connection((address, port), timeout=PATIENCE_S)
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return link
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def receive_exactly(link: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = link.recv(size - len(data))
+        if not piece:
+            raise OSError("the other side closed the connection")
+        data += piece
+    return data
+
+
+def node_facts() -> dict[str, Any]:
+    return {
+        "host": socket.gethostname(),
+        "machine": machine_id(),
+        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "gpus": gpu_names(),
+        "interface": os.environ.get("GLOO_SOCKET_IFNAME", ""),
+        "infiniband_gbit": infiniband_gbit(),
+        "disk_bytes_per_s": disk_rate(),
+    }
+
+
+def machine_id() -> str:
+    """The same for nodes that are simulated on one machine."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return socket.gethostname()
+
+
+def gpu_names() -> list[str]:
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+        return []
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    try:
+        done = subprocess.run(command + (["-i", chosen] if chosen else []), stdout=subprocess.PIPE, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return done.stdout.decode().strip().splitlines() if done.returncode == 0 else []
+
+
+def infiniband_gbit() -> float:
+    """The rates of the InfiniBand ports that the launch contract chose, added up."""
+    total = 0.0
+    for port in os.environ.get("NCCL_IB_HCA", "").lstrip("=").split(","):
+        device, _, number = port.partition(":")
+        try:
+            text = Path("/sys/class/infiniband", device, "ports", number or "1", "rate").read_text()
+            total += float(text.split()[0])
+        except (OSError, ValueError, IndexError):
+            continue
+    return total
+
+
+def disk_rate() -> float:
+    """How fast the working folder takes bytes, from a small file that reaches the disk."""
+    path, piece = Path("disk-probe"), os.urandom(PIECE)
+    try:
+        began = time.perf_counter()
+        written = 0
+        with path.open("wb") as file:
+            while written < DISK_BYTES and time.perf_counter() - began < 1.0:
+                written += file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        return written / (time.perf_counter() - began)
+    except OSError:
+        return 0.0
+    finally:
+        if path.exists():
+            path.unlink()
+
+
+if __name__ == "__main__":
+    main()

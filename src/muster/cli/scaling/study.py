@@ -1,0 +1,180 @@
+"""A scaling study: which sizes are run in which order, what was measured, what follows. Pure but for its file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from muster.errors import Conflict, JobError
+from muster.job.spec import JobSpec, TensorFlow
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Size:
+    """So many processes in all, over so many nodes; `per_node` is None where each node starts its own."""
+
+    procs: int
+    nodes: int
+    per_node: int | None
+
+    def __str__(self) -> str:
+        return f"{self.nodes}x{self.per_node or 1}"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One run of one size."""
+
+    procs: int
+    repeat: int
+    run: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is known of one size: the median of its runs against the smallest size."""
+
+    size: Size
+    values: tuple[float, ...]
+    value: float
+    speedup: float
+    ideal: float
+    efficiency: float
+
+
+@dataclass(frozen=True)
+class Study:
+    """The whole of it; written to its file after every run, so that a broken one goes on."""
+
+    key: str
+    job: str
+    metric: str
+    sizes: tuple[Size, ...]
+    repeats: int
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    samples: tuple[Sample, ...] = ()
+    notices: tuple[str, ...] = ()
+
+    def left(self) -> list[tuple[Size, int]]:
+        """What is still to be run; sizes take turns, so that a slow hour falls on all of them."""
+        done = {(sample.procs, sample.repeat) for sample in self.samples}
+        turns = [(size, repeat) for repeat in range(1, self.repeats + 1) for size in self.sizes]
+        return [(size, repeat) for size, repeat in turns if (size.procs, repeat) not in done]
+
+    def add(self, sample: Sample) -> Study:
+        return replace(self, samples=(*self.samples, sample))
+
+    def rows(self) -> list[Row]:
+        """A row for every size that was measured."""
+        found = []
+        for size in self.sizes:
+            values = tuple(sample.value for sample in self.samples if sample.procs == size.procs)
+            if values:
+                found.append((size, values, statistics.median(values)))
+        if not found:
+            return []
+        base, _, base_value = found[0]
+        rows = []
+        for size, values, value in found:
+            ideal = base_value * size.procs / base.procs
+            rows.append(Row(size, values, value, value / base_value, ideal, value / ideal if ideal else 0.0))
+        return rows
+
+
+def parse_procs(text: str) -> tuple[int, ...]:
+    """`1,2,4` to numbers that rise."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
+        raise JobError(f"--procs {text}: give numbers of processes above zero with commas, such as 1,2,4,8.")
+    counts = tuple(int(part) for part in parts)
+    if any(later <= earlier for earlier, later in pairwise(counts)):
+        raise JobError(f"--procs {text}: give each number once, from the smallest to the largest.")
+    return counts
+
+
+def sizes_of(spec: JobSpec, counts: Sequence[int], per_node: int | None) -> tuple[Size, ...]:
+    """How each number of processes is laid over nodes."""
+    distribution = spec.distribution
+    own = getattr(distribution, "process_count_per_instance", None)
+    if isinstance(distribution, TensorFlow) or (distribution is not None and own is None):
+        if per_node not in (None, 1):
+            raise JobError(
+                f"--per-node {per_node}: this job has one process on each node, so --procs counts nodes.",
+                "Leave --per-node out.",
+            )
+        return tuple(Size(count, count, None) for count in counts)
+    if per_node is None:
+        per_node = own if own and spec.resources.instance_count > 1 else max(counts)
+    sizes = []
+    for count in counts:
+        if count > per_node and count % per_node:
+            raise JobError(
+                f"{count} processes do not divide over nodes with {per_node} each.",
+                f"Use multiples of {per_node}, or another --per-node.",
+            )
+        sizes.append(Size(count, max(1, count // per_node), min(count, per_node)))
+    return tuple(sizes)
+
+
+def key_of(spec: JobSpec, metric: str | None) -> str:
+    """The same job and metric have the same key, whatever sizes are asked for."""
+    text = json.dumps([spec.model_dump(mode="json"), metric], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def resume(found: Study | None, wanted: Study) -> Study:
+    """The study to go on with: what an earlier one of the same job measured is kept."""
+    if found is None:
+        return wanted
+    if found.key != wanted.key:
+        raise Conflict(
+            f"the folder holds a study of another job or metric ({found.job}, {found.metric or 'any throughput'})",
+            "Give another --out, or --fresh to write over it.",
+        )
+    asked = {(size.procs, repeat) for size, repeat in wanted.left()}
+    shapes = {size.procs: size for size in found.sizes}
+    kept = tuple(
+        sample
+        for sample in found.samples
+        if (sample.procs, sample.repeat) in asked and shapes[sample.procs] in wanted.sizes
+    )
+    return replace(wanted, metric=found.metric or wanted.metric, samples=kept)
+
+
+def read(path: Path) -> Study | None:
+    """The study in a file; None where there is none."""
+    try:
+        data = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        data = {}
+    if not isinstance(data, dict) or data.get("format") != _FORMAT:
+        raise Conflict(f"{path} is not a scaling study of this version", "Give another --out, or --fresh.")
+    return Study(
+        key=data["key"],
+        job=data["job"],
+        metric=data["metric"],
+        sizes=tuple(Size(**size) for size in data["sizes"]),
+        repeats=data["repeats"],
+        machine=data["machine"],
+        samples=tuple(Sample(**sample) for sample in data["samples"]),
+        notices=tuple(data["notices"]),
+    )
+
+
+def write(path: Path, study: Study) -> None:
+    """Replace the file at once."""
+    rows = [{**asdict(row), "size": str(row.size), "procs": row.size.procs} for row in study.rows()]
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps({"format": _FORMAT, **asdict(study), "rows": rows}, indent=2) + "\n")
+    part.replace(path)

@@ -1,0 +1,83 @@
+"""What a Ray cluster that Muster starts is secured with: a token, and certificates of an authority of its own."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+from muster.clusters.ray.starting import CA, CERTIFICATE, KEY, TOKEN
+
+_DAYS = 3650
+
+
+def make(folder: Path, addresses: Sequence[str]) -> None:
+    """Make what is not there yet, for Ray on these addresses and for whoever talks to it."""
+    make_token(folder)
+    mark, wanted = folder / "addresses", "\n".join(sorted(addresses))
+    if not mark.exists() or mark.read_text() != wanted:
+        _make_certificates(folder, addresses)
+        mark.write_text(wanted)
+
+
+def make_token(folder: Path) -> Path:
+    """The file with a cluster's token, which stays the same."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not (folder / TOKEN).exists():
+        _write(folder / TOKEN, secrets.token_hex(32).encode())
+    return folder / TOKEN
+
+
+def _make_certificates(folder: Path, addresses: Sequence[str]) -> None:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+    from cryptography.x509.oid import NameOID
+
+    def named(text: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+    def pem(key: rsa.RSAPrivateKey) -> bytes:
+        return key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        )
+
+    now = datetime.datetime.now(datetime.UTC)
+
+    def builder(subject: x509.Name, issuer: x509.Name, public: rsa.RSAPublicKey) -> x509.CertificateBuilder:
+        made = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
+        made = made.serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(days=1))
+        return made.not_valid_after(now + datetime.timedelta(days=_DAYS))
+
+    authority_key = rsa.generate_private_key(65537, 2048)
+    authority = named("muster-ray-authority")
+    signed = (
+        builder(authority, authority, authority_key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(authority_key, hashes.SHA256())
+    )
+    key = rsa.generate_private_key(65537, 2048)
+    names: list[x509.GeneralName] = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    for address in addresses:
+        try:
+            names.append(x509.IPAddress(ipaddress.ip_address(address)))
+        except ValueError:
+            names.append(x509.DNSName(address))
+    node = (
+        builder(named("muster-ray"), authority, key.public_key())
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    # The authority's key is not kept: a cluster with other hosts gets another authority.
+    _write(folder / CA, signed.public_bytes(serialization.Encoding.PEM))
+    _write(folder / CERTIFICATE, node.public_bytes(serialization.Encoding.PEM))
+    _write(folder / KEY, pem(key))
+
+
+def _write(path: Path, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)

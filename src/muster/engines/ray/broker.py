@@ -1,0 +1,234 @@
+"""The broker: an actor inside the Ray cluster that owns placement groups and agents, whatever becomes of the server.
+
+All that matters is in Ray's own tables under names of Muster's making, so a broker that was killed and restarted
+finds its groups again. Threads do the waiting: one for each gang that comes or goes, and one that looks around.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayError
+from ray.util import placement_group, placement_group_table, remove_placement_group
+from ray.util.placement_group import PlacementGroup
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from muster.engines.ray import onnode
+from muster.engines.ray.cluster import RayNode, read_nodes
+from muster.version import VERSION
+
+NAMESPACE = "muster"
+NAME = f"broker-{VERSION}"
+_PREFIX = "muster:"
+_LOOK_S = 10.0
+_TASK_S = 90.0
+_PLACE_LOOK_S = 5.0
+_FORGOTTEN_S = 60.0
+
+PENDING, STARTING, UP, FAILED, LOST = "pending", "starting", "up", "failed", "lost"
+
+
+@dataclass
+class _Gang:
+    """One placement group and the agents in it."""
+
+    group: PlacementGroup
+    setting: dict[str, Any]
+    agents: list[dict[str, Any]]
+    num_gpus: int
+    state: str = PENDING
+    reason: str = ""
+    nodes: list[RayNode] = field(default_factory=list)
+    """Where each agent is, by node rank."""
+    unwanted: threading.Event = field(default_factory=threading.Event)
+    asked_at: float = field(default_factory=time.monotonic)
+    missed: int = 0
+    """How many looks in a row found no agent anywhere."""
+
+
+class Broker:
+    """Methods are called by bridges of Muster servers; each can be called again without harm."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._gangs: dict[str, _Gang] = {}
+        threading.Thread(target=self._look_around, daemon=True).start()
+
+    def about(self) -> dict[str, str]:
+        return {"muster": VERSION, "ray": ray.__version__, "python": platform.python_version()}
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return [node.to_json() for node in _nodes()]
+
+    def allocate(self, name: str, wanted: Mapping[str, Any]) -> None:
+        """Ask for the nodes of a gang: `bundles`, `selectors`, `agents` (configurations), `setting`."""
+        with self._lock:
+            if name in self._gangs:
+                return
+            group = _find(name) or placement_group(
+                list(wanted["bundles"]),
+                strategy="STRICT_SPREAD",
+                name=_PREFIX + name,
+                lifetime="detached",
+                bundle_label_selector=list(wanted["selectors"]) or None,
+            )
+            num_gpus = int(wanted["bundles"][0].get("GPU", 0))
+            gang = _Gang(group, dict(wanted["setting"]), list(wanted["agents"]), num_gpus)
+            self._gangs[name] = gang
+        threading.Thread(target=self._bring, args=(gang,), daemon=True).start()
+
+    def poll(self, names: Sequence[str], owner: str) -> dict[str, dict[str, Any]]:
+        """What has become of gangs; one that Ray has no group for is left out.
+
+        Those of the same owner that it no longer asks about are given back: it was killed before it could say so.
+        """
+        for name in self._forgotten(names, owner):
+            self.release(name)
+        with self._lock:
+            gangs = {name: self._gangs.get(name) or _recovered(name) for name in names}
+        alive = {node.id: node for node in _nodes()} if any(gangs.values()) else {}
+        return {name: _told(gang, alive) for name, gang in gangs.items() if gang is not None}
+
+    def release(self, name: str) -> None:
+        """Give a gang's nodes back once its agents have left; those that stay are asked to go."""
+        with self._lock:
+            gang = self._gangs.pop(name, None)
+        if gang is not None:
+            gang.unwanted.set()
+            threading.Thread(target=self._end, args=(gang,), daemon=True).start()
+        elif (group := _find(name)) is not None:
+            # Asked for before this broker was restarted.
+            remove_placement_group(group)
+
+    def _forgotten(self, names: Sequence[str], owner: str) -> list[str]:
+        before = time.monotonic() - _FORGOTTEN_S
+        with self._lock:
+            mine = [(name, gang) for name, gang in self._gangs.items() if gang.setting.get("owner") == owner]
+        return [name for name, gang in mine if name not in names and gang.asked_at < before]
+
+    def _bring(self, gang: _Gang) -> None:
+        """Wait for the group's machines, and start an agent on each."""
+        while not gang.group.wait(_PLACE_LOOK_S):
+            if gang.unwanted.is_set():
+                return
+        try:
+            by_id = {node.id: node for node in _nodes()}
+            places = placement_group_table(gang.group)["bundles_to_node_id"]
+            gang.nodes = [by_id[places[index]] for index in range(len(gang.agents))]
+            gang.state = STARTING
+            answers = self._on_each(gang, _start, lambda rank: (gang.agents[rank], _setting_of(gang, rank)))
+        except (RayError, KeyError) as error:
+            gang.state, gang.reason = FAILED, _words(error)
+            return
+        wrong = [f"{node.name}: {answer}" for node, answer in zip(gang.nodes, answers, strict=True) if answer]
+        gang.state, gang.reason = (FAILED, "; ".join(wrong)) if wrong else (UP, "")
+
+    def _end(self, gang: _Gang) -> None:
+        if gang.nodes:
+            with contextlib.suppress(RayError):
+                self._on_each(gang, _stop, lambda rank: (gang.agents[rank]["node"], gang.setting), 0)
+        remove_placement_group(gang.group)
+
+    def _on_each(
+        self, gang: _Gang, work: Any, arguments: Callable[[int], tuple[Any, ...]], num_gpus: int | None = None
+    ) -> list[Any]:
+        """Have something done in every bundle; a node that does not answer costs the others nothing."""
+        references = []
+        for rank in range(len(gang.agents)):
+            strategy = PlacementGroupSchedulingStrategy(gang.group, placement_group_bundle_index=rank)
+            gpus = gang.num_gpus if num_gpus is None else num_gpus
+            chosen = work.options(num_cpus=0, num_gpus=gpus, max_retries=0, scheduling_strategy=strategy)
+            references.append(chosen.remote(*arguments(rank)))
+        ray.wait(references, num_returns=len(references), timeout=_TASK_S)
+        return [_answer(reference) for reference in references]
+
+    def _look_around(self) -> None:
+        """Give back groups whose agents have all left though nobody said so: their server is gone for good."""
+        while True:
+            time.sleep(_LOOK_S)
+            with self._lock:
+                running = [(name, gang) for name, gang in self._gangs.items() if gang.state == UP]
+            for name, gang in running:
+                with contextlib.suppress(RayError):
+                    there = self._on_each(gang, _is_there, lambda rank: (gang.agents[rank]["node"], gang.setting), 0)  # noqa: B023
+                    gang.missed = 0 if any(answer is not False for answer in there) else gang.missed + 1
+                if gang.missed >= 3:
+                    self.release(name)
+
+
+def _recovered(name: str) -> _Gang | None:
+    """What Ray's tables tell of a gang that was asked for before this broker was restarted."""
+    group = _find(name)
+    if group is None:
+        return None
+    by_id = {node.id: node for node in _nodes()}
+    table = placement_group_table(group)
+    nodes = [by_id[node_id] for _, node_id in sorted(table["bundles_to_node_id"].items()) if node_id in by_id]
+    return _Gang(group, {}, [], 0, UP if table["state"] != "PENDING" else PENDING, nodes=nodes)
+
+
+def _setting_of(gang: _Gang, rank: int) -> dict[str, Any]:
+    return {**gang.setting, "host": gang.nodes[rank].name, "head": ray.get_runtime_context().gcs_address}
+
+
+def _told(gang: _Gang, alive: Mapping[str, RayNode]) -> dict[str, Any]:
+    lost = [rank for rank, node in enumerate(gang.nodes) if node.id not in alive or not alive[node.id].alive]
+    going = [rank for rank, node in enumerate(gang.nodes) if rank not in lost and alive[node.id].draining]
+    return {
+        "state": LOST if lost else gang.state,
+        "reason": gang.reason,
+        "hosts": [node.name for node in gang.nodes],
+        "lost": lost,
+        "draining": going,
+        "living": sum(node.alive for node in alive.values()),
+    }
+
+
+def _nodes() -> list[RayNode]:
+    # The public list of nodes does not say which are being drained.
+    draining = ray._private.state.state.get_draining_nodes()
+    return read_nodes(ray.nodes(), draining)
+
+
+def _find(name: str) -> PlacementGroup | None:
+    try:
+        return ray.util.get_placement_group(_PREFIX + name)
+    except ValueError:
+        return None
+
+
+def _answer(reference: Any) -> Any:
+    try:
+        return ray.get(reference, timeout=0)
+    except GetTimeoutError:
+        return "it did not answer"
+    except RayError as error:
+        return _words(error)
+
+
+def _words(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[-1] if lines else type(error).__name__
+
+
+def _start_agent(config: Mapping[str, Any], setting: Mapping[str, Any]) -> str:
+    gpus = [str(item) for item in ray.get_runtime_context().get_accelerator_ids().get("GPU", [])]
+    return onnode.start_agent(config, setting, gpus)
+
+
+def _stop_agent(node: str, setting: Mapping[str, Any]) -> None:
+    onnode.end_agent(node, setting)
+
+
+def _see_agent(node: str, setting: Mapping[str, Any]) -> bool:
+    return onnode.agent_is_there(node, setting)
+
+
+_start, _stop, _is_there = map(ray.remote, (_start_agent, _stop_agent, _see_agent))

@@ -1,0 +1,178 @@
+"""Keeps an agent on a node of a Ray cluster as long as Ray has the node. Standard library only.
+
+The agent ends with the raylet, whoever killed it, and when neither Ray's head nor Muster's server can be reached any
+more: Ray gives such a node away while its processes run on. Keepers then end the ranks, and a second agent delivers
+what lies in the folder as soon as the server can be reached.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from muster.paths import NodePaths
+
+FILE = "leash.json"
+PID = "leash.pid"
+_LOOK_S = 1.0
+_PROBE_S = 3.0
+
+
+def main() -> None:
+    """`python -m muster.engines.ray.leash FOLDER`: start the agent of a node's folder, and go into the background."""
+    root = Path(sys.argv[1])
+    # Ray ends the children of its workers; whoever is adopted by init stays.
+    child = os.fork()
+    if child:
+        # Whoever waits for this process finds the one that stays.
+        (root / PID).write_text(str(child))
+        os._exit(0)
+    os.setsid()
+    Leash(root, json.loads((root / FILE).read_text())).run()
+
+
+@dataclass
+class Contact:
+    """How long nobody of those who matter could be reached."""
+
+    patience_s: float
+    last: float = field(default_factory=time.monotonic)
+
+    def cut_off(self, now: float, reached: bool) -> bool:
+        if reached:
+            self.last = now
+        return now - self.last > self.patience_s
+
+
+class Leash:
+    """One agent, and what ends it."""
+
+    def __init__(self, root: Path, settings: dict[str, object]) -> None:
+        self._paths = NodePaths(root)
+        self._raylet = int(str(settings["raylet"]))
+        self._addresses = [str(item) for item in settings["addresses"]]  # type: ignore[attr-defined]
+        self._contact = Contact(float(str(settings["cut_off_s"])))
+        self._next_probe = 0.0
+        self._told = False
+
+    def run(self) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_told", True))
+        agent = self._start()
+        why = self._watch(agent)
+        if why:
+            self._say(f"{why}: the agent is ended")
+            agent.kill()
+        agent.wait()
+        if self._undelivered():
+            # Like any agent that comes after one that was killed: it delivers, and then has nothing to do.
+            self._start().wait()
+        if not self._undelivered():
+            shutil.rmtree(self._paths.root, ignore_errors=True)
+
+    def _watch(self, agent: subprocess.Popen[bytes]) -> str:
+        """Wait for the agent's end, or for a reason to end it."""
+        raylet = _pidfd(self._raylet)
+        try:
+            passed_on = False
+            while agent.poll() is None:
+                if self._told and not passed_on:
+                    passed_on = True
+                    agent.terminate()
+                if raylet is None:
+                    return f"Ray's daemon {self._raylet} on this node is gone"
+                gone, _, _ = select.select([raylet], [], [], _LOOK_S if not self._told or passed_on else 0.0)
+                if gone:
+                    return f"Ray's daemon {self._raylet} on this node ended"
+                if self._is_cut_off():
+                    return "neither Ray's head nor the server can be reached"
+            return ""
+        finally:
+            if raylet is not None:
+                os.close(raylet)
+
+    def _is_cut_off(self) -> bool:
+        now = time.monotonic()
+        if now < self._next_probe:
+            return False
+        self._next_probe = now + _PROBE_S
+        return self._contact.cut_off(time.monotonic(), any(map(reachable, self._addresses)))
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with self._paths.log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "muster.agent", str(self._paths.config)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                start_new_session=True,
+            )
+
+    def _undelivered(self) -> bool:
+        return self._paths.attempts.is_dir() and any(self._paths.attempts.iterdir())
+
+    def _say(self, text: str) -> None:
+        with self._paths.log.open("a") as log:
+            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+
+
+def reachable(address: str, timeout_s: float = 2.0) -> bool:
+    """Whether somebody listens at `HOST:PORT` or a URL."""
+    parts = urlsplit(address if "//" in address else f"//{address}")
+    try:
+        socket.create_connection((parts.hostname or "", parts.port or 443), timeout_s).close()
+    except OSError:
+        return False
+    return True
+
+
+def agent_lives(root: Path) -> bool:
+    """Whether an agent holds the lock of a node's folder."""
+    try:
+        descriptor = os.open(NodePaths(root).lock, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def leash_lives(root: Path) -> bool:
+    """Whether somebody looks after a node's folder."""
+    try:
+        pid = int((root / PID).read_text())
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (OSError, ValueError):
+        return False
+    return str(root).encode() in command
+
+
+def command(root: Path) -> Sequence[str]:
+    return [sys.executable, "-m", "muster.engines.ray.leash", str(root)]
+
+
+def _pidfd(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+
+
+if __name__ == "__main__":
+    main()

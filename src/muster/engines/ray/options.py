@@ -1,0 +1,97 @@
+"""What a cluster on Ray can be told, checked at the door."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from muster import errors
+from muster.clusters.options import KNOWN, refuse_unknown
+from muster.defaults import RAY_CUT_OFF_S, RAY_LINGER_S, RAY_STALE_S
+
+
+def _file(value: str) -> str:
+    if not Path(value).expanduser().is_file():
+        raise ValueError(f"{value} is no file here")
+    return str(Path(value).expanduser())
+
+
+File = Annotated[str, AfterValidator(_file)]
+
+
+class RayOptions(BaseModel):
+    """The settings that clusters on Ray have beside those of every cluster."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    address: str
+    """`ray://HEAD:10001`, or `HEAD:6379` where the server runs on a node of the cluster."""
+    python: str | None = None
+    """The Python with ray and Muster that talks to the cluster; absent: the server's own."""
+    token_file: File | None = None
+    tls_ca: File | None = None
+    tls_cert: File | None = None
+    tls_key: File | None = None
+    labels: dict[str, str] = {}
+    """Nodes of this cluster have these labels of Ray (`ray start --labels`)."""
+    cpus: int | None = None
+    gpus: int | None = None
+    max_nodes: int | None = None
+    server_address: str | None = None
+    """The server's name or address as the nodes see it."""
+    server_port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    node_folder: str = "~/.muster/ray"
+    """Where agents keep what is under way on their nodes."""
+    cut_off_seconds: Annotated[float, Field(ge=5)] = RAY_CUT_OFF_S
+    """A node that reaches neither Ray's head nor the server for that long stops its part of a gang."""
+    stale_seconds: Annotated[float, Field(ge=10)] = RAY_STALE_S
+    """A gang that hears nothing from the server for that long stops, though Ray's head can be reached."""
+    linger_seconds: Annotated[float, Field(ge=0)] = RAY_LINGER_S
+    """How long nodes are kept for a server that is away once nothing runs on them."""
+
+    @property
+    def secured(self) -> bool:
+        return self.token_file is not None
+
+    def environment(self) -> dict[str, str]:
+        """What a process that talks to the cluster is told."""
+        found = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "5"}
+        if self.token_file:
+            found |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": self.token_file}
+        if self.tls_ca and self.tls_cert and self.tls_key:
+            found |= {
+                "RAY_USE_TLS": "1",
+                "RAY_TLS_CA_CERT": self.tls_ca,
+                "RAY_TLS_SERVER_CERT": self.tls_cert,
+                "RAY_TLS_SERVER_KEY": self.tls_key,
+            }
+        return found
+
+
+MEANINGLESS = {
+    "min_nodes": "Ray's own cluster file says how many machines stay (`muster ray file` writes it)",
+    "preemption": "gangs on Ray run in the order in which they came, by priority",
+}
+
+
+def parse(options: Mapping[str, Any]) -> RayOptions:
+    """Checked settings, or a refusal that names the wrong one."""
+    if not options.get("address"):
+        raise errors.JobError(
+            "a cluster on Ray needs the address of its head",
+            "Give --address ray://HEAD:10001; `muster ray hosts` starts Ray on machines of your own.",
+        )
+    try:
+        return RayOptions.model_validate({key: value for key, value in options.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        raise errors.JobError(f"{where}: {message}", "See docs/ray.md.") from error
+
+
+def refuse_others(options: Mapping[str, Any]) -> None:
+    refuse_unknown(options, KNOWN | frozenset(RayOptions.model_fields) | {"connection"}, "a cluster on Ray")

@@ -1,0 +1,182 @@
+"""Slurm's commands, each with a deadline; a controller that is busy is asked again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from muster import errors
+from muster.engines.slurm.reading import (
+    SACCT_FORMAT,
+    SINFO_FORMAT,
+    SQUEUE_FORMAT,
+    Job,
+    NodeInfo,
+    sacct_text,
+    sinfo_text,
+    squeue_json,
+    squeue_text,
+    version_of,
+)
+
+_KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "SLURM_CONF")
+_DEADLINE_S = 30.0
+_TRIES = 3
+_FIRST_WAIT_S = 0.5
+_JSON_SINCE = (23, 2)
+"""Before that `squeue --json` prints every job of the site, whoever is asked for."""
+
+_BUSY = (
+    "Socket timed out",
+    "Unable to contact slurm controller",
+    "Resource temporarily unavailable",
+    "temporarily unable to accept job",
+    "Zero Bytes were transmitted",
+    "Connection refused",
+    "Connection timed out",
+    "Transport endpoint is not connected",
+    "error communicating with",
+    "Unexpected message received",
+    "Unable to establish",
+)
+_LATER = (
+    "MaxSubmitJob",
+    "job submit limit",
+    "AssocMaxSubmit",
+    "QOSMaxSubmit",
+    "Limit of jobs in queue",
+    "violates accounting/QOS policy",
+)
+
+
+class Busy(Exception):
+    """The controller does not answer now; it may have heard."""
+
+
+class Later(Exception):
+    """The site takes no further job of this user now."""
+
+
+class Refused(Exception):
+    """Slurm will never do this."""
+
+
+class Commands:
+    """What this machine has of Slurm; safe to use from several threads."""
+
+    def __init__(
+        self,
+        run: Callable[[Sequence[str], str | None, float], tuple[int, str, str]] | None = None,
+        wait: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._run = run or run_command
+        self._wait = wait
+        self._lock = threading.Lock()
+        self._version: tuple[int, int] | None = None
+        self._json_works = True
+
+    @property
+    def version(self) -> tuple[int, int]:
+        with self._lock:
+            if self._version is None:
+                self._version = version_of(self.call("squeue", "--version"))
+            return self._version
+
+    def submit(self, script: str) -> str:
+        """Hand a script over; returns the job's id. Asked once: who is not sure looks before asking again."""
+        printed = self.call("sbatch", "--parsable", stdin=script, tries=1)
+        return printed.strip().splitlines()[-1].split(";")[0]
+
+    def jobs(self) -> list[Job]:
+        """Every job of this user that Slurm remembers, with one call; who asks asks again soon."""
+        who = ["--user", str(os.getuid()), "--states=all"]
+        if self._json_works and self.version >= _JSON_SINCE:
+            try:
+                return squeue_json(self.call("squeue", *who, "--json", tries=1), time.time())
+            except (Refused, ValueError):
+                # Built without its JSON plugin, or a shape that is not known: the text is the same everywhere.
+                self._json_works = False
+        return squeue_text(self.call("squeue", "--noheader", *who, "-O", SQUEUE_FORMAT, tries=1))
+
+    def nodes(self, partition: str | None) -> list[NodeInfo]:
+        where = ["--partition", partition] if partition else []
+        return sinfo_text(self.call("sinfo", "--Node", "--noheader", *where, "-o", SINFO_FORMAT))
+
+    def partitions(self) -> list[str]:
+        return sorted({name.rstrip("*") for name in self.call("sinfo", "--noheader", "-o", "%P").split()})
+
+    def finished(self, name: str) -> Job | None:
+        """What the accounting knows of a job that is no longer in the queue; None where there is none."""
+        try:
+            options = ["--noheader", "--parsable2", "--allocations", "--starttime=now-30days", f"--name={name}"]
+            return sacct_text(self.call("sacct", *options, f"--format={SACCT_FORMAT}", tries=1), name)
+        except (Busy, Refused):
+            return None
+
+    def cancel(self, job: str) -> None:
+        """End a job; one that is over already is as wanted."""
+        try:
+            self.call("scancel", job)
+        except Refused as error:
+            if "Invalid job id" not in str(error) and "already completing" not in str(error):
+                raise
+
+    def call(self, *command: str, stdin: str | None = None, tries: int = _TRIES) -> str:
+        """What a command prints; Busy, Later or Refused where it fails."""
+        wait_s = _FIRST_WAIT_S
+        for number in range(1, tries + 1):
+            try:
+                return self._once(command, stdin)
+            except Busy:
+                if number == tries:
+                    raise
+                self._wait(wait_s)
+                wait_s *= 2
+        raise AssertionError("unreachable")
+
+    def _once(self, command: Sequence[str], stdin: str | None) -> str:
+        code, printed, said = self._run(command, stdin, _DEADLINE_S)
+        if code == 0:
+            return printed
+        said = said.strip() or printed.strip() or f"exit code {code}"
+        if any(part in said for part in _BUSY):
+            raise Busy(f"{command[0]}: {_first_line(said)}")
+        if any(part in said for part in _LATER):
+            raise Later(_first_line(said))
+        raise Refused(f"{command[0]}: {_first_line(said)}")
+
+
+def run_command(command: Sequence[str], stdin: str | None, deadline_s: float) -> tuple[int, str, str]:
+    """Exit code, output and errors of a command; one that takes too long counts as a busy controller."""
+    # Jobs inherit what sbatch has: no token, secret or setting of whoever started the server goes along.
+    env = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    try:
+        done = subprocess.run(
+            command, input=stdin or "", capture_output=True, text=True, timeout=deadline_s, check=False, env=env
+        )
+    except subprocess.TimeoutExpired:
+        return 1, "", f"Socket timed out: no answer within {deadline_s:g} s"
+    except FileNotFoundError:
+        return 127, "", f"{command[0]} is not installed here"
+    return done.returncode, done.stdout, done.stderr
+
+
+def require_installed() -> None:
+    """Refuse to go on where Slurm's commands are not."""
+    missing = [name for name in ("sbatch", "squeue", "sinfo", "scancel") if shutil.which(name) is None]
+    if missing:
+        raise errors.JobError(
+            f"Slurm's command {missing[0]} is not on this machine",
+            "Create the cluster where Slurm's commands are on the PATH, such as a login node of the site.",
+        )
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # sbatch ends with the reason; the lines before are often only context.
+    said = lines[-1] if lines else text
+    return said.removeprefix("sbatch: ").removeprefix("error: ")

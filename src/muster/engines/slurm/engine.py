@@ -1,0 +1,304 @@
+"""Slurm behind the six methods: gangs are handed to its queue, and it is asked about all of them with one call."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from muster import errors
+from muster.clusters.options import parse_options
+from muster.engines.base import Allocation, AllocationState, Cluster, Ending, Engine, NodeLife, NodeOffer
+from muster.engines.slurm import options as slurm_options
+from muster.engines.slurm import words
+from muster.engines.slurm.collect import Collectors
+from muster.engines.slurm.commands import Busy, Commands, Refused, require_installed
+from muster.engines.slurm.options import SlurmOptions
+from muster.engines.slurm.partitions import Partitions
+from muster.engines.slurm.reading import Job
+from muster.engines.slurm.script import gpus_per_node, job_name, make_script
+from muster.engines.slurm.submission import Submitter
+from muster.paths import NodePaths
+
+log = logging.getLogger("muster.server")
+
+_START_PATIENCE_S = 60.0
+_ANSWER_S = 1.0
+_REQUEUE_S = 4.0
+_STATES_OF_WORK = ("RUNNING", "COMPLETING", "SIGNALING", "RESIZING", "STAGE_OUT", "STOPPED")
+_MARK = "slurm.job"
+
+
+class SlurmEngine(Engine):
+    """Jobs outlive the server; their names say which attempt they are."""
+
+    name = "slurm"
+    queues = True
+    remote = True
+
+    def __init__(self, commands: Commands | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._commands = commands or Commands()
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._jobs: dict[str, Job] = {}
+        """By name."""
+        self._asked_at: float | None = None
+        self._asking: threading.Thread | None = None
+        self._answered = False
+        self._over_since: dict[str, float] = {}
+        self._trouble = ""
+        self._partitions = Partitions(self._commands, clock)
+        self._submitter = Submitter(self._commands, self._known_job)
+        self._collectors = Collectors()
+
+    def check(self, cluster: Cluster) -> list[str]:
+        slurm_options.refuse_others(cluster.options)
+        common, chosen = parse_options(cluster.options), slurm_options.parse(cluster.options)
+        require_installed()
+        try:
+            known = self._commands.partitions()
+            if chosen.partition and chosen.partition not in known:
+                raise errors.JobError(
+                    f"Slurm has no partition {chosen.partition!r}", f"Its partitions: {', '.join(known) or 'none'}."
+                )
+            self._partitions.refresh(chosen.partition)
+        except Busy as error:
+            return [f"Slurm does not answer now, so the settings are not checked ({error})"]
+        except Refused as error:
+            raise errors.JobError(f"Slurm refuses to answer: {error}", "Try `sinfo` in this shell.") from error
+        meaningless = slurm_options.MEANINGLESS.items()
+        said = [f"{key} means nothing on Slurm: {why}" for key, why in meaningless if cluster.options.get(key)]
+        if chosen.cpus is None and not chosen.exclusive and self._gpus(chosen):
+            said.append("each rank gets one CPU; --cpus says how many CPUs a node gives (data loaders want some)")
+        if common.vm_size and common.hourly_price is None:
+            said.append(f"vm_size {common.vm_size} has no known price")
+        return said
+
+    def nodes(self, cluster: Cluster) -> Sequence[NodeOffer]:
+        chosen = slurm_options.parse(cluster.options)
+        return self._partitions.offers(cluster.name, chosen, gpus_per_node)
+
+    def script(self, allocation: Allocation) -> str:
+        chosen = slurm_options.parse(allocation.cluster.options)
+        return make_script(allocation, chosen, self._partitions.nodes(chosen.partition))
+
+    def allocate(self, allocation: Allocation) -> None:
+        job = self._serving(allocation.id)
+        if job is not None and not job.is_over:
+            return
+        try:
+            text = self.script(allocation)
+        except errors.JobError as error:
+            self._submitter.refuse(allocation.id, f"{error.message}. {error.hint}")
+            return
+        assert allocation.gang is not None
+        Path(allocation.gang.folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._submitter.put(allocation.id, text, Path(allocation.agents[0].root) / _MARK)
+
+    def poll(self, allocations: Sequence[Allocation]) -> Mapping[str, AllocationState]:
+        chosen = {item.cluster.name: slurm_options.parse(item.cluster.options) for item in allocations}
+        self._ask(min(item.poll_seconds for item in chosen.values()) if chosen else 5.0)
+        return {item.id: self._state(item, chosen[item.cluster.name]) for item in allocations}
+
+    def release(self, allocation: Allocation) -> None:
+        """Agents leave by themselves; a job that still waits, or stays, is cancelled."""
+        self._submitter.drop(allocation.id)
+        with self._lock:
+            job = self._job_of(allocation.id)
+        if job is None or job.is_over:
+            return
+        if allocation.followed and self._attempt_now(job) != _attempt(allocation.id):
+            # Slurm has put it back into its queue: it is the next attempt's.
+            return
+        # What Slurm said last may be old; whether somebody came lies in the folder.
+        self._submitter.cancel(job.id, at_once=not any(_agent_came(agent.root) for agent in allocation.agents))
+
+    def close(self, leave_agents: bool) -> None:
+        self._submitter.close()
+        self._collectors.close()
+
+    def _gpus(self, chosen: SlurmOptions) -> int:
+        return max((gpus_per_node(chosen, node) for node in self._partitions.nodes(chosen.partition)), default=0)
+
+    # What Slurm says
+
+    def _ask(self, not_more_often_s: float) -> None:
+        """Have Slurm asked, unless it was a moment ago; a controller that is slow holds up nobody."""
+        with self._lock:
+            asked = self._asked_at is not None and self._clock() - self._asked_at < not_more_often_s
+            if self._asking is None and not asked:
+                self._asking = threading.Thread(target=self._look, name="squeue", daemon=True)
+                self._asking.start()
+            asking = self._asking
+        if asking is not None:
+            asking.join(_ANSWER_S)
+
+    def _look(self) -> None:
+        try:
+            self._take(self._commands.jobs())
+        except (Busy, Refused) as error:
+            log.warning("Slurm was asked about its jobs in vain: %s", error)
+            with self._lock:
+                self._trouble = str(error)
+                self._asked_at = self._clock()
+        finally:
+            with self._lock:
+                self._asking = None
+
+    def _take(self, jobs: Sequence[Job]) -> None:
+        for job in _doubles(jobs):
+            log.warning("Slurm job %s came back although its run goes on in another: it is cancelled", job.id)
+            self._submitter.cancel(job.id, at_once=True)
+        with self._lock:
+            self._jobs = _by_name(jobs)
+            self._trouble = ""
+            self._asked_at = self._clock()
+            self._answered = True
+
+    def _known_job(self, allocation_id: str, look: bool) -> str | None:
+        """For the submitter: the job of an allocation, after a fresh look where asked for."""
+        if look:
+            self._take(self._commands.jobs())
+        with self._lock:
+            job = self._serving(allocation_id)
+        return None if job is None or job.is_over else job.id
+
+    def _serving(self, allocation_id: str) -> Job | None:
+        """The job that is this attempt now: submitted for it, or requeued into it."""
+        job = self._job_of(allocation_id)
+        return job if job is not None and self._attempt_now(job) == _attempt(allocation_id) else None
+
+    def _job_of(self, allocation_id: str) -> Job | None:
+        """The job that is this attempt, or was until Slurm put it back into its queue."""
+        stem, number = allocation_id.rpartition(".")[0], _attempt(allocation_id)
+        for earlier in range(number, 0, -1):
+            job = self._jobs.get(job_name(f"{stem}.{earlier}"))
+            if job is not None:
+                return job if self._attempt_now(job) >= number else None
+        return None
+
+    @staticmethod
+    def _attempt_now(job: Job) -> int:
+        return _attempt(job.name) + job.restarts
+
+    def _state(self, allocation: Allocation, chosen: SlurmOptions) -> AllocationState:
+        refused = self._submitter.refusal(allocation.id)
+        if refused:
+            return _all(allocation, "gone", refused, Ending("bad_input", refused))
+        with self._lock:
+            job = self._job_of(allocation.id)
+            trouble = self._trouble
+        if job is None:
+            return self._unknown(allocation, chosen, trouble)
+        if self._attempt_now(job) != _attempt(allocation.id):
+            return self._collected(allocation, words.how_it_was_requeued(job, self._has_lost_node(chosen)))
+        self._submitter.done(allocation.id, job.id, Path(allocation.agents[0].root) / _MARK)
+        if job.is_over and chosen.requeue and self._may_come_back(job):
+            return _all(
+                allocation, "starting", f"Slurm job {job.id} is {job.state}, and may be put back into the queue"
+            )
+        if job.is_over:
+            return self._collected(allocation, self._ending(allocation, job, chosen))
+        if trouble:
+            return _all(allocation, "starting", f"Slurm does not answer: {trouble}")
+        if job.waits:
+            return _all(allocation, "starting", words.why_it_waits(job))
+        if job.state in _STATES_OF_WORK and job.used_s > _START_PATIENCE_S:
+            return _all(allocation, "up")
+        why = f"Slurm job {job.id} is {job.state.lower()}" + (f" on {job.nodes}" if job.nodes else "")
+        return _all(allocation, "starting", f"{why}; its agents are on their way")
+
+    def _may_come_back(self, job: Job) -> bool:
+        """A job whose node failed, or was taken back, is over for a moment before Slurm puts it back."""
+        if job.state not in ("NODE_FAIL", "PREEMPTED"):
+            return False
+        return self._clock() - self._over_since.setdefault(job.id, self._clock()) < _REQUEUE_S
+
+    def _unknown(self, allocation: Allocation, chosen: SlurmOptions, trouble: str) -> AllocationState:
+        """Slurm knows no job of this attempt: it is being submitted, has long ended, or nobody has asked yet."""
+        waiting = self._submitter.waiting(allocation.id)
+        if waiting is not None:
+            return _all(allocation, "starting", waiting)
+        if trouble or not self._answered:
+            return _all(allocation, "starting", f"Slurm does not answer{f': {trouble}' if trouble else ' yet'}")
+        mark = Path(allocation.agents[0].root) / _MARK
+        if not mark.exists():
+            return _all(allocation, "gone", "it was not handed to Slurm")
+        past = self._commands.finished(job_name(allocation.id))
+        if past is not None and past.is_over:
+            return self._collected(allocation, self._ending(allocation, past, chosen))
+        told = f"Slurm no longer knows job {mark.read_text()}, which ended while nobody looked"
+        return self._collected(allocation, Ending("", told))
+
+    def _ending(self, allocation: Allocation, job: Job, chosen: SlurmOptions) -> Ending:
+        ending = words.how_it_ended(job, chosen.chain, chosen.signal_seconds)
+        if ending.code or any(_agent_came(agent.root) for agent in allocation.agents):
+            return ending
+        last = _last_words(allocation)
+        return Ending("", f"{ending.message} before its agents came" + (f": {last}" if last else ""))
+
+    def _collected(self, allocation: Allocation, ending: Ending) -> AllocationState:
+        """It is over; what its agents could not deliver is delivered from here, out of the shared folder."""
+        lives: dict[str, NodeLife] = {
+            agent.node: "starting" if self._collectors.work_on(agent.root) else "gone" for agent in allocation.agents
+        }
+        return AllocationState(lives, ending.message, ending)
+
+    def _has_lost_node(self, chosen: SlurmOptions) -> bool:
+        """Whether some node of the partition is down: the likely reason for a job that was put back."""
+        try:
+            self._partitions.refresh(chosen.partition)
+        except (Busy, Refused):
+            return False
+        states = [node.state.lower() for node in self._partitions.nodes(chosen.partition)]
+        return any(state.startswith("down") or state.endswith("*") for state in states)
+
+
+def _all(allocation: Allocation, life: NodeLife, reason: str = "", ending: Ending | None = None) -> AllocationState:
+    return AllocationState({agent.node: life for agent in allocation.agents}, reason, ending)
+
+
+def _by_name(jobs: Sequence[Job]) -> dict[str, Job]:
+    """Names are Muster's own and used once; of several jobs the one that is not over counts, else the last."""
+    found: dict[str, Job] = {}
+    for job in sorted(jobs, key=lambda item: (not item.is_over, item.id)):
+        if _is_ours(job):
+            found[job.name] = job
+    return found
+
+
+def _doubles(jobs: Sequence[Job]) -> list[Job]:
+    """Jobs of a run that has a later one: only the last is wanted."""
+    last: dict[str, Job] = {}
+    extra = []
+    for job in sorted((job for job in jobs if _is_ours(job) and not job.is_over), key=lambda item: _attempt(item.name)):
+        stem = job.name.rpartition(".")[0]
+        if stem in last:
+            extra.append(last[stem])
+        last[stem] = job
+    return extra
+
+
+def _is_ours(job: Job) -> bool:
+    return job.name.startswith("muster-") and job.name.rpartition(".")[2].isdigit()
+
+
+def _attempt(identifier: str) -> int:
+    return int(identifier.rpartition(".")[2])
+
+
+def _agent_came(root: str) -> bool:
+    return NodePaths(Path(root)).log.exists()
+
+
+def _last_words(allocation: Allocation) -> str:
+    """What the job printed last: why no agent came."""
+    folder = Path(allocation.agents[0].root).parent.parent / "handed-on"
+    try:
+        lines = (folder / f"{allocation.id}.out").read_text(errors="replace")[-4000:].strip().splitlines()
+    except OSError:
+        return ""
+    own = [line for line in lines if not line.startswith(("srun:", "slurmstepd:"))]
+    return (own or lines or [""])[-1]

@@ -1,0 +1,119 @@
+"""What a cluster on Slurm can be told, checked at the door."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from muster import errors
+from muster.clusters.options import KNOWN, refuse_unknown
+from muster.defaults import LINGER_S
+from muster.engines.slurm.reading import seconds_of
+
+_WORD = re.compile(r"[A-Za-z0-9][\w.+:=,@%/\[\]()|&*!-]*")
+
+
+def _one_word(value: str) -> str:
+    if not _WORD.fullmatch(value):
+        raise ValueError(f"{value!r} is no name that Slurm takes; give one word without spaces or quotes")
+    return value
+
+
+def _time(value: Any) -> Any:
+    """Minutes, or Slurm's own ways to write a time; kept in seconds."""
+    if isinstance(value, int | float):
+        return float(value) * 60
+    if isinstance(value, str):
+        try:
+            return seconds_of(value)
+        except ValueError:
+            raise ValueError(f"{value!r} is no time; give minutes, or [days-]hours:minutes:seconds") from None
+    return value
+
+
+def _lines(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _sbatch_line(value: str) -> str:
+    line = value.removeprefix("#SBATCH").strip()
+    if not line.startswith("-") or "\n" in line or "\r" in line:
+        raise ValueError(f"{value!r} is no option of sbatch; give lines such as `--reservation=monday`")
+    if re.split(r"[=\s]", line)[0] in _MUSTERS_OWN:
+        raise ValueError(f"{line.split('=')[0]} is Muster's to set")
+    return line
+
+
+Word = Annotated[str, AfterValidator(_one_word)]
+Line = Annotated[str, AfterValidator(_sbatch_line)]
+_MUSTERS_OWN = frozenset(
+    {"--job-name", "-J", "--nodes", "-N", "--ntasks", "-n", "--ntasks-per-node", "--output", "-o", "--array", "-a",
+     "--wrap", "--parsable", "--export", "--open-mode", "--requeue", "--no-requeue", "--signal"}
+)  # fmt: skip
+
+
+class SlurmOptions(BaseModel):
+    """The settings that clusters on Slurm have beside those of every cluster."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    partition: Word | None = None
+    account: Word | None = None
+    qos: Word | None = None
+    constraint: Word | None = None
+    exclude: Word | None = None
+    """Nodes to keep off, as Slurm writes them: `bad[01-03],old7`."""
+    gres: Word | None = None
+    """What each node is asked for, such as `gpu:a100:4`; absent: the GPUs that the job wants, all unless it says."""
+    time: Annotated[float, Field(gt=0), BeforeValidator(_time)] | None = None
+    """Of one Slurm job, in minutes or as Slurm writes times; for runs without a limit, and for each link of a chain."""
+    sbatch: Annotated[list[Line], BeforeValidator(_lines)] = []
+    """Further #SBATCH lines."""
+    exclusive: bool = False
+    requeue: bool = True
+    """Slurm may put the job back into its queue when a node fails or is taken back: the next attempt."""
+    chain: bool = False
+    """A run longer than one Slurm job may be goes on in the next, from its last checkpoint."""
+    signal_seconds: Annotated[int, Field(ge=1, le=65535)] = 60
+    """How long before the time limit the ranks are told to end (SIGTERM)."""
+    connection: Literal["auto", "tls", "files"] = "auto"
+    """How agents reach the server: over TLS, through the workspace's folder, or whichever works."""
+    server_address: str | None = None
+    """The login node's name or address as compute nodes see it."""
+    server_port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    poll_seconds: Annotated[float, Field(ge=0.1, le=600)] = 5.0
+    """How often Slurm is asked about the jobs, with one call for all of them."""
+    linger_seconds: Annotated[float, Field(ge=0)] = LINGER_S
+    """How long nodes are kept for a server that is away once nothing runs on them; what is left is delivered later."""
+    python: str | None = None
+    """The Python that has Muster on the compute nodes; absent: the server's own."""
+    cpus: int | None = None
+    memory_gb: float | None = None
+    max_nodes: int | None = None
+
+
+MEANINGLESS = {
+    "min_nodes": "Slurm's nodes come with a job and go with it",
+    "idle_seconds_before_scaledown": "Slurm's nodes come with a job and go with it",
+    "subnet": "Slurm's nodes are where they are",
+    "vnet": "Slurm's nodes are where they are",
+    "preemption": "who preempts whom is for Slurm to decide",
+}
+
+
+def parse(options: Mapping[str, Any]) -> SlurmOptions:
+    """Checked settings, or a refusal that names the wrong one."""
+    try:
+        return SlurmOptions.model_validate({key: value for key, value in options.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        raise errors.JobError(f"{where}: {message}", "See docs/slurm.md.") from error
+
+
+def refuse_others(options: Mapping[str, Any]) -> None:
+    refuse_unknown(options, KNOWN | frozenset(SlurmOptions.model_fields), "a cluster on Slurm")

@@ -1,0 +1,207 @@
+"""What Slurm's commands print, read. Pure; the text formats are those that have not changed in ten years."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_FIELDS = (("jobid", 24), ("state", 24), ("reason", 80), ("restartcnt", 12), ("timeused", 24), ("timelimit", 24),
+           ("nodelist", 400), ("name", 260))  # fmt: skip
+SQUEUE_FORMAT = ",".join(f"{name}:{width}" for name, width in _FIELDS)
+SINFO_FORMAT = "%N|%T|%c|%m|%l|%G|%E"
+SACCT_FORMAT = "JobIDRaw,State,JobName"
+
+OVER = frozenset(
+    {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
+     "TIMEOUT"}
+)  # fmt: skip
+WAITING = frozenset(
+    {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job as Slurm tells of it."""
+
+    id: str
+    name: str
+    state: str
+    reason: str = ""
+    restarts: int = 0
+    used_s: float = 0.0
+    limit_s: float | None = None
+    """None: no limit."""
+    nodes: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in OVER
+
+    @property
+    def waits(self) -> bool:
+        return self.state in WAITING
+
+
+@dataclass(frozen=True)
+class NodeInfo:
+    """One node of a partition."""
+
+    name: str
+    state: str
+    cpus: int
+    memory_mb: int
+    gres: str
+    reason: str
+    limit_s: float | None
+    """The longest that a job of the partition may take; None: as long as it likes."""
+    gpus: int = field(default=0)
+
+
+def squeue_text(text: str) -> list[Job]:
+    """The answer of `squeue -h -O FORMAT`: columns of known width."""
+    jobs = []
+    for line in text.splitlines():
+        values, at = {}, 0
+        for name, width in _FIELDS:
+            values[name] = line[at : at + width].strip()
+            at += width
+        if values["jobid"] and values["state"]:
+            jobs.append(
+                Job(
+                    values["jobid"],
+                    values["name"],
+                    values["state"],
+                    _none(values["reason"]),
+                    int(values["restartcnt"]) if values["restartcnt"].isdigit() else 0,
+                    limit_of(values["timeused"]) or 0.0,
+                    limit_of(values["timelimit"]),
+                    values["nodelist"],
+                )
+            )
+    return jobs
+
+
+def squeue_json(text: str, now: float) -> list[Job]:
+    """The answer of `squeue --json`, whose shapes differ between versions; ValueError where it is none of them."""
+    try:
+        listed = json.loads(text)["jobs"]
+        return [_json_job(item, now) for item in listed]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"squeue --json answers in an unknown way: {error!r}") from error
+
+
+def sinfo_text(text: str) -> list[NodeInfo]:
+    """The answer of `sinfo -N -h -o FORMAT`, each node once."""
+    found: dict[str, NodeInfo] = {}
+    for line in text.splitlines():
+        parts = line.split("|", 6)
+        if len(parts) != 7:
+            continue
+        name, state, cpus, memory, limit, gres, reason = (part.strip() for part in parts)
+        found[name] = NodeInfo(
+            name,
+            state,
+            _leading_int(cpus),
+            _leading_int(memory),
+            _none(gres),
+            _none(reason),
+            limit_of(limit),
+            num_gpus(gres),
+        )
+    return list(found.values())
+
+
+def sacct_text(text: str, name: str) -> Job | None:
+    """The last job of a name in the answer of `sacct -n -P -X -o FORMAT`."""
+    last = None
+    for line in text.splitlines():
+        parts = line.split("|")
+        if len(parts) == 3 and parts[2] == name:
+            last = Job(parts[0], name, parts[1].split(" ")[0])
+    return last
+
+
+def num_gpus(gres: str) -> int:
+    """`gpu:a100:4(S:0-1),gpu:2,nvme:1` has six."""
+    without_sockets = re.sub(r"\([^)]*\)", "", gres)
+    total = 0
+    for item in without_sockets.split(","):
+        parts = item.split(":")
+        if parts[0] == "gpu":
+            total += int(parts[-1]) if parts[-1].isdigit() else 1
+    return total
+
+
+def seconds_of(text: str) -> float:
+    """`90` (minutes), `1:30:00`, `2-12`, `2-12:30`, `10:00` (minutes:seconds); ValueError for anything else."""
+    days, dash, rest = text.strip().partition("-")
+    if not dash:
+        days, rest = "0", text.strip()
+    parts = [int(part) for part in rest.split(":")]
+    if any(part < 0 for part in parts) or len(parts) > 3:
+        raise ValueError(text)
+    if dash:
+        hours, minutes, seconds = (*parts, 0, 0)[:3]
+    elif len(parts) == 1:
+        hours, minutes, seconds = 0, parts[0], 0
+    elif len(parts) == 2:
+        hours, minutes, seconds = 0, parts[0], parts[1]
+    else:
+        hours, minutes, seconds = parts
+    return float(int(days) * 86400 + hours * 3600 + minutes * 60 + seconds)
+
+
+def limit_of(text: str) -> float | None:
+    """A time as Slurm prints it; None for what has no end or is not known."""
+    try:
+        return seconds_of(text)
+    except ValueError:
+        return None
+
+
+def version_of(text: str) -> tuple[int, int]:
+    """`slurm 22.05.8` or `slurm-wlm 22.05.8`."""
+    match = re.search(r"(\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def _json_job(item: Mapping[str, Any], now: float) -> Job:
+    state = item["job_state"]
+    names = [str(part) for part in state] if isinstance(state, list) else [str(state)]
+    # Newer versions add flags such as COMPLETING to the state proper, which comes first.
+    limit = _number(item.get("time_limit"))
+    started = _number(item.get("start_time")) or 0.0
+    ended = _number(item.get("end_time")) or 0.0
+    over = names[0] in OVER
+    until = ended if over and ended else now
+    return Job(
+        str(item["job_id"]),
+        str(item.get("name", "")),
+        names[0],
+        _none(str(item.get("state_reason") or "")),
+        int(_number(item.get("restart_cnt")) or 0),
+        max(0.0, until - started) if started and started <= until else 0.0,
+        None if limit is None else limit * 60,
+        str(item.get("nodes") or ""),
+    )
+
+
+def _number(value: Any) -> float | None:
+    """Plain in old versions; later `{"set": true, "infinite": false, "number": 60}`."""
+    if isinstance(value, Mapping):
+        return float(value["number"]) if value.get("set") and not value.get("infinite") else None
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _none(text: str) -> str:
+    return "" if text.lower() in ("none", "(null)", "n/a") else text
+
+
+def _leading_int(text: str) -> int:
+    match = re.match(r"\d+", text)
+    return int(match[0]) if match else 0

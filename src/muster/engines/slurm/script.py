@@ -1,0 +1,171 @@
+"""The script that Slurm is given: pure, and written so that a person can read it."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from muster import errors
+from muster.defaults import GRACE_CANCEL_S, START_MARGIN_S
+from muster.engines.base import Allocation, Gang
+from muster.engines.slurm.options import SlurmOptions
+from muster.engines.slurm.reading import NodeInfo, num_gpus
+
+_STEP_ENDS_AFTER_S = 30
+_CONFIG_PATIENCE_S = 600
+_LOW_PRIORITY_NICE = 1000
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The time limit of one Slurm job."""
+
+    minutes: int | None
+    """None: what the partition gives."""
+    warning_s: int
+    """How long before it the ranks are told."""
+
+
+def make_script(allocation: Allocation, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> str:
+    """The batch script of one attempt: one `srun`, which starts one agent on each node."""
+    gang = allocation.gang
+    assert gang is not None
+    head = [f"#SBATCH {line}" for line in _directives(allocation, gang, options, nodes)]
+    return "\n".join(["#!/bin/bash", *head, "", *_body(allocation, gang, options, nodes), ""])
+
+
+def job_name(allocation_id: str) -> str:
+    """Says which attempt a job is, so that it is found again whatever happened to whoever submitted it."""
+    return f"muster-{allocation_id}"
+
+
+def limit_for(gang: Gang, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> Limit:
+    """The time to ask for; a refusal where the partition never gives as much."""
+    longest_s = max((node.limit_s for node in nodes if node.limit_s is not None), default=None)
+    if any(node.limit_s is None for node in nodes):
+        longest_s = None
+    slice_s = options.time if options.time is not None else longest_s
+    wanted_s = gang.time_limit_s
+    if wanted_s is None:
+        given_s = longest_s if options.time is None and options.chain else options.time
+    elif options.chain and slice_s is not None and wanted_s > slice_s:
+        given_s = slice_s
+    elif longest_s is not None and wanted_s > longest_s:
+        raise errors.JobError(
+            f"limits.timeout is {wanted_s:g} s, and the partition {options.partition or '(default)'} allows "
+            f"{longest_s:g} s",
+            "Lower limits.timeout, choose another partition, or create the cluster with --chain.",
+        )
+    else:
+        # Room to prepare and to end, so that it is Muster that ends the run, with its grace.
+        given_s = wanted_s + START_MARGIN_S + GRACE_CANCEL_S
+        given_s = min(given_s, longest_s) if longest_s is not None else given_s
+    minutes = None if given_s is None else max(1, math.ceil(given_s / 60))
+    if minutes is not None and longest_s is not None:
+        minutes = min(minutes, max(1, int(longest_s // 60)))
+    warning_s = options.signal_seconds if minutes is None else max(1, min(options.signal_seconds, minutes * 15))
+    return Limit(minutes, warning_s)
+
+
+def _directives(allocation: Allocation, gang: Gang, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> list[str]:
+    limit = limit_for(gang, options, nodes)
+    given = {
+        "job-name": job_name(allocation.id),
+        "partition": options.partition,
+        "account": options.account,
+        "qos": options.qos,
+        "constraint": options.constraint,
+        "exclude": _excluded(gang, options, nodes, len(allocation.agents)),
+        "nodes": len(allocation.agents),
+        "ntasks-per-node": 1,
+        "cpus-per-task": _cpus(gang, options),
+        "gres": _gres(gang, options, nodes),
+        "mem": f"{math.ceil(options.memory_gb * 1000)}M" if options.memory_gb else None,
+        "time": limit.minutes,
+        "signal": f"TERM@{limit.warning_s}",
+        "nice": _LOW_PRIORITY_NICE if gang.priority == 0 else None,
+        "output": _file_name(f"{gang.folder}/{allocation.id}.out"),
+        "open-mode": "append",
+        # All of the few that sbatch is started with; a list of names would have Slurm run a login shell first.
+        "export": "ALL",
+    }
+    lines = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    if options.exclusive:
+        lines.append("--exclusive")
+    lines.append("--requeue" if options.requeue else "--no-requeue")
+    return [*lines, *options.sbatch]
+
+
+def _body(allocation: Allocation, gang: Gang, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> list[str]:
+    count = len(allocation.agents)
+    root = allocation.agents[0].root.removesuffix(f".{gang.attempt}.0")
+    cpus = _cpus(gang, options)
+    python = options.python or sys.executable
+    step = [
+        "srun",
+        f"--nodes={count}",
+        f"--ntasks={count}",
+        "--ntasks-per-node=1",
+        *([f"--cpus-per-task={cpus}"] if cpus else []),
+        "--mpi=none",
+        "--kill-on-bad-exit=0",
+        f"--wait={_STEP_ENDS_AFTER_S}",
+    ]
+    return [
+        f"# Muster: attempt {gang.attempt} of the run {gang.run}. One agent on each node starts its ranks there.",
+        "# A job that Slurm has put back into its queue is the next attempt: its agents wait for the server to say so.",
+        f"export MUSTER_NODES={shlex.quote(root)}.$(({gang.attempt} + ${{SLURM_RESTART_COUNT:-0}}))",
+        f"export MUSTER_PYTHON={shlex.quote(python)}",
+        "agent='",
+        '    export MUSTER_AGENT_HOST="$SLURMD_NODENAME"',
+        '    config="$MUSTER_NODES.$SLURM_PROCID/agent.json"',
+        f'    for second in $(seq {_CONFIG_PATIENCE_S}); do [ -e "$config" ] && break; sleep 1; done',
+        '    exec "$MUSTER_PYTHON" -m muster.agent "$config"',
+        "'",
+        " ".join(["exec", *step, "--export=ALL", "/bin/bash", "-c", '"$agent"']),
+    ]
+
+
+def _file_name(path: str) -> str:
+    """As sbatch reads it: a percent sign is its own, and spaces need quotes."""
+    escaped = path.replace("%", "%%")
+    return f'"{escaped}"' if " " in escaped else escaped
+
+
+def _cpus(gang: Gang, options: SlurmOptions) -> int | None:
+    """What the cluster says; else one for each rank."""
+    if options.exclusive and options.cpus is None:
+        return None
+    return options.cpus or gang.ranks_per_node
+
+
+def _gres(gang: Gang, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> str | None:
+    wanted = gang.gpus_per_node
+    if options.gres is not None:
+        kind, _, count = options.gres.rpartition(":")
+        if wanted is None or not options.gres.startswith("gpu") or "," in options.gres:
+            return options.gres
+        if not count.isdigit():
+            kind = options.gres
+        return f"{kind}:{wanted}" if wanted else None
+    if wanted is None:
+        with_gpus = [node.gpus for node in nodes if node.gpus]
+        wanted = min(with_gpus) if with_gpus and len(with_gpus) == len(nodes) else 0
+    return f"gpu:{wanted}" if wanted else None
+
+
+def _excluded(gang: Gang, options: SlurmOptions, nodes: Sequence[NodeInfo], wanted: int) -> str | None:
+    """What the cluster keeps off, and nodes that failed this run, where enough others are left."""
+    names = {node.name for node in nodes}
+    failed = sorted(names & set(gang.excluded))
+    if len(names) - len(failed) < wanted:
+        failed = []
+    return ",".join([*([options.exclude] if options.exclude else []), *failed]) or None
+
+
+def gpus_per_node(options: SlurmOptions, node: NodeInfo) -> int:
+    """What a job may ask of a node."""
+    return num_gpus(options.gres) if options.gres else node.gpus

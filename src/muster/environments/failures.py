@@ -1,0 +1,134 @@
+"""What went wrong when an environment was built, read from what the builder printed. Pure."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_LINES = 25
+
+
+class Failure(Exception):
+    """Why an environment could not be built; `code` is the verdict, `environment` or `disk_full`."""
+
+    def __init__(self, code: str, message: str, next: str, lines: Sequence[str] = ()) -> None:
+        super().__init__(f"{message}. {next}")
+        self.code = code
+        self.message = message
+        self.next = next
+        self.lines = tuple(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"code": self.code, "message": self.message, "next": self.next, "lines": list(self.lines)}
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    text: re.Pattern[str]
+    message: str
+    next: str
+    code: str = "environment"
+
+
+_NETWORK_NEXT = (
+    "Check the network and proxy of the node, and the index that pip is configured with; what was downloaded before "
+    "is cached, so a retry goes on from there."
+)
+_VERSION_NEXT = "Correct the version in the environment."
+
+# In order: a builder that cannot reach its index also says that it found nothing.
+_PATTERNS = (
+    _Pattern(
+        re.compile(r"No space left on device|Disk quota exceeded|os error 28\b", re.I),
+        "the disk is full",
+        "Free space there, remove environments with `muster env rm`, or set MUSTER_ENVIRONMENTS_DIR to a larger disk.",
+        "disk_full",
+    ),
+    _Pattern(
+        re.compile(r"\b(?:status code|HTTP error|error:?) ?(?:401|403|407)\b|401 Client Error|403 Client Error", re.I),
+        "the package index refused the credentials",
+        "Check user and password in the index address that pip is configured with.",
+    ),
+    _Pattern(
+        re.compile(
+            r"NewConnectionError|Max retries exceeded|Temporary failure in name resolution|Name or service not known"
+            r"|Connection refused|Network is unreachable|ConnectTimeout|Read timed out|ProxyError|dns error"
+            r"|error sending request|connection broken by|tcp connect error|operation timed out"
+            r"|Network connectivity is disabled|could not resolve host|CondaHTTPError",
+            re.I,
+        ),
+        "the package index cannot be reached",
+        _NETWORK_NEXT,
+    ),
+    _Pattern(
+        re.compile(r"requires a different python|does not satisfy Python|Requires-Python|current Python version", re.I),
+        "a package does not run on this version of Python",
+        "Ask for another version of it, or set `python` in the environment.",
+    ),
+    _Pattern(
+        re.compile(r"(?:there (?:is|are) no versions? of|no version of) (?P<what>\S+)", re.I),
+        "there is no version {what}",
+        _VERSION_NEXT,
+    ),
+    _Pattern(
+        re.compile(
+            r"Because (?P<what>\S+) was not found in (?:the package registry|the provided package locations)"
+            r"|requirement (?P<pip>\S+)[^\n]*\(from versions: none\)"
+            r"|^\s*(?:nothing provides|package) (?P<conda>\S+?) ?(?:needed|does not exist|\(|=)"
+            r"|ResolvePackageNotFound:\s+-\s+(?P<old>\S+)",
+            re.I | re.MULTILINE,
+        ),
+        "there is no package {what}",
+        "Correct its name in the environment, or name the index that has it with --extra-index-url.",
+    ),
+    _Pattern(
+        re.compile(r"(?:No matching distribution found for|satisfies the requirement) (?P<what>[^\n(]+)", re.I),
+        "no version fits {what}",
+        _VERSION_NEXT,
+    ),
+    _Pattern(
+        re.compile(r"ResolutionImpossible|unsatisfiable|conflicting dependencies|are incompatible", re.I),
+        "the requirements contradict each other",
+        "Loosen one of the versions that the lines name.",
+    ),
+    _Pattern(
+        re.compile(
+            r"Failed to build|Building wheel for \S+ .*did not run|subprocess-exited-with-error"
+            r"|metadata-generation-failed|build backend returned an error|error: command '[^']*(?:gcc|g\+\+|cc)'",
+            re.I,
+        ),
+        "a package could not be compiled",
+        "Ask for a version that has a wheel for this Python, or install the compilers and headers that it needs.",
+    ),
+    _Pattern(
+        re.compile(r"Invalid requirement|Failed to parse|Couldn't parse|InvalidMatchSpec|expected one of", re.I),
+        "a requirement cannot be read",
+        "Correct the line that is named.",
+    ),
+)
+
+
+def classify(program: str, returncode: int, printed: Sequence[str]) -> Failure:
+    """The failure behind a builder's exit and its last lines."""
+    lines = tuple(line for line in printed if line.strip())[-_LINES:]
+    if returncode < 0:
+        return killed(program, -returncode, lines)
+    text = "\n".join(printed)
+    for pattern in _PATTERNS:
+        match = pattern.text.search(text)
+        if match:
+            what = next((group for group in match.groupdict().values() if group), "what is asked for")
+            message = pattern.message.format(what=what.strip("`'\",;:() ").removesuffix("."))
+            return Failure(pattern.code, message, pattern.next, lines)
+    return Failure("environment", f"{program} ended with code {returncode}", "The lines say why.", lines)
+
+
+def killed(program: str, number: int, lines: Sequence[str] = ()) -> Failure:
+    name = signal.Signals(number).name if number in {item.value for item in signal.Signals} else f"signal {number}"
+    hint = "Something outside sent it"
+    if number == signal.SIGKILL:
+        hint += ", or the node ran out of memory"
+    return Failure("environment", f"{program} was killed by {name}", f"{hint}; submit again.", tuple(lines))

@@ -1,0 +1,81 @@
+"""Names of environments: the curated ones, and what the names of Azure ML's stand for today. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+CURATED = (
+    "pytorch",
+    "tensorflow",
+    "keras",
+    "horovod-torch",
+    "horovod-tensorflow",
+    "deepspeed",
+    "lightning",
+    "transformers",
+    "jax",
+    "sklearn",
+)
+FLAVOURS = ("cpu", "gpu")
+_REGISTRY = re.compile(r"azureml://registries/[^/]+/environments/(?P<name>[^/:@]+).*")
+_VERSIONED = re.compile(r"(?P<name>[^:@]+)(?:[:@].*)?")
+_OLD = re.compile(
+    r"azureml-.*|acpt-.*|tf-?\d.*|openmpi-?\d.*|minimal(-ubuntu.*)?|responsibleai.*"
+    r"|(pytorch|tensorflow|keras|sklearn|scikit-learn|lightgbm|xgboost)-?v?\d.*"
+)
+# What stands in an old name, and the curated environment that it means: alone, and with MPI.
+_MEANINGS = (
+    (r"tensorflow.*horovod|horovod.*tensorflow|tf.*horovod", "horovod-tensorflow", "horovod-tensorflow"),
+    (r"horovod", "horovod-torch", "horovod-torch"),
+    (r"deepspeed", "deepspeed", "deepspeed"),
+    (r"acpt", "pytorch", "deepspeed"),
+    (r"lightning", "lightning", "lightning"),
+    (r"transformers|huggingface|hugging-face", "transformers", "transformers"),
+    (r"keras", "keras", "keras"),
+    (r"tensorflow|(^|-)tf\d", "tensorflow", "horovod-tensorflow"),
+    (r"pytorch|torch", "pytorch", "horovod-torch"),
+    (r"sklearn|scikit|lightgbm|xgboost|automl|responsibleai|tabular", "sklearn", "sklearn"),
+    (r"(^|-)jax", "jax", "jax"),
+)
+_BARE = re.compile(r"minimal|tutorial|openmpi|base|python-?\d|mlflow|inference")
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a name stands for."""
+
+    curated: str | None
+    """None: no framework at all; the current Python."""
+    flavour: str | None = None
+    """As the name says itself; None where it leaves that to the nodes."""
+    old: bool = False
+    """It is a name of Azure ML's."""
+
+
+def bare(name: str) -> str:
+    """A name without `azureml:`, registry, version and label."""
+    match = _REGISTRY.fullmatch(name) or _VERSIONED.fullmatch(name.removeprefix("azureml:"))
+    return match["name"] if match else name
+
+
+def version_of(name: str) -> str | None:
+    """The version in `NAME:VERSION`; None for the newest."""
+    head, mark, version = name.removeprefix("azureml:").partition(":")
+    return version if mark and "//" not in name and head else None
+
+
+def meaning(name: str, is_mpi: bool) -> Meaning | None:
+    """What a name stands for; None for one that nobody curated."""
+    text = bare(name).lower()
+    stem, _, flavour = text.rpartition("-")
+    if text in CURATED:
+        return Meaning(text)
+    if stem in CURATED and flavour in FLAVOURS:
+        return Meaning(stem, flavour)
+    if not _OLD.fullmatch(text) and not name.startswith("azureml://registries/"):
+        return None
+    for pattern, alone, with_mpi in _MEANINGS:
+        if re.search(pattern, text):
+            return Meaning(with_mpi if is_mpi else alone, old=True)
+    return Meaning(None, old=True) if _BARE.search(text) else None

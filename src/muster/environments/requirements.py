@@ -1,0 +1,61 @@
+"""Requirement lines as users write them: checked, and split into packages and options. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+# What says where packages come from; other options change how pip works, not what is wanted.
+_SOURCES = ("--index-url", "-i", "--extra-index-url", "--find-links", "-f", "--no-index", "--trusted-host", "--pre")
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_EXTRAS = r"(?:\s*\[[A-Za-z0-9._,\s-]*\])?"
+_CLAUSE = r"(?:===|==|~=|!=|<=|>=|<|>)\s*[A-Za-z0-9.*+!_-]+"
+_VERSION = rf"(?:\s*\(?\s*{_CLAUSE}(?:\s*,\s*{_CLAUSE})*\s*,?\s*\)?)?"
+_PACKAGE = re.compile(rf"{_NAME}{_EXTRAS}(?:{_VERSION}|\s*@\s*\S.*?)\s*(?:;.+)?(?:\s+--hash=\S+)*")
+_ADDRESS = re.compile(r"(?:[a-z]+\+)?[a-z]+://\S+|/\S+\.(?:whl|tar\.gz|zip)")
+_COMMENT = re.compile(r"(^|\s)#.*")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a list of requirements asks for."""
+
+    requirements: tuple[str, ...]
+    options: tuple[str, ...]
+    problems: tuple[tuple[int, str], ...]
+    """Index of a line and what is wrong with it."""
+
+
+def read(lines: Iterable[str]) -> Wanted:
+    """Packages and options of requirement lines; what is neither is a problem."""
+    requirements, options, problems = [], [], []
+    for index, line in enumerate(lines):
+        text = _COMMENT.sub("", line).strip()
+        if not text:
+            continue
+        option = re.split(r"[\s=]", text, maxsplit=1)[0]
+        if option in _SOURCES:
+            options.append(_spaced(text))
+        elif text.startswith("-"):
+            problems.append((index, _why_not(option, text)))
+        elif _PACKAGE.fullmatch(text) or _ADDRESS.fullmatch(text):
+            requirements.append(text)
+        else:
+            problems.append(
+                (index, f"{text!r} is not a requirement; write one such as numpy, numpy==2.1 or numpy>=2,<3")
+            )
+    return Wanted(tuple(dict.fromkeys(requirements)), tuple(dict.fromkeys(options)), tuple(problems))
+
+
+def _spaced(text: str) -> str:
+    """`--index-url=X` and `--index-url X` are the same."""
+    return re.sub(r"^(--[a-z-]+)=", r"\1 ", text)
+
+
+def _why_not(option: str, text: str) -> str:
+    if option in ("-e", "--editable"):
+        return f"{text!r}: the nodes have no such folder; put the code into `code`, or build a wheel and name that"
+    if option in ("-r", "--requirement", "-c", "--constraint"):
+        return f"{text!r}: that file is not here; give its lines"
+    return f"{text!r}: this option of pip cannot be used here; allowed: {', '.join(_SOURCES)}"

@@ -1,0 +1,64 @@
+"""In which order the packages of a recipe are installed: some can be built only beside others. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from muster.environments.recipe import Recipe, requirement_name
+
+COMPILER = "horovod-cxx"
+"""The name of the compiler wrapper, which lies beside this module."""
+_TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly")
+# Horovod's own build asks for these and does not say so.
+_HOROVOD_TOOLS = ("setuptools<70", "wheel", "packaging", "cffi", "cloudpickle", "psutil", "pyyaml", "cmake<4")
+
+
+@dataclass(frozen=True)
+class Step:
+    """Packages that are installed together."""
+
+    requirements: tuple[str, ...]
+    no_deps: bool = False
+    from_source: bool = False
+    """Compiled here, against what the environment has, and not taken from a cache of wheels."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    tools: tuple[str, ...] = ()
+    """Programs that the machine must have for it."""
+
+
+def steps(recipe: Recipe, has_cuda: bool = False) -> list[Step]:
+    """The steps of a recipe, in order; none where it asks for no package."""
+    names = recipe.names
+    late = {text: name for text in recipe.requirements if (name := requirement_name(text)) and _is_late(name, names)}
+    early = tuple(text for text in recipe.requirements if text not in late)
+    found = [Step(early)] if early else []
+    for text, name in sorted(late.items()):
+        if name == "horovod":
+            found.append(Step(_HOROVOD_TOOLS))
+            found.append(_horovod(text, names, has_cuda and recipe.flavour != "cpu"))
+        else:
+            found.append(Step((text,), no_deps=True))
+    return found
+
+
+def _is_late(name: str, names: frozenset[str]) -> bool:
+    # tf_keras asks for `tensorflow` by name, which would come beside the build that is there already.
+    return name == "horovod" or (name == "tf-keras" and "tensorflow-cpu" in names)
+
+
+def _horovod(requirement: str, names: frozenset[str], for_gpus: bool) -> Step:
+    variables = {
+        "HOROVOD_WITH_GLOO": "1",
+        "HOROVOD_WITHOUT_MXNET": "1",
+        _flag("PYTORCH", "torch" in names): "1",
+        _flag("TENSORFLOW", any(name in names for name in _TENSORFLOW)): "1",
+        _flag("MPI", "openmpi" in names or "mpich" in names): "1",
+    }
+    if for_gpus:
+        variables["HOROVOD_GPU_OPERATIONS"] = "NCCL"
+    return Step((requirement,), no_deps=True, from_source=True, variables=variables, tools=("g++", "make"))
+
+
+def _flag(part: str, wanted: bool) -> str:
+    return f"HOROVOD_WITH_{part}" if wanted else f"HOROVOD_WITHOUT_{part}"

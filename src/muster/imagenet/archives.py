@@ -1,0 +1,165 @@
+"""What lies where in the original archives. Images are read in place: nothing is unpacked on the way."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tarfile
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from muster.errors import JobError, NotFound
+
+_PIECE = 4 << 20
+_CHECK = re.compile(r"(?P<which>train|val|devkit)=(?P<kind>size|md5|sha1|sha256):(?P<value>[0-9a-fA-F]+)")
+_IMAGE = (".jpeg", ".jpg")
+
+
+@dataclass(frozen=True)
+class Image:
+    """Bytes of an archive that are one image."""
+
+    name: str
+    offset: int
+    size: int
+    label: int
+
+
+@dataclass(frozen=True)
+class Check:
+    """What the user says of an archive: its size or a checksum."""
+
+    which: str
+    kind: str
+    value: str
+
+
+def parse_check(text: str) -> Check:
+    """`train=sha256:…`, `val=size:…` and the like."""
+    match = _CHECK.fullmatch(text)
+    if match is None:
+        raise JobError(
+            f"--check {text}: this is not WHICH=KIND:VALUE.",
+            "WHICH is train, val or devkit; KIND is size, md5, sha1 or sha256. Such as: --check val=size:6744924160",
+        )
+    return Check(match["which"], match["kind"], match["value"].lower())
+
+
+def verify(archive: Path, checks: Sequence[Check], progress: Callable[[int], None]) -> None:
+    """Compare an archive with what is said of it; sizes first, because they cost nothing."""
+    size = archive.stat().st_size
+    for check in checks:
+        if check.kind == "size" and int(check.value) != size:
+            raise JobError(
+                f"{archive} has {size} bytes; --check says {check.value}.", "Download it again, or mend --check."
+            )
+    wanted = {check.kind: check.value for check in checks if check.kind != "size"}
+    if not wanted:
+        return
+    digests = {kind: hashlib.new(kind, usedforsecurity=False) for kind in wanted}
+    with archive.open("rb") as file:
+        while piece := file.read(_PIECE):
+            for digest in digests.values():
+                digest.update(piece)
+            progress(len(piece))
+    for kind, digest in digests.items():
+        if digest.hexdigest() != wanted[kind]:
+            raise JobError(
+                f"the {kind} of {archive} is {digest.hexdigest()}; --check says {wanted[kind]}.",
+                "The archive is damaged or another one: download it again, or mend --check.",
+            )
+
+
+def train_images(archive: Path, workers: Executor) -> tuple[tuple[str, ...], list[Image]]:
+    """The classes in the order of their names, and every image; the archive holds one archive for each class."""
+    inner = _members(archive, (".tar",), what="one archive for each class (n01440764.tar …)")
+    classes = tuple(sorted(PurePosixPath(member.name).stem for member in inner))
+    if len(set(classes)) != len(classes):
+        twice = next(name for name in classes if classes.count(name) > 1)
+        raise JobError(f"{archive} holds the class {twice} twice.")
+    numbers = {name: number for number, name in enumerate(classes)}
+    jobs = [
+        workers.submit(_inner_images, archive, member, numbers[PurePosixPath(member.name).stem])
+        for member in sorted(inner, key=lambda member: member.name)
+    ]
+    return classes, [image for job in jobs for image in job.result()]
+
+
+def val_images(archive: Path, labels: Mapping[str, int] | Sequence[int]) -> list[Image]:
+    """The validation images with their labels, by name or in the order of their names."""
+    members = sorted(_members(archive, _IMAGE, what="images"), key=lambda member: member.name)
+    names = [PurePosixPath(member.name).name for member in members]
+    if not isinstance(labels, Mapping):
+        if len(labels) != len(names):
+            raise JobError(f"{archive} has {len(names)} images, and there are {len(labels)} labels.")
+        labels = dict(zip(names, labels, strict=True))
+    missing = [name for name in names if name not in labels]
+    if missing:
+        raise JobError(f"{len(missing)} images of {archive} have no label; the first is {missing[0]}.")
+    return [
+        Image(name, member.offset_data, member.size, labels[name]) for name, member in zip(names, members, strict=True)
+    ]
+
+
+def _members(archive: Path, endings: tuple[str, ...], what: str) -> list[tarfile.TarInfo]:
+    size = _size(archive)
+    try:
+        with tarfile.open(archive, "r:") as tar:
+            found = [member for member in tar if member.isfile() and member.name.lower().endswith(endings)]
+    except (tarfile.TarError, EOFError) as error:
+        raise JobError(f"{archive} cannot be read as a tar archive: {error}.", "Download it again.") from error
+    if not found:
+        raise JobError(f"{archive} holds no {what}.", "Is it the original archive?")
+    last = max(found, key=lambda member: member.offset_data)
+    if last.offset_data + last.size > size:
+        raise JobError(f"{archive} is cut off inside {last.name}.", "Download the rest of it.")
+    return found
+
+
+def _inner_images(archive: Path, inner: tarfile.TarInfo, label: int) -> list[Image]:
+    with archive.open("rb") as file:
+        window = _Window(file.fileno(), inner.offset_data, inner.size)
+        try:
+            with tarfile.open(fileobj=window, mode="r:") as tar:  # type: ignore[call-overload]
+                members = [member for member in tar if member.isfile()]
+        except (tarfile.TarError, EOFError) as error:
+            raise JobError(f"{inner.name} in {archive} is damaged: {error}.", "Download the archive again.") from error
+    if not members:
+        raise JobError(f"{inner.name} in {archive} holds no image.", "Download the archive again.")
+    cut = [member for member in members if member.offset_data + member.size > inner.size]
+    if cut:
+        raise JobError(f"{inner.name} in {archive} is cut off inside {cut[0].name}.", "Download the archive again.")
+    return [
+        Image(PurePosixPath(member.name).name, inner.offset_data + member.offset_data, member.size, label)
+        for member in sorted(members, key=lambda member: member.name)
+    ]
+
+
+class _Window:
+    """A part of a file as a file of its own, as far as tarfile needs one."""
+
+    def __init__(self, descriptor: int, begin: int, size: int) -> None:
+        self._descriptor, self._begin, self._size, self._at = descriptor, begin, size, 0
+
+    def read(self, count: int = -1) -> bytes:
+        left = max(0, self._size - self._at)
+        data = os.pread(self._descriptor, left if count < 0 else min(count, left), self._begin + self._at)
+        self._at += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+
+def _size(archive: Path) -> int:
+    try:
+        return archive.stat().st_size
+    except FileNotFoundError:
+        raise NotFound(f"there is no archive {archive}.", "It is not downloaded for you: ImageNet has terms.") from None

@@ -1,0 +1,198 @@
+"""Writes shards: tar files of NAME.jpg and NAME.cls side by side. The same input gives the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import random
+import tarfile
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, Future, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from muster.errors import Conflict, JobError
+from muster.imagenet.archives import Image
+
+_BLOCK = 512
+_TAR_END = 10_240
+_PLAN = "plan.json"
+_DONE = "shards.jsonl"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file to write: its name and its images in order."""
+
+    name: str
+    images: tuple[Image, ...]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """One file that was written."""
+
+    name: str
+    images: int
+    size: int
+    sha256: str
+    converted: tuple[str, ...]
+    """Images that were no plain RGB JPEGs, and now are."""
+
+
+def plan_shards(images: Sequence[Image], per_shard: int, seed: int, prefix: str) -> list[Shard]:
+    """Mix all images and cut them into shards of about the same length."""
+    mixed = list(images)
+    random.Random(seed).shuffle(mixed)
+    count = max(1, round(len(mixed) / per_shard))
+    cuts = [len(mixed) * number // count for number in range(count + 1)]
+    return [
+        Shard(f"{prefix}-{number:05d}.tar", tuple(mixed[cuts[number] : cuts[number + 1]])) for number in range(count)
+    ]
+
+
+def room_needed(shards: Iterable[Shard]) -> int:
+    """Bytes on disk, where no image is made smaller."""
+    return sum(_TAR_END + sum(4 * _BLOCK + image.size + _BLOCK for image in shard.images) for shard in shards)
+
+
+class Packing:
+    """The shards of one folder; what an earlier start finished is kept, if it was the same work."""
+
+    def __init__(self, folder: Path, about: dict[str, Any]) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        plan = folder / _PLAN
+        if plan.exists() and json.loads(plan.read_text()) != about:
+            raise Conflict(
+                f"{folder} holds shards that were made in another way ({plan} tells how)",
+                "Give another --out, or remove the folder.",
+            )
+        _replace(plan, json.dumps(about, indent=2).encode())
+        self.done = {packed.name: packed for packed in self._read_done()}
+
+    def left(self, shards: Sequence[Shard]) -> list[Shard]:
+        return [shard for shard in shards if shard.name not in self.done]
+
+    def write(
+        self, archive: Path, shards: Sequence[Shard], resize: int | None, workers: Executor, told: Callable[[int], None]
+    ) -> None:
+        """Write what is left, several at once; each shard counts from the moment that it is whole on disk."""
+        jobs = [workers.submit(self._write_one, archive, shard, resize, told) for shard in self.left(shards)]
+        try:
+            for job in as_completed(jobs):
+                job.result()
+        finally:
+            _drop(jobs)
+
+    def _write_one(self, archive: Path, shard: Shard, resize: int | None, told: Callable[[int], None]) -> None:
+        packed, index = _pack(archive, shard, resize, self.folder / shard.name, told)
+        _replace(self.folder / f"{shard.name}.index", json.dumps(index).encode())
+        with self._lock, (self.folder / _DONE).open("a") as file:
+            # The line break comes first: a line that was cut off earlier spoils no other.
+            file.write("\n" + json.dumps(asdict(packed)))
+            file.flush()
+            os.fsync(file.fileno())
+            self.done[packed.name] = packed
+
+    def _read_done(self) -> list[Packed]:
+        try:
+            lines = (self.folder / _DONE).read_text().splitlines()
+        except FileNotFoundError:
+            return []
+        found = []
+        for line in filter(None, lines):
+            try:
+                data = json.loads(line)
+            except ValueError:
+                continue  # cut off by the end of an earlier start
+            packed = Packed(**{**data, "converted": tuple(data["converted"])})
+            path = self.folder / packed.name
+            if path.exists() and path.stat().st_size == packed.size:
+                found.append(packed)
+        return found
+
+
+def _pack(
+    archive: Path, shard: Shard, resize: int | None, target: Path, told: Callable[[int], None]
+) -> tuple[Packed, list[tuple[int, int, int]]]:
+    digest, index, converted, size = hashlib.sha256(), [], [], 0
+    part = target.with_name(f".{target.name}.part")
+    with archive.open("rb") as source, part.open("wb") as file:
+
+        def put(data: bytes) -> None:
+            nonlocal size
+            file.write(data)
+            digest.update(data)
+            size += len(data)
+
+        for number, image in enumerate(shard.images):
+            jpeg, changed = _as_jpeg(_read(source.fileno(), archive, image), image, archive, resize)
+            if changed:
+                converted.append(image.name)
+            put(_header(f"{number:06d}.jpg", len(jpeg)))
+            index.append((size, len(jpeg), image.label))
+            put(_padded(jpeg))
+            label = str(image.label).encode()
+            put(_header(f"{number:06d}.cls", len(label)) + _padded(label))
+            told(image.size)
+        put(b"\0" * (2 * _BLOCK))
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(target)
+    return Packed(shard.name, len(shard.images), size, digest.hexdigest(), tuple(converted)), index
+
+
+def _read(descriptor: int, archive: Path, image: Image) -> bytes:
+    data = os.pread(descriptor, image.size, image.offset)
+    if len(data) != image.size:
+        raise JobError(f"{archive} is cut off inside {image.name}.", "Was it changed meanwhile? Download it again.")
+    return data
+
+
+def _as_jpeg(data: bytes, image: Image, archive: Path, resize: int | None) -> tuple[bytes, bool]:
+    """An RGB or grey JPEG as it is; a PNG, a JPEG in print colours, or one that is too large, anew."""
+    from PIL import Image as Pictures
+    from PIL import UnidentifiedImageError
+
+    try:
+        with Pictures.open(io.BytesIO(data)) as picture:
+            plain = picture.format == "JPEG" and picture.mode in ("RGB", "L")
+            shorter = min(picture.size)
+            if plain and (resize is None or shorter <= resize):
+                return data, False
+            made = picture if picture.mode == "RGB" else picture.convert("RGB")
+            if resize is not None and shorter > resize:
+                width, height = (max(1, round(side * resize / shorter)) for side in picture.size)
+                made = made.resize((width, height), Pictures.Resampling.BICUBIC, reducing_gap=2.0)
+            out = io.BytesIO()
+            made.save(out, "JPEG", quality=95)
+            return out.getvalue(), not plain
+    except (UnidentifiedImageError, OSError, SyntaxError) as error:
+        raise JobError(f"{image.name} in {archive} is no image: {error}.", "Download the archive again.") from error
+
+
+def _header(name: str, size: int) -> bytes:
+    member = tarfile.TarInfo(name)
+    member.size = size
+    return member.tobuf(tarfile.USTAR_FORMAT)
+
+
+def _padded(data: bytes) -> bytes:
+    return data + b"\0" * (-len(data) % _BLOCK)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(data)
+    part.replace(path)
+
+
+def _drop(jobs: Sequence[Future[None]]) -> None:
+    for job in jobs:
+        job.cancel()

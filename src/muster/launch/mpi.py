@@ -1,0 +1,144 @@
+"""MPI without processes: which kind an `mpirun` is, what its whole command says, whether a library belongs to it.
+
+Standard library only: the agent imports it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+OPEN_MPI, MPICH, INTEL = "Open MPI", "MPICH", "Intel MPI"
+
+RANK_PROGRAM = "muster-rank"
+"""What mpirun starts for every rank; each node has its own on its PATH."""
+REMOTE_PROGRAM = "muster-remote"
+"""What mpirun calls in place of ssh."""
+
+INSTALL = "Install muster[mpi] into the job's Python (`pip install 'muster[mpi]'`), or the system's openmpi-bin."
+
+# An allocation of a batch system belongs to Muster's agents; mpirun must not start its ranks through it.
+_BATCH_SYSTEMS = ("SLURM", "PBS_", "LSB_", "LSF_", "SGE_", "PE_HOSTFILE", "FLUX_", "COBALT_", "PMI")
+
+_VERSIONS = (
+    (OPEN_MPI, re.compile(r"\(Open MPI\)\s+v?(\d[\w.]*)|OpenRTE\)\s+v?(\d[\w.]*)|^Open MPI v(\d[\w.]*)", re.M)),
+    (INTEL, re.compile(r"Intel\(R\) MPI Library[^\n]*?Version (\d[\w.]*)|Intel\(R\) MPI Library (\d[\w.]*)")),
+    (MPICH, re.compile(r"HYDRA build details:\s+Version:\s+(\d[\w.]*)|MPICH Version:\s+(\d[\w.]*)")),
+)
+
+
+class Kind(NamedTuple):
+    """An MPI implementation, as its launcher or its library tells it."""
+
+    name: str
+    version: str
+
+    @property
+    def major(self) -> int:
+        return int(self.version.split(".")[0]) if self.version[:1].isdigit() else 0
+
+    @property
+    def family(self) -> str:
+        """Intel MPI and MPICH speak the same language between launcher and library."""
+        return OPEN_MPI if self.name == OPEN_MPI else MPICH
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}".strip()
+
+
+class Host(NamedTuple):
+    """A node as mpirun sees it."""
+
+    name: str
+    ranks: int
+
+
+def recognise(text: str) -> Kind | None:
+    """The kind that `mpirun --version`, or a library's version text, speaks of."""
+    for name, pattern in _VERSIONS:
+        match = pattern.search(text)
+        if match:
+            return Kind(name, next(group for group in match.groups() if group))
+    return None
+
+
+def command(
+    kind: Kind,
+    program: str,
+    hosts: Sequence[Host],
+    *,
+    settings: Mapping[str, str],
+    loopback: bool = False,
+    root: bool = False,
+) -> tuple[str, ...]:
+    """The whole command; `hosts` begin with this machine, `settings` are the variables that the user chose."""
+    if kind.name == OPEN_MPI:
+        build = _open_mpi_5 if kind.major >= 5 else _open_mpi_4
+        return (program, *(("--allow-run-as-root",) if root else ()), *build(hosts, settings), RANK_PROGRAM)
+    build_hydra = _intel if kind.name == INTEL else _mpich
+    return (program, *build_hydra(hosts, loopback), RANK_PROGRAM)
+
+
+def without_batch_system(env: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which mpirun finds no batch system and no other MPI job."""
+    return {name: value for name, value in env.items() if not name.startswith(_BATCH_SYSTEMS) or "_MCA_" in name}
+
+
+def tuning(loopback_interface: str | None, crowded: bool) -> dict[str, str]:
+    """Settings for ranks that share one machine: its loopback interface, and no spinning while others need the core."""
+    env: dict[str, str] = {}
+    if loopback_interface:
+        env["OMPI_MCA_btl_tcp_if_include"] = loopback_interface
+        env["FI_TCP_IFACE"] = loopback_interface
+    if crowded:
+        env["OMPI_MCA_mpi_yield_when_idle"] = "1"
+    return env
+
+
+def _open_mpi_5(hosts: Sequence[Host], settings: Mapping[str, str]) -> list[str]:
+    arguments = ["--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", REMOTE_PROGRAM]
+    # All daemons are started from here, and none leaves the keeper that started it.
+    arguments += ["--prtemca", "plm_ssh_no_tree_spawn", "1", "--leave-session-attached"]
+    arguments += ["--host", _listed(hosts)]
+    if "PRTE_MCA_rmaps_default_mapping_policy" not in settings:
+        arguments += ["--map-by", "slot:OVERSUBSCRIBE"]
+    if "PRTE_MCA_hwloc_default_binding_policy" not in settings:
+        arguments += ["--bind-to", "none"]
+    return [*arguments, "--wdir", "/", "-n", _total(hosts)]
+
+
+def _open_mpi_4(hosts: Sequence[Host], settings: Mapping[str, str]) -> list[str]:
+    arguments = ["--mca", "plm", "rsh", "--mca", "plm_rsh_agent", REMOTE_PROGRAM]
+    arguments += ["--mca", "plm_rsh_no_tree_spawn", "1", "--leave-session-attached"]
+    arguments += ["--host", _listed(hosts)]
+    if "OMPI_MCA_rmaps_base_mapping_policy" not in settings:
+        arguments += ["--map-by", "slot", "--oversubscribe"]
+    if "OMPI_MCA_hwloc_base_binding_policy" not in settings:
+        arguments += ["--bind-to", "none"]
+    return [*arguments, "--wdir", "/", "-n", _total(hosts)]
+
+
+def _mpich(hosts: Sequence[Host], loopback: bool) -> list[str]:
+    arguments = ["-launcher", "ssh", "-launcher-exec", REMOTE_PROGRAM, "-rmk", "user"]
+    # Every node has an environment of its own; mpirun's would replace it.
+    arguments += ["-genvnone", "-hosts", _listed(hosts)]
+    if loopback:
+        arguments += ["-iface", "lo"]
+    return [*arguments, "-wdir", "/", "-n", _total(hosts)]
+
+
+def _intel(hosts: Sequence[Host], loopback: bool) -> list[str]:
+    arguments = ["-bootstrap", "ssh", "-bootstrap-exec", REMOTE_PROGRAM, "-genvnone"]
+    arguments += ["-hosts", ",".join(host.name for host in hosts), "-ppn", str(hosts[0].ranks)]
+    if loopback:
+        arguments += ["-iface", "lo"]
+    return [*arguments, "-wdir", "/", "-n", _total(hosts)]
+
+
+def _listed(hosts: Sequence[Host]) -> str:
+    return ",".join(f"{host.name}:{host.ranks}" for host in hosts)
+
+
+def _total(hosts: Sequence[Host]) -> str:
+    return str(sum(host.ranks for host in hosts))

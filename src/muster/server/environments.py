@@ -1,0 +1,167 @@
+"""Environments: what a job's stands for, settled when it is submitted; registered ones; what builds came to."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select
+
+from muster import errors
+from muster.containers.failing import secret_name
+from muster.containers.model import DEFAULT_SHM_BYTES, Container, Login, container_from_json, registry_of
+from muster.environments import names
+from muster.environments.recipe import Recipe, recipe_from_json, without_secrets
+from muster.environments.resolve import Resolved, Site, resolve
+from muster.job.spec import EnvironmentSpec, JobSpec, Mpi
+from muster.launch.preflight import shm_bytes
+from muster.server import clusters, secrets, tables
+from muster.server.context import Context
+from muster.server.database import Transaction
+
+
+def settle(
+    context: Context, connection: Connection, spec: JobSpec, python: str | None, packages: Mapping[str, str] | None
+) -> Resolved:
+    """What the job's environment means on its cluster; raises JobError for one that cannot be."""
+    if spec.environment is None:
+        return Resolved()
+    row = connection.execute(select(tables.clusters).where(tables.clusters.c.name == spec.compute)).first()
+    nodes = clusters.offered(context, clusters.cluster_of(row)) if row is not None else []
+    # The Python that submits can stand in only where the nodes are this machine, and it is on it.
+    is_here = row is not None and row.engine == "local" and python is not None and os.access(python, os.X_OK)
+    site = Site(
+        is_mpi=isinstance(spec.distribution, Mpi),
+        has_gpus=spec.resources.gpus_per_node != 0 and any(node.gpus for node in nodes),
+        packages=packages if is_here else None,
+        registered=lambda name, version: _find(connection, name, version),
+    )
+    return resolve(spec.environment, site)
+
+
+def record_of(resolved: Resolved) -> dict[str, Any] | None:
+    """What is kept with the run; None where nothing is built."""
+    if resolved.container is not None:
+        image = resolved.container.get("image") or container_from_json(resolved.container).label
+        return {"name": resolved.name or image, "container": dict(resolved.container)}
+    if resolved.recipe is None:
+        return None
+    return {"name": resolved.name or resolved.recipe.label, "recipe": resolved.recipe.to_json()}
+
+
+def order_of(record: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The recipe that a node is to build, with the versions that an earlier attempt ran with."""
+    if record is None or "container" in record:
+        return None
+    recipe: Recipe = recipe_from_json(record["recipe"])
+    return recipe.locked(record.get("lock", ())).to_json()
+
+
+def container_of(
+    context: Context, connection: Connection, record: Mapping[str, Any] | None, spec: JobSpec
+) -> Container | None:
+    """The container that a node is to start, with the credentials of its registry; None where there is none."""
+    if record is None or "container" not in record:
+        return None
+    push_to = os.environ.get("MUSTER_IMAGE_REGISTRY", "").rstrip("/")
+    made = replace(
+        container_from_json(record["container"]),
+        args=tuple(spec.resources.container_args),
+        shm_bytes=shm_bytes(spec.resources.shm_size) or DEFAULT_SHM_BYTES,
+    )
+    if made.build is not None:
+        made = replace(made, push_to=push_to)
+    registry = registry_of(made.reference)
+    name = secret_name(registry)
+    if name not in {row["name"] for row in secrets.listing(connection)}:
+        return made
+    username, _, password = secrets.values(context, connection, [name])[name].partition(":")
+    return replace(made, login=Login(registry, username, password))
+
+
+def build_snapshot(record: Mapping[str, Any] | None) -> str | None:
+    """The folder that a run's image is built from."""
+    found = ((record or {}).get("container") or {}).get("build") or {}
+    return found.get("snapshot")
+
+
+def with_versions(record: Mapping[str, Any] | None, told: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The record with what the first node's environment came to; later ones were given the same versions."""
+    if record is None or "lock" in record:
+        return dict(record) if record is not None else None
+    return {**record, **{key: told[key] for key in ("key", "python", "lock", "indexes", "image") if key in told}}
+
+
+def shown(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole record, without the passwords that addresses may hold."""
+    if "container" in record:
+        return dict(record)
+    recipe = dict(record["recipe"])
+    if "options" in recipe:
+        recipe["options"] = [without_secrets(text) for text in recipe["options"]]
+    return {**record, "recipe": recipe}
+
+
+def brief(record: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What a run's view says of its environment: all but the long lists."""
+    if record is None:
+        return None
+    return {
+        "packages": len(record.get("lock", ())),
+        **{key: record[key] for key in ("name", "key", "python", "image") if key in record},
+    }
+
+
+def register(transaction: Transaction, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep the next version of an environment; the same content again is the same version."""
+    if names.meaning(name, False) is not None and name in names.CURATED:
+        raise errors.Conflict(f"{name} is the name of a curated environment", "Choose another name.")
+    described = EnvironmentSpec.model_validate({"name": name, **spec})
+    resolve(described, Site())
+    content = described.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
+    environments = tables.environments
+    last = _find_row(transaction.connection, name, None)
+    if last is not None and last.spec == content:
+        return dict(last._mapping)
+    row = {"name": name, "version": last.version + 1 if last else 1, "spec": content, "created_at": time.time()}
+    transaction.execute(insert(environments).values(**row))
+    return row
+
+
+def list_all(connection: Connection) -> list[dict[str, Any]]:
+    """Registered environments, each in its newest version."""
+    environments = tables.environments
+    newest = select(environments.c.name, func.max(environments.c.version).label("version")).group_by(
+        environments.c.name
+    )
+    found = newest.subquery()
+    query = (
+        select(environments)
+        .join(found, (environments.c.name == found.c.name) & (environments.c.version == found.c.version))
+        .order_by(environments.c.name)
+    )
+    return [dict(row._mapping) for row in connection.execute(query)]
+
+
+def show(connection: Connection, name: str, version: str | None) -> dict[str, Any]:
+    row = _find_row(connection, name, version)
+    if row is None:
+        wanted = f"{name}:{version}" if version else name
+        raise errors.NotFound(f"there is no environment {wanted!r}", "`muster env list` shows what there is.")
+    return dict(row._mapping)
+
+
+def _find(connection: Connection, name: str, version: str | None) -> Mapping[str, Any] | None:
+    row = _find_row(connection, name, version)
+    return row.spec if row is not None else None
+
+
+def _find_row(connection: Connection, name: str, version: str | None) -> Any:
+    environments = tables.environments
+    query = select(environments).where(environments.c.name == name).order_by(environments.c.version.desc())
+    if version is not None and version.isdigit():
+        query = query.where(environments.c.version == int(version))
+    return connection.execute(query.limit(1)).first()

@@ -1,0 +1,192 @@
+"""Encrypted objects: AES-256-GCM in chunks, so that any range can be read without the rest.
+
+    header  magic 8 · kind 1 · reserved 3 · wrapped key 68 (key id 8, nonce 12, key 32, tag 16)
+    object  chunks of 64 KiB, each with its tag; the nonce is the chunk's number and whether it is the last one, so a
+            chunk that is missing, moved, repeated or cut off is noticed
+    stream  records as they were appended, each: length 4 · nonce 12 · ciphertext · tag 16, bound to its place
+
+Every file has a key of its own, wrapped in the workspace's; a new workspace key rewraps headers, not bodies.
+"""
+
+from __future__ import annotations
+
+import io
+import secrets
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from muster import errors
+from muster.store.keyring import KEY_BYTES, MAGIC, KeyRing
+
+HEADER_BYTES = 80
+CHUNK_BYTES = 64 << 10
+TAG_BYTES = 16
+OBJECT, STREAM = b"\0", b"\1"
+_SEALED = CHUNK_BYTES + TAG_BYTES
+_AT_ONCE = 16
+
+
+class Damaged(errors.UserError):
+    """Encrypted bytes that are not what was written."""
+
+    code = "damaged"
+
+
+def new_header(ring: KeyRing, kind: bytes) -> tuple[bytes, AESGCM]:
+    """A header with a fresh key of its own, and the cipher of that key."""
+    file_key = secrets.token_bytes(KEY_BYTES)
+    about = MAGIC + kind + b"\0\0\0"
+    return about + ring.wrap(file_key, about), AESGCM(file_key)
+
+
+def open_header(ring: KeyRing | None, header: bytes, name: str) -> AESGCM:
+    """The cipher behind a header."""
+    if ring is None:
+        raise errors.UserError(
+            f"{name} is encrypted, and workspace.json names no key", "Name the key under `encryption` there."
+        )
+    return AESGCM(ring.unwrap(header[12:], header[:12], name))
+
+
+def rewrap(ring: KeyRing, header: bytes, name: str) -> bytes | None:
+    """The header with its key wrapped in the ring's first key; None where it is so already."""
+    if header[12:20] == ring.first.id:
+        return None
+    return header[:12] + ring.wrap(ring.unwrap(header[12:], header[:12], name), header[:12])
+
+
+def is_encrypted(header: bytes) -> bool:
+    return header.startswith(MAGIC)
+
+
+def encrypt(ring: KeyRing, pieces: Iterable[bytes]) -> Iterator[bytes | memoryview]:
+    """An object's bytes as they are stored; each piece must be used before the next is asked for."""
+    header, cipher = new_header(ring, OBJECT)
+    yield header
+    sealer = _Sealer(cipher)
+    kept = b""
+    for piece in pieces:
+        view = memoryview(piece)
+        # The last chunk must be known as such, so one is always kept back.
+        if len(kept) < CHUNK_BYTES:
+            taken = CHUNK_BYTES - len(kept)
+            kept += view[:taken]
+            view = view[taken:]
+        if not view:
+            continue
+        whole = (len(view) - 1) // CHUNK_BYTES
+        yield from sealer.seal([kept, *(view[at * CHUNK_BYTES : (at + 1) * CHUNK_BYTES] for at in range(whole))])
+        kept = bytes(view[whole * CHUNK_BYTES :])
+    yield from sealer.seal([kept], last=True)
+
+
+class _Sealer:
+    """Encrypts chunk after chunk into one buffer: fresh memory for each would cost more than the cipher."""
+
+    def __init__(self, cipher: AESGCM) -> None:
+        self._cipher = cipher
+        self._buffer = memoryview(bytearray(_AT_ONCE * _SEALED))
+        self._number = 0
+
+    def seal(self, chunks: Sequence[bytes | memoryview], last: bool = False) -> Iterator[memoryview]:
+        for first in range(0, len(chunks), _AT_ONCE):
+            end = 0
+            for chunk in chunks[first : first + _AT_ONCE]:
+                place = self._buffer[end : end + len(chunk) + TAG_BYTES]
+                self._cipher.encrypt_into(_nonce(self._number, last), chunk, None, place)
+                self._number += 1
+                end += len(place)
+            yield self._buffer[:end]
+
+
+def plain_size(stored: int) -> int:
+    """How long an object is whose stored form has this length."""
+    body = stored - HEADER_BYTES
+    return body - TAG_BYTES * -(-body // _SEALED)
+
+
+def open_object(ring: KeyRing | None, stored: Any, stored_size: int, name: str) -> io.BufferedReader:
+    """An encrypted object as a file that can be read from anywhere."""
+    try:
+        cipher = open_header(ring, stored.read(HEADER_BYTES), name)
+        reader = _Reader(cipher, stored, stored_size - HEADER_BYTES, name)
+    except BaseException:
+        stored.close()
+        raise
+    # Larger reads go past this buffer, straight into the caller's memory.
+    return io.BufferedReader(reader, CHUNK_BYTES)
+
+
+class _Reader(io.RawIOBase):
+    """Decrypts the chunks that are asked for."""
+
+    def __init__(self, cipher: AESGCM, stored: Any, body: int, name: str) -> None:
+        self._cipher = cipher
+        self._stored = stored
+        self._name = name
+        self._count = max(1, -(-body // _SEALED))
+        self._size = body - TAG_BYTES * self._count
+        self._at = 0
+        self._buffer = memoryview(bytearray(_AT_ONCE * _SEALED))
+        if self._size < 0:
+            raise Damaged(f"{name} was cut off", "Take it from a backup.")
+        # Looked at first: a reader of the beginning should also hear that the end is missing.
+        self._chunks(self._count - 1, 1)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        base = {0: 0, 1: self._at, 2: self._size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
+        view = memoryview(buffer).cast("B")[: max(0, self._size - self._at)]
+        if not view:
+            return 0
+        first, skip = divmod(self._at, CHUNK_BYTES)
+        if skip or len(view) < CHUNK_BYTES:
+            # A part of one chunk.
+            part = memoryview(self._chunks(first, 1))[skip : skip + len(view)]
+            view[: len(part)] = part
+            self._at += len(part)
+            return len(part)
+        whole = min(len(view) // CHUNK_BYTES, _AT_ONCE)
+        self._chunks(first, whole, view)
+        self._at += whole * CHUNK_BYTES
+        return whole * CHUNK_BYTES
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stored.close()
+        super().close()
+
+    def _chunks(self, first: int, count: int, into: memoryview | None = None) -> bytes | memoryview:
+        """Decrypt chunks, into the caller's memory where that is given."""
+        self._stored.seek(HEADER_BYTES + first * _SEALED)
+        sealed = self._buffer[: self._stored.readinto(self._buffer[: count * _SEALED])]
+        plain = into if into is not None else memoryview(bytearray(max(0, len(sealed) - TAG_BYTES)))
+        try:
+            for at in range(count):
+                chunk = sealed[at * _SEALED : (at + 1) * _SEALED]
+                place = plain[at * CHUNK_BYTES : at * CHUNK_BYTES + len(chunk) - TAG_BYTES]
+                nonce = _nonce(first + at, first + at == self._count - 1)
+                self._cipher.decrypt_into(nonce, chunk, None, place)
+        except (InvalidTag, ValueError):
+            raise Damaged(f"{self._name} is damaged, cut off or was changed", "Take it from a backup.") from None
+        return plain
+
+
+def _nonce(number: int, last: bool) -> bytes:
+    return struct.pack(">xxxQB", number, last)

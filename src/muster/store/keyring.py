@@ -1,0 +1,144 @@
+"""The keys that encrypt what rests in a store: where they come from, and how a file's own key is wrapped in one."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+import secrets
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from muster import errors
+
+MAGIC = b"MUSTERE1"
+"""Begins everything that is encrypted."""
+KEY_BYTES = 32
+_SOURCES = ("key_file", "key_env", "key_command")
+_COMMAND_S = 60.0
+
+
+class WrongKey(errors.UserError):
+    """What is stored was encrypted with another key."""
+
+    code = "wrong_key"
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key and what names it, without giving it away."""
+
+    id: bytes
+    secret: bytes
+
+    @classmethod
+    def of(cls, secret: bytes) -> Key:
+        return cls(hmac.new(secret, b"muster/store/id", hashlib.sha256).digest()[:8], secret)
+
+
+class KeyRing:
+    """The key for what is written, and those that may still be needed to read."""
+
+    def __init__(self, first: Key, previous: Sequence[Key] = ()) -> None:
+        self.first = first
+        self._by_id = {key.id: key for key in (*previous, first)}
+
+    def lead(self, key: Key) -> None:
+        """What is written from now on has this key; the others stay, to read with."""
+        self._by_id[key.id] = key
+        self.first = key
+
+    def wrap(self, file_key: bytes, about: bytes) -> bytes:
+        """The file's key, encrypted: key id, nonce, ciphertext."""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        nonce = secrets.token_bytes(12)
+        return self.first.id + nonce + AESGCM(self.first.secret).encrypt(nonce, file_key, about)
+
+    def unwrap(self, wrapped: bytes, about: bytes, name: str) -> bytes:
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        key = self._by_id.get(wrapped[:8])
+        if key is None:
+            known = ", ".join(sorted(item.hex() for item in self._by_id))
+            raise WrongKey(
+                f"{name} is encrypted with the key {wrapped[:8].hex()}, and the workspace has {known}",
+                "Name the right key under `encryption` in workspace.json, or the older one under `previous` there.",
+            )
+        try:
+            return AESGCM(key.secret).decrypt(wrapped[8:20], wrapped[20:], about)
+        except InvalidTag:
+            raise WrongKey(f"{name}: its header is damaged, or was changed", "Take it from a backup.") from None
+
+
+def load_keyring(config: Mapping[str, Any], folder: Path) -> KeyRing | None:
+    """The keys that `encryption` in workspace.json names; None where nothing is encrypted."""
+    given = config.get("encryption")
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        raise errors.UserError("`encryption` in workspace.json must be a mapping", _HINT)
+    unknown = set(given) - {*_SOURCES, "previous"}
+    if unknown:
+        raise errors.UserError(f"`encryption` in workspace.json has the unknown key {sorted(unknown)[0]!r}", _HINT)
+    previous = given.get("previous") or []
+    return KeyRing(load_key(given, folder), [load_key(item, folder) for item in previous])
+
+
+def load_key(source: Mapping[str, Any], folder: Path) -> Key:
+    """One key: from a file, an environment variable or a command's output."""
+    named = [name for name in _SOURCES if source.get(name)]
+    if len(named) != 1:
+        raise errors.UserError("`encryption` in workspace.json must name one source of its key", _HINT)
+    value = str(source[named[0]])
+    if named[0] == "key_file":
+        path = (folder / value).expanduser()
+        try:
+            return _parse(path.read_text(), f"the key file {path}")
+        except (OSError, UnicodeDecodeError) as error:
+            raise errors.UserError(f"the key file {path} cannot be read: {error}", _HINT) from error
+    if named[0] == "key_env":
+        if value not in os.environ:
+            raise errors.UserError(f"the variable {value}, which should hold the key, is not set for the server", _HINT)
+        # Not handed on to the agents that the server starts.
+        return _parse(os.environ.pop(value), f"the variable {value}")
+    return _parse(_run(value), "what key_command prints")
+
+
+def new_key() -> str:
+    """A fresh key as text."""
+    return base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
+
+
+_HINT = (
+    'Write "encryption": {"key_file": PATH}, {"key_env": NAME} or {"key_command": COMMAND}; the key is 32 bytes as '
+    "base64 or hexadecimal digits, such as `muster key create FILE` makes."
+)
+
+
+def _run(command: str) -> str:
+    try:
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=_COMMAND_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise errors.UserError(f"key_command did not end within {_COMMAND_S:g} s", _HINT) from None
+    if done.returncode != 0:
+        # What it printed may hold the key, or a part of it.
+        raise errors.UserError(f"key_command ended with {done.returncode}", "Run it by hand to see why.")
+    return done.stdout
+
+
+def _parse(text: str, where: str) -> Key:
+    text = text.strip()
+    try:
+        secret = bytes.fromhex(text) if len(text) == 2 * KEY_BYTES else base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error):
+        secret = b""
+    if len(secret) != KEY_BYTES:
+        raise errors.UserError(f"{where} holds no key", _HINT)
+    return Key.of(secret)

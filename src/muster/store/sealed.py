@@ -1,0 +1,200 @@
+"""Growing files that are encrypted: whole records at the end, read from any place of the plain text."""
+
+from __future__ import annotations
+
+import io
+import os
+import secrets
+import struct
+import threading
+from array import array
+from bisect import bisect_right
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from muster.store.encryption import HEADER_BYTES, OBJECT, STREAM, Damaged, is_encrypted, new_header, open_header, rewrap
+from muster.store.keyring import KeyRing
+
+_OVERHEAD = 4 + 12 + 16
+_STRIDE = 64 << 10
+_REMEMBERED = 4096
+
+
+@dataclass
+class _Index:
+    """Where records begin: one of them for every so many bytes, the others are found from there."""
+
+    inode: int
+    cipher: AESGCM
+    plain: array[int] = field(default_factory=lambda: array("Q", [0]))
+    stored: array[int] = field(default_factory=lambda: array("Q", [HEADER_BYTES]))
+    length: int = 0
+    end: int = HEADER_BYTES
+
+    def add(self, size: int) -> None:
+        if self.length - self.plain[-1] >= _STRIDE:
+            self.plain.append(self.length)
+            self.stored.append(self.end)
+        self.length += size
+        self.end += size + _OVERHEAD
+
+
+class SealedStreams:
+    """Encrypted growing files by their paths; what was written before encryption was asked for stays plain."""
+
+    def __init__(self, ring: KeyRing) -> None:
+        self._ring = ring
+        self._known: OrderedDict[str, _Index] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def length(self, path: Path) -> int | None:
+        """How much plain text it holds; None where it is not encrypted (or not there)."""
+        with self._lock:
+            index = self._index(path)
+            return index.length if index else None
+
+    def is_object(self, path: Path) -> bool:
+        """Whether it is an encrypted object, which lies beside the streams where the store is a folder."""
+        with path.open("rb") as file:
+            header = file.read(HEADER_BYTES)
+        return is_encrypted(header) and header[8:9] == OBJECT
+
+    def takes(self, descriptor: int, path: Path) -> bool:
+        """Whether what is appended there is to be encrypted: a new file, or one that was begun so."""
+        with self._lock:
+            size = os.fstat(descriptor).st_size
+            return size == 0 or self._index(path) is not None
+
+    def open(self, path: Path) -> BinaryIO:
+        """A file that reads its plain text."""
+        return io.BufferedReader(_Reader(self, path), _STRIDE)
+
+    def rewrap(self, path: Path) -> bool:
+        """Wrap the file's key in the ring's first key; whether that was needed."""
+        with path.open("r+b", buffering=0) as file:
+            header = file.read(HEADER_BYTES)
+            fresh = rewrap(self._ring, header, str(path)) if is_encrypted(header) else None
+            if fresh is not None:
+                file.seek(0)
+                file.write(fresh)
+                os.fsync(file.fileno())
+        return fresh is not None
+
+    def append(self, descriptor: int, path: Path, data: bytes | memoryview) -> None:
+        """Add a record; one that a death cut off before is overwritten."""
+        with self._lock:
+            if os.fstat(descriptor).st_size == 0:
+                header, cipher = new_header(self._ring, STREAM)
+                try:
+                    _write(descriptor, header)
+                except OSError:
+                    # Half a header would be taken for something that was printed.
+                    os.ftruncate(descriptor, 0)
+                    raise
+                self._known[str(path)] = _Index(os.fstat(descriptor).st_ino, cipher)
+            index = self._index(path)
+            assert index is not None
+            if os.fstat(descriptor).st_size != index.end:
+                os.ftruncate(descriptor, index.end)
+            nonce = secrets.token_bytes(12)
+            sealed = index.cipher.encrypt(nonce, bytes(data), struct.pack(">Q", index.length))
+            _write(descriptor, struct.pack(">I", len(data)) + nonce + sealed)
+            index.add(len(data))
+
+    def read(self, path: Path, offset: int, length: int) -> bytes:
+        """Plain text from the offset on."""
+        with self._lock:
+            index = self._index(path)
+        if index is None:
+            return b""
+        found = bytearray()
+        with path.open("rb") as file:
+            at = bisect_right(index.plain, offset) - 1
+            place, stored = index.plain[at], index.stored[at]
+            while len(found) < length and place < index.length:
+                file.seek(stored)
+                head = file.read(16)
+                size = struct.unpack(">I", head[:4])[0]
+                if place + size > offset:
+                    sealed = file.read(size + 16)
+                    plain = _decrypt(index.cipher, head[4:], sealed, place, path)
+                    start = max(0, offset - place)
+                    found += plain[start : start + length - len(found)]
+                place += size
+                stored += size + _OVERHEAD
+        return bytes(found)
+
+    def _index(self, path: Path) -> _Index | None:
+        """What is known of the file, brought up to date with what is there."""
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            return None
+        index = self._known.get(str(path))
+        if index is None or index.inode != status.st_ino or index.end > status.st_size:
+            with path.open("rb") as file:
+                header = file.read(HEADER_BYTES)
+            if not is_encrypted(header) or len(header) < HEADER_BYTES or header[8:9] != STREAM:
+                return None
+            index = _Index(status.st_ino, open_header(self._ring, header, str(path)))
+            self._known[str(path)] = index
+        self._known.move_to_end(str(path))
+        while len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+        if index.end < status.st_size:
+            with path.open("rb") as file:
+                while index.end + _OVERHEAD <= status.st_size:
+                    file.seek(index.end)
+                    size = struct.unpack(">I", file.read(4))[0]
+                    if index.end + size + _OVERHEAD > status.st_size:
+                        break
+                    index.add(size)
+        return index
+
+
+class _Reader(io.RawIOBase):
+    """One stream's plain text as it is now."""
+
+    def __init__(self, streams: SealedStreams, path: Path) -> None:
+        self._streams = streams
+        self._path = path
+        self._size = streams.length(path) or 0
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = max(0, {0: 0, 1: self._at, 2: self._size}[whence] + offset)
+        return self._at
+
+    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
+        view = memoryview(buffer).cast("B")
+        data = self._streams.read(self._path, self._at, min(len(view), max(0, self._size - self._at)))
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+def _decrypt(cipher: AESGCM, nonce: bytes, sealed: bytes, place: int, path: Path) -> bytes:
+    try:
+        return cipher.decrypt(nonce, sealed, struct.pack(">Q", place))
+    except InvalidTag:
+        raise Damaged(f"{path} is damaged or was changed at {place}", "Take it from a backup.") from None
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

@@ -1,0 +1,132 @@
+"""Slurm's commands without Slurm: what `sbatch`, `squeue`, `sinfo`, `scancel` and `sacct` would answer."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from muster.engines.slurm.reading import OVER, SQUEUE_FORMAT
+
+_BUSY = "error: Socket timed out on send/recv operation"
+
+
+@dataclass(frozen=True)
+class FakeJob:
+    id: str
+    name: str
+    script: str
+    state: str = "PENDING"
+    reason: str = "Priority"
+    restarts: int = 0
+    used: str = "0:00"
+    limit: str = "1:00:00"
+    nodes: str = ""
+
+
+class FakeSlurm:
+    """Hand its `run` to `Commands`; jobs move only when a test moves them."""
+
+    def __init__(self, version: str = "22.05.8", nodes: Sequence[str] = ("n1", "n2"), gres: str = "(null)") -> None:
+        self.version = version
+        self.jobs: dict[str, FakeJob] = {}
+        self.calls: Counter[str] = Counter()
+        self.busy = 0
+        """So many of the next calls find the controller busy."""
+        self.lost_answers = 0
+        """So many of the next submissions are heard, but their answer is lost."""
+        self.refusal = ""
+        """What sbatch says instead of taking a job."""
+        self.json_works = True
+        self.accounting: dict[str, str] = {}
+        """Final states by job name, for sacct; empty: there is no accounting."""
+        self._nodes = nodes
+        self._gres = gres
+        self._lock = threading.Lock()
+
+    def run(self, command: Sequence[str], stdin: str | None, deadline_s: float) -> tuple[int, str, str]:
+        """Exit code, output and errors, as `run_command` gives them."""
+        with self._lock:
+            self.calls[command[0]] += 1
+            if "--version" in command:
+                return 0, f"slurm {self.version}\n", ""
+            if self.busy:
+                self.busy -= 1
+                return 1, "", f"{command[0]}: {_BUSY}"
+            answers = {"sbatch": self._sbatch, "squeue": self._squeue, "sinfo": self._sinfo, "scancel": self._scancel,
+                       "sacct": self._sacct}  # fmt: skip
+            return answers[command[0]](command, stdin or "")
+
+    def move(self, job: str, **changes: object) -> None:
+        """Change what Slurm would say of a job."""
+        with self._lock:
+            self.jobs[job] = replace(self.jobs[job], **changes)  # type: ignore[arg-type]
+
+    def forget(self, job: str) -> None:
+        """Slurm keeps a job that is over for some minutes only."""
+        with self._lock:
+            del self.jobs[job]
+
+    def _sbatch(self, _command: Sequence[str], stdin: str) -> tuple[int, str, str]:
+        if self.refusal:
+            return 1, "", f"sbatch: error: Batch job submission failed: {self.refusal}"
+        name = re.search(r"--job-name=(\S+)", stdin)
+        job = FakeJob(str(len(self.jobs) + 1), name[1] if name else "?", stdin)
+        self.jobs[job.id] = job
+        if self.lost_answers:
+            self.lost_answers -= 1
+            return 1, "", f"sbatch: {_BUSY}"
+        return 0, f"{job.id}\n", ""
+
+    def _squeue(self, command: Sequence[str], _stdin: str) -> tuple[int, str, str]:
+        if "--json" in command:
+            if not self.json_works:
+                return 1, "", "squeue: fatal: JSON plugin loading failure"
+            return 0, json.dumps({"jobs": [_as_json(job) for job in self.jobs.values()]}), ""
+        return 0, "".join(_as_text(job) + "\n" for job in self.jobs.values()), ""
+
+    def _sinfo(self, command: Sequence[str], _stdin: str) -> tuple[int, str, str]:
+        if "%P" in command:
+            return 0, "batch*\ngpu\n", ""
+        return 0, "".join(f"{node}|idle|4|1000|1:00:00|{self._gres}|none\n" for node in self._nodes), ""
+
+    def _scancel(self, command: Sequence[str], _stdin: str) -> tuple[int, str, str]:
+        job = self.jobs.get(command[-1])
+        if job is None:
+            return 1, "", f"scancel: error: Kill job error on job id {command[-1]}: Invalid job id specified"
+        if job.state not in OVER:
+            self.jobs[job.id] = replace(job, state="CANCELLED")
+        return 0, "", ""
+
+    def _sacct(self, command: Sequence[str], _stdin: str) -> tuple[int, str, str]:
+        if not self.accounting:
+            return 1, "", "Slurm accounting storage is disabled"
+        wanted = next(part.removeprefix("--name=") for part in command if part.startswith("--name="))
+        state = self.accounting.get(wanted)
+        return 0, f"7|{state}|{wanted}\n" if state else "", ""
+
+
+def _as_text(job: FakeJob) -> str:
+    values = {"jobid": job.id, "state": job.state, "reason": job.reason, "restartcnt": str(job.restarts),
+              "timeused": job.used, "timelimit": job.limit, "nodelist": job.nodes, "name": job.name}  # fmt: skip
+    columns = (field.split(":") for field in SQUEUE_FORMAT.split(","))
+    return "".join(values[name].ljust(int(width)) for name, width in columns)
+
+
+def _as_json(job: FakeJob) -> dict[str, object]:
+    """As versions from 23.02 on write it."""
+    return {
+        "job_id": int(job.id),
+        "name": job.name,
+        "job_state": [job.state],
+        "state_reason": job.reason,
+        "restart_cnt": job.restarts,
+        "time_limit": {"set": True, "infinite": False, "number": 60},
+        "start_time": {"set": True, "infinite": False, "number": int(time.time())},
+        "end_time": {"set": False, "infinite": False, "number": 0},
+        "nodes": job.nodes,
+    }

@@ -1,0 +1,320 @@
+"""Checkpoints that cost the training next to nothing and can be trusted when they are needed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import Tensor, nn
+from torch.distributed.checkpoint import CheckpointException, FileSystemReader, FileSystemWriter
+from torch.optim import Optimizer
+
+from muster.errors import MusterError
+from muster.training import integrity
+from muster.training.state import Stage, TrainingState, random_state, set_random_state
+
+log = logging.getLogger(__name__)
+
+_NAME = re.compile(r"step_(\d+)")
+
+
+class CheckpointFailed(MusterError):
+    """Checkpoints cannot be written any more."""
+
+
+class NoGoodCheckpoint(MusterError):
+    """There are checkpoints, and every one of them is damaged."""
+
+
+class Checkpointer:
+    """Saves model, optimizer, random state and the script's own progress; every rank calls every method.
+
+    `save` copies the state to main memory and returns; a thread writes it (torch.distributed.checkpoint), each rank
+    its own shards, and hashes what it wrote. The folder appears under its name `step_N` only when all of it is on disk.
+    Under Muster the folder is the run's own, so each checkpoint is published, and `load` finds what the last attempt
+    left; elsewhere give one that all ranks see.
+
+    A save that fails (a full disk) is reported, the older ones stay; the third in a row raises.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer | None = None,
+        folder: str | Path | None = None,
+        *,
+        keep_last: int = 3,
+        best: str = "max",
+        asynchronous: bool = True,
+        max_failures: int = 3,
+    ) -> None:
+        if best not in ("max", "min") or keep_last < 1:
+            raise ValueError(f"best={best!r} is max or min, and keep_last={keep_last} at least 1")
+        self._state = TrainingState(model, optimizer)
+        self._stage = Stage()
+        self._folder, self._resume = _places(folder)
+        self._keep_last, self._larger_is_better = keep_last, best == "max"
+        self._asynchronous, self._max_failures = asynchronous, max_failures
+        self._rank, self._size, self._group = 0, 1, None
+        if dist.is_initialized():
+            self._rank, self._size = dist.get_rank(), dist.get_world_size()
+            # Of its own: the thread that writes must not mix with what the training exchanges.
+            self._group = dist.new_group(backend="gloo")
+        self._sharing, self._part, self._parts = self._find_parts()
+        self._best: tuple[float, int] | None = None
+        self._thread: threading.Thread | None = None
+        self._problem: str | None = None
+        self._failures = 0
+
+    def save(self, step: int, progress: Mapping[str, Any] | None = None, *, metric: float | None = None) -> None:
+        """Save what there is after `step` steps. `progress` may hold tensors and plain values; each rank's is kept.
+
+        With a `metric`, the checkpoint with the best one is kept beside the last few.
+        """
+        self.wait()
+        tensors = self._stage.copy(self._state.tensors(with_buffers=self._rank == 0))
+        own = {"progress": dict(progress or {}), "plain": self._state.plain(), "random": random_state()}
+        if metric is not None and (self._best is None or self._is_better(metric, self._best[0])):
+            self._best = (metric, step)
+        about = {"step": step, "world_size": self._size, "metric": metric, "best": self._best}
+        self._thread = threading.Thread(target=self._write, args=(about, tensors, own), name="checkpoint", daemon=True)
+        self._thread.start()
+        if not self._asynchronous:
+            self.wait()
+
+    def load(self, which: str = "last") -> dict[str, Any] | None:
+        """Put the newest good checkpoint (or the `best`) in place; returns the progress given to it, or None."""
+        self.wait()
+        candidates = self._candidates()
+        if which == "best" and candidates:
+            best = integrity.read_list(candidates[0][1])["best"]
+            candidates = [item for item in candidates if best and item[0] == best[1]]
+        found = self._first_good(candidates)
+        if found is None:
+            return None
+        reader = FileSystemReader(found)
+        stored = reader.read_metadata().state_dict_metadata
+        targets = self._state.make_room(stored)
+        if missing := sorted(targets.keys() - stored.keys()):
+            raise NoGoodCheckpoint(
+                f"the checkpoint {found} lacks {missing[0]} ({len(missing)} such): it is of another model",
+                "Resume with the arguments that it was made with, or give another checkpoint folder.",
+            )
+        _hush_alone()
+        dcp.load(targets, storage_reader=reader, process_group=self._group, no_dist=self._size == 1)
+        return self._take_own(found)
+
+    def wait(self) -> None:
+        """Return when nothing is being written; raises CheckpointFailed after too many failures in a row."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._failures >= self._max_failures:
+            raise CheckpointFailed(
+                f"{self._failures} checkpoints in a row could not be written to {self._folder}: {self._problem}",
+                "Free space there or give another folder; the older checkpoints are intact.",
+            )
+
+    def close(self) -> None:
+        """Wait for the last one; raises CheckpointFailed when it could not be written."""
+        self.wait()
+        if self._problem is not None:
+            raise CheckpointFailed(
+                f"the last checkpoint could not be written to {self._folder}: {self._problem}",
+                "Free space there or give another folder; the older checkpoints are intact.",
+            )
+
+    # Writing, in the thread
+
+    def _write(self, about: dict[str, Any], tensors: dict[str, Tensor], own: dict[str, Any]) -> None:
+        """After each step the ranks hear of each other's problems, so that none waits for one that failed."""
+        staged = self._folder / f".step_{about['step']}.tmp"
+        steps: tuple[Callable[[], None], ...] = (
+            lambda: self._prepare(staged),
+            lambda: self._write_shards(staged, about, tensors, own),
+            lambda: self._publish(staged, about),
+        )
+        for act in steps:
+            self._problem = self._agree(act)
+            if self._problem is not None:
+                self._problem = self._explained(self._problem, sum(tensor.nbytes for tensor in tensors.values()))
+                self._failures += 1
+                log.warning("the checkpoint of step %d was not written: %s", about["step"], self._problem)
+                self._agree(lambda: shutil.rmtree(staged, ignore_errors=True) if self._leads else None)
+                return
+        self._failures = 0
+
+    def _explained(self, problem: str, size: int) -> str:
+        """PyTorch's writer names anything but the disk when that is full."""
+        free = shutil.disk_usage(self._folder).free
+        if free >= size or "No space left" in problem:
+            return problem
+        return f"No space left on device: {free / 1e6:.1f} MB are free, {size / 1e6:.1f} MB are needed ({problem})"
+
+    def _prepare(self, staged: Path) -> None:
+        self._stage.wait()
+        if self._leads:
+            shutil.rmtree(staged, ignore_errors=True)
+            staged.mkdir(parents=True)
+
+    def _write_shards(
+        self, staged: Path, about: dict[str, Any], tensors: dict[str, Tensor], own: dict[str, Any]
+    ) -> None:
+        writer = FileSystemWriter(staged, sync_files=True)
+        _hush_alone()
+        dcp.save(dict(tensors), storage_writer=writer, process_group=self._group, no_dist=self._size == 1)
+        with (staged / f"rank_{self._rank:05d}.pt").open("wb") as target:
+            torch.save(own, target)
+            target.flush()
+            os.fsync(target.fileno())
+        integrity.write_list(staged, self._rank, about)
+
+    def _publish(self, staged: Path, about: dict[str, Any]) -> None:
+        """One rename makes it visible; Muster takes every node's part, and counts it when all parts are there."""
+        if not self._leads:
+            return
+        if self._parts > 1:
+            (staged / f"part_{self._part}_of_{self._parts}").write_text("\n")
+        if about["best"] and about["best"][1] == about["step"]:
+            (staged / "best").write_text("\n")
+        integrity.sync_folder(staged)
+        final = self._folder / f"step_{about['step']}"
+        replaced = self._folder / f".replaced_{about['step']}.tmp"
+        if final.exists():
+            final.rename(replaced)
+        staged.rename(final)
+        integrity.sync_folder(self._folder)
+        shutil.rmtree(replaced, ignore_errors=True)
+        self._prune()
+
+    def _prune(self) -> None:
+        kept = {step for step, _ in _checkpoints_in(self._folder)[: self._keep_last]}
+        if self._best is not None:
+            kept.add(self._best[1])
+        for step, path in _checkpoints_in(self._folder):
+            if step not in kept:
+                shutil.rmtree(path, ignore_errors=True)
+
+    # What the ranks agree on
+
+    @property
+    def _leads(self) -> bool:
+        """Whether this rank is the one that makes and renames folders here."""
+        return self._rank == self._sharing[0]
+
+    def _agree(self, act: Callable[[], Any]) -> str | None:
+        """Do it on every rank; the first problem of any of them, or None."""
+        problem = None
+        try:
+            act()
+        except CheckpointException as error:  # no Exception: it carries those of all ranks
+            problem = next(f"{type(cause).__name__}: {cause}" for cause, _ in error.failures.values())
+        except Exception as error:  # told to all ranks, and reported by the caller
+            problem = f"{type(error).__name__}: {error}"
+        return next((f"rank {rank}: {text}" for rank, text in enumerate(self._gather(problem)) if text), None)
+
+    def _gather(self, value: Any) -> list[Any]:
+        found = [value] * self._size
+        if self._size > 1:
+            dist.all_gather_object(found, value, group=self._group)
+        return found
+
+    def _find_parts(self) -> tuple[list[int], int, int]:
+        """The ranks that share this rank's folder, the number of that folder, and how many folders there are."""
+        node = int(os.environ.get("MUSTER_NODE_RANK", "0")) if "MUSTER_CHECKPOINT_DIR" in os.environ else 0
+        nodes = self._gather(node)
+        problem = self._agree(lambda: self._folder.mkdir(parents=True, exist_ok=True))
+        if problem is not None:
+            raise CheckpointFailed(f"the checkpoint folder {self._folder} cannot be made: {problem}")
+        sharing = [rank for rank, other in enumerate(nodes) if other == node]
+        self._check_shared(sharing[0])
+        return sharing, sorted(set(nodes)).index(node), len(set(nodes))
+
+    def _check_shared(self, leader: int) -> None:
+        mark = self._folder / f".shared_by_{leader}.tmp"
+        if self._rank == leader:
+            mark.touch()
+        seen = self._gather(None)  # everybody is here
+        seen = self._gather(mark.exists())
+        if self._rank == leader:
+            mark.unlink()
+        if not all(seen):
+            raise CheckpointFailed(
+                f"rank {seen.index(False)} does not see what rank {leader} writes to {self._folder}",
+                "Give a folder that all ranks share, or start the job with Muster, which needs none.",
+            )
+
+    # Reading
+
+    def _candidates(self) -> list[tuple[int, Path]]:
+        """The newest first; the same on every rank."""
+        found = _checkpoints_in(self._folder)
+        if self._resume is not None and (self._resume / integrity.list_name(0)).exists():
+            found.append((int(integrity.read_list(self._resume)["step"]), self._resume))
+        known = [{step for step, _ in others} for others in self._gather(found)]
+        return sorted((item for item in found if all(item[0] in steps for steps in known)), reverse=True)
+
+    def _first_good(self, candidates: list[tuple[int, Path]]) -> Path | None:
+        damaged = []
+        stripe = self._sharing.index(self._rank)
+        for step, path in candidates:
+            problems = self._gather(integrity.find_damage(path, stripe, len(self._sharing)))
+            if not any(problems):
+                return path
+            said = next(problem for problem in problems if problem)
+            log.warning("the checkpoint of step %d is damaged and passed over: %s", step, said)
+            damaged.append(f"step {step} ({said})")
+        if self._resume is not None and not candidates:
+            damaged.append(f"{self._resume} (not made by this class)")
+        if damaged:
+            raise NoGoodCheckpoint(
+                f"no checkpoint can be used: {'; '.join(damaged)}",
+                "Move them away to start from the beginning.",
+            )
+        return None
+
+    def _take_own(self, folder: Path) -> dict[str, Any]:
+        path = folder / f"rank_{self._rank:05d}.pt"
+        same_world = integrity.read_list(folder)["world_size"] == self._size
+        own = torch.load(path if same_world else folder / "rank_00000.pt", weights_only=True)
+        self._state.take_plain(own["plain"])
+        if same_world:
+            # With other ranks the old states would repeat each other's numbers; the seeds of the start stay.
+            set_random_state(own["random"])
+        best = integrity.read_list(folder)["best"]
+        self._best = (best[0], best[1]) if best else None
+        progress: dict[str, Any] = own["progress"]
+        return progress
+
+    def _is_better(self, metric: float, than: float) -> bool:
+        return metric > than if self._larger_is_better else metric < than
+
+
+def _places(folder: str | Path | None) -> tuple[Path, Path | None]:
+    """Where to write, and what Muster fetched of an earlier attempt."""
+    resume = os.environ.get("MUSTER_RESUME_DIR")
+    given = os.environ.get("MUSTER_CHECKPOINT_DIR") or folder
+    if given is None:
+        raise ValueError("outside Muster a Checkpointer needs a folder")
+    return Path(given), Path(resume) if resume else None
+
+
+def _hush_alone() -> None:
+    """That one process alone saves is what was asked for, and no news."""
+    warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable")
+
+
+def _checkpoints_in(folder: Path) -> list[tuple[int, Path]]:
+    """Finished ones by step, the newest first."""
+    found = [(int(match[1]), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))]
+    return sorted(found, reverse=True)

@@ -1,0 +1,84 @@
+"""The gradient noise scale: how large a batch can be before more samples a step stop helping.
+
+Estimated from squared norms of gradients at two batch sizes, as in McCandlish et al., "An Empirical Model of
+Large-Batch Training" (2018): data parallel training has both at hand, before and after the all-reduce.
+"""
+
+# Annotations are evaluated here: DDP reads those of its hook.
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+
+class NoiseScale:
+    """Keeps running means of the two parts of the estimate; nothing waits for the device until `value` is read."""
+
+    def __init__(self, small_batch: int, big_batch: int, *, decay: float = 0.98) -> None:
+        if not 0 < small_batch < big_batch:
+            raise ValueError(
+                f"the noise scale needs two batch sizes, the smaller first; given {small_batch} and {big_batch}. "
+                "One rank has only one: accumulate gradients, or use several ranks."
+            )
+        self._small_batch, self._big_batch, self._decay = small_batch, big_batch, decay
+        self._noise = self._signal = torch.zeros(())
+        self._weight = 0.0
+        self._before: list[Tensor] = []
+        self._after: list[Tensor] = []
+        self._group: dist.ProcessGroup | None = None
+
+    def attach(self, network: DistributedDataParallel) -> None:
+        """Watch the gradients of a network; call `step` after each of its synchronised backward passes."""
+        self._group = network.process_group
+        network.register_comm_hook(self, _watch_and_reduce)
+
+    def step(self) -> None:
+        """Take in what the last backward pass showed."""
+        if not self._before:
+            raise RuntimeError("no gradient was reduced since the last step: call this after a synchronised backward")
+        small = torch.stack(self._before).sum()
+        # Every rank has seen a gradient of its own: their mean is the better estimate.
+        dist.all_reduce(small, group=self._group)
+        self.observe(small / dist.get_world_size(self._group), torch.stack(self._after).sum())
+        self._before, self._after = [], []
+
+    def observe(self, small_norm_sq: Tensor, big_norm_sq: Tensor) -> None:
+        """Take in squared norms of the gradient over a small and over a big batch."""
+        small, big = self._small_batch, self._big_batch
+        signal = (big * big_norm_sq - small * small_norm_sq) / (big - small)
+        noise = (small_norm_sq - big_norm_sq) / (1 / small - 1 / big)
+        self._signal = self._decay * self._signal.to(signal) + (1 - self._decay) * signal
+        self._noise = self._decay * self._noise.to(noise) + (1 - self._decay) * noise
+        self._weight = self._decay * self._weight + (1 - self._decay)
+
+    @property
+    def value(self) -> float | None:
+        """The noise scale in samples; None while the estimate is not positive (too few steps, or no signal left)."""
+        if self._weight == 0.0:
+            return None
+        signal, noise = self._signal.item(), self._noise.item()
+        return noise / signal if signal > 0 and noise > 0 else None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"signal": self._signal, "noise": self._noise, "weight": self._weight}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._signal, self._noise, self._weight = state["signal"], state["noise"], state["weight"]
+
+
+def _watch_and_reduce(watcher: NoiseScale, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+    """The usual mean over the ranks, with a look at the norm before and after it."""
+    gradients = bucket.buffer()
+    watcher._before.append(gradients.float().square().sum())
+    gradients.div_(dist.get_world_size(watcher._group))
+    future = dist.all_reduce(gradients, group=watcher._group, async_op=True).get_future()
+
+    def look(done: torch.futures.Future[list[Tensor]]) -> Tensor:
+        reduced = done.value()[0]
+        watcher._after.append(reduced.float().square().sum())
+        return reduced
+
+    result: torch.futures.Future[Tensor] = future.then(look)
+    return result

@@ -1,0 +1,151 @@
+"""Model and optimizer as one flat mapping of names to tensors, as sharded checkpoints want it."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed._state_dict_utils import _copy_state_dict, _create_cpu_state_dict
+from torch.distributed.tensor import DTensor
+from torch.optim import Optimizer
+
+_WRAPPERS = ("module.", "_orig_mod.")
+
+
+class TrainingState:
+    """Names stay the same whether the model is plain, compiled, in DDP or fully sharded (FSDP2)."""
+
+    def __init__(self, model: nn.Module, optimizer: Optimizer | None = None) -> None:
+        self._model, self._optimizer = model, optimizer
+        self._names = {parameter: _plain_name(name) for name, parameter in model.named_parameters()}
+
+    def tensors(self, *, with_buffers: bool = True) -> dict[str, Tensor]:
+        """The tensors themselves, not copies. Running statistics can differ between ranks: one of them has the say."""
+        named = {_plain_name(name): value for name, value in self._model.state_dict().items()}
+        own = set(self._names.values())
+        found = {f"model.{name}": value for name, value in named.items() if with_buffers or name in own}
+        for name, parameter in self._of_optimizer():
+            for key, value in self._slots(parameter).items():
+                if isinstance(value, Tensor):
+                    found[f"optimizer.{name}.{key}"] = value
+        return found
+
+    def plain(self) -> dict[str, Any]:
+        """What the optimizer holds beside tensors."""
+        if self._optimizer is None:
+            return {}
+        groups = [{k: v for k, v in group.items() if k != "params"} for group in self._optimizer.param_groups]
+        slots = {
+            name: {key: value for key, value in self._slots(parameter).items() if not isinstance(value, Tensor)}
+            for name, parameter in self._of_optimizer()
+        }
+        return {"groups": groups, "slots": {name: values for name, values in slots.items() if values}}
+
+    def make_room(self, stored: Mapping[str, Any]) -> dict[str, Tensor]:
+        """The tensors to load into; the optimizer gets those that the checkpoint has, and no others."""
+        for name, parameter in self._of_optimizer():
+            prefix = f"optimizer.{name}."
+            for slot in [slot for slot in self._slots(parameter) if f"{prefix}{slot}" not in stored]:
+                del self._slots(parameter)[slot]
+            for key, about in stored.items():
+                slot = key.removeprefix(prefix)
+                if key.startswith(prefix) and "." not in slot and slot not in self._slots(parameter):
+                    self._slots(parameter)[slot] = _empty(about, parameter)
+        return self.tensors()
+
+    def take_plain(self, given: Mapping[str, Any]) -> None:
+        if self._optimizer is None:
+            return
+        groups = self._optimizer.param_groups
+        if [group.keys() - {"params"} for group in groups] != [values.keys() for values in given["groups"]]:
+            kind = type(self._optimizer).__name__
+            raise ValueError(f"the checkpoint was made with another optimizer than this {kind}, or other groups of it")
+        for group, values in zip(groups, given["groups"], strict=True):
+            group.update(values)
+        for name, parameter in self._of_optimizer():
+            self._slots(parameter).update(given["slots"].get(name, {}))
+
+    def _of_optimizer(self) -> Iterator[tuple[str, nn.Parameter]]:
+        for group in self._optimizer.param_groups if self._optimizer else ():
+            for parameter in group["params"]:
+                yield self._names[parameter], parameter
+
+    def _slots(self, parameter: nn.Parameter) -> dict[str, Any]:
+        assert self._optimizer is not None
+        slots: dict[str, Any] = self._optimizer.state[parameter]
+        return slots
+
+
+class Stage:
+    """A place in main memory where the state waits to be written while the training goes on."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, Any] = {}
+        self._copied: torch.cuda.Event | None = None
+
+    def copy(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Take the values as they are now. On a GPU this only queues the copies; `wait` before reading them."""
+        on_gpu = any(tensor.is_cuda for tensor in tensors.values())
+        whole = {name: tensor for name, tensor in tensors.items() if not isinstance(tensor, DTensor)}
+        parts = {name: tensor for name, tensor in tensors.items() if isinstance(tensor, DTensor)}
+        if self._buffers.keys() != tensors.keys():
+            self._buffers = {
+                **{name: _waiting_room(tensor, on_gpu) for name, tensor in whole.items()},
+                **_create_cpu_state_dict(parts, pin_memory=on_gpu),
+            }
+        with torch.no_grad():
+            # One call for all of them, since there are hundreds.
+            torch._foreach_copy_([self._buffers[name] for name in whole], list(whole.values()), non_blocking=on_gpu)
+            _copy_state_dict(parts, {name: self._buffers[name] for name in parts}, non_blocking=on_gpu)
+        if on_gpu:
+            self._copied = torch.cuda.Event()
+            self._copied.record()
+        return dict(self._buffers)
+
+    def wait(self) -> None:
+        if self._copied is not None:
+            self._copied.synchronize()
+
+
+def _waiting_room(tensor: Tensor, on_gpu: bool) -> Tensor:
+    return torch.empty_like(tensor, device="cpu", pin_memory=on_gpu)
+
+
+def random_state() -> dict[str, Any]:
+    """The state of every random generator of this process, made of tensors and plain values."""
+    version, internal, gauss = random.getstate()
+    found: dict[str, Any] = {"torch": torch.get_rng_state(), "python": [version, list(internal), gauss]}
+    if torch.cuda.is_initialized():
+        found["cuda"] = torch.cuda.get_rng_state()
+    if "numpy" in sys.modules:
+        kind, keys, *rest = sys.modules["numpy"].random.get_state()
+        found["numpy"] = [kind, [int(key) for key in keys], *rest]
+    return found
+
+
+def set_random_state(state: Mapping[str, Any]) -> None:
+    torch.set_rng_state(state["torch"])
+    version, internal, gauss = state["python"]
+    random.setstate((version, tuple(internal), gauss))
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
+    if "numpy" in state and "numpy" in sys.modules:
+        sys.modules["numpy"].random.set_state(tuple(state["numpy"]))
+
+
+def _plain_name(name: str) -> str:
+    while name.startswith(_WRAPPERS):
+        name = name.split(".", 1)[1]
+    return name
+
+
+def _empty(about: Any, parameter: nn.Parameter) -> Tensor:
+    """Sharded as the parameter where it has the parameter's shape."""
+    dtype = about.properties.dtype
+    if about.size == parameter.shape:
+        return torch.zeros_like(parameter, dtype=dtype, requires_grad=False)
+    return torch.zeros(about.size, dtype=dtype)

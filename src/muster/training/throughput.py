@@ -1,0 +1,157 @@
+"""Samples per second that can be believed: without the warm-up, with the wait for data apart from the computing."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from array import array
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+
+from muster.training.world import World
+
+Batch = TypeVar("Batch")
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What this rank did since it was last asked, and its seconds since the start of the training."""
+
+    samples_per_s: float
+    step_s: float
+    data_s: float
+    compute_s: float
+
+
+class Throughput:
+    """Times the steps of one rank.
+
+    On a GPU the moments are events in its stream, read when they have passed: nothing waits for the GPU. A step lasts
+    from the end of the one before to its own end; the part before its data was there is data time.
+    """
+
+    def __init__(self, device: torch.device, *, warmup_steps: int = 5) -> None:
+        self._clock: _HostClock | _CudaClock = _CudaClock() if device.type == "cuda" else _HostClock()
+        self._warmup_steps = warmup_steps
+        self._steps = 0
+        self._before = self._ready = self._clock.mark()
+        self._under_way: deque[tuple[Any, Any, Any, int, bool]] = deque()
+        self._step_s = array("d")
+        self._samples = 0
+        self._seconds = 0.0
+        self._data_s = 0.0
+        self._since = (0, 0.0, 0)
+        self._seen = (0, 0.0, 0)
+        self.data_s = 0.0
+        """Seconds waited for data, the warm-up included."""
+        self.compute_s = 0.0
+        """Seconds of everything else in the steps."""
+
+    def wait_for(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """The same batches, with the time of each one's coming noted."""
+        for batch in batches:
+            self._ready = self._clock.mark()
+            yield batch
+
+    def step(self, samples: int) -> None:
+        """A step over so many samples of this rank has been given to the device."""
+        done = self._clock.mark()
+        counted = self._steps >= self._warmup_steps
+        self._under_way.append((self._before, self._ready, done, samples, counted))
+        self._before = done
+        self._steps += 1
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave out what happens here, such as a validation."""
+        yield
+        self._before = self._clock.mark()
+
+    def rates(self) -> Rates:
+        """The rate of the steps that ended since the last call."""
+        self._collect()
+        samples, seconds, steps = (now - before for now, before in zip(self._seen, self._since, strict=True))
+        self._since = self._seen
+        rate = samples / seconds if seconds else 0.0
+        return Rates(rate, seconds / steps if steps else 0.0, self.data_s, self.compute_s)
+
+    def total(self, world: World) -> dict[str, Any]:
+        """The figures of the whole job; every rank must call it."""
+        self._clock.finish()
+        self._collect()
+        own = {
+            "samples": self._samples,
+            "seconds": self._seconds,
+            "data_s": self._data_s,
+            "median_step_s": statistics.median(self._step_s) if self._step_s else 0.0,
+        }
+        ranks: list[Any] = world.gather(own)
+        longest = max(rank["seconds"] for rank in ranks)
+        total = sum(rank["samples"] for rank in ranks) / longest if longest else 0.0
+        return {
+            "samples_per_s": total,
+            "samples_per_s_per_device": total / world.size,
+            "samples_per_s_of_ranks": [rank["samples"] / rank["seconds"] if rank["seconds"] else 0.0 for rank in ranks],
+            "world_size": world.size,
+            "device": _device_name(world.device),
+            "counted_steps": len(self._step_s),
+            "warmup_steps": self._steps - len(self._step_s),
+            "median_step_s": max(rank["median_step_s"] for rank in ranks),
+            "seconds": longest,
+            "data_s": [rank["data_s"] for rank in ranks],
+            "compute_s": [rank["seconds"] - rank["data_s"] for rank in ranks],
+        }
+
+    def _collect(self) -> None:
+        while self._under_way and self._clock.has_passed(self._under_way[0][2]):
+            before, ready, done, samples, counted = self._under_way.popleft()
+            step_s = self._clock.seconds(before, done)
+            data_s = min(step_s, max(0.0, self._clock.seconds(before, ready)))
+            self.data_s += data_s
+            self.compute_s += step_s - data_s
+            seen_samples, seen_s, seen_steps = self._seen
+            self._seen = (seen_samples + samples, seen_s + step_s, seen_steps + 1)
+            if counted:
+                self._samples += samples
+                self._seconds += step_s
+                self._data_s += data_s
+                self._step_s.append(step_s)
+
+
+class _HostClock:
+    def mark(self) -> float:
+        return time.perf_counter()
+
+    def has_passed(self, moment: float) -> bool:
+        return True
+
+    def seconds(self, begin: float, end: float) -> float:
+        return end - begin
+
+    def finish(self) -> None:
+        return
+
+
+class _CudaClock:
+    def mark(self) -> torch.cuda.Event:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def has_passed(self, moment: torch.cuda.Event) -> bool:
+        return bool(moment.query())
+
+    def seconds(self, begin: torch.cuda.Event, end: torch.cuda.Event) -> float:
+        return float(begin.elapsed_time(end)) / 1e3
+
+    def finish(self) -> None:
+        torch.cuda.synchronize()
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"

@@ -1,0 +1,129 @@
+"""Finds out which rank this process is, however it was started, and lets the ranks talk to each other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Place:
+    """This process among all, as its launcher says."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+    launcher: str = "none"
+
+
+@dataclass(frozen=True)
+class World:
+    """All ranks of the training; small things are exchanged on the CPU, gradients on `group`."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    device: torch.device
+    launcher: str
+    group: dist.ProcessGroup | None = None
+    """Where gradients are reduced: NCCL where every rank has a GPU of its own, None for the default (gloo)."""
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over all ranks, on the CPU."""
+        total = values.detach().to("cpu", torch.float64, copy=True)
+        if self.size > 1:
+            dist.all_reduce(total)
+        return total
+
+    def mean(self, values: Tensor) -> Tensor:
+        return self.sum(values) / self.size
+
+    def any(self, flag: bool) -> bool:
+        """Whether it is so on any rank; all ranks get the same answer."""
+        return bool(self.sum(torch.tensor(float(flag))).item())
+
+    def gather(self, value: object) -> list[object]:
+        """The value of every rank, in their order."""
+        found: list[object] = [value] * self.size
+        if self.size > 1:
+            dist.all_gather_object(found, value)
+        return found
+
+    def share(self, tensors: Iterable[Tensor]) -> None:
+        """Give every rank the values that rank 0 has."""
+        for tensor in tensors if self.size > 1 else ():
+            dist.broadcast(tensor, src=0, group=self.group)
+
+    def leave(self) -> None:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def join(environ: Mapping[str, str] = os.environ) -> World:
+    """Meet the other ranks; alone, there is nobody to meet."""
+    place = find_place(environ)
+    if place.size == 1:
+        return World(0, 1, place.local_rank, place.local_size, _device(place), place.launcher)
+    if not dist.is_initialized():
+        if place.launcher == "torch":
+            dist.init_process_group("gloo")
+        else:
+            host, port = meeting_point(place, environ)
+            dist.init_process_group("gloo", init_method=f"tcp://{host}:{port}", rank=place.rank, world_size=place.size)
+    device, group = _share_out(place)
+    return World(place.rank, place.size, place.local_rank, place.local_size, device, place.launcher, group)
+
+
+def find_place(environ: Mapping[str, str]) -> Place:
+    """Read the variables of torchrun (or Muster, per process) or of Open MPI, MPICH and Intel MPI."""
+    names: tuple[str, ...]
+    if "RANK" in environ and "WORLD_SIZE" in environ and "LOCAL_RANK" in environ:
+        names, launcher = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"), "torch"
+    elif "OMPI_COMM_WORLD_RANK" in environ:
+        launcher = "mpi"
+        names = tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))
+    elif "PMI_RANK" in environ:
+        names, launcher = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"), "mpi"
+    else:
+        return Place()
+    rank, size, local_rank, local_size = (environ.get(name) for name in names)
+    return Place(int(rank or 0), int(size or 1), int(local_rank or 0), int(local_size or 1), launcher)
+
+
+def meeting_point(place: Place, environ: Mapping[str, str]) -> tuple[str, int]:
+    """Where rank 0 listens; a bare `mpirun` on one machine needs to say nothing."""
+    host = environ.get("MASTER_ADDR")
+    if host is None:
+        if place.local_size != place.size:
+            raise ValueError(
+                f"MASTER_ADDR is not set, and the {place.size} ranks are on several nodes. "
+                "Give mpirun `-x MASTER_ADDR=ADDRESS_OF_RANK_0`, or start the job with Muster, which sets it."
+            )
+        host = "127.0.0.1"
+    return host, int(environ.get("MASTER_PORT", "29500"))
+
+
+def _device(place: Place) -> torch.device:
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    device = torch.device("cuda", place.local_rank % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
+
+
+def _share_out(place: Place) -> tuple[torch.device, dist.ProcessGroup | None]:
+    """A GPU if every rank has one, and NCCL if none is shared; gloo otherwise."""
+    device = _device(place)
+    own = str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else ""
+    owned = [""] * place.size
+    dist.all_gather_object(owned, own)
+    if not all(owned):
+        return torch.device("cpu"), None
+    return device, dist.new_group(backend="nccl") if len(set(owned)) == place.size else None

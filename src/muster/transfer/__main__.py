@@ -1,0 +1,3 @@
+from muster.transfer.process import main
+
+main()

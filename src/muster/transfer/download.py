@@ -1,0 +1,258 @@
+"""Fetching a source's files: ranged reads side by side, bounded memory, resumable, hashed on the way."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from muster.transfer.model import BLOCK_BYTES, Entry, Progress, Source, TransferError
+
+CONNECTIONS = max(4, min(8, 2 * (os.cpu_count() or 1)))
+"""More than a few per processor only get in each other's way."""
+
+
+def fetch(source: Source, entries: list[Entry], folder: Path, journal: Journal, progress: Progress) -> dict[str, str]:
+    """Put every entry below the folder; returns their hashes. Goes on where an earlier call was cut off."""
+    work = _Work(source, folder, journal, progress)
+    for parent in sorted({str((folder / entry.stored).parent) for entry in entries}):
+        Path(parent).mkdir(parents=True, exist_ok=True)
+    work.plan(entries)
+    work.run(min(CONNECTIONS, max(1, len(work.tasks))))
+    return work.hashes
+
+
+class Journal:
+    """What is done, one line each: finished files with their hash, finished blocks of large ones."""
+
+    def __init__(self, path: Path) -> None:
+        self.files: dict[str, str] = {}
+        self.blocks: dict[str, set[int]] = {}
+        self._lock = threading.Lock()
+        for line in _whole_lines(path):
+            if "sha256" in line:
+                self.files[line["path"]] = line["sha256"]
+            else:
+                self.blocks.setdefault(line["path"], set()).add(line["block"])
+        self._file = path.open("ab", buffering=0)
+
+    def finished(self, path: str, sha256: str) -> None:
+        self._write({"path": path, "sha256": sha256})
+
+    def block(self, path: str, index: int) -> None:
+        self._write({"path": path, "block": index})
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, line: dict[str, Any]) -> None:
+        # A leading newline too: behind a line that a death cut, the next one must begin anew.
+        with self._lock:
+            self._file.write(f"\n{json.dumps(line)}\n".encode())
+
+
+@dataclass
+class _Large:
+    """A file that is fetched in blocks, and hashed in their order by whoever finishes the next one."""
+
+    entry: Entry
+    path: Path
+    descriptor: int
+    done: set[int] = field(default_factory=set)
+    next_hashed: int = 0
+    hashing: bool = False
+    digest: Any = field(default_factory=hashlib.sha256)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def count(self) -> int:
+        return -(-self.entry.size // BLOCK_BYTES)
+
+    def span(self, index: int) -> tuple[int, int]:
+        offset = index * BLOCK_BYTES
+        return offset, min(BLOCK_BYTES, self.entry.size - offset)
+
+
+_Task = Entry | tuple[_Large, int]
+
+
+class _Work:
+    """One call of fetch."""
+
+    def __init__(self, source: Source, folder: Path, journal: Journal, progress: Progress) -> None:
+        self._source = source
+        self._folder = folder
+        self._journal = journal
+        self._progress = progress
+        self._broken: list[BaseException] = []
+        self._opened: list[_Large] = []
+        self.tasks: deque[_Task] = deque()
+        self.hashes: dict[str, str] = {}
+
+    def plan(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            path = self._folder / entry.stored
+            known = self._journal.files.get(entry.path)
+            if known is not None and _has_size(path, entry.size):
+                self.hashes[entry.path] = known
+                self._progress.add(entry.size, 1, resumed=True)
+            elif entry.size <= BLOCK_BYTES:
+                self.tasks.append(entry)
+            else:
+                self._plan_large(entry, path)
+
+    def _plan_large(self, entry: Entry, path: Path) -> None:
+        done = self._journal.blocks.get(entry.path, set()) if _has_size(path, entry.size) else set()
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            large = _Large(entry, path, descriptor)
+            self._opened.append(large)
+            # Room is taken now, so that a full disk shows before the work is done.
+            os.posix_fallocate(descriptor, 0, entry.size)
+        except OSError as error:
+            raise _local_trouble(error, path) from error
+        large.done = {index for index in done if index < large.count}
+        for index in range(large.count):
+            if index in large.done:
+                self._progress.add(large.span(index)[1], resumed=True)
+            else:
+                self.tasks.append((large, index))
+        if len(large.done) == large.count:
+            self._hash(large, -1, memoryview(b""))
+
+    def run(self, threads: int) -> None:
+        workers = [threading.Thread(target=self._work, name=f"fetch-{n}", daemon=True) for n in range(threads)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        for large in self._opened:
+            os.close(large.descriptor)
+        if self._broken:
+            raise self._broken[0]
+
+    def _work(self) -> None:
+        buffer = bytearray(0)
+        try:
+            while not self._broken:
+                try:
+                    task = self.tasks.popleft()
+                except IndexError:
+                    return
+                size = task.size if isinstance(task, Entry) else task[0].span(task[1])[1]
+                if len(buffer) < size:
+                    buffer = bytearray(max(size, 1 << 16) if size < BLOCK_BYTES // 4 else BLOCK_BYTES)
+                view = memoryview(buffer)[:size]
+                if isinstance(task, Entry):
+                    self._small(task, view)
+                else:
+                    self._block(*task, view)
+        except BaseException as error:
+            self._broken.append(error)
+
+    def _small(self, entry: Entry, view: memoryview) -> None:
+        self._source.read(entry, 0, view)
+        sha256 = hashlib.sha256(view).hexdigest()
+        _compare(entry, sha256)
+        path = self._folder / entry.stored
+        try:
+            path.unlink(missing_ok=True)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
+            try:
+                _write_all(descriptor, view, 0)
+            finally:
+                os.close(descriptor)
+            self._journal.finished(entry.path, sha256)
+        except OSError as error:
+            raise _local_trouble(error, path) from error
+        self.hashes[entry.path] = sha256
+        self._progress.add(entry.size, 1)
+
+    def _block(self, large: _Large, index: int, view: memoryview) -> None:
+        offset, _ = large.span(index)
+        self._source.read(large.entry, offset, view)
+        try:
+            _write_all(large.descriptor, view, offset)
+            self._journal.block(large.entry.path, index)
+        except OSError as error:
+            raise _local_trouble(error, large.path) from error
+        self._progress.add(len(view))
+        self._hash(large, index, view)
+
+    def _hash(self, large: _Large, index: int, view: memoryview) -> None:
+        """Hash on as far as blocks are there; one thread at a time, the others go on fetching."""
+        with large.lock:
+            if index >= 0:
+                large.done.add(index)
+            if large.hashing:
+                return
+            large.hashing = True
+        while True:
+            with large.lock:
+                block = large.next_hashed
+                if block not in large.done:
+                    large.hashing = False
+                    break
+            offset, size = large.span(block)
+            large.digest.update(view if block == index else os.pread(large.descriptor, size, offset))
+            large.next_hashed += 1
+        if large.next_hashed == large.count and large.entry.path not in self.hashes:
+            sha256 = large.digest.hexdigest()
+            _compare(large.entry, sha256)
+            os.fchmod(large.descriptor, 0o444)
+            self._journal.finished(large.entry.path, sha256)
+            self.hashes[large.entry.path] = sha256
+            self._progress.add(0, 1)
+
+
+class Damaged(TransferError):
+    """What arrived is not what was announced."""
+
+    def __init__(self, entry: Entry, sha256: str) -> None:
+        text = f"{entry.stored} arrived with the sha256 {sha256}, and {entry.sha256} was announced"
+        super().__init__("data_unavailable", text)
+
+
+def _compare(entry: Entry, sha256: str) -> None:
+    if entry.sha256 is not None and entry.sha256 != sha256:
+        raise Damaged(entry, sha256)
+
+
+def _write_all(descriptor: int, view: memoryview, offset: int) -> None:
+    written = 0
+    while written < len(view):
+        written += os.pwrite(descriptor, view[written:], offset + written)
+
+
+def _has_size(path: Path, size: int) -> bool:
+    try:
+        return path.lstat().st_size == size
+    except OSError:
+        return False
+
+
+def _local_trouble(error: OSError, path: Path) -> TransferError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return TransferError("disk_full", f"the disk of {path.parent} is full. Free some space there and try again.")
+    return TransferError("platform", f"{path}: {error.strerror}")
+
+
+def _whole_lines(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return
+    for line in raw.split(b"\n"):
+        try:
+            item = json.loads(line) if line else None
+        except ValueError:
+            continue
+        if isinstance(item, dict) and "path" in item:
+            yield item

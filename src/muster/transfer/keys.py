@@ -1,0 +1,54 @@
+"""What opens storage: tokens for a folder or for each file, renewed when they are refused."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Refresh = Callable[[list[str]], Mapping[str, Any]]
+"""Asks for fresh tokens: `{"token": str, "tokens": {path: token}}`; the list names files that have none yet."""
+
+
+class Keys:
+    """Tokens of one access, for all threads that use it."""
+
+    def __init__(
+        self, token: str = "", tokens: Mapping[str, str] | None = None, refresh: Refresh | None = None
+    ) -> None:
+        self._token = token
+        self._tokens = dict(tokens or {})
+        self._per_file = tokens is not None
+        self._refresh = refresh
+        self._lock = threading.Lock()
+
+    def token(self, path: str) -> str:
+        if not self._per_file:
+            return self._token
+        if path not in self._tokens:
+            self.renew(path, "")
+        return self._tokens.get(path, "")
+
+    def fetch(self, paths: list[str]) -> None:
+        """Ask once for what many files need."""
+        missing = [path for path in paths if path not in self._tokens]
+        if self._per_file and missing and self._refresh is not None:
+            with self._lock:
+                self._take(self._refresh(missing))
+
+    def renew(self, path: str, refused: str) -> bool:
+        """Whether there is another token than the one that was refused."""
+        if self._refresh is None:
+            return False
+        with self._lock:
+            # Another thread may have asked meanwhile.
+            if self._now(path) == refused:
+                self._take(self._refresh([path]))
+        return self._now(path) != refused
+
+    def _now(self, path: str) -> str:
+        return self._tokens.get(path, "") if self._per_file else self._token
+
+    def _take(self, fresh: Mapping[str, Any]) -> None:
+        self._token = fresh.get("token") or self._token
+        self._tokens.update(fresh.get("tokens") or {})

@@ -1,0 +1,137 @@
+"""What a run is given is as narrow as the store can say it; signatures are those of the storage libraries."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from urllib.parse import parse_qsl
+
+import pytest
+
+from muster.data.access import READ, WRITE, Access, FileEntry, access_from_json, access_to_json
+from muster.data.granting import Asked, Terms, access_of, file_token
+from muster.data.grants import verify
+from muster.data.kinds import StoreSpec, make_store
+from muster.data.sas import blob_sas, file_sas, is_narrow
+from muster.errors import JobError
+
+KEY = base64.b64encode(b"x" * 64).decode()
+TERMS = Terms(b"k" * 32, 1_700_000_000.0, 3600.0)
+BLOB = {"account": "acct", "container": "c"}
+
+
+def blob(credential: dict[str, str], **options: object) -> StoreSpec:
+    return make_store("blob", "azure-blob", {**BLOB, **options}, credential)
+
+
+def test_a_blob_signature_is_the_one_that_the_library_makes() -> None:
+    azure = pytest.importorskip("azure.storage.blob")
+    ours = dict(parse_qsl(blob_sas("acct", KEY, "c", "a/b c", scope=READ, now=TERMS.now, expires_at=TERMS.expires_at)))
+    start = datetime.strptime(ours["st"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    end = datetime.strptime(ours["se"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    theirs = azure.generate_blob_sas(
+        "acct", "c", "a/b c", account_key=KEY, permission="r", start=start, expiry=end, protocol="https"
+    )
+    fields = dict(parse_qsl(theirs))
+    assert {**fields, "sv": "", "sig": ""} == {**ours, "sv": "", "sig": ""}
+    assert end.timestamp() == TERMS.expires_at
+
+
+def test_a_file_signature_is_for_one_file() -> None:
+    fields = dict(parse_qsl(file_sas("acct", KEY, "s", "a/b", scope=WRITE, now=TERMS.now, expires_at=TERMS.expires_at)))
+    assert (fields["sr"], fields["sp"], fields["spr"]) == ("f", "rcwd", "https")
+
+
+def test_with_an_account_key_a_file_gets_a_signature_of_its_own() -> None:
+    access = access_of(blob({"account_key": KEY}), Asked("a/x", READ, folder=False), TERMS)
+    assert (access.kind, access.url) == ("azure-blob", "https://acct.blob.core.windows.net/c/a/x")
+    fields = dict(parse_qsl(access.token))
+    assert (fields["sr"], fields["sp"]) == ("b", "r")
+    assert KEY not in str(access_to_json(access))
+
+
+def test_a_folder_of_a_flat_container_is_signed_file_by_file() -> None:
+    spec = blob({"account_key": KEY}, path="root")
+    access = access_of(spec, Asked("a", WRITE), TERMS)
+    assert access.per_file and not access.token and not access.manifest_by_reference
+    assert access_of(spec, Asked("a", READ), TERMS).manifest_by_reference
+    assert dict(parse_qsl(file_token(spec, "a/x", WRITE, TERMS)))["sp"] == "rcwd"
+    assert access.url_of("x y") == "https://acct.blob.core.windows.net/c/root/a/x%20y"
+
+
+def test_a_folder_of_a_data_lake_has_one_signature() -> None:
+    access = access_of(blob({"account_key": KEY}, hierarchical=True), Asked("a/b", READ), TERMS)
+    fields = dict(parse_qsl(access.token))
+    assert (fields["sr"], fields["sdd"], fields["sp"]) == ("d", "2", "rl")
+
+
+def test_a_given_sas_is_handed_on_only_when_it_is_narrow() -> None:
+    wide, narrow = "sv=1&sr=c&sp=rl&sig=x", "sv=1&sr=d&sp=rl&sig=x"
+    assert access_of(blob({"sas": wide}), Asked("a", READ), TERMS).kind == "muster"
+    assert access_of(blob({"sas": narrow}), Asked("a", READ), TERMS).kind == "muster"
+    assert access_of(blob({"sas": narrow}), Asked("", READ), TERMS).token == narrow
+    assert not is_narrow("sr=d&sp=rwl&sig=x", scope=READ, folder=True, whole_store=True)
+    assert is_narrow("sr=b&sp=r&sig=x", scope=READ, folder=False, whole_store=True)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        blob({"client_secret": "s"}, tenant_id="t", client_id="c"),
+        blob({}, identity=True),
+        make_store("s3", "fsspec", {"url": "s3://bucket"}, {"secret_options": {"key": "K", "secret": "S"}}),
+        make_store("here", "local", {"path": "/data"}, {}),
+    ],
+)
+def test_what_cannot_be_narrowed_goes_through_the_server_by_a_grant(spec: StoreSpec) -> None:
+    access = access_of(spec, Asked("a", READ, subject="run/r/1"), TERMS)
+    assert access.kind == "muster" and access.url == f"/api/v1/data/{spec.name}/a"
+    grant = verify(access.token, TERMS.key, TERMS.now)
+    assert (grant.store, grant.path, grant.scope, grant.subject) == (spec.name, "a", READ, "run/r/1")
+    assert not access.options
+
+
+def test_a_node_on_the_same_machine_reads_a_folder_itself() -> None:
+    here = Terms(b"k", 0.0, 1.0, same_machine=True, own_folder="/w/store/data")
+    local = make_store("here", "local", {"path": "/data"}, {})
+    assert access_of(local, Asked("a"), here) == Access("file", "/data/a", label="azureml://datastores/here/paths/a")
+    sealed = make_store("here", "local", {"path": "/data", "encrypted": True}, {})
+    assert access_of(sealed, Asked("a"), here).kind == "muster"
+    share = make_store("share", "nfs", {"path": "/mnt/x"}, {})
+    assert access_of(share, Asked("a"), TERMS).url == "/mnt/x/a"
+
+
+def test_an_access_travels_as_json() -> None:
+    access = Access("azure-blob", "https://x", token="t", manifest=(FileEntry("a", 1, "f" * 64),), per_file=True)
+    assert access_from_json(access_to_json(access)) == access
+    assert "token='t'" not in repr(access)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "credential", "message"),
+    [
+        ("nowhere", {}, {}, "there is no kind of datastore"),
+        ("local", {}, {}, "needs path"),
+        ("local", {"path": "x"}, {}, "is not absolute"),
+        ("local", {"path": "/x"}, {"sas": "sig=1"}, "takes no sas"),
+        ("azure-blob", {"account": "a"}, {}, "needs container"),
+        ("azure-blob", BLOB, {"sas": "no signature here"}, "the SAS has no signature"),
+        ("azure-blob", BLOB, {"sas": "sig=1", "account_key": KEY}, "two credentials"),
+        ("azure-blob", {**BLOB, "path": "../x"}, {}, "leaves its store"),
+        ("fsspec", {"url": "s3://key:SECRET@bucket"}, {}, "holds a credential"),
+        ("fsspec", {"url": "bucket"}, {}, "no address that fsspec knows"),
+    ],
+)
+def test_a_datastore_that_cannot_work_is_refused(
+    kind: str, options: dict[str, object], credential: dict[str, str], message: str
+) -> None:
+    with pytest.raises(JobError, match=message) as caught:
+        make_store("name", kind, options, credential)
+    assert caught.value.hint
+    assert "SECRET" not in str(caught.value)
+
+
+def test_a_pasted_sas_is_taken_with_what_people_paste_around_it() -> None:
+    for text in ("?sv=1&sig=x", " sv=1&sig=x\n", "https://acct.blob.core.windows.net/c?sv=1&sig=x"):
+        assert blob({"sas": text}).credential == {"sas": "sv=1&sig=x"}
+    assert "sig=x" not in repr(blob({"sas": "sig=x"}))

@@ -1,0 +1,220 @@
+"""The engine `ray` against a bridge that a test scripts: a program that answers what a file says."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster import errors
+from muster.engines.base import Allocation, Cluster, Gang
+from muster.engines.ray.engine import RayEngine
+from muster.protocol import AgentConfig
+from muster.version import VERSION
+
+BRIDGE = """#!{python}
+import json, sys
+folder = {folder!r}
+about = json.load(open(folder + "/about.json"))
+print(json.dumps(about), flush=True)
+if "failed" in about:
+    sys.exit(1)
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["call"] == "die":
+        sys.exit(1)
+    with open(folder + "/calls.jsonl", "a") as calls:
+        calls.write(line)
+    answers = json.load(open(folder + "/answers.json"))
+    print(json.dumps({{"id": asked["id"], "answer": answers.get(asked["call"])}}), flush=True)
+"""
+
+
+def node(number: int, **given: Any) -> dict[str, Any]:
+    made = {"id": f"id{number}", "name": f"n{number}", "address": f"10.0.0.{number}", "alive": True, "cpus": 4}
+    return {**made, "memory_bytes": 8 << 30, "gpus": 0, "head": number == 1, "draining": False, "labels": {}, **given}
+
+
+class Fake:
+    """A Ray cluster that says what it is told to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.engine = RayEngine()
+        self.program = folder / "python"
+        self.program.write_text(BRIDGE.format(python=sys.executable, folder=str(folder)))
+        self.program.chmod(0o700)
+        self.is_attached()
+        self.answers(nodes=[node(1), node(2), node(3)], poll={})
+        self.cluster = Cluster("many", "ray", {"address": "ray://h:10001", "python": str(self.program)})
+
+    def is_attached(self, **about: Any) -> None:
+        found = {"attached": {"muster": VERSION, "ray": "2.60.0", "python": "3.11.2", **about}}
+        (self.folder / "about.json").write_text(json.dumps(found))
+
+    def answers(self, **answers: Any) -> None:
+        known = self.folder / "answers.json"
+        old = json.loads(known.read_text()) if known.exists() else {}
+        part = known.with_suffix(".part")
+        part.write_text(json.dumps({**old, **answers}))
+        part.rename(known)
+
+    def calls(self, name: str) -> list[dict[str, Any]]:
+        lines = (self.folder / "calls.jsonl").read_text().splitlines()
+        return [item["arguments"] for item in map(json.loads, lines) if item["call"] == name]
+
+    def allocation(self, run: str, nodes: int = 2, priority: int = 1, excluded: tuple[str, ...] = ()) -> Allocation:
+        server = ("https://10.0.0.9:1", "file:/shared")
+        agents = tuple(
+            AgentConfig(f"{run}.1.{rank}", "many", "many", f"/w/{rank}", server, "secret") for rank in range(nodes)
+        )
+        gang = Gang(run, 1, run, "/w", priority=priority, excluded=excluded)
+        return Allocation(f"ws-{run}.1", self.cluster, agents, gang)
+
+    def told(self, state: str, **given: Any) -> dict[str, Any]:
+        made = {"state": state, "reason": "", "hosts": ["n2", "n3"], "lost": [], "draining": [], "living": 3}
+        return {**made, **given}
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Iterator[Fake]:
+    made = Fake(tmp_path)
+    yield made
+    made.engine.close(leave_agents=True)
+
+
+def test_a_cluster_is_attached_to_and_its_lack_of_a_token_is_told(fake: Fake):
+    notices = fake.engine.check(fake.cluster)
+    assert any("attached to without a token" in text for text in notices)
+    assert [offer.name for offer in fake.engine.nodes(fake.cluster)] == ["n1", "n2", "n3"]
+
+
+def test_another_muster_on_the_nodes_is_refused(fake: Fake):
+    fake.is_attached(muster="0.0.1")
+    with pytest.raises(errors.JobError, match=r"nodes have Muster 0\.0\.1"):
+        fake.engine.check(fake.cluster)
+
+
+def test_other_versions_of_ray_are_refused_with_what_to_change(fake: Fake):
+    said = (
+        "Version mismatch: The cluster was started with:\n    Ray: 2.9.0\n    Python: 3.11.2\n"
+        "This process on Ray Client was started with:\n    Ray: 2.60.0\n    Python: 3.11.2\n"
+    )
+    (fake.folder / "about.json").write_text(json.dumps({"failed": said, "kind": "RuntimeError"}))
+    with pytest.raises(errors.JobError, match=r"the cluster has Ray 2\.9\.0") as refused:
+        fake.engine.check(fake.cluster)
+    assert "ray==2.9.0" in str(refused.value.hint)
+
+
+def test_a_gang_is_a_group_of_bundles_with_configurations_that_only_use_tls(fake: Fake):
+    fake.engine.check(fake.cluster)
+    fake.engine.allocate(fake.allocation("a", excluded=("n1",)))
+    (call,) = fake.calls("allocate")
+    assert call["name"] == "ws-a.1"
+    assert call["wanted"]["bundles"] == [{"CPU": 1.0}] * 2
+    assert call["wanted"]["selectors"] == [{"ray.io/node-id": "!in(id1)"}] * 2
+    assert [agent["server"] for agent in call["wanted"]["agents"]] == [["https://10.0.0.9:1"]] * 2
+
+
+def test_nodes_are_not_kept_off_where_too_few_others_are_left(fake: Fake):
+    fake.engine.check(fake.cluster)
+    fake.engine.allocate(fake.allocation("a", nodes=3, excluded=("n1",)))
+    assert fake.calls("allocate")[0]["wanted"]["selectors"] == []
+
+
+def test_ray_hears_of_the_next_gang_only_when_it_is_its_turn(fake: Fake):
+    fake.engine.check(fake.cluster)
+    fake.engine.nodes(fake.cluster)
+    first, second = fake.allocation("a"), fake.allocation("b")
+    fake.engine.allocate(first)
+    fake.engine.allocate(second)
+    fake.answers(poll={first.id: fake.told("pending")})
+    states = fake.engine.poll([first, second])
+    assert "waits until Ray has 2 nodes free" in states[first.id].reason
+    assert "gangs before it hold or want 2" in states[second.id].reason
+    assert [call["name"] for call in fake.calls("allocate")] == [first.id]
+    fake.answers(poll={first.id: fake.told("up")})
+    fake.engine.poll([first, second])
+    assert [call["name"] for call in fake.calls("allocate")] == [first.id, second.id]
+
+
+def test_a_lost_node_is_the_end_of_the_attempt_and_is_named(fake: Fake):
+    fake.engine.check(fake.cluster)
+    item = fake.allocation("a")
+    fake.engine.allocate(item)
+    fake.answers(poll={item.id: fake.told("lost", lost=[1])})
+    state = fake.engine.poll([item])[item.id]
+    assert state.nodes == {"a.1.0": "up", "a.1.1": "gone"}
+    assert state.ending is not None
+    assert (state.ending.code, state.ending.message) == ("node_lost", "Ray lost the node n3")
+
+
+def test_a_node_that_is_drained_is_a_preemption_with_its_ranks_still_there(fake: Fake):
+    fake.engine.check(fake.cluster)
+    item = fake.allocation("a")
+    fake.engine.allocate(item)
+    fake.answers(poll={item.id: fake.told("up", draining=[0])})
+    state = fake.engine.poll([item])[item.id]
+    assert set(state.nodes.values()) == {"up"}
+    assert state.ending is not None and state.ending.code == "preempted"
+
+
+def test_agents_that_do_not_stay_are_told_with_their_last_words(fake: Fake):
+    fake.engine.check(fake.cluster)
+    item = fake.allocation("a")
+    fake.engine.allocate(item)
+    fake.answers(poll={item.id: fake.told("failed", reason="n2: no space")})
+    state = fake.engine.poll([item])[item.id]
+    assert set(state.nodes.values()) == {"gone"}
+    assert state.reason == "n2: no space"
+
+
+def test_a_bridge_that_died_is_started_again_and_nobody_is_given_up_meanwhile(fake: Fake):
+    fake.engine.check(fake.cluster)
+    item = fake.allocation("a")
+    fake.engine.allocate(item)
+    fake.answers(poll={item.id: fake.told("up")})
+    fake.engine.poll([item])
+    bridge = fake.engine._site(fake.cluster).bridge
+    with pytest.raises(Exception, match="ended"):
+        bridge.call("die", 5.0)
+    state = fake.engine.poll([item])[item.id]
+    assert set(state.nodes.values()) == {"up"}
+    assert "Ray does not answer" in state.reason
+    deadline = time.monotonic() + 10
+    while fake.engine.poll([item])[item.id].reason and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert fake.engine.poll([item])[item.id].reason == ""
+
+
+def test_a_head_that_was_started_anew_has_lost_the_gangs_that_had_nodes(fake: Fake):
+    fake.engine.check(fake.cluster)
+    item = fake.allocation("a")
+    fake.engine.allocate(item)
+    fake.answers(poll={item.id: fake.told("up")})
+    fake.engine.poll([item])
+    fake.answers(poll={})
+    state = fake.engine.poll([item])[item.id]
+    assert set(state.nodes.values()) == {"gone"}
+    assert state.ending is not None and state.ending.code == "node_lost"
+
+
+def test_a_cluster_that_may_grow_offers_machines_that_are_not_there(fake: Fake):
+    grown = Cluster("many", "ray", {**fake.cluster.options, "max_nodes": 5, "vm_size": "Standard_NC6s_v3"})
+    fake.engine.check(grown)
+    offers = fake.engine.nodes(grown)
+    assert [offer.state for offer in offers] == ["idle"] * 3 + ["away"] * 2
+    assert offers[-1].gpus == ("0",)
+
+
+def test_what_is_released_is_given_back(fake: Fake):
+    fake.engine.check(fake.cluster)
+    item = fake.allocation("a")
+    fake.engine.allocate(item)
+    fake.engine.release(item)
+    assert fake.calls("release") == [{"name": item.id}]

@@ -1,0 +1,306 @@
+"""The engine against a fake of Slurm's commands: what it asks, how often, and what it makes of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import wait_until
+
+from muster import errors
+from muster.engines.base import Allocation, AllocationState, Cluster, Gang
+from muster.engines.slurm.commands import Busy, Commands, Refused
+from muster.engines.slurm.engine import SlurmEngine
+from muster.protocol import AgentConfig
+from muster.testing.slurm import FakeSlurm
+
+
+class Bed:
+    """An engine on a fake Slurm, with a clock that the test moves."""
+
+    def __init__(self, folder: Path, slurm: FakeSlurm) -> None:
+        self.folder = folder
+        self.slurm = slurm
+        self.now = 0.0
+        self.engine = self.new_engine()
+
+    def new_engine(self) -> SlurmEngine:
+        return SlurmEngine(Commands(self.slurm.run, wait=lambda _: None), clock=lambda: self.now)
+
+    def allocation(self, name: str = "ab-run.1", nodes: int = 2, **options: Any) -> Allocation:
+        run, _, number = name.removeprefix("ab-").rpartition(".")
+        roots = [self.folder / "nodes" / f"{run}.{number}.{rank}" for rank in range(nodes)]
+        for root in roots:
+            root.mkdir(parents=True, exist_ok=True)
+        agents = tuple(AgentConfig(root.name, "hpc", "hpc", str(root), (), "token") for root in roots)
+        gang = Gang(run, int(number), run, str(self.folder / "handed-on"))
+        return Allocation(name, Cluster("hpc", "slurm", {"partition": "batch", **options}), agents, gang)
+
+    def submitted(self, allocation: Allocation) -> str:
+        """Allocate, and wait until the fake has the job; returns its id."""
+        self.engine.allocate(allocation)
+        return str(wait_until(lambda: self.job(allocation.id), 5, "the submission"))
+
+    def job(self, name: str) -> str | None:
+        return next((job.id for job in self.slurm.jobs.values() if job.name == f"muster-{name}"), None)
+
+    def poll(self, allocation: Allocation) -> AllocationState:
+        self.now += 10.0
+        return self.engine.poll([allocation])[allocation.id]
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> Iterator[Bed]:
+    made = Bed(tmp_path, FakeSlurm())
+    yield made
+    made.engine.close(leave_agents=True)
+
+
+def test_a_gang_is_submitted_once_however_often_it_is_asked_for(bed: Bed):
+    allocation = bed.allocation()
+    bed.submitted(allocation)
+    for _ in range(3):
+        bed.engine.allocate(allocation)
+        bed.poll(allocation)
+    assert len(bed.slurm.jobs) == 1
+    assert bed.slurm.calls["sbatch"] == 1
+
+
+def test_two_hundred_gangs_cost_one_call_each_to_submit_and_one_squeue_per_poll(bed: Bed):
+    gangs = [bed.allocation(f"ab-run{index}.1") for index in range(200)]
+    bed.engine.nodes(gangs[0].cluster)
+    for gang in gangs:
+        bed.engine.allocate(gang)
+    wait_until(lambda: len(bed.slurm.jobs) == 200, 20, "the submissions")
+    assert bed.slurm.calls["sbatch"] == 200
+    before = bed.slurm.calls["squeue"]
+    for _ in range(5):
+        bed.now += 10.0
+        assert len(bed.engine.poll(gangs)) == 200
+    assert bed.slurm.calls["squeue"] - before == 5 + (1 if before == 0 else 0)
+    assert bed.slurm.calls["sacct"] == bed.slurm.calls["scancel"] == 0
+
+
+def test_polls_in_quick_succession_ask_slurm_once(bed: Bed):
+    allocation = bed.allocation(poll_seconds=5)
+    bed.submitted(allocation)
+    bed.poll(allocation)
+    before = bed.slurm.calls["squeue"]
+    for _ in range(4):
+        bed.now += 1.0
+        bed.engine.poll([allocation])
+    assert bed.slurm.calls["squeue"] == before
+
+
+def test_a_job_whose_answer_was_lost_is_found_instead_of_submitted_again(bed: Bed):
+    bed.slurm.lost_answers = 1
+    allocation = bed.allocation()
+    bed.submitted(allocation)
+    wait_until(lambda: bed.poll(allocation).reason.startswith("in the queue"), 10, "the job")
+    assert len(bed.slurm.jobs) == 1
+
+
+def test_a_new_server_finds_the_job_of_the_old_one(bed: Bed):
+    allocation = bed.allocation()
+    bed.submitted(allocation)
+    bed.engine.close(leave_agents=True)
+    bed.engine = bed.new_engine()
+    bed.engine.allocate(allocation)
+    wait_until(lambda: bed.poll(allocation).reason.startswith("in the queue"), 10, "the job")
+    assert len(bed.slurm.jobs) == 1
+
+
+def test_a_busy_controller_is_asked_again_and_the_run_says_so(bed: Bed):
+    bed.engine.nodes(bed.allocation().cluster)
+    bed.slurm.busy = 2
+    allocation = bed.allocation()
+    bed.engine.allocate(allocation)
+    wait_until(lambda: "Slurm does not answer" in bed.engine.poll([allocation])[allocation.id].reason, 5, "the reason")
+    assert bed.engine.poll([allocation])[allocation.id].nodes["run.1.0"] == "starting"
+    wait_until(lambda: bed.job(allocation.id), 10, "the submission")
+
+
+def test_what_slurm_refuses_ends_the_attempt_with_its_words(bed: Bed):
+    bed.slurm.refusal = "Invalid account or account/partition combination specified"
+    allocation = bed.allocation()
+    bed.engine.allocate(allocation)
+    state = wait_until(lambda: _if_over(bed.poll(allocation)), 5, "the refusal")
+    assert state.ending.code == "bad_input"
+    assert "Invalid account or account/partition combination" in state.ending.message
+
+
+def test_a_full_quota_of_jobs_is_waited_for(bed: Bed):
+    bed.slurm.refusal = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
+    allocation = bed.allocation()
+    bed.engine.allocate(allocation)
+    wait_until(lambda: "takes no further job now" in bed.poll(allocation).reason, 5, "the reason")
+    bed.slurm.refusal = ""
+    wait_until(lambda: bed.job(allocation.id), 10, "the submission")
+
+
+def test_a_run_waits_with_slurms_reason_and_comes_up(bed: Bed):
+    allocation = bed.allocation()
+    job = bed.submitted(allocation)
+    state = bed.poll(allocation)
+    assert state.reason == f"in the queue of Slurm as job {job}: waits behind jobs of higher priority (Priority)"
+    bed.slurm.move(job, state="RUNNING", used="0:05", nodes="n[1-2]")
+    assert set(bed.poll(allocation).nodes.values()) == {"starting"}
+    bed.slurm.move(job, used="2:00")
+    assert set(bed.poll(allocation).nodes.values()) == {"up"}
+
+
+def test_the_end_of_a_job_is_told(bed: Bed):
+    allocation = bed.allocation()
+    job = bed.submitted(allocation)
+    bed.slurm.move(job, state="CANCELLED")
+    state = bed.poll(allocation)
+    assert state.ending is not None
+    assert (set(state.nodes.values()), state.ending.code) == ({"gone"}, "cancelled")
+
+
+def test_a_job_that_slurm_may_put_back_is_given_a_moment(bed: Bed):
+    allocation = bed.allocation()
+    job = bed.submitted(allocation)
+    bed.slurm.move(job, state="NODE_FAIL", nodes="n[1-2]")
+    assert bed.poll(allocation).ending is None
+    state = bed.poll(allocation)
+    assert state.ending is not None
+    assert state.ending.code == "node_lost"
+
+
+def test_a_job_that_comes_back_beside_its_successor_is_cancelled(bed: Bed):
+    first, second = bed.allocation("ab-run.1"), bed.allocation("ab-run.2")
+    old = bed.submitted(first)
+    bed.slurm.move(old, state="NODE_FAIL")
+    bed.poll(first)
+    new = bed.submitted(second)
+    bed.slurm.move(old, state="PENDING", restarts=1)
+    bed.poll(second)
+    wait_until(lambda: bed.slurm.jobs[old].state == "CANCELLED", 5, "the cancellation")
+    assert bed.slurm.jobs[new].state == "PENDING"
+
+
+def test_a_controller_that_is_away_makes_nobody_gone(bed: Bed):
+    allocation = bed.allocation()
+    job = bed.submitted(allocation)
+    bed.slurm.move(job, state="RUNNING", used="2:00")
+    bed.poll(allocation)
+    bed.slurm.busy = 3
+    state = bed.poll(allocation)
+    assert "gone" not in state.nodes.values()
+    assert "Slurm does not answer" in state.reason
+
+
+def test_a_requeued_job_ends_one_attempt_and_is_the_next(bed: Bed):
+    first, second = bed.allocation("ab-run.1"), bed.allocation("ab-run.2")
+    job = bed.submitted(first)
+    bed.slurm.move(job, state="PENDING", restarts=1, reason="BeginTime")
+    state = bed.poll(first)
+    assert state.ending is not None
+    assert state.ending.code == "preempted"
+    bed.engine.release(_followed(first))
+    bed.engine.allocate(second)
+    assert bed.poll(second).reason.startswith(f"in the queue of Slurm as job {job}")
+    assert (len(bed.slurm.jobs), bed.slurm.jobs[job].state) == (1, "PENDING")
+
+
+def test_a_requeued_job_that_nobody_follows_is_cancelled(bed: Bed):
+    allocation = bed.allocation()
+    job = bed.submitted(allocation)
+    bed.slurm.move(job, state="PENDING", restarts=1)
+    bed.poll(allocation)
+    bed.engine.release(allocation)
+    wait_until(lambda: bed.slurm.jobs[job].state == "CANCELLED", 5, "the cancellation")
+
+
+def test_a_job_that_waits_is_cancelled_at_once_when_its_run_is(bed: Bed):
+    allocation = bed.allocation()
+    job = bed.submitted(allocation)
+    bed.poll(allocation)
+    bed.engine.release(allocation)
+    wait_until(lambda: bed.slurm.jobs[job].state == "CANCELLED", 5, "the cancellation")
+
+
+def test_a_job_that_slurm_has_forgotten_is_looked_up_in_the_accounting(bed: Bed):
+    allocation = bed.allocation()
+    job = bed.submitted(allocation)
+    bed.poll(allocation)
+    bed.slurm.accounting = {"muster-ab-run.1": "CANCELLED by 1000"}
+    bed.slurm.forget(job)
+    state = bed.poll(allocation)
+    assert state.ending is not None
+    assert state.ending.code == "cancelled"
+
+
+def test_without_accounting_a_forgotten_job_has_simply_ended(bed: Bed):
+    allocation = bed.allocation()
+    job = bed.submitted(allocation)
+    bed.poll(allocation)
+    bed.slurm.forget(job)
+    state = bed.poll(allocation)
+    assert state.ending is not None
+    assert (state.ending.code, set(state.nodes.values())) == ("", {"gone"})
+    assert "no longer knows job" in state.ending.message
+
+
+def test_one_that_was_never_handed_on_is_gone_without_an_end(bed: Bed):
+    allocation = bed.allocation()
+    state = bed.poll(allocation)
+    assert (set(state.nodes.values()), state.ending) == ({"gone"}, None)
+
+
+@pytest.mark.parametrize(("version", "works"), [("23.11.4", True), ("23.11.4", False), ("20.11.9", True)])
+def test_old_and_new_versions_are_asked_in_the_way_they_answer(tmp_path: Path, version: str, works: bool):
+    slurm = FakeSlurm(version)
+    slurm.json_works = works
+    bed = Bed(tmp_path, slurm)
+    allocation = bed.allocation()
+    bed.submitted(allocation)
+    assert "waits behind jobs of higher priority" in bed.poll(allocation).reason
+    bed.engine.close(leave_agents=True)
+
+
+def test_the_nodes_of_a_cluster_are_those_of_its_partition(bed: Bed):
+    offers = bed.engine.nodes(Cluster("hpc", "slurm", {"partition": "batch"}))
+    assert [(offer.name, offer.cpus, offer.state) for offer in offers] == [("n1", 4, "idle"), ("n2", 4, "idle")]
+    assert bed.engine.nodes(Cluster("hpc", "slurm", {"partition": "batch"})) is offers
+
+
+def test_a_partition_that_is_not_there_is_refused_with_those_that_are(bed: Bed, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("muster.engines.slurm.engine.require_installed", lambda: None)
+    with pytest.raises(errors.JobError, match="no partition 'night'") as told:
+        bed.engine.check(Cluster("hpc", "slurm", {"partition": "night"}))
+    assert told.value.hint == "Its partitions: batch, gpu."
+    with pytest.raises(errors.JobError, match="no setting 'partitoin'"):
+        bed.engine.check(Cluster("hpc", "slurm", {"partitoin": "batch"}))
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        ((1, "", "sinfo: error: Unable to contact slurm controller (connect failure)"), Busy),
+        ((1, "", "slurm_load_jobs error: Socket timed out on send/recv operation"), Busy),
+        ((1, "", "sbatch: error: Batch job submission failed: Invalid partition name specified"), Refused),
+    ],
+)
+def test_errors_are_told_apart(answer: tuple[int, str, str], kind: type[Exception]):
+    asked: list[str] = []
+
+    def run(command: Any, _stdin: str | None, _deadline_s: float) -> tuple[int, str, str]:
+        asked.append(command[0])
+        return answer
+
+    commands = Commands(run, wait=lambda _: None)
+    with pytest.raises(kind):
+        commands.call("sinfo")
+    assert len(asked) == (3 if kind is Busy else 1)
+
+
+def _if_over(state: AllocationState) -> AllocationState | None:
+    return state if state.ending is not None else None
+
+
+def _followed(allocation: Allocation) -> Allocation:
+    return Allocation(allocation.id, allocation.cluster, allocation.agents, followed=True)

@@ -1,0 +1,149 @@
+"""What Slurm's commands print, old and new, read into the same data; and what it means, in plain words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from muster.engines.base import Ending
+from muster.engines.slurm import words
+from muster.engines.slurm.reading import (
+    Job,
+    NodeInfo,
+    limit_of,
+    num_gpus,
+    sacct_text,
+    seconds_of,
+    sinfo_text,
+    squeue_json,
+    squeue_text,
+    version_of,
+)
+
+OLD_JSON = {
+    "job_id": 12, "name": "muster-a.1", "job_state": "RUNNING", "state_reason": "None", "restart_cnt": 1,
+    "time_limit": 60, "start_time": 1000, "end_time": 4600, "nodes": "n[1-2]",
+}  # fmt: skip
+NEW_JSON = OLD_JSON | {
+    "job_state": ["RUNNING", "COMPLETING"],
+    "time_limit": {"set": True, "infinite": False, "number": 60},
+    "start_time": {"set": True, "infinite": False, "number": 1000},
+    "end_time": {"set": True, "infinite": False, "number": 4600},
+}
+
+
+@pytest.mark.parametrize("job", [OLD_JSON, NEW_JSON])
+def test_json_of_old_and_new_versions_is_read_alike(job: dict[str, object]):
+    expected = Job("12", "muster-a.1", "RUNNING", "", 1, 30.0, 3600.0, "n[1-2]")
+    assert squeue_json(json.dumps({"jobs": [job]}), 1030.0) == [expected]
+
+
+def test_json_of_an_unknown_shape_is_not_guessed_at():
+    for text in ('{"work": []}', '{"jobs": [{"id": 1}]}', '{"jobs": 3}', "[]"):
+        with pytest.raises(ValueError, match="unknown way"):
+            squeue_json(text, 0.0)
+    with pytest.raises(ValueError, match="Expecting value"):
+        squeue_json("squeue: error", 0.0)
+
+
+def test_text_columns_are_read_by_their_width_whatever_they_hold():
+    values = ("7", "PENDING", "ReqNodeNotAvail, UnavailableNodes:n[1-4]", "0", "0:00", "1-00:00:00", "", "muster-b.1")
+    line = "".join(value.ljust(width) for value, width in zip(values, (24, 24, 80, 12, 24, 24, 400, 260), strict=True))
+    reason = "ReqNodeNotAvail, UnavailableNodes:n[1-4]"
+    assert squeue_text(line + "\n\n") == [Job("7", "muster-b.1", "PENDING", reason, 0, 0.0, 86_400.0, "")]
+
+
+def test_nodes_are_read_once_each_with_their_gpus_and_limit():
+    text = (
+        "g1|mixed|96|1000000|2-00:00:00|gpu:a100:4(S:0-1),nvme:1|none\n"
+        "g1|mixed|96|1000000|2-00:00:00|gpu:a100:4(S:0-1),nvme:1|none\n"
+        "c1|down*|64+|256000+|infinite|(null)|Not responding | disk\nrubbish\n"
+    )
+    first, second = sinfo_text(text)
+    assert (first.name, first.gpus, first.limit_s) == ("g1", 4, 172_800.0)
+    assert (second.cpus, second.memory_mb, second.limit_s, second.gpus) == (64, 256_000, None, 0)
+    assert second.reason == "Not responding | disk"
+
+
+def test_the_accounting_tells_how_a_job_ended_even_who_cancelled_it():
+    text = "7|CANCELLED by 1000|muster-b.1\n8|COMPLETED|muster-b.1\n9|FAILED|other\n"
+    assert sacct_text(text, "muster-b.1") == Job("8", "muster-b.1", "COMPLETED")
+    assert sacct_text("", "muster-b.1") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 5400.0), ("10:30", 630.0), ("2:00:00", 7200.0), ("1-00:00:00", 86_400.0), ("2-12", 216_000.0)],
+)
+def test_times_are_read_as_slurm_writes_them(text: str, seconds: float):
+    assert seconds_of(text) == seconds
+
+
+def test_what_is_no_time_has_no_limit():
+    assert [limit_of(text) for text in ("UNLIMITED", "infinite", "INVALID", "NOT_SET", "")] == [None] * 5
+
+
+def test_gpus_are_counted_in_every_spelling():
+    assert [num_gpus(text) for text in ("gpu:4", "gpu:a100:2(IDX:0-1),gpu:1", "gpu", "(null)", "nvme:2")] == [
+        4,
+        3,
+        1,
+        0,
+        0,
+    ]
+
+
+def test_versions_of_both_packagings_are_read():
+    assert [version_of(text) for text in ("slurm 23.11.4", "slurm-wlm 22.05.8", "?")] == [(23, 11), (22, 5), (0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("Resources", "waits until enough nodes are free (Resources)"),
+        ("", "Slurm has not looked at it yet"),
+        ("ReqNodeNotAvail, UnavailableNodes:n[1-4]",
+         "a node that it needs is down, drained or reserved (ReqNodeNotAvail, UnavailableNodes:n[1-4])"),
+        ("QOSMaxGRESPerUser", "the limit of the quality of service on GPUs is reached (QOSMaxGRESPerUser)"),
+        ("QOSMaxJobsPerUserLimit", "the limit of the quality of service on jobs is reached (QOSMaxJobsPerUserLimit)"),
+        ("AssocGrpNodeLimit", "the limit of the account on nodes by all of its users together is reached "
+         "(AssocGrpNodeLimit)"),
+        ("SomethingNew", "Slurm says SomethingNew"),
+    ],
+)  # fmt: skip
+def test_reasons_are_said_in_plain_words(reason: str, said: str):
+    assert words.why_it_waits(Job("5", "x", "PENDING", reason)) == f"in the queue of Slurm as job 5: {said}"
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        ("CANCELLED", "cancelled"),
+        ("TIMEOUT", "timeout"),
+        ("PREEMPTED", "preempted"),
+        ("NODE_FAIL", "node_lost"),
+        ("OUT_OF_MEMORY", "host_oom"),
+        ("COMPLETED", ""),
+        ("FAILED", ""),
+    ],
+)
+def test_ends_become_verdicts(state: str, code: str):
+    assert words.how_it_ended(Job("5", "x", state, limit_s=36_000.0, used_s=60.0), False, 60).code == code
+
+
+def test_a_chained_run_goes_on_after_its_slice_also_where_it_left_at_the_warning():
+    job = Job("5", "x", "TIMEOUT", limit_s=14_400.0)
+    assert words.how_it_ended(job, True, 60) == Ending("time_slice", "the time limit of 4 h of Slurm job 5 is reached")
+    warned = Job("5", "x", "COMPLETED", limit_s=14_400.0, used_s=14_330.0)
+    assert words.how_it_ended(warned, True, 60).code == "time_slice"
+    assert words.how_it_ended(Job("5", "x", "COMPLETED", limit_s=14_400.0, used_s=100.0), True, 60).code == ""
+
+
+@pytest.mark.parametrize(
+    ("state", "shown"),
+    [("idle", "idle"), ("mixed", "running"), ("allocated+", "running"), ("drained", "unusable"), ("down*", "unusable"),
+     ("idle*", "unusable"), ("powering_up", "preparing")],
+)  # fmt: skip
+def test_nodes_have_the_states_of_every_cluster(state: str, shown: str):
+    assert words.node_state(NodeInfo("n", state, 1, 1, "", "", None))[0] == shown

@@ -1,0 +1,201 @@
+"""What a job's environment stands for, decided before anything starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.environments import catalogue, names
+from muster.environments.current import PACKAGES, installed, satisfies
+from muster.environments.recipe import Recipe, key_of, normalised, recipe_from_json, without_secrets
+from muster.environments.resolve import Resolved, Site, resolve
+from muster.environments.steps import steps
+from muster.errors import JobError
+from muster.job.explain import make_spec
+
+TORCH = {"torch": "2.13.0+cpu"}
+
+
+def resolved(environment: Any, **site: Any) -> Resolved:
+    return resolve(make_spec({"command": "x", "environment": environment}).environment, Site(**site))
+
+
+def recipe(environment: Any, **site: Any) -> Recipe:
+    found = resolved(environment, **site).recipe
+    assert found is not None
+    return found
+
+
+def test_no_environment_is_the_current_python() -> None:
+    assert resolved(None) == Resolved()
+
+
+@pytest.mark.parametrize("name", names.CURATED)
+def test_every_curated_environment_has_both_flavours_and_says_what_stands_in_for_it(name: str) -> None:
+    entry = catalogue.load(name)
+    assert entry.description
+    for flavour in names.FLAVOURS:
+        made = recipe(f"{name}-{flavour}", packages=dict.fromkeys(PACKAGES, "99"))
+        assert made.requirements and made.flavour == flavour
+        assert recipe(f"azureml:{name}@latest", has_gpus=flavour == "gpu") == made
+    assert {normalised(package) for package in entry.needs} <= set(PACKAGES)
+    assert resolved(name, packages=dict.fromkeys(PACKAGES, "99")).recipe is None
+
+
+@pytest.mark.parametrize(
+    ("name", "alone", "with_mpi"),
+    [
+        ("AzureML-PyTorch-1.6-GPU", "pytorch", "horovod-torch"),
+        ("azureml:AzureML-PyTorch-1.6-GPU:44", "pytorch", "horovod-torch"),
+        ("AzureML-pytorch-1.10-ubuntu18.04-py38-cuda11-gpu", "pytorch", "horovod-torch"),
+        ("AzureML-TensorFlow-2.3-CPU", "tensorflow", "horovod-tensorflow"),
+        ("AzureML-tensorflow-2.4-ubuntu18.04-py37-cuda11-gpu", "tensorflow", "horovod-tensorflow"),
+        ("tensorflow-2.4", "tensorflow", "horovod-tensorflow"),
+        ("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu", "pytorch", "deepspeed"),
+        ("ACPT-PyTorch-2.2-cuda12.1", "pytorch", "deepspeed"),
+        ("azureml://registries/azureml/environments/acpt-pytorch-2.2-cuda12.1/versions/37", "pytorch", "deepspeed"),
+        ("azureml://registries/azureml/environments/sklearn-1.5/labels/latest", "sklearn", "sklearn"),
+        ("AzureML-sklearn-0.24-ubuntu18.04-py37-cpu", "sklearn", "sklearn"),
+        ("AzureML-Scikit-learn-0.20.3", "sklearn", "sklearn"),
+        ("AzureML-lightgbm-3.2-ubuntu18.04-py37-cpu", "sklearn", "sklearn"),
+        ("AzureML-Keras-2.3.1-GPU", "keras", "keras"),
+    ],
+)
+def test_old_names_resolve_with_a_notice_by_distribution_too(name: str, alone: str, with_mpi: str) -> None:
+    for is_mpi, wanted in ((False, alone), (True, with_mpi)):
+        found = resolved(name, is_mpi=is_mpi)
+        assert found.recipe == catalogue.load(wanted).recipe("cpu")
+        assert "is an old name of Azure ML; it stands for " + wanted in found.notices[0]
+
+
+def test_a_name_without_a_framework_is_the_current_python() -> None:
+    found = resolved("AzureML-Minimal")
+    assert found.recipe is None and "runs in the current Python" in found.notices[0]
+
+
+@pytest.mark.parametrize("name", ["my-own", "pytorch-mine", "my-pytorch-1.0", "pytorch-tpu", "AzureML-Chainer-5.1.0"])
+def test_a_name_that_nobody_curated_is_refused_with_those_that_are(name: str) -> None:
+    with pytest.raises(JobError, match=f"there is no environment '{name}'; curated are: pytorch, ") as caught:
+        resolved(name)
+    assert "muster env list" in caught.value.hint
+
+
+def test_the_submitting_python_stands_in_where_it_has_what_is_needed() -> None:
+    found = resolved("azureml:pytorch@latest", packages=TORCH)
+    assert found.recipe is None
+    assert "has torch 2.13.0+cpu and is used as it is (pytorch-cpu is always built)" in found.notices[-1]
+    assert resolved("pytorch", packages={"torch": "1.13.1"}).recipe is not None
+    assert resolved("pytorch", packages={}).recipe is not None
+    assert resolved("AzureML-PyTorch-1.6-GPU", packages=TORCH, is_mpi=True).recipe is not None
+    assert satisfies({"tensorflow-cpu": "2.21.0"}, {"tensorflow": "2.4"})
+
+
+def test_what_this_python_has_is_told_by_its_metadata() -> None:
+    assert set(installed()) <= set(PACKAGES)
+
+
+def test_a_registered_environment_wins_and_may_be_asked_for_by_version() -> None:
+    stored = {("mine", None): {"pip": ["six==1.17"]}, ("mine", "1"): {"pip": ["six==1.16"], "python": "3.11"}}
+
+    def find(name: str, version: str | None) -> Any:
+        return stored.get((name, version))
+
+    assert recipe("azureml:mine@latest", registered=find).requirements == ("six==1.17",)
+    assert recipe("mine:1", registered=find) == Recipe("mine", ("six==1.16",), "3.11")
+
+
+def test_packages_and_a_python() -> None:
+    made = recipe(
+        {"python": "3.11", "pip": ["numpy >= 2 # fast", "--extra-index-url=https://x/simple", "azureml-core"]}
+    )
+    assert made == Recipe("packages", ("numpy >= 2",), "3.11", ("--extra-index-url https://x/simple",))
+    found = resolved({"python": "/opt/python/bin/python"})
+    assert found.recipe is None and found.python == "/opt/python/bin/python"
+    assert recipe({"python": "/opt/python/bin/python", "pip": ["six"]}).python == "/opt/python/bin/python"
+    notices = resolved({"pip": ["azureml-defaults", "six"]}).notices
+    assert notices == ("the package azureml-defaults is left out: `muster` takes its place",)
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"pip": ["six", "six = 1"]}, "environment.pip[1]: 'six = 1' is not a requirement"),
+        ({"pip": ["-e ."]}, "'-e .': the nodes have no such folder"),
+        ({"pip": ["--no-binary :all:"]}, "this option of pip cannot be used here; allowed: --index-url"),
+        ({"python": "3.6"}, "environment.python: Python 3.6 is too old: ranks run in Python 3.8 or newer"),
+        ({"python": "2.7.18"}, "Python 2.7.18 is too old"),
+        ({"python": "new"}, "'new' is not a version of Python"),
+        ({"conda_file": {"dependencies": "numpy"}}, "environment.conda_file.dependencies: 'numpy' is given; a list"),
+        ({"conda_file": {"dependency": ["numpy"]}}, "conda_file.dependency: unknown key; did you mean 'dependencies'?"),
+        ({"conda_file": {"dependencies": [{"npm": ["x"]}]}}, "dependencies[0]: npm: only `pip` may stand here"),
+        ({"conda_file": {"dependencies": [3]}}, "dependencies[0]: 3 is not a package"),
+        ({"conda_file": {"dependencies": ["python=3.6.2"]}}, "Python 3.6.2 is too old"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_starts(environment: Any, message: str) -> None:
+    with pytest.raises(JobError) as caught:
+        resolved(environment)
+    assert message in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_conda_file_is_taken_apart() -> None:
+    content = {
+        "name": "project",
+        "channels": ["conda-forge"],
+        "dependencies": ["python=3.10.*", "pip=23", "cudatoolkit=11", "conda-forge::ffmpeg>=6", {"pip": ["six==1.16"]}],
+        "variables": {"A": 1},
+    }
+    assert recipe({"name": "p", "conda_file": content}) == Recipe(
+        "p",
+        ("six==1.16",),
+        "3.10.*",
+        channels=("conda-forge",),
+        conda=("cudatoolkit=11", "conda-forge::ffmpeg>=6"),
+        variables={"A": "1"},
+    )
+
+
+def test_the_key_is_that_of_the_content_alone() -> None:
+    key = key_of(Recipe("a", ("NumPy >=2", "six")), "3.11", "linux")
+    assert key.startswith("py3.11-")
+    same = Recipe("b", ("six", "numpy>=2", "six"), python=">=3.8", variables={"A": "1"})
+    assert key_of(same, "3.11", "linux") == key
+    different = [
+        key_of(Recipe("a", ("numpy>=2", "six==1")), "3.11", "linux"),
+        key_of(Recipe("a", ("NumPy >=2", "six")), "3.12", "linux"),
+        key_of(Recipe("a", ("NumPy >=2", "six")), "3.11", "darwin"),
+        key_of(Recipe("a", ("NumPy >=2", "six"), options=("--pre",)), "3.11", "linux"),
+        key_of(Recipe("a", ("NumPy >=2", "six"), conda=("x",)), "3.11", "linux"),
+        key_of(Recipe("a", ("NumPy >=2", "six")).locked(["six==1.16"]), "3.11", "linux"),
+    ]
+    assert len({key, *different}) == len(different) + 1
+
+
+def test_a_recipe_survives_the_journey() -> None:
+    made = Recipe("a", ("six",), "3.11", ("--pre",), ("i",), ("c",), ("d",), ("six==1",), "gpu", {"A": "1"})
+    assert recipe_from_json(made.to_json()) == made
+
+
+def test_passwords_in_addresses_are_not_shown() -> None:
+    text = without_secrets("--index-url https://user:pa%20ss@host/simple and https://host/x")
+    assert text == "--index-url https://****@host/simple and https://host/x"
+
+
+def test_horovod_is_compiled_beside_its_framework() -> None:
+    first, tools, last = steps(catalogue.load("horovod-torch").recipe("cpu"), has_cuda=True)
+    assert "horovod==0.28.1" not in first.requirements and "torch==2.13.0" in first.requirements
+    assert "setuptools<70" in tools.requirements
+    assert last.requirements == ("horovod==0.28.1",) and last.from_source and last.tools == ("g++", "make")
+    assert {"HOROVOD_WITH_PYTORCH", "HOROVOD_WITHOUT_TENSORFLOW", "HOROVOD_WITH_MPI"} <= last.variables.keys()
+    assert "HOROVOD_GPU_OPERATIONS" not in last.variables
+    assert steps(catalogue.load("horovod-torch").recipe("gpu"), has_cuda=True)[-1].variables["HOROVOD_GPU_OPERATIONS"]
+    tensorflow = steps(catalogue.load("horovod-tensorflow").recipe("cpu"))
+    assert [step.requirements for step in tensorflow[1:]][-1] == ("tf_keras==2.21.0",) and tensorflow[-1].no_deps
+    assert "HOROVOD_WITHOUT_PYTORCH" in tensorflow[2].variables
+
+
+def test_plain_packages_are_one_step_and_none_is_none() -> None:
+    assert [step.requirements for step in steps(Recipe("a", ("six", "numpy")))] == [("six", "numpy")]
+    assert steps(Recipe("a")) == []

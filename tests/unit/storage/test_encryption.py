@@ -1,0 +1,203 @@
+"""Encryption at rest: without its key nothing can be read, and no cut or change goes unnoticed; ranges can be read."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import secrets
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster import errors
+from muster.protocol import Chunk
+from muster.store.backend import Store
+from muster.store.encryption import CHUNK_BYTES, HEADER_BYTES, Damaged, plain_size
+from muster.store.keyring import Key, KeyRing, WrongKey, load_key, load_keyring, new_key
+from muster.store.streams import Streams
+
+
+def ring(*secrets_: bytes) -> KeyRing:
+    first, *rest = [Key.of(secret) for secret in secrets_ or (b"k" * 32,)]
+    return KeyRing(first, rest)
+
+
+def store(folder: Path, *keys: bytes) -> Store:
+    return Store(str(folder), ring=ring(*keys))
+
+
+DATA = secrets.token_bytes(3 * CHUNK_BYTES + 777)
+SIZES = [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2 * CHUNK_BYTES, 3 * CHUNK_BYTES + 777]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_an_object_comes_back_as_it_was_put(tmp_path: Path, size: int) -> None:
+    data = DATA[:size]
+    kept = store(tmp_path)
+    assert kept.put("a/b", [data], sha256=hashlib.sha256(data).hexdigest()) == size
+    assert kept.read("a/b") == data
+    assert kept.size("a/b") == size
+    assert [(name, found) for name, found, _ in kept.files()] == [("a/b", size)]
+    raw = (tmp_path / "a/b").read_bytes()
+    assert plain_size(len(raw)) == size
+    assert size < 16 or data[:16] not in raw
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, len(DATA) + 10), st.integers(0, 2 * CHUNK_BYTES), st.integers(1, CHUNK_BYTES * 2))
+def test_any_range_can_be_read(tmp_path_factory: pytest.TempPathFactory, start: int, length: int, piece: int) -> None:
+    folder = tmp_path_factory.mktemp("store")
+    kept = store(folder)
+    kept.put("x", [DATA[at : at + piece] for at in range(0, len(DATA), piece)])
+    with kept.open("x") as file:
+        file.seek(start)
+        assert file.read(length) == DATA[start : start + length]
+
+
+def damaged(raw: bytes, how: str) -> bytes:
+    sealed = CHUNK_BYTES + 16
+    head, body = raw[:HEADER_BYTES], raw[HEADER_BYTES:]
+    first, second, rest = body[:sealed], body[sealed : 2 * sealed], body[2 * sealed :]
+    return {
+        "a bit": head + bytes([first[0] ^ 1]) + body[1:],
+        "cut at a chunk": head + first + second,
+        "cut in a chunk": raw[:-5],
+        "chunks exchanged": head + second + first + rest,
+        "a chunk repeated": head + first + first + rest,
+        "the header": raw[:30] + bytes([raw[30] ^ 1]) + raw[31:],
+        "everything but the header": head,
+    }[how]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "a bit",
+        "cut at a chunk",
+        "cut in a chunk",
+        "chunks exchanged",
+        "a chunk repeated",
+        "the header",
+        "everything but the header",
+    ],
+)
+def test_every_change_is_noticed(tmp_path: Path, how: str) -> None:
+    kept = store(tmp_path)
+    kept.put("x", [DATA])
+    raw = (tmp_path / "x").read_bytes()
+    (tmp_path / "x").write_bytes(damaged(raw, how))
+    with pytest.raises((Damaged, WrongKey), match="x"):
+        kept.read("x")
+
+
+def test_a_wrong_key_is_told_by_its_id(tmp_path: Path) -> None:
+    store(tmp_path).put("x", [b"data"])
+    with pytest.raises(WrongKey, match=r"x is encrypted with the key [0-9a-f]{16}, and the workspace has"):
+        store(tmp_path, b"o" * 32).read("x")
+    with pytest.raises(errors.UserError, match="names no key"):
+        Store(str(tmp_path)).read("x")
+
+
+def test_what_was_written_before_stays_readable(tmp_path: Path) -> None:
+    Store(str(tmp_path)).put("old", [b"plain"])
+    kept = store(tmp_path)
+    assert kept.read("old") == b"plain"
+    assert kept.size("old") == 5
+
+
+def test_a_new_key_rewraps_headers_and_leaves_bodies(tmp_path: Path) -> None:
+    store(tmp_path, b"1" * 32).put("x", [DATA])
+    body = (tmp_path / "x").read_bytes()[HEADER_BYTES:]
+    both = store(tmp_path, b"2" * 32, b"1" * 32)
+    assert both.rewrap("x")
+    assert not both.rewrap("x")
+    assert (tmp_path / "x").read_bytes()[HEADER_BYTES:] == body
+    assert store(tmp_path, b"2" * 32).read("x") == DATA
+    with pytest.raises(WrongKey):
+        store(tmp_path, b"1" * 32).read("x")
+
+
+def test_a_store_elsewhere_is_encrypted_too() -> None:
+    name = f"memory://{secrets.token_hex(4)}"
+    kept = Store(name, ring=ring(b"1" * 32))
+    kept.put("a/x", [DATA])
+    assert kept.read("a/x") == DATA
+    assert DATA[:64] not in Store(name)._fs.cat_file(Store(name)._path("a/x"))
+    assert Store(name, ring=ring(b"2" * 32, b"1" * 32)).rewrap("a/x")
+    assert Store(name, ring=ring(b"2" * 32)).read("a/x") == DATA
+
+
+def test_growing_streams_are_encrypted_and_read_from_anywhere(tmp_path: Path) -> None:
+    streams = Streams(tmp_path, ring())
+    text = b"".join(b"line %06d\n" % number for number in range(20_000))
+    offset = 0
+    for size in [1, 10, 100, 70_000, 5, 100_000, len(text)]:
+        piece = text[offset : offset + size]
+        streams.append([Chunk("run", 1, "user_logs/a.txt", offset, piece)])
+        offset += len(piece)
+    # Sent again after a lost answer: nothing is added.
+    assert streams.append([Chunk("run", 1, "user_logs/a.txt", 0, text[:50])]) == {
+        ("run", 1, "user_logs/a.txt"): len(text)
+    }
+    assert b"line 000001" not in (tmp_path / "run/attempts/1/user_logs/a.txt").read_bytes()
+    for reader in (streams, Streams(tmp_path, ring())):
+        assert reader.length("run", 1, "user_logs/a.txt") == len(text)
+        assert list(reader.names("run", 1)) == [("user_logs/a.txt", len(text))]
+        for start, length in [(0, 20), (9, 3), (70_100, 66_000), (len(text) - 5, 100), (0, len(text))]:
+            assert reader.read("run", 1, "user_logs/a.txt", start, length) == text[start : start + length]
+        with reader.open("runs/run/attempts/1/user_logs/a.txt") as file:
+            assert file.read() == text
+
+
+def test_a_record_that_a_death_cut_off_is_written_again(tmp_path: Path) -> None:
+    Streams(tmp_path, ring()).append(
+        [Chunk("run", 1, "user_logs/a", 0, b"first"), Chunk("run", 1, "user_logs/a", 5, b"second")]
+    )
+    path = tmp_path / "run/attempts/1/user_logs/a"
+    os.truncate(path, path.stat().st_size - 3)
+    streams = Streams(tmp_path, ring())
+    assert streams.length("run", 1, "user_logs/a") == 5
+    streams.append([Chunk("run", 1, "user_logs/a", 5, b"again")])
+    assert streams.read("run", 1, "user_logs/a", 0, 100) == b"firstagain"
+
+
+def test_a_stream_that_began_plain_stays_plain(tmp_path: Path) -> None:
+    Streams(tmp_path).append([Chunk("run", 1, "user_logs/a", 0, b"plain ")])
+    streams = Streams(tmp_path, ring())
+    streams.append([Chunk("run", 1, "user_logs/a", 6, b"still")])
+    assert streams.read("run", 1, "user_logs/a", 0, 100) == b"plain still"
+
+
+def test_streams_get_a_new_key(tmp_path: Path) -> None:
+    Streams(tmp_path, ring(b"1" * 32)).append([Chunk("run", 1, "user_logs/a", 0, b"text")])
+    assert Streams(tmp_path, ring(b"2" * 32, b"1" * 32)).rewrap() == 1
+    assert Streams(tmp_path, ring(b"2" * 32)).read("run", 1, "user_logs/a", 0, 10) == b"text"
+
+
+def test_keys_come_from_a_file_a_variable_or_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = new_key()
+    (tmp_path / "key").write_text(f"{text}\n")
+    monkeypatch.setitem(os.environ, "MUSTER_TEST_STORE_KEY", base64.b64decode(text).hex())
+    sources = [{"key_file": "key"}, {"key_env": "MUSTER_TEST_STORE_KEY"}, {"key_command": f"cat {tmp_path}/key"}]
+    assert {load_key(source, tmp_path).id for source in sources} == {Key.of(base64.b64decode(text)).id}
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"encryption": {}}, "must name one source"),
+        ({"encryption": {"key_file": "none"}}, "none cannot be read"),
+        ({"encryption": {"key_env": "MUSTER_NOT_SET"}}, "MUSTER_NOT_SET"),
+        ({"encryption": {"key_command": "echo short"}}, "what key_command prints holds no key"),
+        ({"encryption": {"key_command": "echo secret-words; exit 3"}}, "ended with 3"),
+        ({"encryption": {"keyfile": "x"}}, "unknown key 'keyfile'"),
+        ({"encryption": "x"}, "must be a mapping"),
+    ],
+)
+def test_what_names_no_key_is_refused(tmp_path: Path, config: dict[str, object], words: str) -> None:
+    with pytest.raises(errors.UserError, match=words) as caught:
+        load_keyring(config, tmp_path)
+    assert "secret-words" not in str(caught.value)

@@ -1,0 +1,145 @@
+"""Outputs: whose file gets which name, how progress reads, what is sent and what is there already."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from sqlalchemy import create_engine, insert
+
+from muster import errors
+from muster.agent.mover import Rate
+from muster.server import outputs, tables
+from muster.transfer.files import Folder
+from muster.transfer.model import Progress, TransferError
+from muster.transfer.upload import Sending, measure, send
+
+
+@pytest.fixture
+def transaction():  # type: ignore[no-untyped-def]
+    engine = create_engine("sqlite://")
+    tables.metadata.create_all(engine)
+    with engine.connect() as connection:
+        yield SimpleNamespace(execute=connection.execute, connection=connection)
+    engine.dispose()
+
+
+def gang(transaction, *exits: int | None, stop: str | None = None) -> None:  # type: ignore[no-untyped-def]
+    """An attempt with a rank on each of its nodes; None still runs."""
+    row = {"run_id": "r", "number": 1, "status": "Running", "created_at": 0.0, "stop_reason": stop}
+    transaction.execute(insert(tables.attempts).values(**_filled(tables.attempts, row)))
+    for number, code in enumerate(exits):
+        place = {"run_id": "r", "number": 1, "node_rank": number, "node": f"n{number}", "phase": "ended"}
+        transaction.execute(insert(tables.placements).values(**_filled(tables.placements, place)))
+        state = "running" if code is None else "ended"
+        rank = {"run_id": "r", "number": 1, "rank": number, "node_rank": number, "state": state, "exit_code": code}
+        transaction.execute(insert(tables.ranks).values(**_filled(tables.ranks, {**rank, "essential": True})))
+
+
+def _filled(table, row):  # type: ignore[no-untyped-def]
+    """The row with something harmless in every other column that needs a value."""
+    empty = {"STRING": "", "TEXT": "", "INTEGER": 0, "BIGINTEGER": 0, "FLOAT": 0.0, "BOOLEAN": False, "JSON": {}}
+    needed = [column for column in table.c if not column.nullable and column.name not in row and column.default is None]
+    return {**row, **{column.name: empty[type(column.type).__name__.upper()] for column in needed}}
+
+
+def claim(transaction, node: str, **files: str):  # type: ignore[no-untyped-def]
+    listed = [{"path": path, "size": 1, "sha256": content} for path, content in files.items()]
+    return outputs.claim(transaction, "r", 1, node, "model", listed)
+
+
+def test_names_are_given_once_the_whole_gang_has_succeeded(transaction) -> None:  # type: ignore[no-untyped-def]
+    gang(transaction, 0, 0)
+    assert claim(transaction, "n0", same="x", diff="0", own0="a")["names"] == {
+        "same": "same",
+        "diff": "diff",
+        "own0": "own0",
+    }
+    second = claim(transaction, "n1", same="x", diff="1", own1="b")
+    assert second == {"outcome": "succeeded", "names": {"same": None, "diff": "node_1/diff", "own1": "own1"}}
+    # Asked again after a restart: the same answer.
+    assert claim(transaction, "n1", same="x", diff="1", own1="b") == second
+
+
+@pytest.mark.parametrize(
+    ("exits", "stop", "outcome"),
+    [
+        ((0, None), None, "running"),
+        ((0, 3), None, "failed"),
+        ((0, 0), "cancelled", "failed"),
+        ((0, 0), "done", "succeeded"),
+    ],
+)
+def test_the_outcome_is_that_of_the_gang(transaction, exits, stop, outcome) -> None:  # type: ignore[no-untyped-def]
+    gang(transaction, *exits, stop=stop)
+    assert claim(transaction, "n0")["outcome"] == outcome
+
+
+def test_a_name_that_leaves_its_folder_is_not_given(transaction) -> None:  # type: ignore[no-untyped-def]
+    gang(transaction, 0)
+    with pytest.raises(errors.JobError, match="leaves its folder"):
+        claim(transaction, "n0", **{"../x": "1"})
+
+
+def test_progress_says_how_much_how_fast_and_how_long() -> None:
+    now = [100.0]
+    rate = Rate("fetching input x", clock=lambda: now[0])
+    seen = {"phase": "", "total_bytes": 1 << 30, "done_files": 1, "total_files": 1, "resumed_bytes": 0}
+    assert rate.text({**seen, "done_bytes": 0}) == "fetching input x: 0 B of 1.0 GiB"
+    now[0] += 2
+    text = rate.text({**seen, "done_bytes": 256 << 20})
+    assert text == "fetching input x: 256.0 MiB of 1.0 GiB, 128.0 MiB/s, about 6 s left"
+    text = rate.text({**seen, "phase": "copying", "done_bytes": 0, "total_files": 1200})
+    assert text == "copying input x: 0 B of 1.0 GiB, 1 of 1,200 files"
+
+
+def test_what_was_resumed_does_not_count_as_speed() -> None:
+    now = [0.0]
+    rate = Rate("x", clock=lambda: now[0])
+    seen = {"total_bytes": 1000, "done_files": 0, "total_files": 1}
+    rate.text({**seen, "done_bytes": 900, "resumed_bytes": 900})
+    now[0] = 10.0
+    assert rate.text({**seen, "done_bytes": 950, "resumed_bytes": 900}).endswith("5 B/s, about 10 s left")
+
+
+def sending(path: Path, name: str, already: str | None = None) -> Sending:
+    return Sending(path, name, path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest(), already)
+
+
+def test_files_are_sent_once_and_renamed_where_they_are(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"data")
+    folder = Folder(str(tmp_path / "out"))
+    send(folder, [sending(tmp_path / "a", "attempts/1/a")], Progress())
+    puts: list[str] = []
+    real: Callable[..., None] = folder.put
+    folder.put = lambda name, *rest: (puts.append(name), real(name, *rest))[1]  # type: ignore[method-assign]
+    for _ in range(2):
+        send(folder, [sending(tmp_path / "a", "a", already="attempts/1/a")], Progress())
+    assert not puts
+    assert (tmp_path / "out/a").read_bytes() == b"data"
+    assert not (tmp_path / "out/attempts").exists()
+
+
+def test_a_file_that_changes_while_it_is_sent_is_not_stored(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"data")
+    announced = sending(tmp_path / "a", "a")
+    (tmp_path / "a").write_bytes(b"datb")
+    with pytest.raises(TransferError, match="changed while"):
+        send(Folder(str(tmp_path / "out")), [announced], Progress())
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_only_regular_files_are_measured_and_only_once(tmp_path: Path) -> None:
+    import os
+
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a").write_bytes(b"data")
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    os.mkfifo(tmp_path / "fifo")
+    found = measure(tmp_path, {})
+    assert set(found) == {"sub/a"}
+    known = {"sub/a": {**found["sub/a"], "name": "x"}}
+    assert measure(tmp_path, known) == known

@@ -1,0 +1,66 @@
+"""Datastores as the server reaches them: what fails is explained, and never shows what opens the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from muster.data.kinds import StoreSpec, make_store
+from muster.errors import AccessDenied, Conflict, JobError, MissingExtra, NotFound
+from muster.store import reach
+
+BLOB = make_store("blob", "azure-blob", {"account": "a", "container": "c"}, {"account_key": "U0VDUkVUU0VDUkVU"})
+
+
+def test_a_missing_package_names_the_extra() -> None:
+    with pytest.raises(MissingExtra) as caught:
+        reach._azure("azure.storage.nowhere")
+    assert "muster[azure]" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (FileNotFoundError("x"), NotFound),
+        (PermissionError("U0VDUkVUU0VDUkVU"), AccessDenied),
+        (ValueError("GET https://a/c?sv=1&sig=U0VDUkVUU0VDUkVU failed"), Exception),
+        (RuntimeError("key U0VDUkVUU0VDUkVU is wrong"), Exception),
+    ],
+)
+def test_what_a_library_raises_names_the_datastore_and_hides_the_credential(error: Exception, kind: type) -> None:
+    told = reach.refusal_of(error, BLOB)
+    assert isinstance(told, kind)
+    assert "the datastore blob (https://a.blob.core.windows.net/c)" in str(told)
+    assert "U0VDUkVU" not in str(told)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="there is no folder"):
+        reach.reach(StoreSpec("x", "local", {"path": str(tmp_path / "none")}))
+
+
+def test_files_of_a_folder_are_listed_read_and_written_whole(tmp_path: Path) -> None:
+    way = reach.reach(StoreSpec("x", "local", {"path": str(tmp_path)}))
+    assert way.write("a/b", [b"01234", b"56789"]) == 10
+    assert [(entry.path, entry.size) for entry in way.entries("")] == [("a/b", 10)]
+    assert [entry.path for entry in way.entries("a")] == ["b"]
+    assert b"".join(way.read("a/b", 3, 4)) == b"3456"
+    with pytest.raises(Conflict, match="exists already"):
+        way.write("a/b", [b"x"], fresh=True)
+    with pytest.raises(JobError, match="damaged"):
+        way.write("a/c", [b"x"], sha256="0" * 64)
+    assert way.entry("a/c") is None
+    first = way.entry("a/b")
+    way.write("a/b", [b"changed!!!"])
+    second = way.entry("a/b")
+    assert first and second and first.etag != second.etag
+    way.remove("a/b")
+    assert list(way.entries("")) == []
+
+
+@pytest.mark.parametrize("path", ["../x", "a/../../x", "/x", "a//b", "."])
+def test_paths_stay_below(tmp_path: Path, path: str) -> None:
+    way = reach.reach(StoreSpec("x", "local", {"path": str(tmp_path)}))
+    with pytest.raises(JobError):
+        way.write(path, [b"x"])

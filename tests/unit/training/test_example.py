@@ -1,0 +1,180 @@
+"""The parts of the ResNet-50 example: batches, views, counting, shards."""
+
+import io
+import json
+import tarfile
+
+import data
+import options
+import pixels
+import pytest
+import torch
+import validate
+from model import ResNet50
+from PIL import Image
+
+
+def test_it_is_resnet_50():
+    model = ResNet50(1000)
+    assert sum(parameter.numel() for parameter in model.parameters()) == 25_557_032
+    assert model(torch.zeros(1, 3, 64, 64)).shape == (1, 1000)
+
+
+@pytest.mark.parametrize("size", [32, 96, 224])
+def test_the_first_convolution_folded_for_a_gpu_is_the_same_function(size):
+    convolution, images = ResNet50(10, 8).stem[0], torch.randn(2, 3, size, size)
+    torch.testing.assert_close(convolution.folded(images), convolution(images), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("per_rank", "whole", "ranks", "expected"),
+    [(32, None, 4, (32, 128)), (None, 128, 4, (32, 128)), (32, 128, 4, (32, 128))],
+)
+def test_a_batch_is_given_per_rank_or_as_a_whole(per_rank, whole, ranks, expected):
+    assert options.batch_sizes(per_rank, whole, ranks, 1) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((None, 10, 4, 1), "--global-batch 10 cannot be divided among 4 ranks"),
+        ((8, 16, 4, 1), "--global-batch 16 is not --batch-size 8 on 4 ranks"),
+        ((8, None, 4, 3), "8 images per rank cannot be divided into --accumulate 3 equal parts"),
+    ],
+)
+def test_a_batch_that_cannot_be_divided_is_refused(given, message):
+    with pytest.raises(SystemExit, match=message):
+        options.batch_sizes(*given)
+
+
+@pytest.mark.parametrize("length", [1, 7, 16, 37])
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_counts_with_padding_equal_those_of_one_process(length, world):
+    source = torch.Generator().manual_seed(length)
+    scores = torch.randn(length, 12, generator=source)
+    labels = torch.randint(12, (length,), generator=source)
+    total = torch.zeros(4, dtype=torch.float64)
+    for rank in range(world):
+        batches = data.validation_keys(length, 4, rank, world)
+        assert len(batches) == -(-length // (4 * world)) and all(len(batch) == 4 for batch in batches)
+        for batch in batches:
+            indices = torch.tensor([index for _, index in batch])
+            own = torch.where(indices < 0, -1, labels[indices.clamp(min=0)])
+            total += validate.count(scores[indices.clamp(min=0)], own)
+    expected = validate.count(scores, labels)
+    assert total[:3].tolist() == expected[:3].tolist() and expected[0] == length
+    assert total[3] == pytest.approx(expected[3].item(), rel=1e-5)
+
+
+def test_top_5_contains_top_1():
+    scores = torch.eye(10)
+    assert validate.count(scores, torch.arange(10))[:3].tolist() == [10, 10, 10]
+    assert validate.count(scores, (torch.arange(10) + 1) % 10)[1].item() == 0
+
+
+def test_a_made_up_image_depends_on_its_index_alone():
+    made = data.Synthetic(1000, 10, 16, torch.device("cpu"))
+    images, labels = made.batch(torch.tensor([3, 505, 3]))
+    assert torch.equal(images[0], images[2]) and not torch.equal(images[0], images[1])
+    assert labels.tolist() == [3, 5, 3]
+
+
+def test_a_view_depends_on_its_seed_alone_and_lies_inside():
+    views = [pixels.random_view(500, 375, f"0/{epoch}/7") for epoch in range(50)]
+    assert views == [pixels.random_view(500, 375, f"0/{epoch}/7") for epoch in range(50)]
+    assert len(set(views)) > 40 and {mirror for _, mirror in views} == {True, False}
+    assert all(
+        left >= 0 and top >= 0 and left + wide <= 500 and top + high <= 375 for (left, top, wide, high), _ in views
+    )
+
+
+def test_a_view_of_a_very_long_image_is_its_middle():
+    (_, _, wide, high), _ = pixels.random_view(5000, 10, "x")
+    assert (wide, high) == (10, 10)
+
+
+def test_the_central_view_is_a_square_in_the_middle():
+    assert pixels.central_view(500, 400) == (75, 25, 350, 350)
+
+
+def jpeg(shade: int, size=(40, 30)) -> bytes:
+    target = io.BytesIO()
+    Image.new("RGB", size, (shade, 0, 255 - shade)).save(target, "JPEG")
+    return target.getvalue()
+
+
+def write_shards(folder, shards=5, per_shard=6):
+    folder.mkdir(parents=True, exist_ok=True)
+    for shard in range(shards):
+        with tarfile.open(folder / f"s-{shard}.tar", "w") as tar:
+            for number in range(per_shard):
+                label = shard * per_shard + number
+                for name, content in (
+                    (f"{number:04d}.jpg", jpeg(label * 8)),
+                    (f"{number:04d}.cls", str(label).encode()),
+                ):
+                    about = tarfile.TarInfo(name)
+                    about.size = len(content)
+                    tar.addfile(about, io.BytesIO(content))
+
+
+def test_shards_are_read_by_index_and_keep_their_own(tmp_path):
+    write_shards(tmp_path)
+    shards = data.open_source(tmp_path)
+    assert (len(shards), shards.classes, shards.contiguous) == (30, 30, True)
+    assert [shards.read(index)[1] for index in range(30)] == list(range(30))
+    assert shards.read(7)[0] == jpeg(7 * 8)
+    assert len(json.loads((tmp_path / "s-0.tar.index").read_text())) == 6
+    assert data.open_source(tmp_path).read(29)[1] == 29
+
+
+def test_an_epoch_of_shards_has_every_image_once_and_few_shards_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(data, "SHARDS_MIXED", 2)
+    write_shards(tmp_path)
+    shards = data.open_source(tmp_path)
+    order = shards.order(0, seed=1).tolist()
+    assert sorted(order) == list(range(30)) and order != shards.order(1, seed=1).tolist()
+    assert all(len({index // 6 for index in order[first : first + 12]}) <= 2 for first in range(0, 30, 12))
+
+
+def test_an_image_without_a_label_is_named(tmp_path):
+    with tarfile.open(tmp_path / "s.tar", "w") as tar:
+        about = tarfile.TarInfo("0007.jpg")
+        tar.addfile(about, io.BytesIO())
+    with pytest.raises(SystemExit, match=r"s.tar has 0007.jpg without 0007.cls"):
+        data.open_source(tmp_path)
+
+
+def test_a_folder_of_images_numbers_its_classes_by_name(tmp_path):
+    for name in ("zebra", "ant"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "one.JPEG").write_bytes(jpeg(10))
+        (tmp_path / name / "notes.txt").write_text("no image")
+    found = data.open_source(tmp_path)
+    assert (len(found), found.classes) == (2, 2)
+    assert [found.read(index)[1] for index in range(2)] == [0, 1]
+
+
+def test_a_folder_with_nothing_in_it_is_refused(tmp_path):
+    with pytest.raises(SystemExit, match=r"holds neither .tar shards nor folders of .jpg"):
+        data.open_source(tmp_path)
+    with pytest.raises(SystemExit, match="there is no folder"):
+        data.open_source(tmp_path / "missing")
+
+
+def test_the_cpu_decodes_the_view_that_was_chosen():
+    image = pixels.decode_on_cpu(jpeg(200), (0, 0, 40, 30), False, 8)
+    assert image.shape == (3, 8, 8) and abs(int(image[0, 4, 4]) - 200) < 4
+
+
+def test_a_padding_key_is_an_image_that_does_not_count(tmp_path):
+    write_shards(tmp_path, shards=1)
+    _, label = data.Jpegs(data.open_source(tmp_path), 8, 0, training=False, on_gpu=False)[0, data.PADDING]
+    assert label == -1
+
+
+def test_bytes_are_normalized_and_numbers_left_alone():
+    grey = torch.full((1, 3, 2, 2), 128, dtype=torch.uint8)
+    assert pixels.normalize(grey)[0, 0, 0, 0].item() == pytest.approx((128 / 255 - 0.485) / 0.229)
+    numbers = torch.ones(1)
+    assert pixels.normalize(numbers) is numbers

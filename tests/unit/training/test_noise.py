@@ -1,0 +1,61 @@
+"""The noise scale of a problem whose answer is known, and what follows from it."""
+
+import pytest
+import torch
+
+from muster.training import NoiseScale, advise
+
+
+def estimate(noise_sd, small, big, dimensions=200, steps=300):
+    """Gradients of one direction with noise: the scale is the variance of the noise over the square of the signal."""
+    source = torch.Generator().manual_seed(0)
+    signal = torch.ones(dimensions) / dimensions**0.5
+    scale = NoiseScale(small, big, decay=0.99)
+    for _ in range(steps):
+        samples = signal + noise_sd * torch.randn(big, dimensions, generator=source)
+        parts = samples.split(small)
+        small_sq = torch.stack([part.mean(0).square().sum() for part in parts]).mean()
+        scale.observe(small_sq, samples.mean(0).square().sum())
+    return scale.value
+
+
+@pytest.mark.parametrize("noise_sd", [0.1, 0.3, 0.6])
+def test_a_known_noise_is_found(noise_sd):
+    assert estimate(noise_sd, 4, 32) == pytest.approx(200 * noise_sd**2, rel=0.2)
+
+
+def test_before_the_first_step_there_is_no_value():
+    assert NoiseScale(1, 2).value is None
+
+
+def test_without_a_signal_there_is_no_value():
+    scale = NoiseScale(1, 2)
+    scale.observe(torch.tensor(1.0), torch.tensor(0.2))
+    assert scale.value is None
+
+
+def test_one_batch_size_is_not_enough():
+    with pytest.raises(ValueError, match=r"given 32 and 32.*One rank has only one"):
+        NoiseScale(32, 32)
+
+
+def test_a_step_without_a_backward_is_an_error():
+    with pytest.raises(RuntimeError, match="after a synchronised backward"):
+        NoiseScale(1, 2).step()
+
+
+def test_far_below_the_noise_scale_a_larger_batch_pays():
+    advice = advise(100, 10_000)
+    assert advice.pays and advice.doubling_saves == pytest.approx(0.495, abs=0.001)
+    assert "still pays, up to about 10000" in advice.text
+
+
+def test_far_above_it_does_not():
+    advice = advise(10_000, 100)
+    assert not advice.pays and advice.doubling_saves < 0.01 and advice.extra_samples == 101
+    assert "stops paying above about 100" in advice.text
+
+
+def test_nonsense_is_refused():
+    with pytest.raises(ValueError, match="both must be positive"):
+        advise(0, 10)

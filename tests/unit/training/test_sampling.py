@@ -1,0 +1,107 @@
+"""Every sample once, in the same order, wherever an epoch was interrupted and whoever goes on."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.training import ResumableSampler
+
+
+def ranks(length, batch, world, contiguous=False, state=None):
+    found = []
+    for rank in range(world):
+        sampler = ResumableSampler(length, batch, rank=rank, world_size=world, seed=3, contiguous=contiguous)
+        if state is not None:
+            sampler.restore(state)
+        found.append(sampler)
+    return found
+
+
+def taken(samplers, steps=None):
+    """Indices step by step, of all ranks together."""
+    rows = zip(*(itertools.islice(sampler, steps) for sampler in samplers), strict=True)
+    return [[index for batch in row for _, index in batch] for row in rows]
+
+
+def flat(rows):
+    return [index for row in rows for index in row]
+
+
+@given(
+    length=st.integers(24, 90),
+    worlds=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    batches=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    stop=st.integers(0, 6),
+    contiguous=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_after_a_change_of_the_world_every_sample_still_comes_at_most_once(length, worlds, batches, stop, contiguous):
+    before = ranks(length, batches[0], worlds[0], contiguous)
+    stop = min(stop, len(before[0]))
+    state = before[0].state(stop)
+    assert all(sampler.state(stop) == state for sampler in before)
+    after = ranks(length, batches[1], worlds[1], contiguous, state)
+    seen = flat(taken(before, stop))
+    if after[0].epoch == 0:
+        seen += flat(taken(after))
+        assert length - len(seen) < batches[1] * worlds[1]
+    assert len(seen) == len(set(seen))
+
+
+@pytest.mark.parametrize("contiguous", [False, True])
+def test_the_same_world_goes_on_exactly_where_it_was(contiguous):
+    whole = taken(ranks(50, 3, 2, contiguous))
+    for stop in range(len(whole)):
+        state = ranks(50, 3, 2, contiguous)[0].state(stop)
+        assert taken(ranks(50, 3, 2, contiguous, state)) == whole[stop:]
+
+
+def test_a_resumed_sampler_can_be_interrupted_again():
+    whole = taken(ranks(50, 3, 2, contiguous=True))
+    again = ranks(50, 3, 2, True, ranks(50, 3, 2, True)[0].state(2))
+    assert taken(ranks(50, 3, 2, True, again[0].state(3))) == whole[5:]
+
+
+def test_with_the_same_global_batch_the_number_of_ranks_changes_nothing():
+    of_two = [sorted(row) for row in taken(ranks(50, 6, 2))]
+    assert of_two == [sorted(row) for row in taken(ranks(50, 3, 4))] == [sorted(row) for row in taken(ranks(50, 12, 1))]
+
+
+def test_a_rank_with_a_stretch_of_its_own_reads_on_in_it():
+    sampler = ResumableSampler(
+        40, 5, rank=1, world_size=2, contiguous=True, order=lambda epoch: __import__("torch").arange(40)
+    )
+    assert [index for batch in sampler for _, index in batch] == list(range(20, 40))
+
+
+def test_epochs_differ_and_an_epoch_is_always_the_same():
+    first = taken(ranks(50, 5, 1))
+    (sampler,) = ranks(50, 5, 1)
+    sampler.set_epoch(1)
+    assert taken([sampler]) != first
+    sampler.set_epoch(0)
+    assert taken([sampler]) == first
+
+
+def test_the_end_of_an_epoch_is_the_start_of_the_next():
+    (sampler,) = ranks(50, 5, 1, state=ranks(50, 5, 1)[0].state(10))
+    assert (sampler.epoch, len(sampler)) == (1, 10)
+
+
+def test_progress_is_counted_in_epochs_whatever_the_world_was():
+    (one,) = ranks(40, 5, 1)
+    assert one.progress(4) == 0.5
+    (half, _) = ranks(40, 5, 2, state=one.state(4))
+    assert (half.progress(0), half.progress(1)) == (0.5, 0.75)
+
+
+def test_other_data_is_refused():
+    with pytest.raises(ValueError, match="made with 50 samples, the data has 60 now"):
+        ranks(60, 5, 1, state=ranks(50, 5, 1)[0].state(1))
+
+
+def test_less_than_one_step_is_refused():
+    with pytest.raises(ValueError, match="7 samples do not fill one step of 2 x 4"):
+        ResumableSampler(7, 4, world_size=2)

@@ -1,0 +1,41 @@
+"""The learning rate of the published large-batch recipe."""
+
+import pytest
+
+from muster.training import learning_rate
+
+
+@pytest.mark.parametrize(
+    ("epoch", "expected"),
+    [
+        (0, 0.1),
+        (2.5, 1.65),
+        (5, 3.2),
+        (29.99, 3.2),
+        (30, 0.32),
+        (59.99, 0.32),
+        (60, 0.032),
+        (80, 0.0032),
+        (89.9, 0.0032),
+    ],
+)
+def test_the_published_values_for_a_batch_of_8192(epoch, expected):
+    assert learning_rate(epoch, base=0.1, scale=8192 / 256) == pytest.approx(expected)
+
+
+def test_the_rate_grows_with_the_batch():
+    assert learning_rate(10, base=0.1, scale=4) == pytest.approx(4 * learning_rate(10, base=0.1, scale=1))
+
+
+def test_a_batch_that_is_not_larger_needs_no_warm_up():
+    assert {learning_rate(epoch, base=0.1, scale=0.5) for epoch in (0, 1, 4.9, 5)} == {0.05}
+
+
+def test_a_cosine_ends_at_nothing():
+    at = {epoch: learning_rate(epoch, base=0.1, scale=8, decay="cosine", epochs=90) for epoch in (5, 47.5, 90, 95)}
+    assert at == pytest.approx({5: 0.8, 47.5: 0.4, 90: 0.0, 95: 0.0})
+
+
+def test_an_unknown_decay_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match="'linear'; it is one of step, cosine, none"):
+        learning_rate(9, base=0.1, decay="linear")

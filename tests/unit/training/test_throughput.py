@@ -1,0 +1,66 @@
+"""Rates without the warm-up, and the wait for data apart; with a clock that the test turns."""
+
+import pytest
+import torch
+
+from muster.training import Throughput, join
+from muster.training import throughput as module
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    class Clock:
+        now = 0.0
+
+        def sleep(self, seconds):
+            self.now += seconds
+
+    found = Clock()
+    monkeypatch.setattr(module.time, "perf_counter", lambda: found.now)
+    return found
+
+
+def train(clock, meter, waits, computes, samples=10):
+    def batches():
+        for wait in waits:
+            clock.sleep(wait)
+            yield wait
+
+    for compute, _ in zip(computes, meter.wait_for(batches()), strict=True):
+        clock.sleep(compute)
+        meter.step(samples)
+
+
+def test_the_warm_up_is_left_out_and_data_time_is_apart(clock):
+    meter = Throughput(torch.device("cpu"), warmup_steps=2)
+    train(clock, meter, [5, 5, 1, 1, 2], [5, 5, 1, 3, 2])
+    total = meter.total(join({}))
+    assert total["samples_per_s"] == total["samples_per_s_per_device"] == 30 / 10
+    assert (total["seconds"], total["data_s"], total["compute_s"]) == (10, [4], [6])
+    assert (total["counted_steps"], total["warmup_steps"], total["median_step_s"]) == (3, 2, 4)
+    assert (meter.data_s, meter.compute_s) == (14, 16)
+
+
+def test_rates_are_of_the_steps_since_the_last_call(clock):
+    meter = Throughput(torch.device("cpu"), warmup_steps=0)
+    train(clock, meter, [1], [1])
+    assert meter.rates().samples_per_s == 5
+    train(clock, meter, [1, 1], [3, 5])
+    rates = meter.rates()
+    assert (rates.samples_per_s, rates.step_s, rates.data_s, rates.compute_s) == (2, 5, 3, 9)
+    assert meter.rates().samples_per_s == 0
+
+
+def test_a_pause_counts_for_nothing(clock):
+    meter = Throughput(torch.device("cpu"), warmup_steps=0)
+    train(clock, meter, [1], [1])
+    with meter.paused():
+        clock.sleep(100)
+    train(clock, meter, [1], [1])
+    assert meter.total(join({}))["samples_per_s"] == 5
+
+
+def test_a_training_that_never_left_the_warm_up_has_no_rate(clock):
+    meter = Throughput(torch.device("cpu"), warmup_steps=5)
+    train(clock, meter, [1], [1])
+    assert meter.total(join({}))["samples_per_s"] == 0

@@ -1,0 +1,55 @@
+"""Which rank a process is, from what its launcher says."""
+
+import pytest
+import torch
+
+from muster.training.world import Place, find_place, join, meeting_point
+
+TORCH = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+OPEN_MPI = {
+    f"OMPI_COMM_WORLD_{name}": value
+    for name, value in zip(("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"), "3812", strict=True)
+}
+
+
+def test_torchrun_and_muster_per_process():
+    assert find_place(TORCH) == Place(3, 8, 1, 2, "torch")
+
+
+def test_open_mpi():
+    assert find_place(OPEN_MPI) == Place(3, 8, 1, 2, "mpi")
+
+
+def test_mpich():
+    names = {"PMI_RANK": "3", "PMI_SIZE": "8", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
+    assert find_place(names) == Place(3, 8, 1, 2, "mpi")
+
+
+def test_one_process_for_each_node_is_no_rank_by_itself():
+    """Muster's per-node variables are for a launcher; the script that is started without one is alone."""
+    assert find_place({"RANK": "1", "WORLD_SIZE": "2"}) == Place()
+
+
+def test_a_bare_mpirun_on_one_machine_meets_on_it():
+    assert meeting_point(Place(0, 2, 0, 2, "mpi"), {}) == ("127.0.0.1", 29500)
+    assert meeting_point(Place(0, 2, 0, 1, "mpi"), {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "6105"}) == (
+        "10.0.0.1",
+        6105,
+    )
+
+
+def test_a_bare_mpirun_on_several_nodes_is_told_what_is_missing():
+    with pytest.raises(
+        ValueError, match=r"MASTER_ADDR is not set, and the 8 ranks are on several nodes.*-x MASTER_ADDR"
+    ):
+        meeting_point(Place(3, 8, 1, 2, "mpi"), {})
+
+
+def test_alone_there_is_nobody_to_ask():
+    world = join({})
+    assert (world.rank, world.size, world.launcher) == (0, 1, "none")
+    assert world.mean(torch.tensor([1.0, 3.0])).tolist() == [1.0, 3.0]
+    assert world.any(True) and not world.any(False)
+    assert world.gather("x") == ["x"]
+    world.share([torch.ones(1)])
+    world.leave()
