@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from muster.store.keyring import new_key
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -113,7 +116,13 @@ def test_the_examples_of_the_command_reference_work(workspace: Path) -> None:
     (workspace / "fails.py").write_text("raise SystemExit(3)\n")
     (workspace / "job.yml").write_text(JOB_FILE)
     (workspace / "cluster.yml").write_text("name: gpus\nsize: Standard_NC6s_v3\nmax_instances: 2\n")
+    (workspace / "environment.yml").write_text("dependencies: [{pip: [six==1.17.0]}]\n")
+    (workspace / "requirements.txt").write_text("six==1.17.0\n")
     (workspace / "project").mkdir()
+    (workspace / "sas.txt").write_text("sv=2020-02-10&sr=c&sp=rl&sig=c2lnbmF0dXJl")
+    (workspace / "keys.json").write_text('{"key": "…", "secret": "…"}')
+    (workspace / "token.txt").write_text("hf_0123456789")
+    encrypt(workspace)
     for name in RUNS_OF_THE_REFERENCE:
         execute(Shown(0, f"muster run train.py --procs 2 --name {name} --quiet", None), workspace, REFERENCE)
     for item in reference_examples():
@@ -135,6 +144,14 @@ def test_the_examples_of_the_command_reference_work(workspace: Path) -> None:
             answer_yes(item, workspace)
             continue
         execute(item, workspace, REFERENCE)
+
+
+def encrypt(folder: Path) -> None:
+    """Where a key is changed, there is one."""
+    for name in ("first.key", "new.key"):
+        (folder / name).write_text(new_key())
+    config = folder / ".muster" / "workspace.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "encryption": {"key_file": "../first.key"}}))
 
 
 def answer_yes(item: Shown, folder: Path) -> None:

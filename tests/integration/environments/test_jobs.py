@@ -1,0 +1,269 @@
+"""Jobs in environments that are built for them, with real builds and real processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from tests.conftest import MUSTER, processes_of, wait_until
+from tests.integration.environments.conftest import Shelf, Site
+
+from muster.environments.cache import Cache
+from muster.environments.failures import Failure
+from muster.paths import environments_dir
+from muster.sdk.environment import CondaDependencies, Environment
+from muster.sdk.workspace import Workspace
+
+BUILD_LOG = "user_logs/environment_node_0.txt"
+SHOW = (
+    'python -c \'import small, sys; from muster import Run; Run.get_context().log("seen", 1);'
+    " print(small.VERSION, sys.prefix)' && small-says"
+)
+
+
+@pytest.fixture
+def cache(shelf: Shelf) -> Cache:
+    return Cache(environments_dir())
+
+
+def keys(cache: Cache) -> list[str]:
+    return [built.key for built in cache.all()]
+
+
+def failed(site: Site, environment: dict[str, Any]) -> dict[str, Any]:
+    """The verdict of a job whose environment cannot be built."""
+    view = site.wait(site.run(command="python -c pass", environment=environment))
+    assert view["status"] == "Failed"
+    verdict: dict[str, Any] = view["verdict"]
+    assert verdict["next"]
+    return verdict
+
+
+def test_a_job_runs_in_its_environment_and_the_next_one_finds_it_there(shelf: Shelf, cache: Cache, site: Site) -> None:
+    shelf.wheel("small", "1.0", script="small-says")
+    environment = {"name": "mine", "pip": [*shelf.options, "small"]}
+    first = site.wait(site.run(command=SHOW, environment=environment))
+    assert first["status"] == "Completed", first["verdict"]
+    (key,) = keys(cache)
+    lines = site.log(first["id"]).decode().splitlines()
+    assert lines == [f"1.0 {cache.paths.folder(key)}", "small 1.0"]
+    assert first["metrics"]["seen"] == 1
+    module = next(cache.paths.folder(key).rglob("small.py"))
+    assert module.stat().st_nlink > 1, "uv makes hard links from its cache"
+    assert f"{key} is ready" in site.log(first["id"], BUILD_LOG).decode()
+    assert first["environment"] == {"name": "mine", "key": key, "python": first["environment"]["python"], "packages": 1}
+    assert site.client.environment_of_run(first["id"])["lock"] == ["small==1.0"]
+
+    second = site.wait(site.run(command=SHOW, environment={**environment, "name": "other"}))
+    assert second["status"] == "Completed" and keys(cache) == [key]
+    assert BUILD_LOG not in {file["path"] for file in second["files"]}
+
+
+def test_versions_are_kept_and_can_be_asked_for_again(shelf: Shelf, cache: Cache, site: Site) -> None:
+    shelf.wheel("small", "1.0", script="small-says")
+    environment = {"pip": [*shelf.options, "small"]}
+    run = site.wait(site.run(command=SHOW, environment=environment))["id"]
+    shelf.wheel("small", "1.1", script="small-says")
+    exported = subprocess.run([MUSTER, "env", "export", run], capture_output=True, text=True, check=True).stdout
+    (site.folder / "lock.yml").write_text(exported)
+    again = site.wait(site.run(command=SHOW, environment={"conda_file": "lock.yml"}))
+    assert site.log(again["id"]).decode().startswith("1.0 ")
+    assert cache.remove(site.view(run)["environment"]["key"])
+    retried = site.wait(site.run(command=SHOW + "; exit 3", environment=environment))
+    assert site.log(retried["id"]).decode().startswith("1.1 ")
+    # A further attempt keeps to the versions of the first, whatever came out since.
+    shelf.wheel("small", "1.2", script="small-says")
+    assert cache.remove(retried["environment"]["key"])
+    site.client.retry(retried["id"])
+    wait_until(lambda: len(site.view(retried["id"])["attempts"]) == 2, what="the second attempt")
+    site.wait(retried["id"])
+    assert site.log(retried["id"]).decode().startswith("1.1 ")
+
+
+def test_two_nodes_and_two_jobs_that_ask_at_once_build_once(shelf: Shelf, cache: Cache, site: Site) -> None:
+    gate = shelf.gated("slow")
+    job: dict[str, Any] = {
+        "command": "python -c 'import slow'",
+        "environment": {"pip": [*shelf.options, "slow"]},
+        "distribution": {"type": "pytorch"},
+        "resources": {"instance_count": 2},
+    }
+    runs = [site.run(**job), site.run(**job)]
+    wait_until(gate.has_begun, 60.0, "the begin of the build")
+    reason = wait_until(
+        lambda: next((text for run in runs if "building the environment" in (text := site.view(run)["reason"])), None),
+        60.0,
+        "a reason that says what is being done",
+    )
+    assert "local-" in reason and " s" in reason
+    assert cache.remove(next(path.name for path in cache.paths.root.iterdir() if path.name[0] != ".")) is False
+    gate.open()
+    assert [site.wait(run)["status"] for run in runs] == ["Completed", "Completed"]
+    assert gate.begun.read_text() == "begun\n" and len(keys(cache)) == 1
+
+
+def test_one_that_a_job_uses_is_not_removed(shelf: Shelf, cache: Cache, site: Site) -> None:
+    shelf.wheel("small", "1.0")
+    run = site.run(command="python -c 'import time; time.sleep(600)'", environment={"pip": [*shelf.options, "small"]})
+    site.wait(run, "Running")
+    (key,) = keys(cache)
+    refused = subprocess.run([MUSTER, "env", "rm", key], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2 and f"{key} is in use" in refused.stderr
+    assert cache.evict(0) == [] and keys(cache) == [key]
+    site.client.cancel(run, force=True)
+    site.wait(run)
+    wait_until(lambda: cache.remove(key), 60.0, "that nobody uses it any more")
+
+
+def test_what_cannot_be_built_gets_a_verdict_with_the_builders_last_lines(
+    shelf: Shelf, cache: Cache, site: Site
+) -> None:
+    shelf.wheel("small", "1.0")
+    version = failed(site, {"pip": [*shelf.options, "small==99"]})
+    assert version["code"] == "environment" and "there is no version small==99" in version["message"]
+    assert any("small==99" in line for line in version["lines"])
+    package = failed(site, {"name": "mine", "pip": [*shelf.options, "nosuch"]})
+    assert "local-0: the environment mine could not be built: there is no package nosuch" in package["message"]
+    network = failed(site, {"pip": ["--index-url http://user:secret@127.0.0.1:9/simple", "small"]})
+    assert "the package index cannot be reached" in network["message"] and network["lines"]
+    assert "secret" not in str(network)
+    conda = failed(site, {"conda_file": {"dependencies": ["cudatoolkit=11", {"pip": ["small"]}]}})
+    assert "the conda packages cudatoolkit=11 need micromamba, mamba or conda" in conda["message"]
+    python = failed(site, {"python": "3.99", "pip": ["small"]})
+    assert "Python 3.99 is not on this node; there is: " in python["message"]
+    assert keys(cache) == [] and cache.sweep() == []
+
+
+def test_a_cancelled_build_leaves_nothing(shelf: Shelf, cache: Cache, site: Site) -> None:
+    gate = shelf.gated("slow")
+    run = site.run(command="true", environment={"pip": [*shelf.options, "slow"]})
+    wait_until(gate.has_begun, 60.0, "the begin of the build")
+    site.client.cancel(run)
+    assert site.wait(run)["status"] == "Canceled"
+    wait_until(lambda: not builders(shelf), 60.0, "the end of the builder")
+    cache.sweep()
+    assert [path.name for path in cache.paths.root.iterdir() if path.name[0] != "."] == []
+
+
+def test_a_build_survives_the_death_of_its_agent_and_of_its_own_process(shelf: Shelf, cache: Cache, site: Site) -> None:
+    gate = shelf.gated("slow")
+    run = site.run(command="python -c 'import slow'", environment={"pip": [*shelf.options, "slow"]})
+    wait_until(gate.has_begun, 60.0, "the begin of the build")
+    before = builders(shelf)
+    assert before
+    site.agent().kill()
+    wait_until(lambda: not any(process.is_running() for process in before), 60.0, "the end of the old build")
+    again = wait_until(lambda: builders(shelf), 60.0, "the build by the next agent")
+    next(process for process in again if "muster.environments.build" in " ".join(process.cmdline())).kill()
+    wait_until(lambda: not any(process.is_running() for process in again), 60.0, "the end of what it started")
+    wait_until(lambda: builders(shelf), 60.0, "the second try")
+    gate.open()
+    assert site.wait(run)["status"] == "Completed"
+
+
+def builders(shelf: Shelf) -> list[psutil.Process]:
+    """Processes that build; the package's own gate is below them."""
+    roots = [item for item in psutil.process_iter() if _is_builder(item, shelf)]
+    return [*roots, *(child for root in roots for child in root.children(recursive=True))]
+
+
+def _is_builder(process: psutil.Process, shelf: Shelf) -> bool:
+    try:
+        is_build = "muster.environments.build" in process.cmdline()
+        return is_build and process.environ().get("MUSTER_ENVIRONMENTS_DIR") == str(environments_dir())
+    except psutil.Error:
+        return False
+
+
+def test_a_registered_environment_is_found_by_its_name(shelf: Shelf, site: Site) -> None:
+    workspace = Workspace.from_config()
+    made = Environment("project")
+    made.python.conda_dependencies = CondaDependencies.create(pip_packages=[*shelf.options, "small"])
+    shelf.wheel("small", "1.0")
+    assert made.register(workspace).version == "1"
+    assert made.register(workspace).version == "1"
+    made.python.conda_dependencies.add_pip_package("small<2")
+    assert made.register(workspace).version == "2"
+    assert Environment.get(workspace, "project", version="1").python.conda_dependencies.pip_packages[-1] == "small"
+    assert set(Environment.list(workspace)) == {"project"}
+    view = site.wait(site.run(command="python -c 'import small'", environment="azureml:project@latest"))
+    assert view["status"] == "Completed" and view["environment"]["name"] == "project"
+    workspace.client.close()
+
+
+def test_an_interpreter_is_used_as_it_is(shelf: Shelf, site: Site, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "own"], check=True)
+    python = tmp_path / "own" / "bin" / "python"
+    view = site.wait(site.run(command="python -c 'import sys; print(sys.prefix)'", environment={"python": str(python)}))
+    assert site.log(view["id"]).decode().strip() == str(tmp_path / "own")
+    assert view["environment"] is None
+
+
+def test_conda_packages_come_from_condas_tool(
+    shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workspace: Path
+) -> None:
+    """With a stand-in for micromamba: the real one needs its channels."""
+    from muster.environments.builder import Shop, make
+    from muster.environments.interpreters import find
+    from muster.environments.recipe import Recipe
+
+    tool = tmp_path / "bin" / "micromamba"
+    tool.parent.mkdir()
+    tool.write_text(
+        f'#!/bin/sh\necho micromamba "$@"\nwhile [ "$1" != -p ]; do shift; done\n'
+        f'{sys.executable} -m venv --without-pip "$2"\nmkdir "$2/conda-meta"\n'
+        'touch "$2/conda-meta/ffmpeg-6.1-h1.json"\n'
+    )
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
+    shelf.wheel("small", "1.0")
+    recipe = Recipe("c", ("small",), "3.11", tuple(shelf.options), channels=("mine",), conda=("ffmpeg=6",))
+    printed: list[str] = []
+    lock = make(recipe, find(None, sys.executable), tmp_path / "made", Shop(printed.append, printed.append, 2))
+    assert "conda:ffmpeg=6.1" in lock and "small==1.0" in lock
+    assert any("-c mine python=3.11 pip ffmpeg=6" in line for line in printed)
+
+
+def test_the_command_line_builds_shows_and_removes(shelf: Shelf, cache: Cache, workspace: Path) -> None:
+    shelf.wheel("small", "1.0")
+    (workspace / "requirements.txt").write_text("\n".join([*shelf.options, "small"]))
+
+    def muster(*words: str) -> str:
+        done = subprocess.run([MUSTER, "env", *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "built in" in muster("build", "requirements.txt")
+    assert "was there already" in muster("build", "requirements.txt")
+    (key,) = keys(cache)
+    assert "small==1.0" in muster("show", key) and key in muster("list")
+    assert yaml.safe_load(muster("export", key))["dependencies"][-1]["pip"][-1] == "small==1.0"
+    assert "pytorch" in muster("list") and "torch==2.13.0" in muster("show", "pytorch")
+    assert f"removed {key}" in muster("rm", "--all")
+    assert keys(cache) == [] and not processes_of(workspace)
+
+
+def test_pip_builds_where_there_is_no_uv(
+    shelf: Shelf, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from muster.environments.builder import ensure
+    from muster.environments.interpreters import find
+    from muster.environments.recipe import Recipe
+
+    monkeypatch.setenv("MUSTER_ENVIRONMENT_BUILDER", "pip")
+    shelf.wheel("small", "1.0", script="small-says")
+    base, printed = find(None, sys.executable), []
+    recipe = Recipe("p", ("small",), options=tuple(shelf.options))
+    built = ensure(recipe, "k", base, cache, say=printed.append, write=printed.append, limit_bytes=1 << 30)
+    assert built.facts["lock"] == ["small==1.0"]
+    said = subprocess.run([built.folder / "bin" / "small-says"], capture_output=True, text=True, check=True)
+    assert said.stdout == "small 1.0\n"
+    wrong = Recipe("p", ("small==99",), options=tuple(shelf.options))
+    with pytest.raises(Failure, match="no version fits small==99"):
+        ensure(wrong, "w", base, cache, say=printed.append, write=printed.append, limit_bytes=1 << 30)
+    assert [built.key for built in cache.all()] == ["k"]

@@ -1,0 +1,42 @@
+"""What cannot be recorded of a delivery is left out, with a note; the rest is taken in."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.integration.server.conftest import Site
+
+from muster.protocol import Chunk, Event, encode
+
+
+def deliver(site: Site, frames: list[Any]) -> dict[str, Any]:
+    body = b"".join(encode(frames))
+    answer: dict[str, Any] = site.client.call("POST", "/agents/local-0/deliveries", body=body, query={"agent": "test"})
+    return answer
+
+
+def notes(site: Site, run: str) -> list[str]:
+    return [event.data["text"] for event in site.client.stream(run, follow=False) if event.event == "note"]
+
+
+def test_one_bad_frame_does_not_spoil_its_delivery(site: Site) -> None:
+    run = site.run(command="sleep 60")
+    site.wait(run, "Running")
+    lines = [json.dumps({"kind": "metric", "name": name, "value": 1.0, "at": 1.0}) for name in ("before", "after")]
+    log = "\n".join([lines[0], '["no", "mapping"]', lines[1], ""]).encode()
+    deliver(
+        site,
+        [
+            Event(run, 1, "exited", 0.0, {"no": "rank"}),
+            Event(run, 1, "noted", 0.0, {"level": "info", "text": "this one is well"}),
+            Chunk(run, 1, "events/rank_7.jsonl", 0, log),
+        ],
+    )
+    said = notes(site, run)
+    assert any("sent an event (exited) that cannot be recorded" in text for text in said)
+    assert any("this one is well" in text for text in said)
+    assert {point["name"] for point in site.client.metrics(run)} >= {"before", "after"}
+    assert site.view(run)["status"] == "Running"
+    site.client.cancel(run, force=True)
+    assert site.wait(run)["status"] == "Canceled"

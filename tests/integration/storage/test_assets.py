@@ -1,0 +1,110 @@
+"""Data assets: versions that never change, verified when they are read; v1's Dataset over them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from tests.integration.server.conftest import Site
+from tests.integration.storage.conftest import Container
+
+from muster import Dataset, Datastore, Workspace
+from muster.client.storage import Storage
+from muster.client.workspace import find_workspace
+from muster.errors import Conflict, JobError, MusterError, NotFound
+
+
+@pytest.fixture
+def site(shared_site: Site) -> Site:
+    return shared_site
+
+
+@pytest.fixture
+def digits(tmp_path: Path) -> Path:
+    folder = tmp_path / "digits"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a.bin").write_bytes(b"a" * 3_000_000)
+    (folder / "sub/b.txt").write_text("b")
+    return folder
+
+
+def test_a_local_folder_becomes_versions_with_sizes_and_hashes(storage: Storage, digits: Path, tmp_path: Path) -> None:
+    first = storage.upload_asset(digits, {"name": "digits"}, "workspaceblobstore")
+    second = storage.upload_asset(digits / "sub/b.txt", {"name": "digits"}, "workspaceblobstore")
+    assert (first["version"], first["type"], first["num_files"], first["size"]) == ("1", "uri_folder", 2, 3_000_001)
+    assert (second["version"], second["type"]) == ("2", "uri_file")
+    assert [(entry["path"], entry["sha256"]) for entry in storage.manifest("digits", "1")] == [
+        ("a.bin", hashlib.sha256(b"a" * 3_000_000).hexdigest()),
+        ("sub/b.txt", hashlib.sha256(b"b").hexdigest()),
+    ]
+    storage.download_asset("digits", "1", tmp_path / "back")
+    assert (tmp_path / "back/sub/b.txt").read_text() == "b"
+    storage.download_asset("digits", None, tmp_path / "newest")
+    assert (tmp_path / "newest/b.txt").read_text() == "b"
+    with pytest.raises(Conflict, match="digits:1 exists, and what exists never changes"):
+        storage.upload_asset(digits, {"name": "digits", "version": "1"}, "workspaceblobstore")
+    with pytest.raises(NotFound, match="has no version 9"):
+        storage.asset("digits", "9")
+
+
+def test_an_asset_whose_place_was_written_to_is_refused(
+    site: Site, storage: Storage, digits: Path, tmp_path: Path
+) -> None:
+    storage.create_datastore({"name": "here", "kind": "local", "options": {"path": str(digits)}})
+    storage.create_asset({"name": "here", "address": "azureml://datastores/here/paths/"})
+    (digits / "sub/b.txt").write_text("c")
+    with pytest.raises(MusterError, match="is not what it was"):
+        storage.download_asset("here", None, tmp_path / "back")
+    run = site.run(
+        command="cat ${{inputs.x}}/sub/b.txt",
+        inputs={"x": {"path": "azureml:here@latest", "mode": "download"}},
+    )
+    view = site.wait(run)
+    assert view["status"] == "Failed", view["verdict"]
+
+
+def test_hashes_of_remote_data_are_pinned_by_the_first_download(site: Site, blob: Container, storage: Storage) -> None:
+    blob.put("data/a", b"one")
+    made = storage.create_asset({"name": "far", "address": "azureml://datastores/blob/paths/data"})
+    assert made["digest"] is None and made["size"] == 3
+    run = site.run(command="cat ${{inputs.x}}/a", inputs={"x": {"path": "azureml:far@latest", "mode": "download"}})
+    assert site.wait(run)["status"] == "Completed"
+    assert site.log(run) == b"one"
+    assert site.view(run)["spec"]["inputs"]["x"]["path"] == "azureml:far:1"
+    assert storage.asset("far")["digest"] is not None
+    assert storage.manifest("far")[0]["sha256"] == hashlib.sha256(b"one").hexdigest()
+
+
+def test_a_job_with_data_that_is_not_there_is_refused_before_anything_starts(site: Site) -> None:
+    before = [run["id"] for run in site.client.runs()]
+    wrong = {
+        "azureml://datastores/nowhere/paths/x": "inputs.x: there is no datastore 'nowhere'",
+        "azureml:nothing:1": "inputs.x: there is no data asset 'nothing'",
+        "azureml://datastores/workspaceblobstore/paths/none": "does not exist",
+        "azureml://datastores/workspaceblobstore/paths/../../x": "leaves its store",
+        "https://acct.blob.core.windows.net/c?sig=x": "holds a credential",
+    }
+    for path, message in wrong.items():
+        with pytest.raises((JobError, NotFound), match=message):
+            site.run(command="true", inputs={"x": {"path": path}})
+    for path, message in {"https://host/x": "in no datastore", "results": "no address that can be written"}.items():
+        with pytest.raises(JobError, match=message):
+            site.run(command="true", outputs={"o": {"path": path}})
+    assert [run["id"] for run in site.client.runs()] == before
+
+
+def test_datasets_of_v1_work_over_datastores_and_assets(site: Site, blob: Container, digits: Path) -> None:
+    workspace = Workspace(ref=find_workspace(site.folder))
+    store = Datastore.get(workspace, "blob")
+    uploaded = Dataset.File.upload_directory(digits, (store, "up"))
+    assert uploaded.to_path() == ["/a.bin", "/sub/b.txt"]
+    registered = uploaded.register(workspace, "numbers", create_new_version=True)
+    assert registered.path == "azureml:numbers:1"
+    again = Dataset.get_by_name(workspace, "numbers")
+    got = again.download(str(digits.parent / "got"))
+    assert sorted(Path(path).name for path in got) == ["a.bin", "b.txt"]
+    assert workspace.get_default_datastore().name == "workspaceblobstore"
+    assert store.download(str(digits.parent / "more"), prefix="up/sub") == 1
+    assert (digits.parent / "more/up/sub/b.txt").read_text() == "b"
+    workspace.client.close()

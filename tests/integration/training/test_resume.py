@@ -1,0 +1,118 @@
+"""A training that is killed and resumed has, bit for bit, the losses of one that was not."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.conftest import wait_until
+from tests.integration.training.conftest import EXAMPLE, TINY, Site, train
+
+STEPS = 24
+
+
+def submit(site: Site, **job: Any) -> str:
+    length = ("--batch-size", "4", "--steps", str(STEPS), "--checkpoint-every", "2")
+    return site.run(
+        code=str(EXAMPLE),
+        command=["python", "train.py", *TINY, *length],
+        resources={"instance_count": 2},
+        distribution={"type": "pytorch", "process_count_per_instance": 1},
+        environment_variables={"OMP_NUM_THREADS": "1"},
+        **job,
+    )
+
+
+def losses(site: Site, run_id: str) -> dict[int, set[float]]:
+    """What every attempt logged for each step."""
+    found: dict[int, set[float]] = {}
+    for point in site.client.metrics(run_id):
+        if point["name"] == "loss":
+            found.setdefault(point["step"], set()).add(point["value"])
+    return found
+
+
+def kill_after(site: Site, run_id: str, attempt: int, step: int, rank: int) -> None:
+    """Kill a rank with SIGKILL once its attempt has come so far."""
+
+    def arrived() -> bool:
+        view = site.view(run_id)
+        assert view["status"] not in {"Completed", "Failed", "Canceled"}, view["verdict"]
+        return len(view["attempts"]) == attempt and max(losses(site, run_id), default=0) >= step
+
+    wait_until(arrived, 120.0, f"step {step} of attempt {attempt}")
+    os.kill(site.rank(run_id, rank).pid, signal.SIGKILL)
+
+
+@pytest.mark.timeout(600)
+def test_killed_at_random_it_has_the_losses_of_a_run_that_was_not(site: Site) -> None:
+    undisturbed = submit(site)
+    killed = submit(site, retry={"user_error": 3, "backoff_s": 0})
+    seed = random.randrange(1 << 30)
+    chance = random.Random(seed)
+    for attempt, step in enumerate(sorted(chance.sample(range(8, STEPS - 4), 2)), 1):
+        kill_after(site, killed, attempt, step, chance.randrange(2))
+    views = [site.wait(run_id, timeout_s=240) for run_id in (undisturbed, killed)]
+    assert [view["status"] for view in views] == ["Completed", "Completed"], f"seed {seed}"
+    assert len(views[1]["attempts"]) == 3
+    expected, found = losses(site, undisturbed), losses(site, killed)
+    assert sorted(expected) == list(range(1, STEPS + 1))
+    assert found == expected, f"seed {seed}"
+    assert all(len(values) == 1 for values in found.values())
+    models = [weights(site, run_id) for run_id in (undisturbed, killed)]
+    assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
+    assert views[1]["attempts"][-1]["resumed_from"] is not None
+
+
+def test_a_run_that_is_cancelled_saves_first(site: Site) -> None:
+    run_id = site.run(
+        code=str(EXAMPLE),
+        command=["python", "train.py", *TINY, "--batch-size", "4", "--steps", "100000", "--checkpoint-every", "50000"],
+        environment_variables={"OMP_NUM_THREADS": "1"},
+    )
+    wait_until(lambda: max(losses(site, run_id), default=0) >= 3, 120.0, "step 3")
+    site.client.cancel(run_id)
+    view = site.wait(run_id, timeout_s=120)
+    assert view["status"] == "Canceled"
+    (stopped_after,) = re.findall(rb"stopped after step (\d+) of", site.log(run_id))
+    assert view["checkpoints"][0]["name"] == f"step_{stopped_after.decode()}"
+
+
+def weights(site: Site, run_id: str) -> dict[str, torch.Tensor]:
+    path = site.folder / f"{run_id}.pt"
+    (name,) = [item["path"] for item in site.client.files(run_id) if item["path"].endswith("model.pt")]
+    path.write_bytes(site.client.read_file(run_id, name))
+    return dict(torch.load(path, weights_only=True))
+
+
+def test_another_number_of_ranks_goes_on_where_the_others_stopped(place: Path) -> None:
+    """With the same global batch every step has the same images, so the losses are those of the first world."""
+    common = ("--checkpoints", "c", "--checkpoint-every", "3", "--synthetic-val", "30")
+    whole = train(place, "--global-batch", "8", "--steps", "9", ranks=2).stdout
+    assert "resumed" not in train(place, "--global-batch", "8", "--steps", "6", *common, ranks=2).stdout
+    on_one = train(place, "--global-batch", "8", "--steps", "9", *common).stdout
+    assert "resumed after step 6" in on_one and sorted(printed(on_one)) == [7, 8, 9]
+    assert printed(on_one)[7] == pytest.approx(printed(whole)[7], rel=0.2)
+    on_three = train(place, "--global-batch", "9", "--steps", "11", *common, ranks=3).stdout
+    assert "resumed after step 9" in on_three and sorted(printed(on_three)) == [10, 11]
+
+
+def test_three_ranks_resume_bit_for_bit(place: Path) -> None:
+    """The all-reduce of three adds in an order that depends on how the gradients lie in its buffers."""
+    common = ("--batch-size", "4", "--decay", "none", "--log-every", "1")
+    train(place, *common, "--steps", "6", "--out", "whole", ranks=3)
+    train(place, *common, "--steps", "3", "--checkpoints", "c", ranks=3)
+    train(place, *common, "--steps", "6", "--checkpoints", "c", "--out", "resumed", ranks=3)
+    models = [torch.load(place / name / "model.pt", weights_only=True) for name in ("whole", "resumed")]
+    assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
+
+
+def printed(said: str) -> dict[int, float]:
+    lines = [line.split() for line in said.splitlines() if line.startswith("step ") and "loss" in line]
+    return {int(words[1].split("/")[0]): float(words[3]) for words in lines}
