@@ -1,0 +1,220 @@
+"""ResNet-50 on a GPU: what Muster costs, how fast the example is, JPEGs, and what a checkpoint stops.
+
+Every part can be run alone, each is bounded in time, and what was measured is kept when a later part fails.
+On a machine without a GPU `--tiny` shows that it works.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bench import checkpoint
+from bench.gpu.jpegs import make_shards
+from bench.measure import RESULTS, Figure, Workspace, machine, temporary_workspace, versions
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "resnet50"
+BARE = Path(__file__).with_name("bare.py")
+PARTS = ("overhead", "defaults", "jpeg", "checkpoint")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}")
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--warmup-steps", type=int, default=30)
+    parser.add_argument("--batches", default="256,512,1024", help="per-device batches for `defaults`")
+    parser.add_argument("--example-args", default="", help="further arguments of the example, such as '--compile off'")
+    parser.add_argument("--bare-compile", default="default", help="mode of torch.compile in the bare loop")
+    parser.add_argument("--limit-s", type=float, default=460, help="no further part begins after so long")
+    parser.add_argument("--tiny", action="store_true", help="does it work, not how fast is it")
+    args = parser.parse_args()
+    if not args.tiny and not torch.cuda.is_available():
+        raise SystemExit("there is no GPU here; --tiny runs without one")
+    if args.tiny:
+        args.pairs, args.steps, args.warmup_steps, args.batches = 1, 4, 1, "4"
+        args.example_args += " --width 8 --image-size 32"
+    results = Results(args)
+    began = time.monotonic()
+    with temporary_workspace() as workspace:
+        bench = Bench(args, workspace, results)
+        ways: dict[str, Callable[[], None]] = {
+            "overhead": bench.overhead,
+            "defaults": bench.defaults,
+            "jpeg": bench.jpeg,
+            "checkpoint": bench.checkpoint,
+        }
+        for part in args.parts.split(","):
+            if time.monotonic() - began > args.limit_s:
+                results.note(part, "left out: the time was up")
+                continue
+            try:
+                ways[part]()
+            except Exception:
+                results.note(part, traceback.format_exc())
+            results.write()
+
+
+class Results:
+    """What was measured so far, printed at once and written after every part."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._figures: list[Figure] = []
+        self._notes: dict[str, str] = {}
+        self._arguments = dict(vars(args))
+
+    def add(self, figure: Figure) -> None:
+        self._figures.append(figure)
+        target = {True: "met", False: "MISSED", None: ""}[figure.met]
+        print(f"  {figure.name:<60} {figure.value:>10.4g} {figure.unit:<10} {target}", flush=True)
+
+    def note(self, part: str, text: str) -> None:
+        self._notes[part] = text
+        print(f"{part}: {text}", flush=True)
+
+    def rate(self, name: str) -> float | None:
+        return next((figure.value for figure in self._figures if figure.name == name), None)
+
+    def write(self) -> None:
+        on_gpu = torch.cuda.is_available()
+        document = {
+            "bench": "gpu",
+            "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "machine": {**machine(), "gpu": torch.cuda.get_device_name() if on_gpu else None},
+            "versions": {**versions(), "cuda": torch.version.cuda, "python": platform.python_version()},
+            "arguments": self._arguments,
+            "figures": [{**asdict(figure), "met": figure.met} for figure in self._figures],
+            "notes": self._notes,
+        }
+        if not self._arguments["tiny"]:
+            RESULTS.mkdir(exist_ok=True)
+            (RESULTS / "gpu.json").write_text(json.dumps(document, indent=2) + "\n")
+
+
+class Bench:
+    """One workspace in which the example runs again and again."""
+
+    def __init__(self, args: argparse.Namespace, workspace: Workspace, results: Results) -> None:
+        self._args, self._workspace, self._results = args, workspace, results
+        # What torch.compile made is found again: a rank has a folder for temporary files of its own.
+        self._cache = workspace.folder / "inductor"
+
+    def overhead(self) -> None:
+        """Bare loop, the same loop through `muster run`, and the example through `muster run`, in turns."""
+        batch = int(self._args.batches.split(",")[0])
+        ways = {
+            "bare loop": lambda: self._bare(batch),
+            "bare loop through muster run": lambda: self._bare(batch, through_muster=True),
+            "example through muster run": lambda: self._example(batch),
+        }
+        samples: dict[str, list[float]] = {name: [] for name in ways}
+        for number in range(self._args.pairs + 1):
+            for name, measure in ways.items():
+                value = measure()
+                print(f"    {name:<40} {value:>10.1f} images/s", flush=True)
+                # The first round compiles.
+                if number > 0 or self._args.tiny:
+                    samples[name].append(value)
+        for name, values in samples.items():
+            self._results.add(Figure(f"{name}, batch {batch}", statistics.median(values), "images/s", samples=values))
+        for name in ("bare loop through muster run", "example through muster run"):
+            ratios = [own / bare for own, bare in zip(samples[name], samples["bare loop"], strict=True)]
+            figure = Figure(
+                f"{name} against the bare loop", statistics.median(ratios), "", at_least=0.99, samples=ratios
+            )
+            self._results.add(figure)
+
+    def defaults(self) -> None:
+        """The example as it is, at several batches."""
+        rates = {}
+        for batch in map(int, self._args.batches.split(",")):
+            values = [self._example(batch) for _ in range(2)]
+            rates[batch] = max(values)
+            target = {"at_least": 7000.0} if batch == 256 else {}
+            self._results.add(Figure(f"example, batch {batch}", rates[batch], "images/s", samples=values, **target))
+        best = max(rates, key=lambda batch: rates[batch])
+        self._results.add(Figure(f"example, best batch ({best})", rates[best], "images/s", at_least=7500.0))
+
+    def jpeg(self) -> None:
+        """From packed shards of JPEGs, against made-up images at the same batch."""
+        batch = int(self._args.batches.split(",")[0])
+        tiny, folder = self._args.tiny, self._workspace.folder / "shards"
+        size = make_shards(folder, 16 if tiny else 2048, 64 if tiny else (self._args.steps + 1) * batch)
+        self._results.add(Figure("mean size of a JPEG", size / 1e3, "kB"))
+        synthetic = self._example(batch)
+        values = [self._example(batch, "--data", str(folder)) for _ in range(1 if tiny else 3)]
+        self._results.add(Figure(f"example with JPEGs, batch {batch}", max(values), "images/s", samples=values))
+        ratio = max(values) / synthetic
+        self._results.add(Figure("JPEGs against made-up images", ratio, "", at_least=0.9))
+
+    def checkpoint(self) -> None:
+        if self._args.tiny:
+            samples = checkpoint.measure(torch.device("cpu"), 2, 2, rounds=1)
+        else:
+            samples = checkpoint.measure(torch.device("cuda"), None, None, rounds=5)
+        for figure in checkpoint.figures(samples, at_least=8.0):
+            self._results.add(figure)
+
+    def _example(self, batch: int, *further: str) -> float:
+        code = [str(EXAMPLE / "train.py"), "--batch-size", str(batch), *self._common(), *further]
+        return self._through_muster([*code, *self._args.example_args.split(), "--log-every", "50"])
+
+    def _bare(self, batch: int, through_muster: bool = False) -> float:
+        code = [str(BARE), "--model-folder", str(EXAMPLE), "--batch-size", str(batch), *self._common()]
+        code += ["--compile", self._args.bare_compile]
+        if self._args.tiny:
+            code += ["--width", "8", "--image-size", "32"]
+        if through_muster:
+            return self._through_muster(code)
+        env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(self._cache)}
+        done = self._run([sys.executable, *code], env)
+        return float(json.loads(done.splitlines()[-1])["images_per_sec"])
+
+    def _common(self) -> list[str]:
+        return ["--steps", str(self._args.steps), "--warmup-steps", str(self._args.warmup_steps)]
+
+    def _through_muster(self, code: list[str]) -> float:
+        script, *arguments = code
+        gpus = ["--gpus-per-node", "1"] if torch.cuda.is_available() else []
+        cache = ["--env", f"TORCHINDUCTOR_CACHE_DIR={self._cache}"]
+        self._run([*muster(), "run", script, "--quiet", *gpus, *cache, "--", *arguments], dict(os.environ))
+        run = self._workspace.client.run("@latest")
+        found: dict[str, Any] = json.loads(self._workspace.client.read_file(run["id"], "outputs/throughput.json"))
+        return float(found["images_per_sec"])
+
+    def _run(self, command: list[str], env: dict[str, str]) -> str:
+        done = subprocess.run(
+            command, cwd=self._workspace.folder, env=env, capture_output=True, text=True, timeout=240, check=False
+        )
+        if done.returncode != 0:
+            raise RuntimeError(
+                f"{' '.join(command)}\nexit {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+            )
+        return done.stdout
+
+
+def muster() -> list[str]:
+    """The command, also where only the package is on the path."""
+    installed = Path(sys.executable).with_name("muster")
+    if installed.exists():
+        return [str(installed)]
+    return [sys.executable, "-c", "from muster.cli.main import main; main()"]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+"""Staging against what people use instead: adlfs, Azure's own library, cp with a hash; and what encryption costs.
+
+Needs Azurite (npm), azure-storage-blob and adlfs. The others are timed without their imports, Muster with the start of
+its process, its hashing and its cache.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from bench.measure import Figure, interleave, median, quick, report, temporary_workspace, wait_for_run
+from muster.client.storage import Storage
+from muster.client.submit import submit
+from muster.job.explain import make_spec
+
+ACCOUNT = "devstoreaccount1"
+# The key that every Azurite has; it opens nothing else.
+ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+TOOLS = Path(os.environ.get("MUSTER_TEST_TOOLS") or Path.home() / ".cache/muster-tests")
+
+ADLFS = """
+import os, time, adlfs
+fs = adlfs.AzureBlobFileSystem(account_name=os.environ["ACCOUNT"], connection_string=os.environ["CONNECTION"])
+began = time.perf_counter()
+fs.get(os.environ["SOURCE"], os.environ["TARGET"], recursive=True)
+print(time.perf_counter() - began)
+"""
+
+SDK = """
+import os, time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from azure.storage.blob import ContainerClient
+block = 8 << 20
+container, _, prefix = os.environ["SOURCE"].partition("/")
+client = ContainerClient.from_connection_string(
+    os.environ["CONNECTION"], container, max_single_get_size=block, max_chunk_get_size=block
+)
+target = Path(os.environ["TARGET"])
+began = time.perf_counter()
+names = [item.name for item in client.list_blobs(name_starts_with=prefix)]
+at_once = int(os.environ["AT_ONCE"])
+def one(name):
+    path = target / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        client.download_blob(name, max_concurrency=at_once if len(names) == 1 else 1).readinto(file)
+with ThreadPoolExecutor(1 if len(names) == 1 else at_once) as pool:
+    list(pool.map(one, names))
+print(time.perf_counter() - began)
+"""
+
+
+def main() -> None:
+    is_quick = quick(__doc__)
+    large_mib, small_files, small_bytes = (256, 500, 20_000) if is_quick else (2048, 20_000, 107_374)
+    with tempfile.TemporaryDirectory(prefix="muster-bench-", ignore_cleanup_errors=True) as name, azurite() as service:
+        folder = Path(name)
+        service.fill(large_mib, small_files, small_bytes)
+        figures = [
+            *download(service, folder, "one", large_mib, "one file", 1 if is_quick else 3),
+            *download(service, folder, "many", small_files * small_bytes / (1 << 20), f"{small_files:,} files", 1),
+            *local(folder, large_mib, 1 if is_quick else 5),
+            *encryption(folder, 64 if is_quick else 512, 2 if is_quick else 5),
+            *second_job(service, folder),
+        ]
+    report("storage", figures, is_quick)
+
+
+@dataclass
+class Service:
+    """A blob server with a container."""
+
+    port: int
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}/{ACCOUNT}"
+
+    @property
+    def connection(self) -> str:
+        account = f"AccountName={ACCOUNT};AccountKey={ACCOUNT_KEY}"
+        return f"DefaultEndpointsProtocol=http;{account};BlobEndpoint={self.endpoint};"
+
+    def fill(self, large_mib: int, small_files: int, small_bytes: int) -> None:
+        from azure.storage.blob import ContainerClient
+
+        with ContainerClient.from_connection_string(self.connection, "data", max_block_size=8 << 20) as client:
+            client.create_container()
+            piece = os.urandom(1 << 20)
+            client.upload_blob("one/data.bin", (piece for _ in range(large_mib)), length=large_mib << 20)
+            with ThreadPoolExecutor(8) as pool:
+                content = os.urandom(small_bytes - 8)
+                list(
+                    pool.map(
+                        lambda n: client.upload_blob(f"many/{n % 100:02}/{n:06}.jpg", content + n.to_bytes(8, "big")),
+                        range(small_files),
+                    )
+                )
+
+    def sas(self) -> str:
+        from azure.storage.blob import generate_container_sas
+
+        until = datetime.now(UTC) + timedelta(days=1)
+        return str(generate_container_sas(ACCOUNT, "data", account_key=ACCOUNT_KEY, permission="rl", expiry=until))
+
+
+@contextmanager
+def azurite() -> Iterator[Service]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with tempfile.TemporaryDirectory(prefix="muster-bench-", ignore_cleanup_errors=True) as folder:
+        program = TOOLS / "azurite/node_modules/.bin/azurite-blob"
+        options = ["--silent", "--skipApiVersionCheck", "--disableTelemetry", "--location", folder]
+        process = subprocess.Popen(
+            [str(program), *options, "--blobPort", str(port)], start_new_session=True, stdout=subprocess.DEVNULL
+        )
+        try:
+            while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
+                time.sleep(0.05)
+            yield Service(port)
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+
+
+def download(service: Service, folder: Path, what: str, mib: float, words: str, rounds: int) -> list[Figure]:
+    """MiB/s of each way, from the same server in turn."""
+    ways = {
+        "adlfs get": lambda: others(ADLFS, service, folder, what),
+        "Azure's library, 4 at once": lambda: others(SDK, service, folder, what, at_once=4),
+        "Azure's library, 8 at once": lambda: others(SDK, service, folder, what, at_once=8),
+        "muster": lambda: staged(service, folder, what),
+    }
+    # Of the long ones there is one round: to warm up would take as long as what counts.
+    samples = interleave(rounds, ways) if rounds > 1 else {name: [measure()] for name, measure in ways.items()}
+    rates = {name: [mib / seconds for seconds in values] for name, values in samples.items()}
+    middle = {name: statistics.median(values) for name, values in rates.items()}
+    best = max(value for name, value in middle.items() if name.startswith("Azure"))
+    return [
+        *(median(f"{words}: {name}", values, "MiB/s") for name, values in rates.items()),
+        Figure(f"{words}: muster against adlfs", middle["muster"] / middle["adlfs get"], "", at_least=1.5),
+        Figure(f"{words}: muster against Azure's library", middle["muster"] / best, "", at_least=0.9),
+    ]
+
+
+def others(script: str, service: Service, folder: Path, what: str, at_once: int = 8) -> float:
+    target = folder / "theirs"
+    target.mkdir()
+    told = {
+        "ACCOUNT": ACCOUNT,
+        "CONNECTION": service.connection,
+        "SOURCE": f"data/{what}",
+        "TARGET": str(target),
+        "AT_ONCE": str(at_once),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, **told}, check=True, capture_output=True, text=True
+    )
+    shutil.rmtree(target)
+    return float(done.stdout)
+
+
+def staged(service: Service, folder: Path, what: str) -> float:
+    access = {"kind": "azure-blob", "url": f"{service.endpoint}/data/{what}", "token": service.sas()}
+    seconds, _ = mover({"do": "stage", "what": what, "access": access, "cache": str(folder / "cache")})
+    subprocess.run(["chmod", "-R", "u+w", str(folder / "cache")], check=True)
+    shutil.rmtree(folder / "cache")
+    return seconds
+
+
+def mover(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+    """One transfer by the process that agents start; its time includes its start."""
+    began = time.perf_counter()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "muster.transfer"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdin and child.stdout
+    child.stdin.write(json.dumps(request) + "\n")
+    child.stdin.flush()
+    message: dict[str, Any] = {}
+    for line in child.stdout:
+        message = json.loads(line)
+        if "progress" not in message:
+            break
+    seconds = time.perf_counter() - began
+    child.stdin.close()
+    child.wait()
+    if "done" not in message:
+        raise SystemExit(f"the transfer failed: {message}")
+    return seconds, message["done"]
+
+
+def local(folder: Path, mib: int, rounds: int) -> list[Figure]:
+    """A local input in mode download, against cp and then the same hash."""
+    source = folder / "local"
+    source.mkdir()
+    with (source / "data.bin").open("wb") as file:
+        piece = os.urandom(1 << 20)
+        for _ in range(mib):
+            file.write(piece)
+
+    def by_cp() -> float:
+        began = time.perf_counter()
+        subprocess.run(["cp", "-r", str(source), str(folder / "copy")], check=True)
+        subprocess.run(["sha256sum", str(folder / "copy" / "data.bin")], check=True, stdout=subprocess.DEVNULL)
+        seconds = time.perf_counter() - began
+        shutil.rmtree(folder / "copy")
+        return seconds
+
+    def by_muster() -> float:
+        (folder / "copy").mkdir()
+        access = {"kind": "file", "url": str(source)}
+        seconds, _ = mover({"do": "copy", "what": "local", "access": access, "copy_to": str(folder / "copy")})
+        shutil.rmtree(folder / "copy")
+        return seconds
+
+    samples = interleave(rounds, {"cp, then sha256sum": by_cp, "muster": by_muster})
+    shutil.rmtree(source)
+    ratio = statistics.median(samples["cp, then sha256sum"]) / statistics.median(samples["muster"])
+    rates = [median(f"local: {name}", [mib / value for value in values], "MiB/s") for name, values in samples.items()]
+    return [*rates, Figure("local: muster against cp and the hash", ratio, "", at_least=0.9)]
+
+
+def encryption(folder: Path, mib: int, rounds: int) -> list[Figure]:
+    """An object into the workspace store and out again, with and without encryption."""
+    from muster.store.backend import Store, pieces_of
+    from muster.store.keyring import Key, KeyRing
+
+    piece = os.urandom(1 << 20)
+
+    def through(store: Store) -> float:
+        began = time.perf_counter()
+        store.put("object", (piece for _ in range(mib)))
+        with store.open("object") as file:
+            for _ in pieces_of(file):
+                pass
+        return time.perf_counter() - began
+
+    plain = Store(str(folder / "plain"))
+    sealed = Store(str(folder / "sealed"), ring=KeyRing(Key.of(os.urandom(32))))
+    samples = interleave(rounds, {"plain": lambda: through(plain), "encrypted": lambda: through(sealed)})
+    # The smallest of each: what the disk does in between is not what is asked.
+    ratio = min(samples["encrypted"]) / min(samples["plain"])
+    rates = [
+        median(f"store, {name}: put and read", [2 * mib / value for value in values], "MiB/s")
+        for name, values in samples.items()
+    ]
+    return [*rates, Figure("what encryption costs", ratio, "", at_most=1.15)]
+
+
+def second_job(service: Service, folder: Path) -> list[Figure]:
+    """From the submission to the first line, with the data on the node already."""
+    os.environ["MUSTER_CACHE_DIR"] = str(folder / "jobs-cache")
+    with temporary_workspace() as workspace:
+        options = {"account": ACCOUNT, "container": "data", "endpoint": service.endpoint}
+        body = {"name": "blob", "kind": "azure-blob", "options": options, "credential": {"account_key": ACCOUNT_KEY}}
+        Storage(workspace.client).create_datastore(body)
+        item = {"type": "uri_folder", "path": "azureml://datastores/blob/paths/one", "mode": "ro_mount"}
+        code = workspace.folder / "code"
+        code.mkdir()
+
+        def run(**job: Any) -> float:
+            began = time.time()
+            spec = make_spec({"command": "date +%s.%N", **job})
+            found = submit(workspace.client, spec, code, python=sys.executable)
+            view = wait_for_run(workspace.client, found["id"])
+            printed = workspace.client.read_file(view["id"], view["attempts"][-1]["ranks"][0]["log"])
+            return float(printed) - began
+
+        first = run(inputs={"data": item})
+        ways = {"with": lambda: run(inputs={"data": item}), "without": lambda: run()}
+        samples = interleave(5, ways)
+        fetched = sum(path.stat().st_blocks * 512 for path in workspace.folder.rglob("*") if path.is_file())
+    subprocess.run(["chmod", "-R", "u+w", str(folder / "jobs-cache")], check=False)
+    return [
+        Figure("first job: submission to its first line", first, "s"),
+        median("second job: submission to its first line", samples["with"], "s"),
+        median("a job without data: submission to its first line", samples["without"], "s"),
+        Figure("left in the workspace by all of them", fetched / (1 << 20), "MiB", at_most=50.0),
+    ]
+
+
+if __name__ == "__main__":
+    main()
