@@ -1,6 +1,6 @@
 """Every default figure of Muster, in one place; units are in the names."""
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 # Liveness
 HEARTBEAT_S = 2.0

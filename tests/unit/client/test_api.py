@@ -13,6 +13,7 @@ import pytest
 
 from muster.client import api
 from muster.client.api import Client
+from muster.defaults import PROTOCOL_VERSION
 from muster.errors import Conflict, NotFound, ServerUnavailable
 from muster.job.explain import make_spec
 from muster.testing.rest_server import Reply, Request, RestServer
@@ -51,7 +52,7 @@ def log(cursor: str, text: bytes) -> bytes:
 def test_a_request_carries_the_token_and_the_protocol(server: RestServer, client: Client) -> None:
     client.run("r-1")
     assert server.requests[0].headers["Authorization"] == "Bearer secret"
-    assert server.requests[0].headers["Muster-Protocol"] == "1"
+    assert server.requests[0].headers["Muster-Protocol"] == str(PROTOCOL_VERSION)
 
 
 def test_an_error_of_the_server_becomes_an_error_of_the_tree(server: RestServer, client: Client) -> None:
