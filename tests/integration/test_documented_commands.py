@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from muster.store.keyring import new_key
+from muster.testing.imagenet import make_archives
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -40,6 +41,7 @@ print("rank", os.environ.get("RANK", "0"), "of", os.environ.get("WORLD_SIZE", "1
 for step in range(3):
     run.log("loss", 1 / (step + 1), step=step)
     run.progress(step + 1, 3, "steps")
+run.log("images_per_sec", 100.0 * int(os.environ.get("WORLD_SIZE", "1")))
 Path("outputs").mkdir(exist_ok=True)
 Path("outputs/model.pt").write_text("a model")
 """
@@ -122,6 +124,7 @@ def test_the_examples_of_the_command_reference_work(workspace: Path) -> None:
     (workspace / "sas.txt").write_text("sv=2020-02-10&sr=c&sp=rl&sig=c2lnbmF0dXJl")
     (workspace / "keys.json").write_text('{"key": "…", "secret": "…"}')
     (workspace / "token.txt").write_text("hf_0123456789")
+    make_archives(workspace)
     encrypt(workspace)
     for name in RUNS_OF_THE_REFERENCE:
         execute(Shown(0, f"muster run train.py --procs 2 --name {name} --quiet", None), workspace, REFERENCE)
@@ -181,7 +184,9 @@ def cancel_a_run_that_sleeps(item: Shown, folder: Path) -> None:
         execute(Shown(0, f"muster run train.py --procs 2 --name {named} --quiet", None), folder, REFERENCE)
 
 
-@pytest.mark.parametrize("command", [item.command for item in reference_examples() if " up" in item.command])
+@pytest.mark.parametrize(
+    "command", [item.command for item in reference_examples() if item.command.startswith("muster up")]
+)
 def test_the_examples_of_muster_up_serve(command: str, workspace: Path) -> None:
     """On a port of this test's own, and on this machine's address in place of the example's."""
     if "--cert" in command:

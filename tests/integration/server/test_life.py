@@ -215,7 +215,6 @@ def test_a_second_submission_of_the_same_folder_uploads_nothing(site: Site):
     [
         ({"command": "true", "compute": "gpu-cluster"}, "there is no compute 'gpu-cluster'"),
         ({"command": "true", "resources": {"gpus_per_node": 64}}, "needs 64 GPUs"),
-        ({"command": "true", "distribution": {"type": "mpi"}}, "MPI"),
         (
             {"command": "true", "distribution": {"type": "pytorch"}, "resources": {"instance_count": 5000}},
             "needs 5000 nodes",

@@ -88,7 +88,7 @@ def scaling(
     job = load(target, [], Overrides(inputs=parse_pairs("--input", inputs or []), compute=compute))
     sizes = studies.sizes_of(job.spec, studies.parse_procs(procs), per_node)
     wanted = studies.Study(
-        key=studies.key_of(job.spec, metric),
+        key=studies.key_of(job.spec),
         job=job.spec.display_name or Path(target).stem,
         metric=metric or "",
         sizes=sizes,

@@ -73,8 +73,8 @@ def imagenet(
 
     \b
     Examples:
-      muster data imagenet --train train.tar --val val.tar --devkit devkit.tar.gz --out shards
-      muster data imagenet --train train.tar --check train=md5:CHECKSUM --resize 256 --out shards
+      muster data imagenet --train train.tar --val val.tar --val-labels val.txt --out shards
+      muster data imagenet --train train.tar --resize 256 --workers 8 --out small
     """
     from muster.imagenet.archives import parse_check
     from muster.imagenet.prepare import Request, prepare

@@ -125,9 +125,9 @@ def sizes_of(spec: JobSpec, counts: Sequence[int], per_node: int | None) -> tupl
     return tuple(sizes)
 
 
-def key_of(spec: JobSpec, metric: str | None) -> str:
-    """The same job and metric have the same key, whatever sizes are asked for."""
-    text = json.dumps([spec.model_dump(mode="json"), metric], sort_keys=True)
+def key_of(spec: JobSpec) -> str:
+    """The same job has the same key, whatever sizes are asked for."""
+    text = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -135,7 +135,7 @@ def resume(found: Study | None, wanted: Study) -> Study:
     """The study to go on with: what an earlier one of the same job measured is kept."""
     if found is None:
         return wanted
-    if found.key != wanted.key:
+    if found.key != wanted.key or (wanted.metric and found.metric not in ("", wanted.metric)):
         raise Conflict(
             f"the folder holds a study of another job or metric ({found.job}, {found.metric or 'any throughput'})",
             "Give another --out, or --fresh to write over it.",
