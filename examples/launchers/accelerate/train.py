@@ -1,6 +1,7 @@
 """A plain PyTorch loop that Accelerate spreads over the processes of `accelerate launch`."""
 
 import hashlib
+import time
 
 import torch
 from accelerate import Accelerator
@@ -28,4 +29,5 @@ weights = torch.cat([parameter.detach().cpu().flatten() for parameter in model.p
 fingerprint = hashlib.sha256(weights.numpy().tobytes()).hexdigest()[:12]
 rank, world_size = accelerator.process_index, accelerator.num_processes
 print(f"rank {rank} of {world_size}: loss {losses[0]:.4f} -> {losses[-1]:.4f}, weights {fingerprint}")
+time.sleep(0.5)  # a process that ends while a thread of Gloo still holds the last gradients can hang or abort
 accelerator.end_training()

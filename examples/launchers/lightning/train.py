@@ -2,6 +2,7 @@
 
 import argparse
 import hashlib
+import time
 
 import lightning
 import torch
@@ -52,6 +53,7 @@ def main() -> None:
     fingerprint = hashlib.sha256(weights.numpy().tobytes()).hexdigest()[:12]
     losses, rank, world_size = model.losses, trainer.global_rank, trainer.world_size
     print(f"rank {rank} of {world_size}: loss {losses[0]:.4f} -> {losses[-1]:.4f}, weights {fingerprint}")
+    time.sleep(0.5)  # a process that ends while a thread of Gloo still holds the last gradients can hang or abort
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import hashlib
 import sys
+import time
 
 import torch
 from torch.utils.data import Dataset
@@ -49,3 +50,4 @@ fingerprint = hashlib.sha256(weights.numpy().tobytes()).hexdigest()[:12]
 rank, world_size = args.process_index, args.world_size
 first, last = float(losses[0]), float(losses[-1])
 print(f"rank {rank} of {world_size}: loss {first:.4f} -> {last:.4f}, weights {fingerprint}")
+time.sleep(0.5)  # a process that ends while a thread of Gloo still holds the last gradients can hang or abort
