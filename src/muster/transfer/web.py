@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from muster.defaults import PROTOCOL_VERSION
+from muster.protocol import VERSION_HEADER
 from muster.transfer.http import Answer, Http
 from muster.transfer.keys import Keys
 from muster.transfer.model import AccessRefused, Entry, SourceChanged, TransferError
@@ -138,7 +140,7 @@ class MusterStore(Web):
             return
 
     def _headers(self, token: str) -> dict[str, str]:
-        return {"Muster-Grant": token, "Muster-Protocol": "1"}
+        return {"Muster-Grant": token, VERSION_HEADER: str(PROTOCOL_VERSION)}
 
 
 def _pieces(file: Any, moved: Callable[[int], None]) -> Iterator[bytes]:
