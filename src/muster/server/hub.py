@@ -52,9 +52,17 @@ class Hub:
     def changed(self, nodes: Iterable[str] = (), runs: Iterable[str] = (), queue: bool = False) -> None:
         self._loop.call_soon_threadsafe(self._changed, tuple(nodes), tuple(runs), queue)
 
-    def wake_scheduler_in(self, delay_s: float) -> None:
-        """Have the scheduler look again later; callable from any thread."""
-        self._loop.call_soon_threadsafe(lambda: self._loop.call_later(delay_s, self.scheduler.set))
+    def wake_scheduler_at(self, moment: float) -> None:
+        """Have the scheduler look again then, never before by the clock that it reads; callable from any thread."""
+        self._loop.call_soon_threadsafe(self._wake_scheduler_at, moment)
+
+    def _wake_scheduler_at(self, moment: float) -> None:
+        left_s = moment - time.time()
+        if left_s <= 0:
+            self.scheduler.set()
+        else:
+            # A timer may fire half a millisecond early, and the clock may be set back meanwhile.
+            self._loop.call_later(max(left_s, 0.001), self._wake_scheduler_at, moment)
 
     def node_version(self, node: str) -> int:
         return self._node_versions.setdefault(node, self._first_version)

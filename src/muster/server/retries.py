@@ -57,7 +57,7 @@ def enqueue(context: Context, transaction: Transaction, picture: Picture, retry:
         verdict=None,
     )
     picture.tell("note", {"level": "warning", "text": told(retry)})
-    transaction.after_commit.append(lambda: context.hub.wake_scheduler_in(retry.delay_s))
+    transaction.after_commit.append(lambda: context.hub.wake_scheduler_at(now + retry.delay_s))
 
 
 def told(retry: Retry) -> str:
@@ -88,7 +88,7 @@ def take_up(context: Context, transaction: Transaction) -> None:
     for row in transaction.execute(
         select(runs.c.retry_at).where(runs.c.status == states.QUEUED, runs.c.retry_at.is_not(None))
     ).all():
-        context.hub.wake_scheduler_in(max(0.0, row.retry_at - time.time()))
+        context.hub.wake_scheduler_at(row.retry_at)
 
 
 def waiting_reason(row: Any, now: float) -> str | None:
