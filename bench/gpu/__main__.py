@@ -1,6 +1,7 @@
 """ResNet-50 on a GPU: what Muster costs, how fast the example is, JPEGs, and what a checkpoint stops.
 
-Every part can be run alone, each is bounded in time, and what was measured is kept when a later part fails.
+Every part can be run alone, each is bounded in time, and what was measured is kept when a later part fails. Figures of
+parts that are not run now stay in the file as they were, each with its time.
 On a machine without a GPU `--tiny` shows that it works.
 """
 
@@ -75,6 +76,10 @@ class Results:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._figures: list[Figure] = []
+        self._file = RESULTS / "gpu.json"
+        self._earlier: list[dict[str, Any]] = (
+            json.loads(self._file.read_text())["figures"] if self._file.exists() else []
+        )
         self._notes: dict[str, str] = {}
         self._arguments = dict(vars(args))
 
@@ -92,18 +97,21 @@ class Results:
 
     def write(self) -> None:
         on_gpu = torch.cuda.is_available()
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        new = {figure.name: {**asdict(figure), "met": figure.met, "at": at} for figure in self._figures}
+        kept = [figure for figure in self._earlier if figure["name"] not in new]
         document = {
             "bench": "gpu",
-            "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "at": at,
             "machine": {**machine(), "gpu": torch.cuda.get_device_name() if on_gpu else None},
             "versions": {**versions(), "cuda": torch.version.cuda, "python": platform.python_version()},
             "arguments": self._arguments,
-            "figures": [{**asdict(figure), "met": figure.met} for figure in self._figures],
+            "figures": [*kept, *new.values()],
             "notes": self._notes,
         }
         if not self._arguments["tiny"]:
             RESULTS.mkdir(exist_ok=True)
-            (RESULTS / "gpu.json").write_text(json.dumps(document, indent=2) + "\n")
+            self._file.write_text(json.dumps(document, indent=2) + "\n")
 
 
 class Bench:
@@ -115,12 +123,11 @@ class Bench:
         self._cache = workspace.folder / "inductor"
 
     def overhead(self) -> None:
-        """Bare loop, the same loop through `muster run`, and the example through `muster run`, in turns."""
+        """A bare loop, and the same loop through `muster run`, in turns."""
         batch = int(self._args.batches.split(",")[0])
         ways = {
             "bare loop": lambda: self._bare(batch),
             "bare loop through muster run": lambda: self._bare(batch, through_muster=True),
-            "example through muster run": lambda: self._example(batch),
         }
         samples: dict[str, list[float]] = {name: [] for name in ways}
         for number in range(self._args.pairs + 1):
@@ -132,12 +139,10 @@ class Bench:
                     samples[name].append(value)
         for name, values in samples.items():
             self._results.add(Figure(f"{name}, batch {batch}", statistics.median(values), "images/s", samples=values))
-        for name in ("bare loop through muster run", "example through muster run"):
-            ratios = [own / bare for own, bare in zip(samples[name], samples["bare loop"], strict=True)]
-            figure = Figure(
-                f"{name} against the bare loop", statistics.median(ratios), "", at_least=0.99, samples=ratios
-            )
-            self._results.add(figure)
+        bare, through = samples.values()
+        ratios = [own / alone for own, alone in zip(through, bare, strict=True)]
+        name = "bare loop through muster run, against alone"
+        self._results.add(Figure(name, statistics.median(ratios), "", at_least=0.99, samples=ratios))
 
     def defaults(self) -> None:
         """The example as it is, at several batches."""
