@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from muster.control.states import RankEnd
+
 
 @dataclass(frozen=True)
-class RankEvidence:
+class RankEvidence(RankEnd):
     """What is known of one rank."""
 
     rank: int
@@ -33,14 +35,6 @@ class RankEvidence:
     launcher_rank: int | None = None
     """Of a process that a launcher started (`torchrun`, `mpirun`): the launcher's own rank."""
     role: str = ""
-
-    @property
-    def failed(self) -> bool:
-        return self.state == "ended" and not self.expected and (self.exit_code != 0 or self.signal is not None)
-
-    @property
-    def succeeded(self) -> bool:
-        return self.state == "ended" and self.exit_code == 0
 
 
 @dataclass(frozen=True)

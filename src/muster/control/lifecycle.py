@@ -26,7 +26,7 @@ class NodeView:
 
 
 @dataclass(frozen=True)
-class RankView:
+class RankView(states.RankEnd):
     """One rank of the attempt."""
 
     rank: int
@@ -37,14 +37,6 @@ class RankView:
     signal: int | None = None
     expected: bool = False
     """Muster's own signal ended it."""
-
-    @property
-    def failed(self) -> bool:
-        return self.state == "ended" and not self.expected and (self.exit_code != 0 or self.signal is not None)
-
-    @property
-    def succeeded(self) -> bool:
-        return self.state == "ended" and self.exit_code == 0
 
 
 @dataclass(frozen=True)

@@ -30,3 +30,20 @@ HOLDS_RESOURCES = (ORDERED, PREPARED, STARTED)
 """Phases in which the node's CPUs and GPUs are taken."""
 IS_OPEN = (ORDERED, PREPARED, STARTED, ENDED, DELIVERED)
 """Phases in which the agent still has something to do or to hear."""
+
+
+class RankEnd:
+    """How a rank that has ended counts."""
+
+    state: str
+    exit_code: int | None
+    signal: int | None
+    expected: bool
+
+    @property
+    def failed(self) -> bool:
+        return self.state == "ended" and not self.expected and (self.exit_code != 0 or self.signal is not None)
+
+    @property
+    def succeeded(self) -> bool:
+        return self.state == "ended" and self.exit_code == 0

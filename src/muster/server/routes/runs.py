@@ -20,6 +20,7 @@ from muster.server.access import Caller
 from muster.server.context import Context
 from muster.server.database import Transaction
 from muster.server.dependencies import CallerOf, ContextOf
+from muster.server.ranges import parse_range
 from muster.server.records import add_event, find_run, move_run
 from muster.server.streaming import Cursor, follow, metric_json
 from muster.server.submission import Submission, accept
@@ -213,7 +214,7 @@ async def download(ref: str, path: str, request: Request, context: ContextOf) ->
     if file is None:
         raise errors.NotFound(f"the run has no file {path!r}", "`muster show RUN` lists its files.")
     size = file.size
-    first, last = _range(request.headers.get("range"), size)
+    first, last = parse_range(request.headers.get("range"), size)
 
     def pieces() -> Iterator[bytes]:
         with context.open(file.location) as source:
@@ -289,16 +290,3 @@ def _hashed(pieces: Iterator[bytes], digest: Any) -> Iterator[bytes]:
     for piece in pieces:
         digest.update(piece)
         yield piece
-
-
-def _range(header: str | None, size: int) -> tuple[int, int]:
-    """First and last byte asked for; the whole file without a (sensible) range."""
-    if not header or not header.startswith("bytes=") or "," in header:
-        return 0, size - 1
-    first, _, last = header.removeprefix("bytes=").partition("-")
-    try:
-        if not first:
-            return max(0, size - int(last)), size - 1
-        return int(first), min(int(last), size - 1) if last else size - 1
-    except ValueError:
-        return 0, size - 1
