@@ -65,7 +65,7 @@ def main() -> None:
             samples = interleave(
                 2 if is_quick else 9, {"sdk": lambda: by_sdk(site), "muster": lambda: by_muster(workspace)}
             )
-            broker = max(memory_mb(item) for item in site.processes(site.hosts[0]) if "ray::Broker" in item.cmdline())
+            broker = memory_mb(site.broker())
     finally:
         site.close()
     ratio = statistics.median(samples["muster"]) / statistics.median(samples["sdk"])

@@ -1,5 +1,6 @@
 """Every path on disk that Muster owns. Standard library only."""
 
+import fcntl
 import hashlib
 import os
 import tempfile
@@ -126,6 +127,21 @@ class NodePaths:
     def lock(self) -> Path:
         """Held by the living agent: a second one exits at once."""
         return self.root / "agent.lock"
+
+    def agent_lives(self) -> bool:
+        """Whether an agent holds the lock; where that cannot be told, as if it did."""
+        try:
+            descriptor = os.open(self.lock, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            # Shared, so that two who look do not take each other for the agent.
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
 
     @property
     def log(self) -> Path:

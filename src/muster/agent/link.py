@@ -121,6 +121,11 @@ class Link:
         body = {"run": order.run, "attempt": order.attempt, "output": output, "files": files}
         return cast(dict[str, Any], self.call("POST", self._path("outputs"), json_body=body))
 
+    def agree(self, order: Order, facts: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """Settle the versions of a gang's environment, where facts are given; what is settled, if anything."""
+        body = {"run": order.run, "attempt": order.attempt, "environment": facts}
+        return cast(Mapping[str, Any], self.call("POST", self._path("environment"), json_body=body))
+
     def reached_at(self) -> dict[str, Any]:
         """How a child process reaches the server, without a token."""
         return {"url": self._config.server[self._index], "pinned_certificate": self._config.pinned_certificate}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from muster.protocol import AgentConfig
 
 HOST_VARIABLE = "MUSTER_AGENT_HOST"
 """The machine's name as its manager knows it."""
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def filled_in(config: AgentConfig, environ: Mapping[str, str]) -> AgentConfig:
@@ -24,6 +26,15 @@ def filled_in(config: AgentConfig, environ: Mapping[str, str]) -> AgentConfig:
 
 def host_name(environ: Mapping[str, str]) -> str:
     return environ.get(HOST_VARIABLE) or socket.gethostname()
+
+
+def machine() -> str:
+    """The same for agents on one machine that see the same host name, whatever its manager calls them."""
+    try:
+        boot = _BOOT_ID.read_text().strip()
+    except OSError:
+        return ""
+    return f"{boot}/{socket.gethostname()}"
 
 
 def visible_gpus(text: str) -> tuple[str, ...]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from muster.engines.base import Engine
+if TYPE_CHECKING:
+    # Small processes on nodes are modules of this package, and have no use for it.
+    from muster.engines.base import Engine
 
 ENGINES = {
     "local": "muster.engines.local:LocalEngine",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -70,7 +69,7 @@ class LocalEngine(Engine):
     def allocate(self, allocation: Allocation) -> None:
         for agent in allocation.agents:
             paths = NodePaths(Path(agent.root))
-            if not _alive(paths):
+            if not paths.agent_lives():
                 self._children[agent.node] = _start(paths)
 
     def poll(self, allocations: Sequence[Allocation]) -> Mapping[str, AllocationState]:
@@ -142,7 +141,7 @@ class LocalEngine(Engine):
         return AllocationState(lives, last[0] if last else "")
 
     def _life(self, node: str, root: str) -> NodeLife:
-        if _alive(NodePaths(Path(root))):
+        if NodePaths(Path(root)).agent_lives():
             return "up"
         return "starting" if node in self._children else "gone"
 
@@ -150,21 +149,6 @@ class LocalEngine(Engine):
 def has_own_share(options: Options) -> bool:
     """Whether each node has CPUs and GPUs of its own; otherwise all share the machine."""
     return options.cpus is not None or options.gpus is not None
-
-
-def _alive(paths: NodePaths) -> bool:
-    """Whether an agent holds the node's lock."""
-    try:
-        descriptor = os.open(paths.lock, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def _last_words(paths: NodePaths) -> str:

@@ -10,9 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 OPEN_MPI, MPICH, INTEL = "Open MPI", "MPICH", "Intel MPI"
+SLURM = "srun"
+"""Not an MPI: its `srun` starts the ranks of one that speaks PMIx. The version is then the plugin's name."""
 
 RANK_PROGRAM = "muster-rank"
 """What mpirun starts for every rank; each node has its own on its PATH."""
+STAND_IN_PROGRAM = "muster-stand-in"
+"""What srun starts for every rank in place of mpirun."""
 REMOTE_PROGRAM = "muster-remote"
 """What mpirun calls in place of ssh."""
 
@@ -78,6 +82,35 @@ def command(
         return (program, *(("--allow-run-as-root",) if root else ()), *build(hosts, settings), RANK_PROGRAM)
     build_hydra = _intel if kind.name == INTEL else _mpich
     return (program, *build_hydra(hosts, loopback), RANK_PROGRAM)
+
+
+def srun_command(program: str, plugin: str, job: str, hosts: Sequence[Host], stand_in: str) -> tuple[str, ...]:
+    """A step beside that of the agents, in which PMIx serves the ranks."""
+    return (
+        program,
+        f"--jobid={job}",
+        f"--mpi={plugin}",
+        f"--nodes={len(hosts)}",
+        f"--ntasks={_total(hosts)}",
+        f"--ntasks-per-node={hosts[0].ranks}",
+        "--distribution=block",
+        # The agents' step holds all that the job has.
+        "--overlap",
+        "--overcommit",
+        "--mem=0",
+        # Stand-ins stay when a rank fails, and go when the keeper of their node has gone.
+        "--kill-on-bad-exit=1",
+        "--wait=0",
+        "--input=none",
+        # The ranks have their environment from the agents; it need not travel.
+        "--export=NONE",
+        stand_in,
+    )
+
+
+def named(node: str) -> str:
+    """A node's name for mpirun, which takes what follows a dot for a domain and leaves it out."""
+    return node.replace(".", "-")
 
 
 def without_batch_system(env: Mapping[str, str]) -> dict[str, str]:

@@ -131,7 +131,7 @@ def _mpi_launcher(gang: Gang, hosts: Sequence[MpiHost], base: Mapping[str, str])
     command = mpi.command(
         mpi.Kind(mpi.OPEN_MPI, "5"),
         "mpirun",
-        [mpi.Host(host.name, host.ranks) for host in hosts],
+        [mpi.Host(mpi.named(host.name), host.ranks) for host in hosts],
         settings=gang.user_env,
     )
     return RankPlan(

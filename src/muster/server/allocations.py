@@ -6,11 +6,9 @@ once its agent has come.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import logging
-import os
 import shutil
 import time
 from collections import defaultdict
@@ -176,7 +174,7 @@ def tidy(context: Context) -> None:
         return
     for folder in sorted(context.paths.nodes.iterdir()):
         old = time.time() - folder.stat().st_mtime > _TIDY_AFTER_S
-        if not old or _cluster_of_folder(folder) not in queueing or _in_use(folder):
+        if not old or _cluster_of_folder(folder) not in queueing or NodePaths(folder).agent_lives():
             continue
         if not context.database.read_now(partial(_is_wanted, folder.name)):
             _remove(context, folder)
@@ -208,21 +206,6 @@ def _cluster_of_folder(folder: Path) -> str | None:
         return str(json.loads(NodePaths(folder).config.read_text())["cluster"])
     except (OSError, ValueError, KeyError):
         return None
-
-
-def _in_use(folder: Path) -> bool:
-    """Whether an agent lives there."""
-    try:
-        descriptor = os.open(NodePaths(folder).lock, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def _gang(context: Context, run: Any, number: int, limit_s: float | None) -> Gang:

@@ -110,6 +110,18 @@ class RaySite:
         for host in self.hosts[1:]:
             self.wait_for_ray(host)
 
+    def revive(self) -> None:
+        """Ray again on every host where it ended."""
+        gone = [host for host in self.hosts if (at := self._daemons.get(host)) is None or at.poll() is not None]
+        if self.hosts[0] in gone:
+            gone = self.hosts
+        for host in gone:
+            self.kill_ray(host)
+        for host in gone:
+            self.start_ray(host, wait=host == self.hosts[0])
+        for host in gone:
+            self.wait_for_ray(host)
+
     def start_ray(self, host: str, wait: bool = True) -> None:
         me = starting.Host(self.addresses[host])
         made = [*starting.arguments(self.setup, me), *(self._of_head if host == self.hosts[0] else ())]
@@ -146,10 +158,10 @@ class RaySite:
 
     def kill_ray(self, host: str) -> None:
         """End everything of Ray on a host at once, but nothing of Muster."""
-        for process in self.processes(host):
-            with contextlib.suppress(psutil.Error):
-                words = " ".join(process.cmdline())
-                if "ray" in words[:300] and "muster" not in words:
+        for process, command in self.running(host).items():
+            words = " ".join(command)
+            if "ray" in words[:300] and "muster" not in words:
+                with contextlib.suppress(psutil.Error):
                     process.kill()
         daemon = self._daemons.pop(host, None)
         if daemon is not None:
@@ -157,19 +169,19 @@ class RaySite:
             daemon.wait()
 
     def raylet(self, host: str) -> psutil.Process:
-        return next(process for process in self.processes(host) if process.name() == "raylet")
+        return next(process for process, command in self.running(host).items() if command[0].endswith("/raylet"))
 
-    def processes(self, host: str) -> list[psutil.Process]:
-        """Everything that runs on a host."""
+    def broker(self) -> psutil.Process:
+        return next(process for process, command in self.running(self.hosts[0]).items() if command[0] == "ray::Broker")
+
+    def running(self, host: str) -> dict[psutil.Process, list[str]]:
+        """Everything that runs on a host, with its command line."""
         listed = subprocess.run(["ip", "netns", "pids", host], capture_output=True, text=True, check=True)
-        found = []
+        found = {}
         for pid in listed.stdout.split():
-            try:
+            with contextlib.suppress(psutil.Error):
                 process = psutil.Process(int(pid))
-                process.cmdline()
-            except psutil.Error:
-                continue
-            found.append(process)
+                found[process] = process.cmdline() or [""]
         return found
 
     def drain(self, host: str, seconds: int = 300) -> None:
@@ -198,6 +210,15 @@ class RaySite:
             raise RuntimeError(f"{program} failed: {done.stdout}{done.stderr}")
         return done.stdout
 
+    def last_words(self) -> str:
+        """The ends of what the head printed, and the servers that it starts for its clients."""
+        head = self.hosts[0]
+        daemon = self._daemons.get(head)
+        # Its folder is mounted for it alone.
+        seen = Path(f"/proc/{daemon.pid}/root{self._session}") if daemon is not None else self._session
+        logs = sorted(seen.glob("ray/session_2*/logs/ray_client_server*.err"))
+        return "\n".join(f"--- {log.name}\n{_tail(log)}" for log in (self.root / f"{head}.log", *logs))
+
     def cut(self, host: str) -> None:
         """Take a host's network away."""
         _ip("link", "set", f"v{host}", "down")
@@ -207,7 +228,7 @@ class RaySite:
 
     def close(self) -> None:
         for host in self.hosts if self._networked else ():
-            for process in self.processes(host):
+            for process in self.running(host):
                 with contextlib.suppress(psutil.Error):
                     process.kill()
         for daemon in self._daemons.values():
@@ -244,8 +265,12 @@ class RaySite:
         while not condition():
             daemon = self._daemons.get(host)
             if time.monotonic() > deadline or (daemon is not None and daemon.poll() is not None):
-                raise TimeoutError(f"{what} failed:\n{(self.root / f'{host}.log').read_text(errors='replace')[-3000:]}")
+                raise TimeoutError(f"{what} failed:\n{_tail(self.root / f'{host}.log')}")
             time.sleep(0.05)
+
+
+def _tail(path: Path) -> str:
+    return path.read_text(errors="replace")[-3000:] if path.exists() else "(nothing)"
 
 
 def _ip(*arguments: str) -> None:

@@ -42,6 +42,8 @@ class FakeSlurm:
         self.refusal = ""
         """What sbatch says instead of taking a job."""
         self.json_works = True
+        self.mpi_plugins: Sequence[str] = ("pmi2",)
+        """Of `srun --mpi`."""
         self.accounting: dict[str, str] = {}
         """Final states by job name, for sacct; empty: there is no accounting."""
         self._nodes = nodes
@@ -59,6 +61,8 @@ class FakeSlurm:
                 return 1, "", f"{command[0]}: {_BUSY}"
             answers = {"sbatch": self._sbatch, "squeue": self._squeue, "sinfo": self._sinfo, "scancel": self._scancel,
                        "sacct": self._sacct}  # fmt: skip
+            if command[0] == "srun":
+                return 0, "", "".join(f"srun: {name}\n" for name in ("MPI types are...", "none", *self.mpi_plugins))
             return answers[command[0]](command, stdin or "")
 
     def move(self, job: str, **changes: object) -> None:

@@ -28,6 +28,7 @@ AuthInfo=socket={root}/munge.socket,cred_expire=5
 CredType=cred/munge
 StateSaveLocation={root}/state
 SlurmdSpoolDir={root}/spool.%n
+TmpFS={root}/tmp.%n
 SlurmctldPidFile={root}/slurmctld.pid
 SlurmdPidFile={root}/slurmd.%n.pid
 SlurmctldLogFile={root}/slurmctld.log
@@ -148,6 +149,9 @@ class SlurmSite:
         # Any two device files stand for GPUs: Slurm binds them by number.
         (self.root / "gres.conf").write_text("Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n")
         (self.root / "state").mkdir()
+        # PMIx keeps a folder for each step there, under the same name on every node.
+        for node in self.nodes:
+            (self.root / f"tmp.{node}").mkdir()
         key = self.root / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o600)

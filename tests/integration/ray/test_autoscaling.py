@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.conftest import _end_workspace as end_workspace
 from tests.conftest import wait_until
-from tests.integration.ray.conftest import PATIENCE_S
+from tests.integration.ray.conftest import PATIENCE_S, attached, started
 from tests.integration.server.conftest import Site
 
-from muster.client.connect import connect
-from muster.client.workspace import create_workspace
 from muster.clusters.options import parse_options
 from muster.clusters.ray.launcher import WORKERS, Described, labels_of, make_file
 from muster.testing.ray_site import FAKE_HEAD_ID, RaySite, missing
@@ -55,24 +52,17 @@ def autoscaling() -> dict[str, object]:
 
 
 @pytest.fixture
-def growing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def growing(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     lacking = missing()
     if lacking:
         pytest.skip(lacking)
-    ray, folder = RaySite(hosts=1, cpus=0, autoscaling=autoscaling(), secured=False), tmp_path_factory.mktemp("grow")
-    try:
-        ray.start()
-        client = connect(create_workspace(folder, "grow"))
+    folder = tmp_path_factory.mktemp("grow")
+    monkeypatch.chdir(folder)
+    with started(RaySite(hosts=1, cpus=0, autoscaling=autoscaling(), secured=False)) as ray:
         options = {**ray.options, **DESCRIBED, "labels": labels_of("grow")}
-        made = client.create_cluster({"name": "grow", "engine": "ray", "options": options})
-        assert any("attached to without a token" in text for text in made["notices"])
-        with pytest.MonkeyPatch.context() as patch:
-            patch.chdir(folder)
-            yield Site(folder, client)
-        client.close()
-        end_workspace(folder)
-    finally:
-        ray.close()
+        with attached(ray, folder, "grow", options) as (site, notices):
+            assert any("attached to without a token" in text for text in notices)
+            yield site
 
 
 def test_a_cluster_grows_from_nothing_for_a_gang_and_shrinks_to_nothing_after_it(growing: Site):

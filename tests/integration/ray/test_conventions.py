@@ -74,6 +74,11 @@ def test_a_single_process_has_no_rank_variables(place: Place):
     assert printed == ["0 [] []\n"]
 
 
+def test_ranks_see_nothing_of_how_ray_itself_is_set_up(site: Site):
+    _, printed = Place(site, "many").run(command="env")
+    assert [line for line in printed[0].splitlines() if line.startswith(("RAY_", "GRPC_"))] == []
+
+
 def test_pytorch_per_process(place: Place):
     command = "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $NODE_RANK $MASTER_ADDR:$MASTER_PORT"
     job = {"type": "pytorch", "process_count_per_instance": 2}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.conftest import wait_until
 from tests.integration.server.conftest import Site
 
+from muster.client.storage import Storage
 from muster.testing.slurm_site import SlurmSite
 
 TWO_NODES = {"instance_count": 2}
@@ -120,6 +122,26 @@ def test_agents_that_cannot_reach_the_server_use_the_shared_folder(site: Site, c
     assert sizes["outputs/model.0"] == sizes["outputs/model.1"] == 3_000_000
 
 
+def test_data_that_only_the_server_reaches_goes_through_the_shared_folder(
+    site: Site, cluster: Callable[..., str], tmp_path: Path
+):
+    cluster("apart-with-data", connection="files")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "large").write_bytes(os.urandom(20_000_000))
+    (tmp_path / "in" / "small").write_bytes(b"few")
+    Storage(site.client).create_datastore({"name": "servers", "kind": "local", "options": {"path": str(tmp_path)}})
+    run_id = site.run(
+        command="cp ${{inputs.data}}/large ${{inputs.data}}/small ${{outputs.copy}}/",
+        compute="apart-with-data",
+        inputs={"data": {"type": "uri_folder", "path": "azureml://datastores/servers/paths/in"}},
+        outputs={"copy": {"type": "uri_folder", "path": "azureml://datastores/servers/paths/out", "mode": "upload"}},
+    )
+    view = site.wait(run_id)
+    assert view["status"] == "Completed", view["verdict"]
+    for name in ("large", "small"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "in" / name).read_bytes()
+
+
 def test_agents_reach_the_server_over_tls_alone(site: Site, cluster: Callable[..., str]):
     cluster("near", connection="tls")
     view = site.wait(site.run(command="true", compute="near"))
@@ -133,13 +155,3 @@ def test_the_script_is_kept_with_the_run_and_holds_no_token(site: Site):
     assert script.startswith("#!/bin/bash\n#SBATCH --job-name=muster-")
     assert "#SBATCH --time=13\n" in script
     assert "muster_" not in script
-
-
-def test_mpi_ranks_start_through_the_agents_and_see_nothing_of_slurm(site: Site):
-    command = 'echo $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE; env | grep -E "^SLURM" || echo clean'
-    job = {"type": "mpi", "process_count_per_instance": 2}
-    run_id = site.run(command=command, compute="hpc", resources=TWO_NODES, distribution=job)
-    view = site.wait(run_id)
-    assert view["status"] == "Completed", view["verdict"]
-    workers = [rank for rank in view["attempts"][0]["ranks"] if rank["role"] == "worker"]
-    assert [site.log(run_id, rank["log"]) for rank in workers] == [b"%d of 4\nclean\n" % rank for rank in range(4)]

@@ -57,3 +57,10 @@ def test_proxies_and_certificates_of_the_site_are_kept() -> None:
 def test_the_last_checkpoint_is_named_where_there_is_one() -> None:
     assert "MUSTER_RESUME_DIR" not in rank_environment(0, {}, {}, AGENT, PLACES)
     assert rank_environment(0, {}, {}, AGENT, PLACES._replace(resume="/r"))["MUSTER_RESUME_DIR"] == "/r"
+
+
+def test_what_was_compiled_is_kept_where_the_job_does_not_choose_another_place() -> None:
+    places = PLACES._replace(compiled="/tmp/compiled")
+    assert rank_environment(0, {}, {}, AGENT, places)["TORCHINDUCTOR_CACHE_DIR"] == "/tmp/compiled"
+    chosen = rank_environment(0, {}, {"TORCHINDUCTOR_CACHE_DIR": "/mine"}, AGENT, places)
+    assert chosen["TORCHINDUCTOR_CACHE_DIR"] == "/mine"

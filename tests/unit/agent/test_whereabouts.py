@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from muster.agent.whereabouts import filled_in, host_name, own_address, visible_gpus
+import socket
+
+from muster.agent.whereabouts import filled_in, host_name, machine, own_address, visible_gpus
 from muster.protocol import AgentConfig
 
 CONFIG = AgentConfig("n", "c", "a", "/root", ("https://127.0.0.1:8910",), "token", address="")
@@ -28,3 +30,8 @@ def test_gpus_are_those_that_the_node_was_given():
 
 def test_the_managers_name_of_the_machine_goes_before_its_own():
     assert host_name({"MUSTER_AGENT_HOST": "gpu07"}) == "gpu07"
+
+
+def test_agents_on_one_machine_with_one_host_name_say_the_same():
+    assert machine() == machine()
+    assert machine().endswith(f"/{socket.gethostname()}")

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,11 @@ from muster.version import VERSION
 BRIDGE = """#!{python}
 import json, sys
 folder = {folder!r}
-about = json.load(open(folder + "/about.json"))
+first, *later = json.load(open(folder + "/about.json"))
+json.dump(later or [first], open(folder + "/about.json", "w"))
+with open(folder + "/tries", "a") as tries:
+    tries.write(".")
+about = first
 print(json.dumps(about), flush=True)
 if "failed" in about:
     sys.exit(1)
@@ -55,7 +60,14 @@ class Fake:
 
     def is_attached(self, **about: Any) -> None:
         found = {"attached": {"muster": VERSION, "ray": "2.60.0", "python": "3.11.2", **about}}
-        (self.folder / "about.json").write_text(json.dumps(found))
+        self.says(found)
+
+    def says(self, *about: dict[str, Any]) -> None:
+        """What each try to attach is answered, the last for all that follow."""
+        (self.folder / "about.json").write_text(json.dumps(about))
+
+    def tries(self) -> int:
+        return len((self.folder / "tries").read_text())
 
     def answers(self, **answers: Any) -> None:
         known = self.folder / "answers.json"
@@ -105,10 +117,30 @@ def test_other_versions_of_ray_are_refused_with_what_to_change(fake: Fake):
         "Version mismatch: The cluster was started with:\n    Ray: 2.9.0\n    Python: 3.11.2\n"
         "This process on Ray Client was started with:\n    Ray: 2.60.0\n    Python: 3.11.2\n"
     )
-    (fake.folder / "about.json").write_text(json.dumps({"failed": said, "kind": "RuntimeError"}))
+    fake.says({"failed": said, "kind": "RuntimeError"})
     with pytest.raises(errors.JobError, match=r"the cluster has Ray 2\.9\.0") as refused:
         fake.engine.check(fake.cluster)
     assert "ray==2.9.0" in str(refused.value.hint)
+    assert fake.tries() == 1
+
+
+def test_a_head_that_fails_for_a_passing_reason_is_asked_again(fake: Fake, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("muster.engines.ray.engine._AGAIN_S", 0.0)
+    passing = {"failed": "psutil.ZombieProcess: PID still exists but it's a zombie", "kind": "RuntimeError"}
+    attached = json.loads((fake.folder / "about.json").read_text())[0]
+    fake.says(passing, {"failed": "Starting Ray client server failed.", "kind": "RuntimeError"}, attached)
+    assert not any("does not answer" in text for text in fake.engine.check(fake.cluster))
+    assert fake.tries() == 3
+
+
+def test_a_head_that_keeps_failing_is_given_up_with_its_last_reason(fake: Fake, monkeypatch: pytest.MonkeyPatch):
+    # The second failure leaves no time for a third try.
+    ticks = iter([0.0, 0.0, 0.0, 44.0, 44.9])
+    monkeypatch.setattr("muster.engines.ray.engine.time", SimpleNamespace(monotonic=lambda: next(ticks), sleep=print))
+    fake.says({"failed": "first", "kind": "RuntimeError"}, {"failed": "second", "kind": "RuntimeError"})
+    with pytest.raises(errors.JobError, match="cannot be attached to: second"):
+        fake.engine.check(fake.cluster)
+    assert fake.tries() == 2
 
 
 def test_a_gang_is_a_group_of_bundles_with_configurations_that_only_use_tls(fake: Fake):

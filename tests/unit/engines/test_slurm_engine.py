@@ -13,6 +13,7 @@ from muster import errors
 from muster.engines.base import Allocation, AllocationState, Cluster, Gang
 from muster.engines.slurm.commands import Busy, Commands, Refused
 from muster.engines.slurm.engine import SlurmEngine
+from muster.paths import NodePaths
 from muster.protocol import AgentConfig
 from muster.testing.slurm import FakeSlurm
 
@@ -304,3 +305,38 @@ def _if_over(state: AllocationState) -> AllocationState | None:
 
 def _followed(allocation: Allocation) -> Allocation:
     return Allocation(allocation.id, allocation.cluster, allocation.agents, followed=True)
+
+
+def test_srun_as_the_starter_of_mpi_ranks_is_refused_where_this_slurm_cannot(bed: Bed, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("muster.engines.slurm.engine.require_installed", lambda: None)
+    cluster = Cluster("hpc", "slurm", {"partition": "batch", "mpi": "pmix"})
+    with pytest.raises(errors.JobError, match="srun does not know --mpi=pmix; it has no PMIx") as refused:
+        bed.engine.check(cluster)
+    assert "Leave mpi out" in refused.value.hint
+    bed.slurm.mpi_plugins = ("pmix", "pmix_v4")
+    assert bed.engine.check(cluster) == []
+    with pytest.raises(errors.JobError, match="'hydra' starts no MPI ranks; give mpirun, or pmix"):
+        bed.engine.check(Cluster("hpc", "slurm", {"mpi": "hydra"}))
+    bed.slurm.version, bed.engine = "20.02.7", bed.new_engine()
+    with pytest.raises(errors.JobError, match=r"pmix needs Slurm 20\.11 or newer, and this is 20\.02"):
+        bed.engine.check(cluster)
+
+
+def test_a_node_whose_agent_has_come_is_up_and_may_be_missed(bed: Bed):
+    allocation = bed.allocation()
+    job = bed.submitted(allocation)
+    bed.slurm.move(job, state="RUNNING", used="0:05", nodes="n[1-2]")
+    NodePaths(Path(allocation.agents[1].root)).log.touch()
+    assert bed.poll(allocation).nodes == {"run.1.0": "starting", "run.1.1": "up"}
+
+
+def test_a_controller_that_forgot_a_cancel_is_told_again(bed: Bed):
+    allocation = bed.allocation()
+    job = bed.submitted(allocation)
+    bed.poll(allocation)
+    bed.engine.release(allocation)
+    wait_until(lambda: bed.slurm.jobs[job].state == "CANCELLED", 5, "the cancel")
+    bed.slurm.move(job, state="RUNNING", restarts=1)
+    bed.now += 30.0
+    bed.poll(bed.allocation("ab-other.1"))
+    wait_until(lambda: bed.slurm.jobs[job].state == "CANCELLED", 5, "the second cancel")

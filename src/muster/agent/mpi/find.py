@@ -12,30 +12,19 @@ from typing import Any, NamedTuple
 
 from muster.agent.environ import SYSTEM_PATH
 from muster.agent.gpus import spawning
-from muster.launch.mpi import INSTALL, Kind, recognise
+from muster.containers.used import Used
+from muster.environments.contents import MPI_LIBRARY
+from muster.launch.mpi import INSTALL, OPEN_MPI, SLURM, Kind, recognise
+
+PLUGIN_VARIABLE = "MUSTER_AGENT_MPI"
+"""Slurm's MPI plugin, where its `srun` is to start the ranks."""
 
 _PATIENCE_S = 60.0
+_MPIRUN = "Or leave `mpi` out of the cluster's settings: mpirun then starts the ranks."
 
-# Asks without starting MPI: mpi4py knows its library, and Horovod's carries its library's name.
-_PROBE = r"""
-import glob, importlib.util, json, os, re, sys
-found = {"watch": [path for path in sys.path if os.path.isdir(path)]}
-if importlib.util.find_spec("mpi4py"):
-    import mpi4py
-    mpi4py.rc.initialize = mpi4py.rc.finalize = False
-    try:
-        from mpi4py import MPI
-        found.update(by="mpi4py", text=MPI.Get_library_version())
-    except Exception as error:
-        found.update(by="mpi4py", error=str(error))
-elif importlib.util.find_spec("horovod"):
-    folder = os.path.dirname(importlib.util.find_spec("horovod").origin)
-    for path in glob.glob(os.path.join(folder, "*", "mpi_lib*.so")):
-        with open(path, "rb") as file:
-            named = re.search(rb"libmpi\.so\.(\d+)", file.read())
-        if named:
-            found.update(by="horovod", text="MPICH Version: 0" if named[1] == b"12" else "Open MPI v0")
-print(json.dumps(found))
+_PROBE = f"""{MPI_LIBRARY}
+import json, sys
+print(json.dumps({{"watch": [path for path in sys.path if os.path.isdir(path)], **mpi_library()}}))
 """
 
 
@@ -63,10 +52,12 @@ _known: dict[tuple[str, ...], _Known] = {}
 def find(python: str, python_bin: str, user_env: Mapping[str, str]) -> Found:
     """The mpirun for a job; raises NoMpi where there is none, or where the ranks' library is of another kind."""
     path = f"{python_bin}:{Path(python).parent}:{user_env.get('PATH', SYSTEM_PATH)}"
+    env = {"LANG": "C.UTF-8", "HOME": os.environ.get("HOME", "/"), **user_env, "PATH": path}
+    if plugin := os.environ.get(PLUGIN_VARIABLE):
+        return _find_srun(plugin, python, env)
     program = shutil.which("mpirun", path=path) or shutil.which("mpiexec", path=path)
     if program is None:
         raise NoMpi(f"there is no mpirun in the environment of {python} or on PATH ({path})", INSTALL)
-    env = {"LANG": "C.UTF-8", "HOME": os.environ.get("HOME", "/"), **user_env, "PATH": path}
     key = (python, program, *(f"{name}={value}" for name, value in sorted(env.items())))
     known = _known.get(key)
     if known is None or any(_changed_ns(file) != at for file, at in known.watched.items()):
@@ -74,8 +65,39 @@ def find(python: str, python_bin: str, user_env: Mapping[str, str]) -> Found:
     return known.found
 
 
+def _find_srun(plugin: str, python: str, env: Mapping[str, str]) -> Found:
+    """Slurm's launcher, where the cluster asks for it; raises NoMpi where the ranks' library is none for it."""
+    asked = f"the cluster starts MPI ranks with srun --mpi={plugin}"
+    program = shutil.which("srun", path=os.environ.get("PATH"))
+    if program is None:
+        raise NoMpi(f"{asked}, and there is no srun on this node", _MPIRUN)
+    told = _probe(python, env)
+    loaded = recognise(told.get("text", ""))
+    if loaded is not None and loaded.name != OPEN_MPI:
+        raise NoMpi(
+            f"{asked}, but {told['by']} of {python} loads {loaded}, which may not speak PMIx: every rank would think "
+            "that it is alone",
+            f"Use Open MPI in the job's environment. {_MPIRUN}",
+        )
+    return Found(program, Kind(SLURM, plugin))
+
+
+def find_inside(used: Used) -> Found:
+    """The mpirun of an image, as the look into it found it; raises NoMpi."""
+    image, held = used.container.label, used.contents
+    program = held.programs.get("mpirun") or held.programs["mpiexec"]
+    return _fitting(program, held.mpi, held.library, f"the image {image}")
+
+
 def _ask(python: str, program: str, env: Mapping[str, str]) -> _Known:
-    said = _run([program, "--version"], env)
+    told = _probe(python, env)
+    found = _fitting(program, _run([program, "--version"], env), told, python)
+    watched = {file: _changed_ns(file) for file in (program, *told.get("watch", ()))}
+    return _Known(found, watched)
+
+
+def _fitting(program: str, said: str, library: Mapping[str, Any], place: str) -> Found:
+    """The mpirun that says this of itself, where it belongs to the library that ranks in this place load."""
     kind = recognise(said)
     if kind is None:
         first = said.strip().splitlines()[:1]
@@ -84,16 +106,14 @@ def _ask(python: str, program: str, env: Mapping[str, str]) -> _Known:
             "Open MPI 4 and 5, MPICH and Intel MPI are known",
             INSTALL,
         )
-    told = _probe(python, env)
-    library = recognise(told.get("text", ""))
-    if library is not None and library.family != kind.family:
-        by = f"{told['by']} of {python}"
+    loaded = recognise(library.get("text", ""))
+    if loaded is not None and loaded.family != kind.family:
         raise NoMpi(
-            f"{program} is {kind}, but {by} loads {library}: every rank would think that it is alone",
-            f"Install the mpirun of {library.name} into the job's environment, or {told['by']} for {kind.name}.",
+            f"{program} is {kind}, but {library['by']} of {place} loads {loaded}: every rank would think that it is "
+            "alone",
+            f"Install the mpirun of {loaded.name} into the job's environment, or {library['by']} for {kind.name}.",
         )
-    watched = {file: _changed_ns(file) for file in (program, *told.get("watch", ()))}
-    return _Known(Found(program, kind), watched)
+    return Found(program, kind)
 
 
 def _probe(python: str, env: Mapping[str, str]) -> dict[str, Any]:

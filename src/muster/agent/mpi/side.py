@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any, Dict, NamedTuple  # noqa: UP035
 
 from muster.agent import processes
+from muster.agent.mpi.pmix import PmixStep
 from muster.agent.mpi.remote import answer
 
 _LONGEST_REQUEST = 1 << 20
@@ -31,6 +32,7 @@ _WORDS: dict[str, dict[str, type]] = {
     "exited": {"status": int, "max_rss_kb": int, "told": bool, "at": float},
     "refused": {"message": str, "exit_code": int},
     "told": {},
+    "here": {},
 }
 
 
@@ -64,6 +66,7 @@ class Side:
         daemon_env: dict[str, str],
         daemon_log: str,
         hostname: str | None,
+        pmix: dict[str, str] | None = None,
     ) -> None:
         self.ranks = tuple(ranks)
         self.listen = (str(listen[0]), int(listen[1])) if listen else None
@@ -72,6 +75,8 @@ class Side:
         """Pid of what was started for mpirun."""
         self._secret = secret
         self._kind = Daemon(daemon_env, daemon_log, hostname)
+        # Before the fifo, which says that everything is in place.
+        self._pmix = PmixStep(ranks=self.ranks, spawn=self._spawn_rank, **pmix) if pmix else None
         os.mkfifo(fifo, 0o600)
         # Open for writing, too: it must not end when the first writer leaves.
         self._fifo = os.open(fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -101,7 +106,8 @@ class Side:
                 self._noisy.add(str(entry.get("host")))
             elif entry.get("kind") == "quiet":
                 self._noisy.discard(str(entry.get("host")))
-        return [entry for entry in entries if entry.get("rank") in self.ranks and _is_whole(entry)]
+        heard = [entry for entry in entries if entry.get("rank") in self.ranks and _is_whole(entry)]
+        return [self._served(entry) for entry in heard] if self._pmix else heard
 
     def serve(self, ready: list[int]) -> str | None:
         """Let callers in, and start the daemon for the one who may; returns why it could not be started."""
@@ -132,6 +138,15 @@ class Side:
             self._is_quiet = True
             self._say({"kind": "quiet"})
         return self.daemon is None
+
+    def _served(self, entry: Entry) -> Entry:
+        """Start a rank whose stand-in has come, and let that of one which has ended go."""
+        assert self._pmix is not None
+        if entry["kind"] == "exited":
+            self._pmix.ended(entry["rank"], entry["status"])
+        elif entry["kind"] == "here" and (trouble := self._pmix.start(entry["rank"])):
+            return {"kind": "refused", "rank": entry["rank"], "message": trouble, "exit_code": 126}
+        return entry
 
     def _lines(self) -> list[Any]:
         try:
@@ -183,18 +198,12 @@ class Side:
         wanted = answer(self._secret, caller.challenge, command)
         return command if compare_digest(proof.encode(), wanted.encode()) else None
 
+    def _spawn_rank(self, command: str, added: dict[str, str]) -> str:
+        return _spawn(command, self._kind._replace(env={**self._kind.env, **added}))[1]
+
     def _start(self, command: str, asker: socket.socket) -> str | None:
-        # Closed by a successful exec; otherwise it carries what went wrong.
-        read_end, write_end = os.pipe()
-        parent = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            _become_daemon(command, self._kind, parent, write_end)
-        os.close(write_end)
-        with os.fdopen(read_end, "rb") as trouble:
-            said = trouble.read().decode(errors="replace")
+        pid, said = _spawn(command, self._kind)
         if said:
-            os.waitpid(pid, 0)
             asker.close()
             return said
         self.daemon, self._asker = pid, asker
@@ -221,6 +230,22 @@ class Side:
 def _is_whole(entry: Entry) -> bool:
     wanted = _WORDS.get(str(entry.get("kind")))
     return wanted is not None and all(isinstance(entry.get(name), kind) for name, kind in wanted.items())
+
+
+def _spawn(command: str, kind: Daemon) -> tuple[int, str]:
+    """The pid of a child that runs a command, and why it does not."""
+    # Closed by a successful exec; otherwise it carries what went wrong.
+    read_end, write_end = os.pipe()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become_daemon(command, kind, parent, write_end)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as trouble:
+        said = trouble.read().decode(errors="replace")
+    if said:
+        os.waitpid(pid, 0)
+    return pid, said
 
 
 def _become_daemon(command: str, kind: Daemon, parent: int, trouble: int) -> None:

@@ -20,6 +20,10 @@ TUNING = {
     "RAY_health_check_failure_threshold": "3",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "15",
     "RAY_USAGE_STATS_ENABLED": "0",
+    # The worker that started an agent stays for the next gang's.
+    "RAY_idle_worker_killing_time_threshold_ms": "600000",
+    # With it about one in twenty servers that the head starts for its clients dies before it is one.
+    "GRPC_ENABLE_FORK_SUPPORT": "0",
 }
 
 TOKEN, CA, CERTIFICATE, KEY = "token", "ca.crt", "node.crt", "node.key"

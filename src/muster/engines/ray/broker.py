@@ -18,7 +18,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayError
 from ray.util import placement_group, placement_group_table, remove_placement_group
 from ray.util.placement_group import PlacementGroup
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from muster.engines.ray import onnode
 from muster.engines.ray.cluster import RayNode, read_nodes
@@ -139,11 +139,16 @@ class Broker:
     def _on_each(
         self, gang: _Gang, work: Any, arguments: Callable[[int], tuple[Any, ...]], num_gpus: int | None = None
     ) -> list[Any]:
-        """Have something done in every bundle; a node that does not answer costs the others nothing."""
+        """Have something done on every node; a node that does not answer costs the others nothing."""
         references = []
-        for rank in range(len(gang.agents)):
-            strategy = PlacementGroupSchedulingStrategy(gang.group, placement_group_bundle_index=rank)
-            gpus = gang.num_gpus if num_gpus is None else num_gpus
+        gpus = gang.num_gpus if num_gpus is None else num_gpus
+        for rank, node in enumerate(gang.nodes):
+            # Only a task in the bundle learns its GPUs; the worker of any other outlives the group, warm for the next.
+            strategy = (
+                PlacementGroupSchedulingStrategy(gang.group, placement_group_bundle_index=rank)
+                if gpus
+                else NodeAffinitySchedulingStrategy(node.id, soft=False)
+            )
             chosen = work.options(num_cpus=0, num_gpus=gpus, max_retries=0, scheduling_strategy=strategy)
             references.append(chosen.remote(*arguments(rank)))
         ray.wait(references, num_returns=len(references), timeout=_TASK_S)

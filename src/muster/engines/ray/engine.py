@@ -23,6 +23,7 @@ from muster.version import VERSION
 log = logging.getLogger("muster.server")
 
 _ATTACH_S = 45.0
+_AGAIN_S = 0.5
 _ANSWER_S = 5.0
 _POLL_S = 2.0
 _FRESH_S = 3.0
@@ -155,14 +156,22 @@ class RayEngine(Engine):
             return site
 
     def _attach(self, site: _Site) -> None:
-        """A second try where the head was too busy to meet its own deadlines; whoever asks does not wait for ever."""
+        """Tries again until the deadline where the reason may pass: a head that is busy fails in many ways."""
         until = time.monotonic() + _ATTACH_S
-        try:
-            site.bridge.attach(_ATTACH_S)
-        except errors.JobError as error:
-            if words.BUSY_HEAD not in error.message:
+        last: words.NotNow | None = None
+        while True:
+            try:
+                site.bridge.attach(max(0.0, until - time.monotonic()))
+                return
+            except words.NotNow as error:
+                last = error
+                if time.monotonic() + _AGAIN_S > until:
+                    raise
+                time.sleep(_AGAIN_S)
+            except Away:
+                if last is not None:
+                    raise last from None
                 raise
-            site.bridge.attach(max(1.0, until - time.monotonic()))
 
     def _drop(self, name: str) -> None:
         with self._lock:

@@ -7,7 +7,6 @@ what lies in the folder as soon as the server can be reached.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import select
@@ -136,21 +135,6 @@ def reachable(address: str, timeout_s: float = 2.0) -> bool:
     except OSError:
         return False
     return True
-
-
-def agent_lives(root: Path) -> bool:
-    """Whether an agent holds the lock of a node's folder."""
-    try:
-        descriptor = os.open(NodePaths(root).lock, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def leash_lives(root: Path) -> bool:

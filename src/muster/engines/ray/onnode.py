@@ -41,7 +41,7 @@ def start_agent(config: Mapping[str, Any], setting: Mapping[str, Any], gpus: Seq
     subprocess.run(leash.command(root), env=environment, cwd="/", start_new_session=True, check=True)
     _collect(root, environment)
     deadline = time.monotonic() + _START_S
-    while not leash.agent_lives(root):
+    while not paths.agent_lives():
         if paths.log.exists() and not leash.leash_lives(root):
             return _last_words(paths) or "its agent did not stay"
         if time.monotonic() > deadline:
@@ -66,7 +66,7 @@ def end_agent(node: str, setting: Mapping[str, Any], patience_s: float = _LEAVE_
 
 
 def _somebody_there(root: Path) -> bool:
-    return leash.leash_lives(root) or leash.agent_lives(root)
+    return leash.leash_lives(root) or NodePaths(root).agent_lives()
 
 
 def _collect(mine: Path, environment: Mapping[str, str]) -> None:
@@ -91,7 +91,7 @@ def _environment() -> dict[str, str]:
         found = dict(item.split("=", 1) for item in raw.split("\0") if "=" in item)
     except OSError:
         found = dict(os.environ)
-    return {name: value for name, value in found.items() if not name.startswith("RAY_")}
+    return {name: value for name, value in found.items() if not name.startswith(("RAY_", "GRPC_ENABLE_FORK"))}
 
 
 def _write_private(path: Path, data: Mapping[str, Any]) -> None:

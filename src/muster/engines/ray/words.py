@@ -8,9 +8,12 @@ from typing import Any
 
 from muster import errors
 
-BUSY_HEAD = "Starting Ray client server failed"
 _CLUSTER = re.compile(r"cluster was started with:\s*Ray:\s*(\S+)\s*Python:\s*(\S+)", re.S)
 _PROCESS = re.compile(r"This process.*?was started with:\s*Ray:\s*(\S+)\s*Python:\s*(\S+)", re.S)
+
+
+class NotNow(errors.JobError):
+    """Ray could not be attached to, for a reason that may pass."""
 
 
 def why_not_attached(address: str, said: str, kind: str, python: str) -> errors.JobError:
@@ -33,7 +36,7 @@ def why_not_attached(address: str, said: str, kind: str, python: str) -> errors.
             "Give the address of Ray's client server, ray://HEAD:10001, or run the server on a node of the cluster.",
         )
     last = said.strip().splitlines()[-1] if said.strip() else kind
-    return errors.JobError(
+    return NotNow(
         f"Ray at {address} cannot be attached to: {last}",
         "Look whether its head runs, and whether token_file and the tls_ settings are those of the cluster.",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -108,6 +109,11 @@ class Commands:
 
     def partitions(self) -> list[str]:
         return sorted({name.rstrip("*") for name in self.call("sinfo", "--noheader", "-o", "%P").split()})
+
+    def pmix_plugins(self) -> list[str]:
+        """The names by which `srun --mpi` knows PMIx here."""
+        _, printed, said = self._run(("srun", "--mpi=list"), None, _DEADLINE_S)
+        return sorted(set(re.findall(r"\bpmix(?:_v\d+)?\b", f"{printed}\n{said}")))
 
     def finished(self, name: str) -> Job | None:
         """What the accounting knows of a job that is no longer in the queue; None where there is none."""

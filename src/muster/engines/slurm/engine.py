@@ -27,8 +27,11 @@ log = logging.getLogger("muster.server")
 _START_PATIENCE_S = 60.0
 _ANSWER_S = 1.0
 _REQUEUE_S = 4.0
+_GONE_AFTER_S = 30.0
 _STATES_OF_WORK = ("RUNNING", "COMPLETING", "SIGNALING", "RESIZING", "STAGE_OUT", "STOPPED")
 _MARK = "slurm.job"
+_OVERLAP_SINCE = (20, 11)
+"""Steps may share what a job has (`srun --overlap`)."""
 
 
 class SlurmEngine(Engine):
@@ -49,6 +52,8 @@ class SlurmEngine(Engine):
         self._answered = False
         self._over_since: dict[str, float] = {}
         self._trouble = ""
+        self._released: dict[str, float] = {}
+        """Names of jobs that nobody needs any more, and since when."""
         self._partitions = Partitions(self._commands, clock)
         self._submitter = Submitter(self._commands, self._known_job)
         self._collectors = Collectors()
@@ -64,6 +69,7 @@ class SlurmEngine(Engine):
                     f"Slurm has no partition {chosen.partition!r}", f"Its partitions: {', '.join(known) or 'none'}."
                 )
             self._partitions.refresh(chosen.partition)
+            self._check_mpi(chosen)
         except Busy as error:
             return [f"Slurm does not answer now, so the settings are not checked ({error})"]
         except Refused as error:
@@ -75,6 +81,19 @@ class SlurmEngine(Engine):
         if common.vm_size and common.hourly_price is None:
             said.append(f"vm_size {common.vm_size} has no known price")
         return said
+
+    def _check_mpi(self, chosen: SlurmOptions) -> None:
+        """Refuse what this Slurm's srun cannot do."""
+        if chosen.mpi == slurm_options.MPIRUN:
+            return
+        instead = "Leave mpi out: Muster's own mpirun needs nothing of Slurm."
+        known = self._commands.pmix_plugins()
+        if chosen.mpi not in known:
+            has = f"of PMIx it has {', '.join(known)}" if known else "it has no PMIx"
+            raise errors.JobError(f"mpi: this Slurm's srun does not know --mpi={chosen.mpi}; {has}", instead)
+        if self._commands.version < _OVERLAP_SINCE:
+            version = ".".join(f"{part:02}" for part in self._commands.version)
+            raise errors.JobError(f"mpi: {chosen.mpi} needs Slurm 20.11 or newer, and this is {version}", instead)
 
     def nodes(self, cluster: Cluster) -> Sequence[NodeOffer]:
         chosen = slurm_options.parse(cluster.options)
@@ -112,6 +131,8 @@ class SlurmEngine(Engine):
         if allocation.followed and self._attempt_now(job) != _attempt(allocation.id):
             # Slurm has put it back into its queue: it is the next attempt's.
             return
+        with self._lock:
+            self._released[job.name] = self._clock()
         # What Slurm said last may be old; whether somebody came lies in the folder.
         self._submitter.cancel(job.id, at_once=not any(_agent_came(agent.root) for agent in allocation.agents))
 
@@ -151,11 +172,22 @@ class SlurmEngine(Engine):
         for job in _doubles(jobs):
             log.warning("Slurm job %s came back although its run goes on in another: it is cancelled", job.id)
             self._submitter.cancel(job.id, at_once=True)
+        for job in self._risen(jobs):
+            log.warning("Slurm job %s goes on although its run does not need it: it is cancelled again", job.id)
+            self._submitter.cancel(job.id, at_once=True)
         with self._lock:
             self._jobs = _by_name(jobs)
             self._trouble = ""
             self._asked_at = self._clock()
             self._answered = True
+
+    def _risen(self, jobs: Sequence[Job]) -> list[Job]:
+        """Jobs that should have ended long ago: a controller that crashed may have forgotten their cancel."""
+        names = {job.name for job in jobs}
+        with self._lock:
+            self._released = {name: at for name, at in self._released.items() if name in names}
+            late = {name for name, at in self._released.items() if self._clock() - at > _GONE_AFTER_S}
+        return [job for job in jobs if job.name in late and not job.is_over and job.state != "COMPLETING"]
 
     def _known_job(self, allocation_id: str, look: bool) -> str | None:
         """For the submitter: the job of an allocation, after a fresh look where asked for."""
@@ -208,7 +240,10 @@ class SlurmEngine(Engine):
         if job.state in _STATES_OF_WORK and job.used_s > _START_PATIENCE_S:
             return _all(allocation, "up")
         why = f"Slurm job {job.id} is {job.state.lower()}" + (f" on {job.nodes}" if job.nodes else "")
-        return _all(allocation, "starting", f"{why}; its agents are on their way")
+        lives: dict[str, NodeLife] = {
+            agent.node: "up" if _agent_came(agent.root) else "starting" for agent in allocation.agents
+        }
+        return AllocationState(lives, f"{why}; its agents are on their way")
 
     def _may_come_back(self, job: Job) -> bool:
         """A job whose node failed, or was taken back, is over for a moment before Slurm puts it back."""

@@ -13,6 +13,8 @@ from muster.clusters.options import KNOWN, refuse_unknown
 from muster.defaults import LINGER_S
 from muster.engines.slurm.reading import seconds_of
 
+MPIRUN = "mpirun"
+
 _WORD = re.compile(r"[A-Za-z0-9][\w.+:=,@%/\[\]()|&*!-]*")
 
 
@@ -47,6 +49,12 @@ def _sbatch_line(value: str) -> str:
     return line
 
 
+def _mpi(value: str) -> str:
+    if value != MPIRUN and not re.fullmatch(r"pmix\w*", value):
+        raise ValueError(f"{value!r} starts no MPI ranks; give {MPIRUN}, or pmix for `srun --mpi=pmix`")
+    return value
+
+
 Word = Annotated[str, AfterValidator(_one_word)]
 Line = Annotated[str, AfterValidator(_sbatch_line)]
 _MUSTERS_OWN = frozenset(
@@ -73,6 +81,8 @@ class SlurmOptions(BaseModel):
     sbatch: Annotated[list[Line], BeforeValidator(_lines)] = []
     """Further #SBATCH lines."""
     exclusive: bool = False
+    mpi: Annotated[str, AfterValidator(_mpi)] = MPIRUN
+    """Who starts the ranks of MPI jobs: Muster's mpirun, or `srun` with this plugin of Slurm's."""
     requeue: bool = True
     """Slurm may put the job back into its queue when a node fails or is taken back: the next attempt."""
     chain: bool = False

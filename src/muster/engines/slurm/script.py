@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from muster import errors
 from muster.defaults import GRACE_CANCEL_S, START_MARGIN_S
 from muster.engines.base import Allocation, Gang
-from muster.engines.slurm.options import SlurmOptions
+from muster.engines.slurm.options import MPIRUN, SlurmOptions
 from muster.engines.slurm.reading import NodeInfo, num_gpus
 
-_STEP_ENDS_AFTER_S = 30
+_STEP_ENDS_AFTER_S = 90
+"""When an agent has died: long enough for the server to miss it and to stop the others, which end by themselves."""
 _CONFIG_PATIENCE_S = 600
 _LOW_PRIORITY_NICE = 1000
 
@@ -119,6 +120,7 @@ def _body(allocation: Allocation, gang: Gang, options: SlurmOptions, nodes: Sequ
         "# A job that Slurm has put back into its queue is the next attempt: its agents wait for the server to say so.",
         f"export MUSTER_NODES={shlex.quote(root)}.$(({gang.attempt} + ${{SLURM_RESTART_COUNT:-0}}))",
         f"export MUSTER_PYTHON={shlex.quote(python)}",
+        *([] if options.mpi == MPIRUN else [f"export MUSTER_AGENT_MPI={options.mpi}"]),
         "agent='",
         '    export MUSTER_AGENT_HOST="$SLURMD_NODENAME"',
         '    config="$MUSTER_NODES.$SLURM_PROCID/agent.json"',

@@ -26,4 +26,4 @@ agent='
     for second in $(seq 600); do [ -e "$config" ] && break; sleep 1; done
     exec "$MUSTER_PYTHON" -m muster.agent "$config"
 '
-exec srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --mpi=none --kill-on-bad-exit=0 --wait=30 --export=ALL /bin/bash -c "$agent"
+exec srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --mpi=none --kill-on-bad-exit=0 --wait=90 --export=ALL /bin/bash -c "$agent"
