@@ -149,7 +149,8 @@ class Event:
     """Something that happened on a node; `data` depends on `kind`.
 
     prepared  ports: [int], address: str, resumed: int | None (the checkpoint that was put in place),
-              facts: {notices: [str], versions: {module: str}, devices: launch.devices.Devices as JSON}
+              facts: {notices: [str], versions: {module: str}, devices: launch.devices.Devices as JSON,
+              machine: str (the same for agents on one machine with one host name)}
     refused   code: str, message: str         it could not be prepared or started
     started   ranks: [{rank, pid, at}]
     exited    rank, exit_code | signal, at, max_rss_kb, core_dumped, expected (ended by Muster's own signal)

@@ -185,8 +185,9 @@ def test_modules_are_named_by_what_they_hold() -> None:
         ("launch.expand", set()),
         *(
             (f"environments.{name}", set())
-            for name in ("cache", "failures", "interpreters", "limits", "recipe", "request")
+            for name in ("cache", "contents", "failures", "interpreters", "limits", "locks", "recipe", "request")
         ),
+        *((name, set()) for name in ("environments.sources", "environments.steps", "containers")),
         ("launch.devices", set()),
         ("launch.fabric", set()),
         ("transfer.cache", set()),

@@ -40,6 +40,8 @@ class Places(NamedTuple):
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
     resume: str | None = None
+    compiled: str | None = None
+    """Where torch.compile keeps what it made, for later runs too; it would look in the rank's own TMPDIR."""
 
 
 def rank_environment(
@@ -59,6 +61,8 @@ def base(agent: Mapping[str, str], places: Places) -> dict[str, str]:
     env["LANG"] = "C.UTF-8"
     env["PATH"] = _join(places.python_bin, SYSTEM_PATH)
     env["TMPDIR"] = places.tmp
+    if places.compiled:
+        env["TORCHINDUCTOR_CACHE_DIR"] = places.compiled
     return env
 
 

@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from muster.agent.agreement import Agreement, Ask
 from muster.agent.environ import NODE_MARK
 from muster.agent.gpus import spawning
 from muster.containers.used import Used
+from muster.environments import locks
 from muster.environments.cache import Built, Cache
 from muster.environments.failures import Failure, killed
 from muster.environments.interpreters import Interpreter, NoInterpreter, find, host_platform
@@ -61,6 +63,9 @@ class Builder:
     doing: Callable[[str], None]
     """Told what is being done; empty at the end."""
     unwanted: threading.Event
+    agree: Ask
+    note: Callable[[str, str], None]
+    """Tells those who follow the run: level and text."""
 
     def ready(self, order: Order, paths: AttemptPaths) -> Ready | None:
         """The attempt's environment; None where it has none of its own. Raises Failure, or Abandoned."""
@@ -69,18 +74,35 @@ class Builder:
         recipe = recipe_from_json(order.environment)
         base = _base(recipe, order)
         cache = Cache(environments_dir())
-        key = choose_key(recipe, base, cache)
+        agreement = Agreement(self.agree, order, self.note)
         began = time.monotonic()
+        if cache.find(choose_key(recipe, base, cache)) is None:
+            recipe = agreement.before(recipe, base.minor)
+        built, lock, built_here = self._held(recipe, base, cache, paths, order)
+        try:
+            wanted = agreement.after(recipe, _facts(built))
+        except BaseException:
+            os.close(lock)
+            raise
+        if wanted is not recipe:
+            os.close(lock)
+            built, lock, built_here = self._held(wanted, base, cache, paths, order)
+        facts = _facts(built)
+        if built_here:
+            facts["built_s"] = round(time.monotonic() - began, 3)
+        return Ready(built.python, lock, facts, recipe.variables)
+
+    def _held(
+        self, recipe: Recipe, base: Interpreter, cache: Cache, paths: AttemptPaths, order: Order
+    ) -> tuple[Built, int, bool]:
+        """The environment, what holds it, and whether it was built for this."""
+        key = choose_key(recipe, base, cache)
         held = cache.hold(key)
         built_here = held is None
         while held is None:
             self._build(recipe, key, base, cache, paths, order)
             held = cache.hold(key)
-        built, lock = held
-        facts = {name: built.facts[name] for name in ("python", "lock", "indexes")} | {"key": key}
-        if built_here:
-            facts["built_s"] = round(time.monotonic() - began, 3)
-        return Ready(built.python, lock, facts, recipe.variables)
+        return *held, built_here
 
     def _build(
         self, recipe: Recipe, key: str, base: Interpreter, cache: Cache, paths: AttemptPaths, order: Order
@@ -176,8 +198,12 @@ def log_file(paths: AttemptPaths, order: Order) -> Path:
     return paths.streams / "user_logs" / f"environment_node_{order.node_rank}.txt"
 
 
+def _facts(built: Built) -> dict[str, Any]:
+    return {name: built.facts[name] for name in ("python", "lock", "indexes")} | {"key": built.key}
+
+
 def _same(built: Built, recipe: Recipe) -> bool:
-    return sorted(built.facts.get("lock", ())) == sorted(recipe.constraints)
+    return locks.same(built.facts.get("lock", ()), recipe.constraints)
 
 
 def _base(recipe: Recipe, order: Order) -> Interpreter:

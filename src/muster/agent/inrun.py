@@ -10,21 +10,32 @@ from muster.paths import NodePaths
 _PARTS = ("__init__.py", "run.py", "errors.py", "runtime")
 _KEEPER_PARTS = (
     "__init__.py",
+    "errors.py",
     "agent/__init__.py",
     "agent/keeper.py",
     "agent/processes.py",
     "agent/container/__init__.py",
     "agent/container/inside.py",
     "agent/mpi/__init__.py",
+    "agent/mpi/pmix.py",
+    "agent/mpi/rank.py",
     "agent/mpi/remote.py",
     "agent/mpi/side.py",
+    "agent/mpi/standin.py",
+    "launch/__init__.py",
+    "launch/expand.py",
 )
 
 
 def install(node: NodePaths, version: str) -> Path:
     """Bring the copy in step with this installation; returns the folder for PYTHONPATH."""
     _bring(_KEEPER_PARTS, node.runtime / f"{version}-keeper")
-    return _bring(_PARTS, node.runtime / version)
+    return _bring(_PARTS, folder(node, version))
+
+
+def folder(node: NodePaths, version: str) -> Path:
+    """Where the copy is."""
+    return node.runtime / version
 
 
 def _bring(parts: tuple[str, ...], target: Path) -> Path:

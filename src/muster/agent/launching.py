@@ -10,12 +10,13 @@ from typing import Any
 
 from muster.agent.container import place
 from muster.agent.environ import Places, rank_environment
-from muster.agent.mpi.setting import Setting
+from muster.agent.mpi.setting import HERE, Ground, Setting
 from muster.agent.prepare import Prepared, Refusal
+from muster.containers.command import APPTAINER
 from muster.defaults import GRACE_FAILURE_S, KILL_AFTER_TERM_S
 from muster.errors import JobError
 from muster.launch.expand import expand_all
-from muster.launch.model import RankPlan, node_plan_from_json
+from muster.launch.model import NodePlan, RankPlan, node_plan_from_json
 from muster.paths import AttemptPaths
 from muster.protocol import Order
 
@@ -25,6 +26,7 @@ def make_launch(
 ) -> dict[str, Any]:
     """What the keeper reads: every rank with its final command and environment."""
     assert order.plan is not None
+    used = prepared.environment.container if prepared.environment else None
     places = Places(
         python_bin=prepared.python_bin,
         runtime=str(runtime),
@@ -37,11 +39,11 @@ def make_launch(
         inputs=prepared.inputs,
         outputs=prepared.outputs,
         resume=prepared.resume,
+        compiled=None if used else _compiled(agent_env),
     )
     node = node_plan_from_json(order.plan)
-    mpi = Setting(node, paths, prepared.mpi, order.secret) if prepared.mpi else None
+    mpi = _mpi(order, prepared, node, paths, runtime)
     ranks, wrapped = [], []
-    used = prepared.environment.container if prepared.environment else None
     own_env = place.base_environment(used, paths, agent_env) if used else agent_env
     for rank in node.ranks:
         user_env = {**(prepared.environment.variables if prepared.environment else {}), **order.user_env}
@@ -70,7 +72,26 @@ def describe_container(
     assert order.plan is not None and prepared.environment is not None and prepared.environment.container is not None
     folders = (prepared.inputs, prepared.outputs, prepared.tmp)
     node = node_plan_from_json(order.plan)
-    return place.describe(prepared.environment.container, order, node, paths, runtime, mark, agent_env, folders)
+    mpi = _mpi(order, prepared, node, paths, runtime)
+    name = (mpi.hostname if mpi else None) or ""
+    return place.describe(prepared.environment.container, order, node, paths, runtime, mark, agent_env, folders, name)
+
+
+def _mpi(order: Order, prepared: Prepared, node: NodePlan, paths: AttemptPaths, runtime: Path) -> Setting | None:
+    if prepared.mpi is None:
+        return None
+    used = prepared.environment.container if prepared.environment else None
+    ground = HERE
+    if used is not None:
+        own_memory = used.engine.kind != APPTAINER
+        ground = Ground(used.contents.executable, place.library(runtime), named=True, own_memory=own_memory)
+    return Setting(node, paths, prepared.mpi, order.secret, ground)
+
+
+def _compiled(agent_env: Mapping[str, str]) -> str:
+    """Where torch.compile would look without Muster, so that runs share it with each other and with the user."""
+    user = agent_env.get("USER") or agent_env.get("LOGNAME") or str(os.getuid())
+    return f"{agent_env.get('TMPDIR') or '/tmp'}/torchinductor_{user}"
 
 
 def stop_file(paths: AttemptPaths) -> Path:

@@ -47,9 +47,10 @@ def main() -> None:
     lock = take_lock(paths.lock)
     if lock is None:
         sys.exit(f"an agent for {config.root} is running already")
+    is_first = not paths.log.exists()
     _log_to(paths.log)
     try:
-        _run(config, paths)
+        _run(config, paths, is_first)
     except BaseException:
         log.exception("the agent ends")
         raise
@@ -57,11 +58,12 @@ def main() -> None:
         os.close(lock)
 
 
-def _run(config: AgentConfig, paths: NodePaths) -> None:
+def _run(config: AgentConfig, paths: NodePaths, is_first: bool) -> None:
     processes.become_subreaper()
     processes.return_large_blocks()
     mark = hashlib.sha256(str(paths.root.resolve()).encode()).hexdigest()[:16]
-    swept = sweep(mark, _SWEEP_PATIENCE_S, time.monotonic, time.sleep)
+    # The first agent of a node finds nobody; to look at every process of a large machine takes a while.
+    swept = [] if is_first else sweep(mark, _SWEEP_PATIENCE_S, time.monotonic, time.sleep)
     if swept:
         log.warning("ended processes that an earlier agent left: %s", swept)
     if paths.containers_used.exists():
@@ -70,7 +72,7 @@ def _run(config: AgentConfig, paths: NodePaths) -> None:
     agent_id = uuid.uuid4().hex
     link = Link(config, agent_id)
     gpu_ids = _gpu_ids(config)
-    node = Node(config, link, inrun.install(paths, VERSION), mark, Sampler(gpu_ids))
+    node = Node(config, link, inrun.folder(paths, VERSION), mark, Sampler(gpu_ids))
     facts: dict[str, Any] = {
         "node": config.node,
         "cluster": config.cluster,
@@ -91,8 +93,13 @@ def _run(config: AgentConfig, paths: NodePaths) -> None:
     def greet() -> None:
         link.hello({**facts, "holding": [list(key) for key in node.holding]})
 
+    def install() -> None:
+        inrun.install(paths, VERSION)
+
     listener = Listener(link, node, greet)
     node.post(listener.start)
+    # While the hello is on its way; orders are looked at after it.
+    node.post(install)
     log.info("agent of %s started, pid %d", config.node, os.getpid())
     node.run(greet)
     log.info("agent of %s ends", config.node)

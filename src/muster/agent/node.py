@@ -19,7 +19,6 @@ from typing import Any
 from muster.agent import checkpoints, files, journal, launching, mounts, prepare
 from muster.agent.attempt import Attempt, Phase, Step, next_step
 from muster.agent.container import engines
-from muster.agent.container.images import Images
 from muster.agent.environment import Builder, Ready
 from muster.agent.inputs import Inputs
 from muster.agent.keepers import Keepers
@@ -292,13 +291,19 @@ class Node:
         if attempt.environment is None:
             begins = partial(self.post, partial(self._track, attempt))
             doing = partial(self._is_doing, attempt.key)
+            agree, note = self._link.agree, partial(self._note, order)
             if order.container is not None:
+                # Few jobs have one, and every start of an agent would pay for it.
+                from muster.agent.container.images import Images
+
                 images = Images(
-                    self._paths, self._mark, self._link.archive, begins, doing, attempt.unwanted, self._environment
-                )
+                    self._paths, self._mark, self._link.archive, begins, doing, attempt.unwanted, agree, note,
+                    self._environment,
+                )  # fmt: skip
                 attempt.environment = images.ready(order, paths)
                 return attempt.environment
-            attempt.environment = Builder(self._mark, begins, doing, attempt.unwanted).ready(order, paths)
+            builder = Builder(self._mark, begins, doing, attempt.unwanted, agree, note)
+            attempt.environment = builder.ready(order, paths)
         return attempt.environment
 
     def _place_inputs(self, attempt: Attempt, order: Order, paths: AttemptPaths) -> dict[str, str]:

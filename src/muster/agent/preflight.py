@@ -21,6 +21,7 @@ from typing import Any
 from muster.agent import devices
 from muster.agent.environ import SYSTEM_PATH
 from muster.agent.gpus import spawning
+from muster.environments.contents import MODULES
 from muster.launch.devices import to_json
 from muster.launch.fabric import check_interfaces
 from muster.launch.model import Needs
@@ -30,26 +31,9 @@ _PROBE_TIMEOUT_S = 2.0
 _SHM_PER_RANK_BYTES = 64 << 20
 _PACKAGES = {"torch": "muster[torch]", "tensorflow": "muster[tensorflow]", "mpi4py": "muster[mpi]"}
 
-# Runs in the ranks' Python, which may be an old one. Looks, and imports nothing.
-_PROBE = """
-import importlib.util, json, os, re, sys
-aliases = {"tensorflow": ("tensorflow", "tensorflow_cpu", "tensorflow_gpu", "tensorflow_intel", "tf_nightly")}
-found = {}
-for name in sys.argv[1:]:
-    try:
-        spec = importlib.util.find_spec(name)
-    except (ImportError, ValueError, AttributeError):
-        spec = None
-    if spec is None:
-        continue
-    found[name] = ""
-    for place in spec.submodule_search_locations or ():
-        folder = os.path.dirname(place)
-        for entry in os.listdir(folder) if os.path.isdir(folder) else ():
-            match = re.match(r"(.+?)-([^-]+)\\.(?:dist|egg)-info$", entry)
-            if match and match.group(1).lower().replace("-", "_") in aliases.get(name, (name,)):
-                found[name] = match.group(2)
-print(json.dumps({"modules": found, "places": [place for place in sys.path if os.path.isdir(place)]}))
+_PROBE = f"""{MODULES}
+import json, sys
+print(json.dumps({{"modules": modules(sys.argv[1:]), "places": [place for place in sys.path if os.path.isdir(place)]}}))
 """
 
 

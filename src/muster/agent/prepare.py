@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from muster.agent import code, mounts, mover, ports, preflight
+from muster.agent import code, mounts, mover, ports, preflight, whereabouts
 from muster.agent.code import Fetch
 from muster.agent.container.place import look as look_into
 from muster.agent.environment import Ready
-from muster.agent.mpi.find import Found, NoMpi, find
+from muster.agent.mpi.find import Found, NoMpi, find, find_inside
 from muster.agent.outputs import places
 from muster.environments.failures import Failure
 from muster.errors import NotFound
@@ -87,9 +87,10 @@ def prepare(
         python = environment.python if environment else _interpreter(order.python)
         used = environment.container if environment else None
         if used is not None:
-            python_bin, mpi = "", None
+            python_bin = ""
             _place_code(order, node, paths, fetch)
             facts = look_into(used, needs, order, paths).to_json()
+            mpi = find_inside(used) if order.mpi else None
         else:
             python_bin = _python_bin(python, node)
             look = preflight.Preflight(needs, python, python_bin, order.user_env)
@@ -118,6 +119,7 @@ def prepare(
         raise Refusal("platform", message) from trouble
     except OSError as error:
         raise refusal_of(error, paths.root) from error
+    facts = {**facts, "machine": whereabouts.machine()}
     tmp = str(short_tmp(paths))
     return Prepared(tuple(held), inputs, outputs, python, python_bin, tmp, *resumed, facts, environment, mpi)
 

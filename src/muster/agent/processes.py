@@ -156,6 +156,11 @@ def marked(name: str, value: str) -> list[int]:
     return found
 
 
+def name(pid: int) -> str:
+    """What `ps -o comm` shows; the dead have one, too."""
+    return _contents(pid, "comm").decode(errors="replace").strip()
+
+
 def command_line(pid: int) -> str:
     return _contents(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace")
 

@@ -117,7 +117,8 @@ class Shipper(threading.Thread):
         self._outbox: list[Event] = []
         self._tracked: dict[Key, Tracked] = {}
         self._backoff = Backoff()
-        self._next_heartbeat = time.monotonic()
+        # The hello, which comes first, is as good as a heartbeat.
+        self._next_heartbeat = time.monotonic() + HEARTBEAT_S
         self._closing = False
 
     def send(self, message: Message) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from typing import Annotated
 
@@ -100,7 +101,7 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
-        app(prog_name="muster")
+        _narrowed(sys.argv[1:])(prog_name="muster")
     except (Exception, KeyboardInterrupt) as error:
         sys.exit(report.report(error))
     except SystemExit as ended:
@@ -109,3 +110,15 @@ def main() -> None:
         except OSError as error:
             sys.exit(report.report(error))
         raise ended
+
+
+def _narrowed(words: list[str]) -> typer.Typer:
+    """The one command or group that is called: to look at all of them takes longer than many a call."""
+    first = words[0] if words else ""
+    commands = [item for item in app.registered_commands if item.callback and item.callback.__name__ == first]
+    groups = [item for item in app.registered_groups if item.name == first]
+    if not (commands or groups):
+        return app
+    chosen = copy.copy(app)
+    chosen.registered_commands, chosen.registered_groups = commands, groups
+    return chosen

@@ -157,9 +157,10 @@ def _environment(environment: View | None) -> str | None:
         return None
     if "key" not in environment:
         return f"{environment['name']}, not built yet"
-    if environment.get("image"):
-        return f"image {environment['image']} ({environment['key']}, Python {environment['python']})"
     packages = _counted(environment["packages"], "package")
+    if environment.get("image"):
+        on_top = f" and {packages}" if environment["packages"] else ""
+        return f"image {environment['image']}{on_top} ({environment['key']}, Python {environment['python']})"
     return f"{environment['name']} ({environment['key']}, Python {environment['python']}, {packages})"
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-
-from pathspec import GitIgnoreSpec
+from typing import TYPE_CHECKING
 
 from muster.errors import JobError
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 ALWAYS = frozenset({".git", ".muster", "__pycache__"})
 _WHOLE_FOLDER = (".musterignore", ".amlignore")
@@ -27,6 +29,9 @@ class IgnoreRules:
             return
         file = folder / (self._own or ".gitignore")
         if file.is_file():
+            # Dear to import, and most jobs have no such file.
+            from pathspec import GitIgnoreSpec
+
             try:
                 self._specs[prefix] = GitIgnoreSpec.from_lines(file.read_text().splitlines())
             except (OSError, ValueError) as error:

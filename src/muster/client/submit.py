@@ -12,9 +12,9 @@ from muster.client.api import Client
 from muster.client.snapshot import FileChanged, push, scan
 from muster.environments.current import installed
 from muster.environments.files import with_contents
-from muster.environments.resolve import SNAPSHOT
 from muster.errors import JobError
 from muster.job.check import check_files
+from muster.job.rules import SNAPSHOT, is_snapshot
 from muster.job.spec import EnvironmentSpec, Input, JobSpec, Scalar
 
 _TRIES = 3
@@ -53,6 +53,8 @@ def with_build(client: Client, spec: JobSpec, base_dir: Path) -> JobSpec:
     if not isinstance(environment, EnvironmentSpec) or environment.build is None:
         return spec
     build = environment.build
+    if is_snapshot(build.path):
+        return spec
     folder = (base_dir / Path(build.path).expanduser()).resolve()
     dockerfile = build.dockerfile_path or "Dockerfile"
     if not (folder / dockerfile).is_file():

@@ -46,6 +46,8 @@ class Place(NamedTuple):
     attempt: int
     work: str
     mounts: Sequence[Mount] = ()
+    hostname: str = ""
+    """Where it may not be the host's."""
 
 
 def run_command(
@@ -57,6 +59,7 @@ def run_command(
     command = [engine.program, "run", "--name", place.name, "--pull", "never", "--entrypoint", inside[0]]
     for key, value in ((MARK, place.mark), (RUN, place.run), (ATTEMPT, str(place.attempt))):
         command += ["--label", f"{key}={value}"]
+    command += _named(place)
     command += ["--network", "host", "--shm-size", f"{shm_bytes}b", "--workdir", place.work]
     command += [*_user(engine, host), *_security(engine), *_devices(engine, host)]
     for mount in place.mounts:
@@ -67,6 +70,7 @@ def run_command(
 def _apptainer(engine: Engine, image: str, place: Place, host: Host, inside: Sequence[str]) -> list[str]:
     # Its containers have the host's network, shared memory and user anyway, and end with their first process.
     command = [engine.program, "exec", "--containall", "--cleanenv", "--pid", "--no-init", "--pwd", place.work]
+    command += _named(place)
     if host.gpus:
         command.append("--nv")
     # --containall gives a small /dev/shm of its own.
@@ -74,6 +78,10 @@ def _apptainer(engine: Engine, image: str, place: Place, host: Host, inside: Seq
     for mount in (shared, *(Mount(path, path, True) for path in host.rdma), *place.mounts):
         command += ["--bind", f"{mount.source}:{mount.target}:{'rw' if mount.writable else 'ro'}"]
     return [*command, *host.extra, image, *inside]
+
+
+def _named(place: Place) -> list[str]:
+    return ["--hostname", place.hostname] if place.hostname else []
 
 
 def _user(engine: Engine, host: Host) -> list[str]:
@@ -102,11 +110,12 @@ def _devices(engine: Engine, host: Host) -> list[str]:
 
 
 def probe_command(engine: Engine, image: str, extra: Sequence[str], script: str) -> list[str]:
-    """Run a short Python program in an image."""
+    """Run a short Python program in an image; it finds what ranks would find, which start in another folder."""
+    script = f"import sys; sys.path[:] = [place for place in sys.path if place]\n{script}"
     if engine.kind == APPTAINER:
-        return [engine.program, "exec", "--containall", "--cleanenv", *extra, image, "python3", "-I", "-c", script]
+        return [engine.program, "exec", "--containall", "--cleanenv", *extra, image, "python3", "-s", "-c", script]
     options = ["--rm", "--pull", "never", "--network", "none", "--entrypoint", "python3"]
-    return [engine.program, "run", *options, *extra, image, "-I", "-c", script]
+    return [engine.program, "run", *options, *extra, image, "-s", "-c", script]
 
 
 def pull_command(engine: Engine, image: str, auth_file: str = "", target: str = "") -> list[str]:

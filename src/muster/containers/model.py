@@ -48,13 +48,23 @@ class Container:
     login: Login | None = None
     push_to: str = ""
     """Where built images are kept for other nodes, such as `registry.example.org/team`."""
+    packages: Mapping[str, Any] | None = None
+    """An environments.recipe.Recipe as JSON: what is installed on top of the image."""
+    push_login: Login | None = None
+    """Credentials for `push_to`."""
 
     @property
     def reference(self) -> str:
-        """What the engine knows the image by."""
-        if self.build is None:
-            return self.image
-        return f"{self.push_to}/{self.build.tag}" if self.push_to else f"localhost/{self.build.tag}"
+        """What the engine knows the image by, or the one that packages are put on."""
+        return self.image if self.build is None else self.made(self.build.tag)
+
+    @property
+    def logins(self) -> list[Login]:
+        return [login for login in (self.login, self.push_login) if login is not None]
+
+    def made(self, tag: str) -> str:
+        """The name of an image that a node makes."""
+        return f"{self.push_to}/{tag}" if self.push_to else f"localhost/{tag}"
 
     @property
     def label(self) -> str:
@@ -69,8 +79,9 @@ def container_from_json(data: Mapping[str, Any]) -> Container:
     fields["args"] = tuple(fields.get("args", ()))
     if fields.get("build"):
         fields["build"] = Build(**fields["build"])
-    if fields.get("login"):
-        fields["login"] = Login(**fields["login"])
+    for name in ("login", "push_login"):
+        if fields.get(name):
+            fields[name] = Login(**fields[name])
     return Container(**fields)
 
 

@@ -4,45 +4,44 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from muster.environments.contents import MODULES, MPI_LIBRARY
 from muster.environments.failures import Failure
 
 OLDEST = (3, 8)
+FRAMEWORKS = (
+    "torch",
+    "tensorflow",
+    "keras",
+    "horovod",
+    "deepspeed",
+    "mpi4py",
+    "lightning",
+    "accelerate",
+    "transformers",
+    "jax",
+)
 _CHANGE = "Add it to the image, or use another one."
 
-# Runs in the image's Python, which may be an old one. Looks, and imports nothing.
-SCRIPT = r"""
-import importlib.util, json, os, re, shutil, subprocess, sys
-sys.path[:] = [place for place in sys.path if place]
-modules = {}
-for name in ("torch", "tensorflow", "keras", "horovod", "deepspeed", "mpi4py", "lightning", "accelerate",
-             "transformers", "jax"):
-    try:
-        spec = importlib.util.find_spec(name)
-    except (ImportError, ValueError, AttributeError):
-        spec = None
-    if spec is None:
-        continue
-    modules[name] = ""
-    for place in spec.submodule_search_locations or ():
-        folder = os.path.dirname(place)
-        for entry in os.listdir(folder) if os.path.isdir(folder) else ():
-            match = re.match(r"(.+?)-([^-]+)\.(?:dist|egg)-info$", entry)
-            if match and match.group(1).lower().replace("-", "_").split("_")[0] == name:
-                modules[name] = match.group(2)
-programs = {}
+# Runs in the image's Python, which may be an old one.
+SCRIPT = f"""{MODULES}{MPI_LIBRARY}
+import json, shutil, subprocess, sys
+programs = {{}}
 for name in ("bash", "python", "mpirun", "mpiexec", "torchrun", "accelerate", "deepspeed", "horovodrun"):
     path = shutil.which(name)
     if path:
         programs[name] = path
 mpi = programs.get("mpirun") or programs.get("mpiexec")
-said = ""
+said, library = "", {{}}
 if mpi:
     said = subprocess.run([mpi, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout.decode()
-print("MUSTER " + json.dumps({"python": list(sys.version_info[:3]), "executable": sys.executable, "modules": modules,
-      "programs": programs, "mpi": said, "env": dict(os.environ)}))
+    library = mpi_library()
+print("MUSTER " + json.dumps({{
+    "python": list(sys.version_info[:3]), "executable": sys.executable or "python3",
+    "modules": modules({FRAMEWORKS!r}), "programs": programs, "mpi": said, "library": library,
+    "env": dict(os.environ)}}))
 """
 
 # Of the container that was asked, not of the image.
@@ -60,6 +59,10 @@ class Contents:
     mpi: str
     """What its mpirun says of itself."""
     env: Mapping[str, str]
+    executable: str = "python3"
+    """Its Python, by its own path."""
+    library: Mapping[str, str] = field(default_factory=dict)
+    """The MPI library that its Python loads (`text`), and through which module (`by`)."""
 
     @property
     def python_text(self) -> str:
@@ -72,7 +75,7 @@ def read(answer: str) -> Contents | None:
         if line.startswith("MUSTER "):
             said: dict[str, Any] = json.loads(line[7:])
             env = {name: value for name, value in said["env"].items() if name not in _NOT_THE_IMAGES}
-            return Contents(tuple(said["python"]), said["modules"], said["programs"], said["mpi"], env)
+            return Contents(**{**said, "python": tuple(said["python"]), "env": env})
     return None
 
 

@@ -14,28 +14,34 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster.environments import sources
+from muster.environments import archives, locks, sources
 from muster.environments.cache import Built, Cache
 from muster.environments.failures import Failure, classify
 from muster.environments.interpreters import Interpreter
-from muster.environments.recipe import Recipe, without_secrets
+from muster.environments.recipe import Recipe, requirement_name, without_secrets
 from muster.environments.steps import COMPILER, Step, steps
 
 CHOICE = "MUSTER_ENVIRONMENT_BUILDER"
 _CONDA_TOOLS = ("micromamba", "mamba", "conda")
 _KEPT_LINES = 400
+_REPORT = "muster-report-"
 _INHERITED_NOT = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", "PIP_TARGET", "PIP_PREFIX", "PIP_USER")
-# `pip --python` can install into an environment that has no pip since 22.3.
+# Since 23.0 pip reports what it installed, and `pip --python` installs into an environment that has none.
 _PIP_IS_NEW = """
 import importlib.metadata as m
-print([int(part) for part in m.version("pip").split(".")[:2]] >= [22, 3])
+print([int(part) for part in m.version("pip").split(".")[:2]] >= [23, 0])
 """
 _FREEZE = """
 import importlib.metadata as m, json
 found = {}
 for item in m.distributions():
     name, url = item.metadata["Name"], item.read_text("direct_url.json")
-    address = json.loads(url).get("url", "") if url else ""
+    direct = json.loads(url) if url else {}
+    address, text = direct.get("url", ""), direct.get("archive_info", {}).get("hash", "")
+    if "vcs_info" in direct:
+        address = "%s+%s@%s" % (direct["vcs_info"]["vcs"], address, direct["vcs_info"]["commit_id"])
+    if text.startswith("sha256=") and "#" not in address:
+        address += "#" + text
     found[name] = "%s @ %s" % (name, address) if address else "%s==%s" % (name, item.version)
 print(json.dumps(sorted(found.values(), key=str.lower)))
 """
@@ -121,11 +127,48 @@ def make(recipe: Recipe, base: Interpreter, folder: Path, shop: Shop) -> list[st
         pip = []
     else:
         pip = _venv(base, folder, environment, shop)
-    indexes = _indexes(recipe)
-    for number, step in enumerate(steps(recipe, has_cuda=has_gpus() and shutil.which("nvcc") is not None)):
+    order = steps(recipe, has_cuda=has_gpus() and shutil.which("nvcc") is not None)
+    for number, step in enumerate(order):
         shop.say(f"installing {_shown(step.requirements)}")
-        _install(step, number, recipe, indexes, folder, uv, pip, environment, shop)
-    return [*_conda_lock(folder), *_freeze(folder, environment)]
+        _install(step, number, recipe, folder, uv, pip, environment, shop)
+    lock = _freeze(folder, environment)
+    compiled = {requirement_name(text) for step in order if step.from_source for text in step.requirements}
+    exact = [line for line in lock if " @ " not in line and requirement_name(line) not in compiled]
+    known = _hashes(recipe, exact, base, folder, uv, environment, shop)
+    for report in folder.glob(f"{_REPORT}*"):
+        report.unlink()
+    return [*_conda_lock(folder), *locks.with_hashes(lock, known)]
+
+
+def _hashes(
+    recipe: Recipe,
+    exact: list[str],
+    base: Interpreter,
+    folder: Path,
+    uv: str | None,
+    environment: dict[str, str],
+    shop: Shop,
+) -> archives.Hashes:
+    """The archives behind exact versions; where they cannot be told, the versions count alone."""
+    if recipe.conda:
+        return {}
+    if recipe.constraints:
+        return archives.of_lock(recipe.constraints)
+    if uv is None:
+        return archives.of_reports(sorted(folder.glob(f"{_REPORT}*")))
+    shop.say("looking up what was installed")
+    listed = _write(folder / "muster-requirements.txt", [*_places(recipe), *exact])
+    found = archives.of_indexes(uv, folder / "bin" / "python", base.version, listed, environment)
+    listed.unlink()
+    if isinstance(found, str):
+        shop.write(f"the versions are recorded without hashes: {without_secrets(found)}")
+        return {}
+    return found
+
+
+def _places(recipe: Recipe) -> list[str]:
+    """Lines of a requirements file that say where packages come from."""
+    return [*recipe.options, *(f"--extra-index-url {address}" for address in _indexes(recipe))]
 
 
 def _indexes(recipe: Recipe) -> tuple[str, ...]:
@@ -166,7 +209,6 @@ def _install(
     step: Step,
     number: int,
     recipe: Recipe,
-    indexes: Sequence[str],
     folder: Path,
     uv: str | None,
     pip: Sequence[str],
@@ -178,12 +220,12 @@ def _install(
         what = _shown(step.requirements)
         message = f"{what} is compiled here, and the node has no {' and no '.join(missing)}"
         raise Failure("environment", message, "Install a C++ compiler and make on the node.")
-    options = [*recipe.options, *(f"--extra-index-url {address}" for address in indexes)]
-    listed = _write(folder / f"muster-requirements-{number}.txt", [*options, *step.requirements])
+    listed = _write(folder / f"muster-requirements-{number}.txt", [*_places(recipe), *step.requirements])
     flags = ["-r", str(listed)]
-    if recipe.constraints:
+    if recipe.constraints and recipe.conda:
         flags += ["-c", str(_write(folder / "muster-constraints.txt", recipe.constraints))]
     flags += ["--no-deps"] if step.no_deps else []
+    flags += ["--require-hashes"] if step.hashed else []
     variables = dict(environment)
     if step.from_source:
         flags += ["--no-build-isolation", "--no-cache" if uv else "--no-cache-dir"]
@@ -191,6 +233,8 @@ def _install(
     if uv:
         command = [uv, "pip", "install", "--python", str(folder / "bin" / "python"), *flags]
     else:
+        # Only a new pip reports, and only that one works from outside.
+        flags += ["--report", str(folder / f"{_REPORT}{number}.json")] if "--python" in pip else []
         command = [*pip, "install", "--progress-bar", "off", *flags]
     try:
         _run(command, variables, shop)
@@ -226,7 +270,7 @@ def _conda(recipe: Recipe, base: Interpreter, folder: Path, environment: dict[st
     wanted = recipe.python or base.minor
     python = f"python{wanted}" if wanted[0] in "<>!~" else f"python={wanted}"
     command = [tool, "create", "-y", "-q", "-p", str(folder), "--override-channels", *channels]
-    _run([*command, python, "pip", *recipe.conda], environment, shop)
+    _run([*command, *(locks.conda(recipe.constraints) or (python, "pip", *recipe.conda))], environment, shop)
 
 
 def _conda_lock(folder: Path) -> list[str]:

@@ -6,9 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from muster.environments import locks
+
 
 def conda_text(name: str, facts: Mapping[str, Any]) -> str:
-    """A conda file of exact versions; `facts` has python, lock and recipe."""
+    """A conda file of exact versions, with hashes where all are known; `facts` has python, lock and recipe."""
     recipe = facts.get("recipe", {})
     conda = [line.removeprefix("conda:") for line in facts["lock"] if line.startswith("conda:")]
     pip = [line for line in facts["lock"] if not line.startswith("conda:")]
@@ -23,6 +25,8 @@ def conda_text(name: str, facts: Mapping[str, Any]) -> str:
         # What conda has installed shows among pip's packages, too.
         own = {line.split("=")[0].lower() for line in conda}
         wanted = [line for line in pip if line.split("==")[0].lower().replace("_", "-") not in own]
+        # pip takes either all with hashes or all without.
+        wanted = wanted if all(map(locks.hashes, wanted)) else [locks.plain(line) for line in wanted]
         lines += ["  - pip:", *(f"      - {json.dumps(line)}" for line in (*options, *wanted))]
     if recipe.get("variables"):
         lines += ["variables:", *(f"  {key}: {json.dumps(value)}" for key, value in recipe["variables"].items())]

@@ -42,10 +42,15 @@ _VERSION_NEXT = "Correct the version in the environment."
 # In order: a builder that cannot reach its index also says that it found nothing.
 _PATTERNS = (
     _Pattern(
-        re.compile(r"No space left on device|Disk quota exceeded|os error 28\b", re.I),
+        re.compile(r"No space left on device|Disk quota exceeded|os error 28\b|No usable temporary directory", re.I),
         "the disk is full",
         "Free space there, remove environments with `muster env rm`, or set MUSTER_ENVIRONMENTS_DIR to a larger disk.",
         "disk_full",
+    ),
+    _Pattern(
+        re.compile(r"Hash mismatch|DO NOT MATCH THE HASHES", re.I),
+        "an archive is not the one that was recorded",
+        "Somebody replaced it in the index. If that is as it should be, submit a new job, which records what is there.",
     ),
     _Pattern(
         re.compile(r"\b(?:status code|HTTP error|error:?) ?(?:401|403|407)\b|401 Client Error|403 Client Error", re.I),

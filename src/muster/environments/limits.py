@@ -1,15 +1,25 @@
-"""How much room built environments may take on this host. Standard library only."""
+"""How much room built environments and images may take on this host. Standard library only."""
 
 from __future__ import annotations
 
 import os
 
-from muster.defaults import ENVIRONMENTS_LIMIT_BYTES
+from muster.defaults import ENVIRONMENTS_LIMIT_BYTES, IMAGES_LIMIT_BYTES
 
 VARIABLE = "MUSTER_ENVIRONMENTS_LIMIT_BYTES"
+IMAGES_VARIABLE = "MUSTER_IMAGES_LIMIT_BYTES"
 
 
 def limit_bytes() -> int:
-    """The limit, as the user set it or by default; what is no number counts as not set."""
-    given = os.environ.get(VARIABLE, "")
-    return int(given) if given.isdigit() else ENVIRONMENTS_LIMIT_BYTES
+    """The limit of environments, as the user set it or by default; what is no number counts as not set."""
+    return _given(VARIABLE, ENVIRONMENTS_LIMIT_BYTES)
+
+
+def images_limit_bytes() -> int:
+    """The limit of the images that Muster makes."""
+    return _given(IMAGES_VARIABLE, IMAGES_LIMIT_BYTES)
+
+
+def _given(name: str, default: int) -> int:
+    given = os.environ.get(name, "")
+    return int(given) if given.isdigit() else default

@@ -13,12 +13,11 @@ from muster.environments.names import Meaning
 from muster.environments.recipe import Recipe
 from muster.job.explain import job_error
 from muster.job.refusal import Path, Problem, show
+from muster.job.rules import SNAPSHOT
 from muster.job.spec import EnvironmentSpec
 
 # A path is an image file of apptainer's.
 _IMAGE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9._:/@+-]*")
-SNAPSHOT = "snapshot"
-"""What stands before the digest of a build's folder once the client has sent it."""
 Registered = Callable[[str, str | None], Mapping[str, Any] | None]
 """An environment that somebody registered, by name and version; None where there is none."""
 
@@ -110,24 +109,27 @@ def _flavour(meaning: Meaning, site: Site) -> str:
 
 
 def _container(environment: EnvironmentSpec) -> Resolved:
-    if environment.conda_file is not None:
-        raise _refusal(
-            ("environment", "conda_file"),
-            "packages are not installed on top of an image when a job starts",
-            "Install them in a Dockerfile that begins with `FROM` that image, and name it with `build`.",
-        )
+    image = _image(environment)
+    on_top = _conda(environment) if environment.conda_file is not None else _packages(environment)
+    recipe = on_top.recipe
+    if recipe is None or not (recipe.requirements or recipe.conda or recipe.python):
+        return Resolved(environment.name, container=image, notices=on_top.notices)
+    return Resolved(environment.name, container={**image, "packages": recipe.to_json()}, notices=on_top.notices)
+
+
+def _image(environment: EnvironmentSpec) -> dict[str, Any]:
     if environment.build is None:
         if not _IMAGE.fullmatch(environment.image or ""):
             hint = "Write it as registry.example.org/name:tag, or as name@sha256:…"
             raise _refusal(("environment", "image"), f"{show(environment.image)} is not the name of an image", hint)
-        return Resolved(environment.name, container={"image": environment.image})
+        return {"image": environment.image}
     build = environment.build
     scheme, _, snapshot = build.path.partition(":")
     if scheme != SNAPSHOT or not snapshot:
         hint = "Submit with the client, which sends the folder."
         raise _refusal(("environment", "build", "path"), f"the folder {build.path} was not sent", hint)
     described = {"snapshot": snapshot, "dockerfile": build.dockerfile_path or "Dockerfile", "args": dict(build.args)}
-    return Resolved(environment.name, container={"build": described})
+    return {"build": described}
 
 
 def _conda(environment: EnvironmentSpec) -> Resolved:

@@ -64,6 +64,19 @@ def uv_variables(sources: Sources, environment: Mapping[str, str]) -> dict[str, 
     return {name: value for name, value in wanted.items() if value and not environment.get(name)}
 
 
+def pip_variables(sources: Sources) -> dict[str, str]:
+    """The same for a pip that does not see this machine's files."""
+    wanted = {
+        "PIP_INDEX_URL": sources.index_url or "",
+        "PIP_EXTRA_INDEX_URL": " ".join(sources.extra_index_urls),
+        "PIP_FIND_LINKS": " ".join(sources.find_links),
+        "PIP_TRUSTED_HOST": " ".join(sources.trusted_hosts),
+        "PIP_NO_INDEX": "1" if sources.no_index else "",
+        "PIP_CERT": sources.cert or "",
+    }
+    return {name: value for name, value in wanted.items() if value}
+
+
 def _files(environment: Mapping[str, str], prefix: str | None) -> list[Path]:
     chosen = environment.get("PIP_CONFIG_FILE")
     if chosen == os.devnull:

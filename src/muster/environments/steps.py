@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from muster.environments import locks
 from muster.environments.recipe import Recipe, requirement_name
 
 COMPILER = "horovod-cxx"
@@ -25,10 +26,14 @@ class Step:
     variables: Mapping[str, str] = field(default_factory=dict)
     tools: tuple[str, ...] = ()
     """Programs that the machine must have for it."""
+    hashed: bool = False
+    """Every archive must be the one that the requirements name."""
 
 
 def steps(recipe: Recipe, has_cuda: bool = False) -> list[Step]:
     """The steps of a recipe, in order; none where it asks for no package."""
+    if recipe.constraints and not recipe.conda:
+        return _again(recipe, has_cuda)
     names = recipe.names
     late = {text: name for text in recipe.requirements if (name := requirement_name(text)) and _is_late(name, names)}
     early = tuple(text for text in recipe.requirements if text not in late)
@@ -39,6 +44,22 @@ def steps(recipe: Recipe, has_cuda: bool = False) -> list[Step]:
             found.append(_horovod(text, names, has_cuda and recipe.flavour != "cpu"))
         else:
             found.append(Step((text,), no_deps=True))
+    return found
+
+
+def _again(recipe: Recipe, has_cuda: bool) -> list[Step]:
+    """What an earlier build came to, as it was: nothing is left to be resolved."""
+    names = recipe.names
+    late = [line for line in recipe.constraints if (name := requirement_name(line)) in names and _is_late(name, names)]
+    early = [line for line in recipe.constraints if line not in late and not line.startswith("conda:")]
+    known = tuple(line for line in early if locks.hashes(line))
+    unknown = tuple(line for line in early if line not in known)
+    found = [Step(known, no_deps=True, hashed=True)] if known else []
+    found += [Step(unknown, no_deps=True)] if unknown else []
+    for line in map(locks.plain, late):
+        is_horovod = requirement_name(line) == "horovod"
+        for_gpus = has_cuda and recipe.flavour != "cpu"
+        found.append(_horovod(line, names, for_gpus) if is_horovod else Step((line,), no_deps=True))
     return found
 
 

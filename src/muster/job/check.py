@@ -137,7 +137,8 @@ def _environment_problems(spec: JobSpec, base: Path) -> list[Problem]:
     if isinstance(conda, str) and not local_path(conda, base).is_file():
         problems.append(Problem(("environment", "conda_file"), f"{show(conda)} is not a file", hint))
     build = environment.build
-    if build and not rules.is_address(build.path) and not local_path(build.path, base).is_dir():
+    is_local = build is not None and not rules.is_address(build.path) and not rules.is_snapshot(build.path)
+    if build and is_local and not local_path(build.path, base).is_dir():
         problems.append(Problem(("environment", "build", "path"), f"{show(build.path)} is not a folder", hint))
     return problems
 

@@ -90,9 +90,9 @@ written: `1.10` stays `1.10`, `yes` stays `yes`.
 _LIMITS = """\
 ## What cannot run yet
 
-The vocabulary is whole; these parts of it are refused before the start, with a message that says so: environments in
-containers (`image`, `build`), inputs that are addresses (`azureml:…`, `https://…`) and outputs with a `path` of their
-own. What `environment` may be, and how it is built, is in [environments](environments.md).
+The vocabulary is whole; sweeps and pipelines are refused before the start, with a message that says so. What
+`environment` may be, and how it is built, is in [environments](environments.md); what inputs and outputs may be, in
+[data on nodes](data-on-nodes.md).
 """
 
 _EXPRESSIONS = """\

@@ -113,6 +113,15 @@ def escapes(path: str) -> bool:
     return False
 
 
+SNAPSHOT = "snapshot"
+"""What stands before the digest of a folder that the client has sent."""
+
+
+def is_snapshot(path: str) -> bool:
+    """Whether a folder was sent already, and this is what it is known by."""
+    return path.startswith(f"{SNAPSHOT}:")
+
+
 def is_address(path: str) -> bool:
     """Whether a path is something else than a local path: `azureml:…`, `https://…`, `git@…`."""
     return path.startswith(("azureml:", "git@")) or "://" in path

@@ -215,15 +215,20 @@ class EnvironmentSpec(Model):
     name: Text | None = None
     """A registered environment; beside another source, its label."""
     image: Text | None = None
-    """A container image; `conda_file` may be added to it."""
+    """A container image; `conda_file` or `pip` are installed on top of it."""
     build: Build | None = None
-    """A container image that is built from a folder."""
+    """A container image that is built from a folder; `conda_file` or `pip` are installed on top of it."""
     conda_file: Annotated[str | dict[str, Any], BeforeValidator(_path_or_content)] | None = None
     """A conda specification: its path, or its content."""
     python: Text | None = None
     """A Python interpreter's path, or a version."""
     pip: Annotated[tuple[Text, ...], BeforeValidator(_as_tuple)] = ()
-    """Requirements that pip installs, beside `python` or alone."""
+    """Requirements that pip installs: alone, beside `python`, or on top of `image` or `build`."""
+
+    @property
+    def is_image(self) -> bool:
+        """Whether ranks run in a container."""
+        return self.image is not None or self.build is not None
 
     @property
     def is_a_name(self) -> bool:
@@ -235,15 +240,17 @@ class EnvironmentSpec(Model):
         sources = {
             "image": self.image is not None,
             "build": self.build is not None,
-            "conda_file": self.conda_file is not None and self.image is None,
-            "python/pip": self.python is not None or bool(self.pip),
+            "conda_file": self.conda_file is not None,
+            "python": self.python is not None,
+            "pip": bool(self.pip) and self.python is None,
         }
         given = [key for key, present in sources.items() if present]
-        if len(given) > 1 or not (given or self.name):
+        is_topped = len(given) == 2 and given[0] in ("image", "build") and given[1] in ("conda_file", "pip")
+        if (len(given) > 1 and not is_topped) or not (given or self.name):
             said = " and ".join(given) if given else "no source"
             raise refusal(
                 f"gives {said}; exactly one is needed",
-                "Give one of: image (alone or with conda_file), build, conda_file, python and pip, or name.",
+                "Give one of: image or build (alone, or with conda_file or pip), conda_file, python and pip, or name.",
             )
         return self
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from muster.client.submit import with_build
 from muster.containers.failing import secret_name
 from muster.containers.model import registry_of
 from muster.environments import catalogue, names
@@ -16,6 +17,7 @@ from muster.environments.builder import has_gpus
 from muster.environments.files import conda_content, requirement_file, with_contents
 from muster.errors import JobError, NotFound
 from muster.job.explain import make_spec
+from muster.job.rules import is_snapshot
 from muster.job.spec import EnvironmentSpec
 from muster.paths import environments_dir
 from muster.sdk.connected import Connected
@@ -115,6 +117,8 @@ class DockerSection:
         self.enabled = False
         self.base_image: str | None = None
         self.base_dockerfile: str | None = None
+        self.sent_build: dict[str, Any] | None = None
+        """What a registered environment's image is built from: it was sent when that was registered."""
         self.shm_size: str | None = None
 
 
@@ -214,7 +218,8 @@ class Environment:
         described, notices = to_spec(self)
         if not isinstance(described, dict):
             raise JobError(f"environment {self.name!r} describes nothing that could be kept", "Add packages to it.")
-        spec = with_contents(make_spec({"command": "true", "environment": described}), Path.cwd()).environment
+        job = make_spec({"command": "true", "environment": described})
+        spec = with_contents(with_build(workspace.client, job, Path.cwd()), Path.cwd()).environment
         assert isinstance(spec, EnvironmentSpec)
         content = spec.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
         tell(*notices)
@@ -280,9 +285,12 @@ def from_spec(name: str, spec: Mapping[str, Any], version: str | None = None) ->
     if "image" in spec:
         made.docker.enabled, made.docker.base_image = True, spec["image"]
     if "build" in spec:
-        build = spec["build"]
+        build = dict(spec["build"])
         made.docker.enabled = True
-        made.docker.base_dockerfile = str(Path(build["path"]) / (build.get("dockerfile_path") or "Dockerfile"))
+        if is_snapshot(build["path"]):
+            made.docker.sent_build = build
+        else:
+            made.docker.base_dockerfile = str(Path(build["path"]) / (build.get("dockerfile_path") or "Dockerfile"))
     return made
 
 
@@ -296,18 +304,10 @@ def to_spec(environment: Environment | str | None) -> tuple[dict[str, Any] | str
         return environment.name, []
     packages, notices = _without_azure(environment.python.conda_dependencies)
     docker, python = environment.docker, environment.python
-    if docker.base_dockerfile:
-        if packages.conda_packages or packages.pip_packages:
-            raise JobError(
-                f"environment {environment.name!r} has a Dockerfile and packages beside it",
-                "Install the packages in the Dockerfile: nothing is added to an image when a job starts.",
-            )
-        return {"name": environment.name, "build": _build(docker.base_dockerfile)}, notices
-    if docker.base_image:
-        image: dict[str, Any] = {"name": environment.name, "image": docker.base_image}
+    if image := _image(docker):
         if not python.user_managed_dependencies and (packages.conda_packages or packages.pip_packages):
             image["conda_file"] = packages.as_dict()
-        return image, notices
+        return {"name": environment.name, **image}, notices
     if python.user_managed_dependencies:
         own = None if python.interpreter_path == "python" else {"python": python.interpreter_path}
         return own and {"name": environment.name, **own}, notices
@@ -317,6 +317,15 @@ def to_spec(environment: Environment | str | None) -> tuple[dict[str, Any] | str
     if packages.pip_packages:
         return {"name": environment.name, "pip": packages.pip_packages, **version}, notices
     return {"name": environment.name, **version} if version else None, notices
+
+
+def _image(docker: DockerSection) -> dict[str, Any]:
+    """The image that packages may be put on; empty where there is none."""
+    if docker.base_dockerfile:
+        return {"build": _build(docker.base_dockerfile)}
+    if docker.sent_build:
+        return {"build": dict(docker.sent_build)}
+    return {"image": docker.base_image} if docker.base_image else {}
 
 
 def _build(dockerfile: str) -> dict[str, str]:

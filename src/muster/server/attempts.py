@@ -260,10 +260,10 @@ def _tell_notices(picture: Picture, texts: Sequence[str]) -> None:
 
 
 def _plan(transaction: Transaction, picture: Picture, spec: JobSpec) -> None:
-    hosts = [row.host for row in picture.nodes]
+    machines = readiness.machines(picture.nodes)
     slots: Sequence[Slot] = [
-        Slot(row.node, row.address, row.cpus, tuple(row.gpus), tuple(row.ports), hosts.count(row.host) > 1)
-        for row in picture.nodes
+        Slot(row.node, row.address, row.cpus, tuple(row.gpus), tuple(row.ports), machines.count(machine) > 1)
+        for row, machine in zip(picture.nodes, machines, strict=True)
     ]
     slots, about_network = readiness.networked(transaction, picture.nodes, spec, slots)
     number = picture.attempt.number

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, func, insert, select, update
 
 from muster import errors
 from muster.containers.failing import secret_name
@@ -16,6 +16,7 @@ from muster.containers.model import DEFAULT_SHM_BYTES, Container, Login, contain
 from muster.environments import names
 from muster.environments.recipe import Recipe, recipe_from_json, without_secrets
 from muster.environments.resolve import Resolved, Site, resolve
+from muster.job.rules import is_snapshot
 from muster.job.spec import EnvironmentSpec, JobSpec, Mpi
 from muster.launch.preflight import shm_bytes
 from muster.server import clusters, secrets, tables
@@ -39,7 +40,17 @@ def settle(
         packages=packages if is_here else None,
         registered=lambda name, version: _find(connection, name, version),
     )
-    return resolve(spec.environment, site)
+    settled = resolve(spec.environment, site)
+    _check_folder(context, settled)
+    return settled
+
+
+def _check_folder(context: Context, settled: Resolved) -> None:
+    """An image is built from a folder, which must have been sent."""
+    digest = build_snapshot({"container": settled.container})
+    if digest is not None and not context.snapshots.has(digest):
+        hint = "Send it again: submit the job, or register the environment, where the folder is."
+        raise errors.Conflict(f"the folder {digest}, from which the image is built, is not here", hint)
 
 
 def record_of(resolved: Resolved) -> dict[str, Any] | None:
@@ -72,14 +83,26 @@ def container_of(
         args=tuple(spec.resources.container_args),
         shm_bytes=shm_bytes(spec.resources.shm_size) or DEFAULT_SHM_BYTES,
     )
-    if made.build is not None:
+    if made.packages is not None:
+        made = replace(made, packages=recipe_from_json(made.packages).locked(record.get("lock", ())).to_json())
+    if made.build is not None or made.packages is not None:
         made = replace(made, push_to=push_to)
-    registry = registry_of(made.reference)
+    push_registry = registry_of(made.made("")) if push_to else ""
+    pull_registry = registry_of(made.reference)
+    return replace(
+        made,
+        login=_login(context, connection, pull_registry),
+        push_login=_login(context, connection, push_registry) if push_registry != pull_registry else None,
+    )
+
+
+def _login(context: Context, connection: Connection, registry: str) -> Login | None:
+    """The credentials of a registry, where somebody keeps them as a secret."""
     name = secret_name(registry)
     if name not in {row["name"] for row in secrets.listing(connection)}:
-        return made
+        return None
     username, _, password = secrets.values(context, connection, [name])[name].partition(":")
-    return replace(made, login=Login(registry, username, password))
+    return Login(registry, username, password)
 
 
 def build_snapshot(record: Mapping[str, Any] | None) -> str | None:
@@ -92,17 +115,46 @@ def with_versions(record: Mapping[str, Any] | None, told: Mapping[str, Any]) -> 
     """The record with what the first node's environment came to; later ones were given the same versions."""
     if record is None or "lock" in record:
         return dict(record) if record is not None else None
-    return {**record, **{key: told[key] for key in ("key", "python", "lock", "indexes", "image") if key in told}}
+    kept = ("key", "python", "platform", "lock", "indexes", "image")
+    return {**record, **{key: told[key] for key in kept if key in told}}
+
+
+def agree(
+    transaction: Transaction, run_id: str, record: Mapping[str, Any] | None, told: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """What the gang's nodes keep to, settled by the first of them that came to something; empty where none did."""
+    if record is not None and told is not None and "lock" not in record:
+        record = with_versions(record, told)
+        transaction.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(environment=record))
+    return {key: (record or {})[key] for key in ("python", "platform", "lock") if key in (record or {})}
 
 
 def shown(record: Mapping[str, Any]) -> dict[str, Any]:
     """The whole record, without the passwords that addresses may hold."""
-    if "container" in record:
+    if "recipe" in record:
+        return {**record, "recipe": _without_secrets(record["recipe"])}
+    container = record["container"]
+    if "packages" not in container:
         return dict(record)
-    recipe = dict(record["recipe"])
-    if "options" in recipe:
-        recipe["options"] = [without_secrets(text) for text in recipe["options"]]
-    return {**record, "recipe": recipe}
+    return {**record, "container": {**container, "packages": _without_secrets(container["packages"])}}
+
+
+def shown_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A job as it was submitted, without the passwords that addresses in its environment may hold."""
+    return {**spec, "environment": _masked(spec.get("environment"))}
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, str):
+        return without_secrets(value)
+    if isinstance(value, list):
+        return [_masked(item) for item in value]
+    return {key: _masked(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _without_secrets(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    options = [without_secrets(text) for text in recipe.get("options", ())]
+    return {**recipe, "options": options} if options else dict(recipe)
 
 
 def brief(record: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -115,12 +167,19 @@ def brief(record: Mapping[str, Any] | None) -> dict[str, Any] | None:
     }
 
 
-def register(transaction: Transaction, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+def registered_folders(connection: Connection) -> set[str]:
+    """The folders that images of registered environments are built from."""
+    specs = connection.execute(select(tables.environments.c.spec)).scalars()
+    paths = [str(spec["build"]["path"]) for spec in specs if "build" in spec]
+    return {path.partition(":")[2] for path in paths if is_snapshot(path)}
+
+
+def register(context: Context, transaction: Transaction, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Keep the next version of an environment; the same content again is the same version."""
     if names.meaning(name, False) is not None and name in names.CURATED:
         raise errors.Conflict(f"{name} is the name of a curated environment", "Choose another name.")
     described = EnvironmentSpec.model_validate({"name": name, **spec})
-    resolve(described, Site())
+    _check_folder(context, resolve(described, Site()))
     content = described.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
     environments = tables.environments
     last = _find_row(transaction.connection, name, None)

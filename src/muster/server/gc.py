@@ -18,7 +18,7 @@ from muster.defaults import GC_AGE_S
 from muster.server import checkpoints, datastores, tables
 from muster.server.context import Context
 from muster.server.database import Transaction
-from muster.server.environments import build_snapshot
+from muster.server.environments import build_snapshot, registered_folders
 
 
 class Policy(BaseModel):
@@ -102,7 +102,8 @@ def _load(connection: Connection) -> Known:
         snapshots={row.digest: max(row.created_at, row.used_at or 0.0) for row in snapshots},
         used_snapshots=frozenset(
             digest for row in runs for digest in (row.snapshot, build_snapshot(row.environment)) if digest
-        ),
+        )
+        | registered_folders(connection),
         checkpoint_folders=frozenset(checkpoints.folder_of(row) for row in rows),
         superseded=tuple(superseded),
         assets=tuple(parse_address(address).path for address in addresses if address.startswith(root)),
@@ -194,7 +195,7 @@ def _forget_snapshot(context: Context, digest: str) -> Any:
     def work(transaction: Transaction) -> None:
         """One after another with submissions, so that none can name a snapshot that is on its way out."""
         used = transaction.execute(select(tables.runs.c.id).where(tables.runs.c.snapshot == digest)).first()
-        if used is None:
+        if used is None and digest not in registered_folders(transaction.connection):
             transaction.execute(delete(tables.snapshots).where(tables.snapshots.c.digest == digest))
             context.snapshots.forget(digest)
 

@@ -112,7 +112,7 @@ def _order(context: Context, connection: Connection, row: Any) -> Order:
         python=row.python,
         environment=environments.order_of(row.environment),
         user_env=resolve_environment(spec, hidden),
-        masked=(*hidden.values(), *([container.login.password] if container and container.login else [])),
+        masked=(*hidden.values(), *(login.password for login in (container.logins if container else ()))),
         plan=plan,
         timeout_s=allocations.time_left_s(connection, row.run_id, spec.limits.timeout, row.budget_from),
         resume=_resume(connection, row.run_id, row.number) if row.number > 1 else (),

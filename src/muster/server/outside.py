@@ -148,6 +148,7 @@ def remove_old(folder: Path, before: float) -> None:
 
 async def _answer(request: Path, inside: Path) -> None:
     part, answer = request.with_suffix(PART), request.with_suffix(ANSWER)
+    left_over = False
     try:
         reader, writer = await asyncio.open_unix_connection(str(inside))
         try:
@@ -165,6 +166,11 @@ async def _answer(request: Path, inside: Path) -> None:
             part.rename(answer)
     except (OSError, asyncio.IncompleteReadError) as error:
         log.warning("the call %s was not answered: %s", request.name, error)
+    except asyncio.CancelledError:
+        # The next life of the server answers it.
+        left_over = True
+        raise
     finally:
-        request.unlink(missing_ok=True)
+        if not left_over:
+            request.unlink(missing_ok=True)
         part.unlink(missing_ok=True)

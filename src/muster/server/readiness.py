@@ -46,6 +46,11 @@ def notices(nodes: Sequence[Record]) -> list[str]:
     return told([node.node for node in nodes], [node.facts or {} for node in nodes])
 
 
+def machines(nodes: Sequence[Record]) -> list[str]:
+    """Where each node is: the same for nodes that share a machine and its host name."""
+    return [(node.facts or {}).get("machine") or node.host for node in nodes]
+
+
 def networked(
     transaction: Transaction, nodes: Sequence[Record], spec: JobSpec, slots: Sequence[Slot]
 ) -> tuple[tuple[Slot, ...], tuple[str, ...]]:

@@ -74,7 +74,7 @@ def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) 
             "progress": row.progress,
             "files": [{"path": file.path, "size": file.size} for file in run_files(context, connection, row)],
             "environment": environments.brief(row.environment),
-            "spec": row.spec,
+            "spec": environments.shown_spec(row.spec),
         }
         for row in rows
     ]

@@ -14,10 +14,15 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from muster.errors import ServerUnavailable
+from muster.spool import SpoolConnection
 from muster.transfer.model import AccessRefused, SourceChanged, TransferError
 
 _TRIES = 6
 _TIMEOUT_S = 60.0
+_SPOOL_TIMEOUT_S = 600.0
+"""Through a folder a body of any size counts as one wait."""
+_GONE = (OSError, http.client.HTTPException, ServerUnavailable)
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _AGAIN = {408, 429, 500, 502, 503, 504}
 
@@ -34,15 +39,19 @@ class Answer:
 class Http:
     """Requests to one server, from any thread."""
 
-    def __init__(self, url: str, pinned_certificate: str | None = None, unix: str | None = None) -> None:
+    def __init__(
+        self, url: str, pinned_certificate: str | None = None, unix: str | None = None, spool: str | None = None
+    ) -> None:
+        """`spool`: requests go through this folder, which the server looks into."""
         parts = urlsplit(url)
         self._https = parts.scheme == "https"
         self._host = parts.hostname or "127.0.0.1"
         self._port = parts.port
         self._unix = unix
+        self._spool = spool
         self._tls = _tls(pinned_certificate) if self._https else None
         self._local = threading.local()
-        self.shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if not unix else f"unix:{unix}"
+        self.shown = unix or spool or f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
     def request(
         self,
@@ -59,7 +68,7 @@ class Http:
         for left in reversed(range(_TRIES)):
             try:
                 answer = self._once(method, target, headers or {}, body, into)
-            except (OSError, http.client.HTTPException) as error:
+            except _GONE as error:
                 self._close()
                 if isinstance(error, ssl.SSLCertVerificationError):
                     raise TransferError("data_unavailable", _untrusted(self.shown, error)) from error
@@ -88,7 +97,7 @@ class Http:
                 answer = Answer(response.status, found, response.read())
                 if answer.status not in _AGAIN or not left:
                     return answer
-            except (OSError, http.client.HTTPException) as error:
+            except _GONE as error:
                 if not left:
                     raise TransferError("data_unavailable", f"{what}: {self.shown} does not answer: {error}") from error
             self._close()
@@ -123,15 +132,19 @@ class Http:
     def _connection(self) -> http.client.HTTPConnection:
         connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = _UnixConnection(self._unix) if self._unix is not None else self._open()
+            connection = self._open()
             connection.connect()
-            if self._unix is None:
+            if self._unix is None and self._spool is None:
                 connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._local.connection = connection
         return connection
 
     def _open(self) -> http.client.HTTPConnection:
         """A connection, for TLS through the site's proxy where the environment names one for this host."""
+        if self._unix is not None:
+            return _UnixConnection(self._unix)
+        if self._spool is not None:
+            return SpoolConnection(self._spool, _SPOOL_TIMEOUT_S)
         if self._tls is None:
             return http.client.HTTPConnection(self._host, self._port, timeout=_TIMEOUT_S)
         proxy = getproxies().get("https")

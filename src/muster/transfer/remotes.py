@@ -53,4 +53,6 @@ def _server(server: Mapping[str, Any]) -> Http:
     url = str(server["url"])
     if url.startswith("unix:"):
         return Http("http://localhost", unix=url.removeprefix("unix:"))
+    if url.startswith("file:"):
+        return Http("http://localhost", spool=url.removeprefix("file:"))
     return Http(url, server.get("pinned_certificate"))

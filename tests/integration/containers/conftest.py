@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import subprocess
 import tempfile
@@ -13,10 +14,12 @@ import pytest
 from tests.conftest import wait_until
 from tests.integration.server.conftest import Site, site
 
-__all__ = ["Site", "boxes", "image", "site"]
+__all__ = ["Site", "boxes", "image", "mpi_image", "mpi_root", "site"]
 
-CACHE = Path(os.environ.get("MUSTER_TEST_TOOLS", Path.home() / ".cache" / "muster-tests")) / "containers"
-IMAGE = "localhost/muster-test/python:bookworm-1"
+TOOLS = Path(os.environ.get("MUSTER_TEST_TOOLS") or Path(pwd.getpwuid(os.getuid()).pw_dir) / ".cache/muster-tests")
+CACHE = TOOLS / "containers"
+_PYTHON = (CACHE / "bookworm-python3.tar", "python3-minimal,libpython3-stdlib")
+_OPEN_MPI = (CACHE / "bookworm-openmpi.tar", f"{_PYTHON[1]},openmpi-bin,python3-mpi4py")
 # What podman needs on small virtual machines whose root may not raise limits.
 LIMITS = "--ulimit nofile=4096:4096 --ulimit nproc=4096:4096"
 MACHINE = f"--runtime runc {LIMITS}"
@@ -33,24 +36,46 @@ _LEFT_OUT = (
 @pytest.fixture(scope="session")
 def image() -> str:
     """An image with python3 alone."""
+    return _image("localhost/muster-test/python:bookworm-1", *_PYTHON)
+
+
+@pytest.fixture(scope="session")
+def mpi_image() -> str:
+    """An image with Debian's Open MPI and mpi4py."""
+    return _image("localhost/muster-test/openmpi:bookworm-1", *_OPEN_MPI)
+
+
+@pytest.fixture(scope="session")
+def mpi_root() -> Path:
+    """The same as an archive."""
+    _require()
+    return _root_filesystem(*_OPEN_MPI)
+
+
+def _image(name: str, archive: Path, packages: str) -> str:
+    _require()
+    if subprocess.run(["podman", "image", "exists", name], check=False).returncode != 0:
+        file = _root_filesystem(archive, packages)
+        subprocess.run(["podman", "import", str(file), name], check=True, capture_output=True)
+    return name
+
+
+def _require() -> None:
     missing = [name for name in ("podman", "runc", "debootstrap") if shutil.which(name) is None]
     if missing or os.getuid() != 0:
         reason = f"not installed: {', '.join(missing)}" if missing else "debootstrap needs root"
         pytest.skip(reason)
-    if subprocess.run(["podman", "image", "exists", IMAGE], check=False).returncode != 0:
-        subprocess.run(["podman", "import", str(_root_filesystem()), IMAGE], check=True, capture_output=True)
-    return IMAGE
 
 
-def _root_filesystem() -> Path:
-    archive = CACHE / "bookworm-python3.tar"
+def _root_filesystem(archive: Path, packages: str) -> Path:
     if archive.exists():
         return archive
-    CACHE.mkdir(parents=True, exist_ok=True)
+    downloads = CACHE / "debs"
+    downloads.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         root = Path(folder) / "root"
-        packages = "--include=python3-minimal,libpython3-stdlib"
-        subprocess.run(["debootstrap", "--variant=minbase", packages, "bookworm", str(root)], check=True)
+        options = ["--variant=minbase", f"--include={packages}", f"--cache-dir={downloads}"]
+        subprocess.run(["debootstrap", *options, "bookworm", str(root)], check=True)
         partial = Path(folder) / "root.tar"
         leave = [f"--exclude={path}" for path in _LEFT_OUT]
         subprocess.run(["tar", "-C", str(root), *leave, "-cf", str(partial), "."], check=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -10,8 +12,9 @@ from pathlib import Path
 import pytest
 from tests.conftest import wait_until
 from tests.integration.containers.conftest import LIMITS, Site, site
+from tests.integration.environments.conftest import Shelf, shelf
 
-__all__ = ["site"]
+__all__ = ["shelf", "site"]
 
 
 @pytest.fixture
@@ -42,3 +45,32 @@ def test_a_job_runs_in_a_container_of_docker(docker: str, site: Site) -> None:
     assert b"parent 1\n" in site.log(run)
     left = subprocess.run(["docker", "ps", "--all", "--quiet"], capture_output=True, text=True, check=True)
     assert left.stdout == ""
+
+
+@pytest.fixture
+def committing(docker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Podman's service refuses docker's `commit`, which sends no body; podman's own command makes the same image."""
+    program = tmp_path / "bin" / "docker"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\n[ "$1" = commit ] && exec podman "$@"\nexec {shutil.which("docker")} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    return docker
+
+
+def test_docker_puts_packages_on_an_image(committing: str, shelf: Shelf, site: Site) -> None:
+    shelf.wheel("small", "1.0")
+    run = site.run(
+        command=["python3", "-c", "import small; print(small.VERSION)"],
+        environment={"image": committing, "pip": [*shelf.options, "small"]},
+    )
+    view = site.wait(run)
+    try:
+        assert view["status"] == "Completed", view["verdict"]
+        assert site.log(run) == b"1.0\n"
+        asked = ["docker", "image", "inspect", "--format", "{{json .Config.Labels}}", view["environment"]["key"]]
+        labels = json.loads(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
+        assert labels["muster.built"] == str(os.getuid())
+        assert not labels["muster.mark"], "what others start from it is not taken for a container of Muster's"
+    finally:
+        subprocess.run(["docker", "rmi", str(view["environment"].get("key"))], check=False, capture_output=True)

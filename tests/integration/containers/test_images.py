@@ -16,6 +16,9 @@ from pathlib import Path
 import pytest
 from tests.conftest import wait_until
 from tests.integration.containers.conftest import Site
+from tests.integration.environments.conftest import Shelf, shelf
+
+__all__ = ["shelf"]
 
 PASSWORD = "s3cret-of-the-registry"
 
@@ -107,6 +110,8 @@ def test_a_built_image_goes_to_the_registry_and_comes_back(registry: Registry, b
     run = boxes.run(command=command, environment=built)
     assert boxes.wait(run)["status"] == "Completed"
     assert registry.tags("team/muster-build") == [], "without its password nothing is taken"
+    notes = [event.data["text"] for event in boxes.client.stream(run, follow=False) if event.event == "note"]
+    assert any(f"the image {registry.host}/team/muster-build:" in note and "was not pushed" in note for note in notes)
 
     secret = "registry_" + registry.host.replace(".", "_").replace(":", "_")
     boxes.client.call("PUT", f"/secrets/{secret}", json_body={"value": f"anna:{PASSWORD}"})
@@ -123,6 +128,30 @@ def test_a_built_image_goes_to_the_registry_and_comes_back(registry: Registry, b
         told = boxes.log(name, "user_logs/environment_node_0.txt").decode() + json.dumps(boxes.view(name))
         assert PASSWORD not in told
     _remove_images(registry)
+
+
+def test_packages_on_an_image_come_from_the_registry_where_another_node_put_them(
+    registry: Registry, shelf: Shelf, boxes: Site, image: str
+) -> None:
+    shelf.wheel("small", "1.0")
+    secret = "registry_" + registry.host.replace(".", "_").replace(":", "_")
+    boxes.client.call("PUT", f"/secrets/{secret}", json_body={"value": f"anna:{PASSWORD}"})
+    job = {
+        "command": ["python3", "-c", "import small; print(small.VERSION)"],
+        "environment": {"image": image, "pip": [*shelf.options, "small"]},
+    }
+    logs, locks = [], []
+    for _ in range(2):
+        run = boxes.run(**job)
+        view = boxes.wait(run)
+        assert view["status"] == "Completed", view["verdict"]
+        assert boxes.log(run) == b"1.0\n" and len(registry.tags("team/muster-packages")) == 1
+        logs.append(boxes.log(run, "user_logs/environment_node_0.txt").decode())
+        locks.append(boxes.client.environment_of_run(run)["lock"])
+        _remove_images(registry)
+    assert "Successfully installed small" in logs[0] and "Successfully installed" not in logs[1]
+    assert locks[0] == locks[1] and locks[0][0].startswith("small==1.0 --hash=")
+    assert PASSWORD not in "".join(logs)
 
 
 def test_wrong_credentials_are_a_verdict_that_names_the_secret(registry: Registry, boxes: Site) -> None:

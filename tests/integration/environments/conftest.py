@@ -20,7 +20,8 @@ _BACKEND = """
 import os, time, zipfile
 
 def build_wheel(folder, config_settings=None, metadata_directory=None):
-    open({begun!r}, "a").write("begun\\n")
+    if os.access({folder!r}, os.W_OK):
+        open({begun!r}, "a").write("begun\\n")
     while not os.path.exists({gate!r}):
         time.sleep(0.02)
     name = "{name}-{version}-py3-none-any.whl"
@@ -62,7 +63,8 @@ class Shelf:
     def gated(self, name: str, version: str = "1.0") -> Gate:
         """A package that is compiled only once its gate is open."""
         gate = Gate(self.folder / f"{name}.open", self.folder / f"{name}.begun")
-        backend = _BACKEND.format(name=name, version=version, gate=str(gate.path), begun=str(gate.begun))
+        paths = {"gate": str(gate.path), "begun": str(gate.begun), "folder": str(self.folder)}
+        backend = _BACKEND.format(name=name, version=version, **paths)
         files = {
             "pyproject.toml": f'[project]\nname = "{name}"\nversion = "{version}"\n'
             '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import venv
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,13 @@ class MpiSite(Site):
 
 @pytest.fixture(scope="session")
 def mpi_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MpiSite]:
-    folder = tmp_path_factory.mktemp("mpi") / "w"
+    with mpi_workspace(tmp_path_factory.mktemp("mpi")) as site:
+        yield site
+
+
+@contextmanager
+def mpi_workspace(place: Path) -> Iterator[MpiSite]:
+    folder = place / "w"
     folder.mkdir()
     client = connect(create_workspace(folder, "mpi"))
     yield MpiSite(folder, client)

@@ -7,7 +7,7 @@ import subprocess
 
 import psutil
 import pytest
-from tests.conftest import MUSTER, processes_of
+from tests.conftest import MUSTER, processes_of, wait_until
 from tests.integration.server.conftest import Site
 
 from muster.client.storage import Storage
@@ -54,6 +54,8 @@ print("done")
         assert spelling not in log
     assert "hunter2" not in log and "hunter2" not in str(view)
     # Nothing that stays holds it, but the database, sealed.
+    attempts = site.folder / ".muster/nodes/local-0/attempts"
+    wait_until(lambda: not list(attempts.glob(f"{run}.*")), 30.0, "the end of the attempt's folder")
     kept = [path for path in (site.folder / ".muster").rglob("*") if path.is_file() and path.name != "order.json"]
     assert not [path for path in kept if raw in path.read_bytes()]
 

@@ -51,6 +51,13 @@ def test_containers_start_as_written_down() -> None:
     assert commands() == GOLDEN.read_text()
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_node_that_shares_its_machine_has_a_name_of_its_own(engine: Engine) -> None:
+    named = run_command(engine, "sha256:1", PLACE._replace(hostname="127.0.0.2"), PLAIN, 1, (), INSIDE)
+    assert named[named.index("--hostname") + 1] == "127.0.0.2"
+    assert named.index("--hostname") < named.index("sha256:1")
+
+
 @pytest.mark.parametrize("engine", ENGINES[:3])
 def test_credentials_are_named_by_their_file_alone(engine: Engine) -> None:
     made = [

@@ -157,6 +157,27 @@ def test_a_conda_file_is_taken_apart() -> None:
     )
 
 
+def test_packages_on_top_of_an_image() -> None:
+    conda = {"dependencies": ["python=3.10", "ffmpeg=6", {"pip": ["six==1.16", "azureml-core"]}]}
+    found = resolved({"name": "p", "image": "img:1", "conda_file": conda})
+    assert found.recipe is None and found.container is not None and found.container["image"] == "img:1"
+    assert recipe_from_json(found.container["packages"]) == Recipe("p", ("six==1.16",), "3.10", conda=("ffmpeg=6",))
+    assert found.notices == ("the package azureml-core is left out: `muster` takes its place",)
+    build = {"path": "snapshot:abc"}
+    on_build = resolved({"build": build, "pip": ["six"]}).container
+    assert on_build is not None and on_build["build"]["snapshot"] == "abc"
+    assert on_build["packages"]["requirements"] == ("six",)
+    assert resolved({"image": "img:1", "pip": ["azureml-core"]}).container == {"image": "img:1"}
+    with pytest.raises(JobError, match="'six = 1' is not a requirement"):
+        resolved({"image": "img:1", "pip": ["six = 1"]})
+
+
+def test_a_registered_image_keeps_what_is_on_top_of_it() -> None:
+    stored = {"image": "img:1", "pip": ["six"]}
+    found = resolved("mine", registered=lambda name, version: stored)
+    assert found.name == "mine" and found.container is not None and "packages" in found.container
+
+
 def test_the_key_is_that_of_the_content_alone() -> None:
     key = key_of(Recipe("a", ("NumPy >=2", "six")), "3.11", "linux")
     assert key.startswith("py3.11-")

@@ -113,7 +113,12 @@ def test_what_is_not_a_job_file_is_refused_with_its_line(text: str, expected: st
         ("command: x\noutputs: {m: {path: ../m}}\n", "job.yml:2: outputs.m.path: '../m' leaves the working folder"),
         ("command: x\ndistribution: {type: mip}\n", "distribution.type: 'mip' is not allowed; did you mean 'mpi'?"),
         ("command: x\ndistribution: {}\n", "job.yml:2: distribution.type: is missing"),
-        ("command: x\nenvironment: {image: a, pip: [b]}\n", "job.yml:2: environment: gives image and python/pip"),
+        ("command: x\nenvironment: {image: a, python: '3.11'}\n", "job.yml:2: environment: gives image and python"),
+        ("command: x\nenvironment: {image: a, build: {path: b}}\n", "environment: gives image and build"),
+        (
+            "command: x\nenvironment: {image: a, pip: [b], conda_file: c.yml}\n",
+            "environment: gives image and conda_file and pip",
+        ),
         ("command: x\nenvironment: {}\n", "job.yml:2: environment: gives no source"),
         ("command: x\nresources: {shm_size: 2 gigs}\n", "resources.shm_size: '2 gigs' is not a size"),
         ("command: x\ntags: {a: }\n", "job.yml:2: tags.a: null is given; a text is needed"),

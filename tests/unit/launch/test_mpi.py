@@ -8,7 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from muster.launch.mpi import INTEL, MPICH, OPEN_MPI, Host, Kind, command, recognise, tuning, without_batch_system
+from muster.launch.mpi import (
+    INTEL,
+    MPICH,
+    OPEN_MPI,
+    Host,
+    Kind,
+    command,
+    named,
+    recognise,
+    srun_command,
+    tuning,
+    without_batch_system,
+)
 
 GOLDEN = Path(__file__).parent / "golden_mpirun.txt"
 KINDS = (Kind(OPEN_MPI, "5.0.11"), Kind(OPEN_MPI, "4.1.4"), Kind(MPICH, "5.0.2"), Kind(INTEL, "2021.13"))
@@ -85,3 +97,15 @@ def test_ranks_are_tuned_only_where_they_share_a_machine() -> None:
     assert tuning(None, crowded=False) == {}
     assert tuning("lo", crowded=False)["OMPI_MCA_btl_tcp_if_include"] == "lo"
     assert tuning(None, crowded=True) == {"OMPI_MCA_mpi_yield_when_idle": "1"}
+
+
+def test_names_of_nodes_have_no_dots_because_mpirun_would_cut_them_off() -> None:
+    assert named("run-7f.2.13") == "run-7f-2-13"
+
+
+def test_srun_makes_a_step_beside_that_of_the_agents() -> None:
+    made = srun_command("/usr/bin/srun", "pmix", "4711", HOSTS, "/w/bin/muster-stand-in")
+    assert shlex.join(made) == (
+        "/usr/bin/srun --jobid=4711 --mpi=pmix --nodes=2 --ntasks=8 --ntasks-per-node=4 --distribution=block --overlap "
+        "--overcommit --mem=0 --kill-on-bad-exit=1 --wait=0 --input=none --export=NONE /w/bin/muster-stand-in"
+    )

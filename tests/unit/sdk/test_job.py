@@ -235,7 +235,8 @@ def test_an_environment_that_nobody_made_is_refused() -> None:
 
 def test_an_environment_comes_back_from_what_was_registered() -> None:
     conda = {"dependencies": ["python=3.10", "cudatoolkit", {"pip": ["tqdm"]}], "channels": ["c"]}
-    for spec in ({"pip": ["numpy==2.1"], "python": "3.11"}, {"python": "/opt/python"}, {"image": "ubuntu:24.04"}):
+    sent = {"build": {"path": "snapshot:abc", "dockerfile_path": "Own", "args": {"A": "1"}}}
+    for spec in ({"pip": ["numpy==2.1"], "python": "3.11"}, {"python": "/opt/python"}, {"image": "ubuntu:24.04"}, sent):
         assert to_spec(from_spec("e", spec))[0] == {"name": "e", **spec}
     content = to_spec(from_spec("e", {"conda_file": conda}))[0]["conda_file"]  # type: ignore[index,call-overload]
     assert content["dependencies"] == ["python=3.10", "cudatoolkit", "pip", {"pip": ["tqdm"]}]
@@ -249,6 +250,10 @@ def test_a_dockerfile_is_a_folder_to_build(tmp_path: Path, monkeypatch: pytest.M
     by_text = to_spec(Environment.from_dockerfile("d", "FROM ubuntu\nRUN true\n"))[0]
     assert isinstance(by_text, dict)
     assert (Path(by_text["build"]["path"]) / "Dockerfile").read_text() == "FROM ubuntu\nRUN true\n"
+    (tmp_path / "requirements.txt").write_text("six")
+    on_top = Environment.from_dockerfile("d", "FROM ubuntu\n", pip_requirements=str(tmp_path / "requirements.txt"))
+    described = to_spec(on_top)[0]
+    assert isinstance(described, dict) and described["conda_file"]["dependencies"][-1] == {"pip": ["six"]}
     with pytest.raises(JobError, match="there is no Dockerfile nowhere"):
         to_spec(Environment.from_dockerfile("d", "nowhere"))
 

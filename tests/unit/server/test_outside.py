@@ -90,3 +90,35 @@ def _try(connection: Connection) -> None:
         connection.request("GET", "/x", timeout_s=1.0)
     except ServerUnavailable:
         connection.close()
+
+
+def test_a_call_that_a_server_leaves_behind_is_answered_by_the_next(tmp_path: Path):
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    request, answered = spool / "one.request", spool / "one.answer"
+    request.write_bytes(b"GET / HTTP/1.1\r\n\r\n")
+
+    async def live(answers: bool) -> None:
+        heard = asyncio.Event()
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            heard.set()
+            try:
+                if not answers:
+                    await asyncio.Event().wait()
+                writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            finally:
+                writer.close()
+
+        async with asyncio.timeout(5), await asyncio.start_unix_server(answer, tmp_path / "sock"):
+            relay = asyncio.create_task(serve_spool(spool, tmp_path / "sock"))
+            await heard.wait()
+            while answers and request.exists():
+                await asyncio.sleep(0.01)
+            relay.cancel()
+
+    asyncio.run(live(answers=False))
+    assert request.exists() and not answered.exists()
+    asyncio.run(live(answers=True))
+    assert answered.read_bytes().startswith(b"HTTP/1.1 200")

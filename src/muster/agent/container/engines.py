@@ -12,9 +12,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
+from muster.agent import processes
 from muster.agent.environ import NODE_MARK
 from muster.agent.environment import Abandoned, builders
 from muster.agent.gpus import spawning
+from muster.containers import rootless
 from muster.containers.command import APPTAINER, DOCKER, KINDS, PODMAN, Engine, list_command, remove_command
 from muster.environments.failures import Failure
 
@@ -24,7 +26,7 @@ PREFERENCE = "MUSTER_CONTAINER_ENGINE"
 RUN_ARGS = "MUSTER_CONTAINER_ARGS"
 BUILD_ARGS = "MUSTER_CONTAINER_BUILD_ARGS"
 _LOOK_S = 0.05
-_ASK_S = 30.0
+_ASK_S = 60.0
 _known: dict[tuple[str, ...], Engine] = {}
 
 
@@ -42,7 +44,7 @@ def find(environ: Mapping[str, str]) -> Engine:
 
 
 def _look(preferred: str, environ: Mapping[str, str]) -> Engine:
-    troubles = []
+    troubles, steps = [], []
     for kind in [preferred] if preferred else KINDS:
         program = _program(kind, environ)
         if program is None:
@@ -50,13 +52,13 @@ def _look(preferred: str, environ: Mapping[str, str]) -> Engine:
             continue
         engine = Engine(kind, program, rootless=kind == PODMAN and os.getuid() != 0)
         trouble = _trouble(engine, environ)
-        if not trouble:
+        if trouble is None:
             return engine
-        troubles.append(f"{kind}: {trouble}")
+        troubles.append(f"{kind}: {trouble.what}")
+        steps += [trouble.next] if trouble.next else []
+    general = f"Install podman, docker or apptainer there, and let this user use it; {PREFERENCE} chooses one."
     raise Failure(
-        "environment",
-        f"no container engine works on this node ({'; '.join(troubles)})",
-        f"Install podman, docker or apptainer there, and let this user use it; {PREFERENCE} chooses one.",
+        "environment", f"no container engine works on this node ({'; '.join(troubles)})", " ".join(steps) or general
     )
 
 
@@ -65,14 +67,22 @@ def _program(kind: str, environ: Mapping[str, str]) -> str | None:
     return shutil.which(kind, path=path) or (shutil.which("singularity", path=path) if kind == APPTAINER else None)
 
 
-def _trouble(engine: Engine, environ: Mapping[str, str]) -> str:
+def _trouble(engine: Engine, environ: Mapping[str, str]) -> rootless.Trouble | None:
     """Why an engine that is installed cannot be used; docker's command without its daemon is such a case."""
     words = ["version", "--format", "{{.Server.Version}}"] if engine.kind == DOCKER else ["--version"]
-    done = ask([engine.program, *words], environ)
-    if done.returncode == 0:
-        return ""
+    done = ask([engine.program, *(rootless.ASK if engine.rootless else words)], environ)
     lines = done.stderr.decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else f"it ended with code {done.returncode}"
+    if engine.rootless:
+        user = environ.get("USER") or str(os.getuid())
+        return rootless.read(user, done.returncode, done.stdout.decode(), lines)
+    if done.returncode == 0:
+        return rootless.of_docker(_security(engine, environ)) if engine.kind == DOCKER else None
+    return rootless.Trouble(lines[-1] if lines else f"it ended with code {done.returncode}")
+
+
+def _security(engine: Engine, environ: Mapping[str, str]) -> str:
+    """What docker says of its own security."""
+    return ask([engine.program, "info", "--format", "{{.SecurityOptions}}"], environ).stdout.decode()
 
 
 def ask(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:
@@ -80,20 +90,41 @@ def ask(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Comple
     try:
         # The lock keeps the agent from taking the child for an orphan.
         with spawning:
+            _collect()
             return subprocess.run(
                 list(command), stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASK_S, env=dict(environ), cwd="/"
             )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return subprocess.CompletedProcess(list(command), 127, b"", str(error).encode())
+    except subprocess.TimeoutExpired:
+        # The code of timeout(1); the engine itself says with 127 that the image lacks a program.
+        return subprocess.CompletedProcess(list(command), 124, b"", f"no answer within {_ASK_S:g} s".encode())
+    except OSError as error:
+        return subprocess.CompletedProcess(list(command), 125, b"", str(error).encode())
 
 
-def perform(command: Sequence[str], environ: Mapping[str, str], out: IO[bytes], unwanted: threading.Event) -> int:
-    """A command that may take minutes; ended when nobody wants it any more (Abandoned). Its exit code."""
+def _collect() -> None:
+    """Collect the dead that podman left to this process: it starts one for each container, and nobody waits for it."""
+    for process in processes.table().values():
+        if process.parent == os.getpid() and process.dead and processes.name(process.pid) == "conmon":
+            os.waitpid(process.pid, os.WNOHANG)
+
+
+def perform(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    out: IO[bytes],
+    unwanted: threading.Event,
+    *,
+    watched: bool = False,
+) -> int:
+    """A command that may take minutes; ended when nobody wants it any more (Abandoned). Its exit code.
+
+    One that is watched has an open standard input, which closes with this process.
+    """
+    stdin = subprocess.PIPE if watched else subprocess.DEVNULL
     with spawning:
         child = subprocess.Popen(
-            list(command), stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=dict(environ), cwd="/",
-            start_new_session=True,
-        )  # fmt: skip
+            list(command), stdin=stdin, stdout=out, stderr=out, env=dict(environ), cwd="/", start_new_session=True
+        )
         builders.add(child.pid)
     try:
         while True:
@@ -110,6 +141,8 @@ def perform(command: Sequence[str], environ: Mapping[str, str], out: IO[bytes], 
                 pass
             child.wait()
             builders.discard(child.pid)
+        if child.stdin is not None:
+            child.stdin.close()
 
 
 def environment(environ: Mapping[str, str], mark: str) -> dict[str, str]:

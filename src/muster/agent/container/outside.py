@@ -71,6 +71,8 @@ class Outside:
         self._seen: set[int] = set()
         self._ended = b""
         """The keeper's last word."""
+        self._died_at: float | None = None
+        """When the keeper went without one, before anybody told it to stop."""
 
     def run(self) -> None:
         self._tell("keeper", pid=os.getpid())
@@ -124,10 +126,11 @@ class Outside:
             os.read(self._wake, 4096)
         if self._listener in ready:
             self._accept()
-        if self._agent in ready:
-            self._hear_agent()
+        # First, because it may have died before the agent said a word.
         if self._inner in ready:
             self._hear_inner()
+        if self._agent in ready:
+            self._hear_agent()
 
     def _accept(self) -> None:
         assert self._listener is not None
@@ -169,6 +172,8 @@ class Outside:
         assert self._inner is not None
         data = _receive(self._inner)
         if not data:
+            if not self._ended and not self._reason:
+                self._died_at = time.time()
             self._close_inner()
             return
         *lines, self._unread = (self._unread + data).split(b"\n")
@@ -207,10 +212,11 @@ class Outside:
     def _explain(self) -> None:
         """The container has gone without a word of its keeper: say why, as far as it can be known."""
         oom = self._tool(self._inspect).strip().lower() == "true"
-        expected = bool(self._reason)
+        expected = bool(self._reason) and self._died_at is None
+        at = time.time() if self._died_at is None else self._died_at
         for rank in sorted(self._running):
             data = {"exit_code": None, "signal": int(signal.SIGKILL), "expected": expected, "oom_killed": oom}
-            self._record("exited", rank=rank, **data, max_rss_kb=0, core_dumped=False)
+            self._record("exited", at=at, rank=rank, **data, max_rss_kb=0, core_dumped=False)
         if not self._seen and not expected:
             message = f"the container did not start: {said_last(self._log)}"
             self._record("refused", rank=min(self._ranks), message=message, exit_code=126)

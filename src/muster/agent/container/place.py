@@ -11,10 +11,9 @@ from typing import Any
 from muster.agent import devices
 from muster.agent.container import engines
 from muster.agent.preflight import Found
-from muster.containers import probe
+from muster.containers import probe, rootless
 from muster.containers.command import APPTAINER, Host, Mount, Place, inspect_command, remove_command, run_command
 from muster.containers.used import Used
-from muster.environments.failures import Failure
 from muster.launch.devices import to_json
 from muster.launch.model import Needs, NodePlan
 from muster.paths import AttemptPaths
@@ -37,14 +36,13 @@ def look(used: Used, needs: Needs, order: Order, paths: AttemptPaths) -> Found:
         mpi=order.mpi,
         deepspeed=order.mpi and _mentions(paths.work, b"deepspeed"),
     )
-    if order.mpi:
-        # Its mpirun, daemons and wrappers would have to find each other from container to container.
-        hint = "Run it without a container, in an environment with pip packages; or use another distribution."
-        raise Failure("environment", "MPI jobs are not run inside containers yet", hint)
     absent = [name for name in needs.modules if name not in contents.modules and name in ("torch", "tensorflow")]
     notices = tuple(
         f"the image {used.container.label} has no {name}; a script that imports it fails" for name in absent
     )
+    if used.engine.rootless:
+        ignored = rootless.left_out(used.container.args, Path("/sys/fs/cgroup/cgroup.controllers").exists())
+        notices += (ignored,) if ignored else ()
     versions = {name: contents.modules[name] for name in needs.modules if contents.modules.get(name)}
     return Found(notices, versions, to_json(devices.gather(Path("/"))) if needs.devices else None)
 
@@ -77,6 +75,7 @@ def describe(
     mark: str,
     agent_env: Mapping[str, str],
     folders: tuple[Mapping[str, str], Mapping[str, str], str],
+    hostname: str = "",
 ) -> dict[str, Any]:
     """What the keeper outside reads; `folders` are inputs, outputs and TMPDIR. Makes what the container needs."""
     _make(paths)
@@ -86,9 +85,9 @@ def describe(
     mounts += _outside(inputs, paths.root, writable=False) + _outside(outputs, paths.root, writable=True)
     if tmp != str(paths.tmp):
         mounts.append(Mount(str(paths.tmp), tmp, True))
-    place = Place(name, mark, order.run, order.attempt, str(paths.work), list(dict.fromkeys(mounts)))
-    library = runtime.with_name(f"{runtime.name}-keeper")
-    inside = ["python3", "-I", "-S", str(library / "muster/agent/container/inside.py"), str(library), str(paths.root)]
+    place = Place(name, mark, order.run, order.attempt, str(paths.work), list(dict.fromkeys(mounts)), hostname)
+    copy = library(runtime)
+    inside = ["python3", "-I", "-S", str(copy / "muster/agent/container/inside.py"), str(copy), str(paths.root)]
     container = used.container
     command = run_command(
         used.engine, used.image, place, _host(used, bool(node.gpus)), container.shm_bytes, container.args, inside
@@ -103,6 +102,11 @@ def describe(
         "root": str(paths.root),
         "journal": str(paths.journal),
     }
+
+
+def library(runtime: Path) -> Path:
+    """The copy of Muster from which its own programs run in a container."""
+    return runtime.with_name(f"{runtime.name}-keeper")
 
 
 def _make(paths: AttemptPaths) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from muster.cli.console import Paint, say
+from muster.cli.images import Image, images_here
 from muster.cli.options import Json, print_json
 from muster.cli.text import ago, duration, size, table
 from muster.errors import Conflict, MusterError, NotFound, UserError
@@ -36,7 +37,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME|FILE", help=NAME_HELP, show_d
 
 
 def list_(as_json: Json = False) -> None:
-    """List curated environments, those that are registered here, and what is built on this machine.
+    """List curated environments, those that are registered here, and what is built on this machine, images too.
 
     \b
     Examples:
@@ -48,7 +49,9 @@ def list_(as_json: Json = False) -> None:
     cache = _cache()
     curated = [{"name": entry.name, "description": entry.description} for entry in load_all()]
     built = [_facts(item, cache) for item in cache.all()]
+    images = [image.to_json() for image in images_here()]
     found = {"curated": curated, "registered": _registered(), "built": built, "folder": str(cache.paths.root)}
+    found["images"] = images
     if as_json:
         print_json(found)
     else:
@@ -69,12 +72,20 @@ def show(
       muster env show pytorch
       muster env show pytorch-gpu --json
     """
+    from muster.environments.recipe import without_secrets
+
     cache = _cache()
     built = _built(name, cache)
+    resolved = _resolved(name) if built is None else None
+    if resolved is not None and resolved.container is not None:
+        _show_image(name, resolved, as_json)
+        return
     if built is None:
         recipe, notices = _recipe_of(name)
         built = cache.find(_key(recipe)[0])
-        found: dict[str, Any] = {"name": recipe.label, "notices": list(notices), "recipe": recipe.to_json()}
+        options = [without_secrets(text) for text in recipe.options]
+        found: dict[str, Any] = {"name": recipe.label, "notices": list(notices)}
+        found["recipe"] = {**recipe.to_json(), **({"options": options} if options else {})}
     else:
         found = {"name": built.facts.get("label"), "notices": [], "recipe": built.facts.get("recipe", {})}
     found["built"] = _facts(built, cache) | {"lock": built.facts["lock"]} if built else None
@@ -82,6 +93,23 @@ def show(
         print_json(found)
     else:
         print("\n".join(description(found, Paint.of(sys.stdout), time.time())))
+
+
+def _show_image(name: str, resolved: Resolved, as_json: bool) -> None:
+    from muster.environments.recipe import without_secrets
+
+    container = dict(resolved.container or {})
+    if "packages" in container:
+        options = [without_secrets(text) for text in container["packages"].get("options", ())]
+        container["packages"] = {**container["packages"], "options": options}
+    if as_json:
+        print_json({"name": resolved.name, "notices": list(resolved.notices), "container": container})
+        return
+    build, packages = container.get("build"), container.get("packages", {})
+    lines = [Paint.of(sys.stdout)(resolved.name or name, "bold"), *(f"  notice: {text}" for text in resolved.notices)]
+    lines.append(f"  image built from {build['dockerfile']}" if build else f"  image {container['image']}")
+    on_top = [*packages.get("conda", ()), *packages.get("requirements", ()), *packages.get("options", ())]
+    print("\n".join([*lines, *(f"  + {text}" for text in on_top)]))
 
 
 def build(
@@ -126,11 +154,13 @@ def build(
 def rm(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEY", help="Keys of built environments, or their beginnings.", show_default=False),
+        typer.Argument(
+            metavar="KEY", help="Keys of built environments and images, or their beginnings.", show_default=False
+        ),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Everything that no job uses.", show_default=False)] = False,
 ) -> None:
-    """Remove environments that were built on this machine. One that a job uses is kept.
+    """Remove environments and images that were built on this machine. One that a job uses is kept.
 
     \b
     Examples:
@@ -140,14 +170,17 @@ def rm(
     if not names and not all_:
         raise UserError("nothing is named.", "Give keys as `muster env list` shows them, or --all.")
     swept = cache.sweep()
-    chosen = [item.key for item in cache.all()] if all_ else [_one(name, cache).key for name in names or []]
-    for key in chosen:
-        if cache.remove(key):
-            print(f"removed {key}")
+    chosen: list[Built | Image] = (
+        [*cache.all(), *images_here()] if all_ else [_one(name, cache) for name in names or []]
+    )
+    for item in chosen:
+        name = item.name if isinstance(item, Image) else item.key
+        if item.remove() if isinstance(item, Image) else cache.remove(item.key):
+            print(f"removed {name}")
         elif all_:
-            say(f"{key} is in use and stays")
+            say(f"{name} is in use and stays")
         else:
-            raise Conflict(f"{key} is in use.", "Wait for the jobs that use it, or cancel them.")
+            raise Conflict(f"{name} is in use.", "Wait for the jobs that use it, or cancel them.")
     for key in swept:
         print(f"removed {key}, which was not complete")
     if all_ and not chosen and not swept:
@@ -177,7 +210,11 @@ def export(
     from muster.client.connect import connect
 
     record = connect().environment_of_run(name)
-    if "container" in record:
+    if "lock" in record and "container" in record:
+        print(f"# on top of the image {record['image']}")
+        print(conda_text(record["name"], {**record, "recipe": record["container"]["packages"]}), end="")
+        return
+    if "container" in record and "packages" not in record["container"]:
         hint = "An image is asked for again by its name; by its digest, where it must be the very same."
         raise NotFound(f"{name} ran in a container ({record['name']}), which has no list of packages.", hint)
     if "lock" not in record:
@@ -204,12 +241,26 @@ def listing(found: dict[str, Any], paint: Paint, now: float) -> list[str]:
             item["python"],
             str(item["packages"]),
             size(item["size"]),
-            "now" if item["in_use"] else ago(item["used_at"], now),
+            _last_used(item, now),
         )
         for item in found["built"]
     ]
     header = [paint(title, "dim") for title in ("KEY", "NAME", "PYTHON", "PACKAGES", "SIZE", "USED")]
-    return [*lines, *(f"  {line}" for line in (table(header, built) if built else ["nothing yet"]))]
+    lines += [f"  {line}" for line in (table(header, built) if built else ["nothing yet"])]
+    if not found["images"]:
+        return lines
+    header = [paint(title, "dim") for title in ("KEY", "NAME", "ENGINE", "SIZE", "USED")]
+    images = [
+        (item["key"], item["name"], item["engine"], size(item["size"]), _last_used(item, now))
+        for item in found["images"]
+    ]
+    return [*lines, "", paint("images that were made here", "bold"), *(f"  {line}" for line in table(header, images))]
+
+
+def _last_used(item: dict[str, Any], now: float) -> str:
+    if item["in_use"]:
+        return "now"
+    return ago(item["used_at"], now) if item["used_at"] else "never"
 
 
 def description(found: dict[str, Any], paint: Paint, now: float) -> list[str]:
@@ -226,9 +277,9 @@ def description(found: dict[str, Any], paint: Paint, now: float) -> list[str]:
     lines += [f"  {name}={value}" for name, value in recipe.get("variables", {}).items()]
     if built is None:
         return [*lines, "", "not built here: the first job that uses it builds it, or `muster env build`"]
-    used = "now" if built["in_use"] else ago(built["used_at"], now)
+    used = _last_used(built, now)
     lines += ["", f"{built['key']}  Python {built['python']}  {size(built['size'])}  used {used}"]
-    return [*lines, *(f"  {text}" for text in built["lock"])]
+    return [*lines, *(f"  {text.partition(' --hash=')[0]}" for text in built["lock"])]
 
 
 def _cache() -> Cache:
@@ -278,12 +329,14 @@ def _built_by_name(name: str, cache: Cache) -> Built | None:
     return cache.find(_key(recipe)[0])
 
 
-def _one(name: str, cache: Cache) -> Built:
-    found = [item for item in cache.all() if item.key.startswith(name)]
+def _one(name: str, cache: Cache) -> Built | Image:
+    found: list[Built | Image] = [item for item in cache.all() if item.key.startswith(name)]
+    found = found or [image for image in images_here() if image.is_meant_by(name)]
     if len(found) == 1:
         return found[0]
     if found:
-        raise Conflict(f"{name!r} begins several keys: {', '.join(item.key for item in found)}.", "Give more of it.")
+        keys = ", ".join(item.kept.key if isinstance(item, Image) else item.key for item in found)
+        raise Conflict(f"{name!r} begins several keys: {keys}.", "Give more of it.")
     raise NotFound(f"no environment {name!r} is built here.", "`muster env list` shows what is.")
 
 

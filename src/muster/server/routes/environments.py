@@ -32,7 +32,7 @@ async def list_environments(context: ContextOf) -> list[dict[str, Any]]:
 @router.post("/environments", status_code=201)
 async def register_environment(body: EnvironmentBody, context: ContextOf) -> dict[str, Any]:
     """Register the next version of an environment."""
-    return await context.database.write(lambda t: environments.register(t, body.name, body.spec))
+    return await context.database.write(lambda t: environments.register(context, t, body.name, body.spec))
 
 
 @router.get("/environments/{name}")

@@ -15,8 +15,10 @@ from muster.control import states
 from muster.data.access import FileEntry
 from muster.data.addresses import parse_address
 from muster.job.spec import Input, JobSpec
-from muster.server import assets, grants, tables
+from muster.server import assets, environments, grants, tables
+from muster.server.database import Transaction
 from muster.server.dependencies import CallerOf, ContextOf
+from muster.server.records import find_run
 from muster.server.routes.agents import own
 
 router = APIRouter(prefix="/agents", tags=["agents"])
@@ -33,6 +35,37 @@ class HashesBody(BaseModel):
     attempt: int
     name: str
     files: list[dict[str, Any]]
+
+
+class Versions(BaseModel):
+    """What a node came to."""
+
+    key: str
+    python: str
+    lock: list[str]
+    platform: str
+    indexes: list[str] = []
+    image: str | None = None
+
+
+class EnvironmentBody(BaseModel):
+    run: str
+    attempt: int
+    environment: Versions | None = None
+
+
+@router.post("/{node}/environment")
+async def agree(node: str, body: EnvironmentBody, context: ContextOf, caller: CallerOf) -> dict[str, Any]:
+    """The versions that a gang's nodes keep to; a node that comes with the first settles them."""
+    own(caller, node)
+
+    def work(transaction: Transaction) -> dict[str, Any]:
+        _attempt(transaction.connection, node, body.run, body.attempt)
+        row = find_run(transaction.connection, body.run)
+        told = body.environment.model_dump(exclude_none=True) if body.environment else None
+        return environments.agree(transaction, row.id, row.environment, told)
+
+    return await context.database.write(work)
 
 
 @router.get("/{node}/manifest")

@@ -1,0 +1,66 @@
+"""Images that Muster made on this machine, as `muster env` shows and removes them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from muster.containers.command import Engine
+    from muster.containers.kept import Kept
+
+_ASK_S = 30.0
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image, and the engine that has it."""
+
+    engine: Engine
+    kept: Kept
+
+    @property
+    def name(self) -> str:
+        return self.kept.names[0] if self.kept.names else self.kept.key
+
+    def is_meant_by(self, text: str) -> bool:
+        """Whether it is named, by the beginning of its id or by its name."""
+        return self.kept.key.startswith(text) or text in self.kept.names
+
+    def remove(self) -> bool:
+        """Remove it unless a job or a container uses it."""
+        from muster.containers.kept import remove
+
+        return remove(self.engine, self.kept, _ask)
+
+    def to_json(self) -> dict[str, Any]:
+        kept = self.kept
+        told = {"key": kept.key, "name": self.name, "engine": self.engine.kind, "size": kept.size}
+        return {**told, "used_at": kept.used_at or None, "in_use": kept.in_use}
+
+
+def images_here() -> list[Image]:
+    """Every image that Muster made, by engine, the one used last first."""
+    from muster.containers.command import APPTAINER, KINDS, Engine
+    from muster.containers.kept import listing
+
+    found = []
+    for kind in KINDS:
+        program = kind if kind == APPTAINER else shutil.which(kind)
+        if program is not None:
+            engine = Engine(kind, program)
+            found += [Image(engine, kept) for kept in listing(engine, _ask)]
+    return found
+
+
+def _ask(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(
+            list(command), stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASK_S, env=dict(os.environ)
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return subprocess.CompletedProcess(list(command), 127, b"", str(error).encode())

@@ -1,0 +1,93 @@
+"""Puts packages on top of an image: runs in a container of it, in the image's own Python, from 3.8 on.
+
+Reads `request.json` beside it and writes down in the image what it came to. It ends when standard input closes: then
+whoever asked is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+OWN = Path("/opt/muster")
+LOCK = OWN / "packages.json"
+"""What was installed; the last that is written."""
+PREFIX = OWN / "conda"
+
+
+def main() -> None:
+    threading.Thread(target=_end_with_asker, daemon=True).start()
+    request = json.loads((HERE / "request.json").read_text())
+    OWN.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, **request["variables"]}
+    python = sys.executable or "python3"
+    if request["conda"]:
+        tool, *words = request["conda"]
+        _run([tool, "create", "-y", "-q", "-p", str(PREFIX), *words], environment)
+        python = str(PREFIX / "bin" / "python")
+    if request["lent"]:
+        environment["PYTHONPATH"] = str(HERE / "lent")
+    lock = [f"conda:{name}={version}" for name, version in map(_conda_name, (PREFIX / "conda-meta").glob("*.json"))]
+    lock += [
+        line for number, step in enumerate(request["steps"]) for line in _install(number, step, python, environment)
+    ]
+    LOCK.write_text(json.dumps({"lock": sorted(lock, key=str.lower)}))
+    LOCK.chmod(0o644)
+
+
+def _install(number: int, step: dict[str, Any], python: str, environment: dict[str, str]) -> list[str]:
+    missing = [tool for tool in step["tools"] if shutil.which(tool) is None]
+    if missing:
+        sys.exit(f"error: {step['requirements'][0]} is compiled, and the image has no {' and no '.join(missing)}")
+    report = HERE / f"report-{number}.json"
+    command = [python, "-m", "pip", "install", "--progress-bar", "off", "--report", str(report)]
+    command += ["-r", str(HERE / f"requirements-{number}.txt")]
+    command += ["--no-deps"] if step["no_deps"] else []
+    command += ["--require-hashes"] if step["hashed"] else []
+    variables = dict(environment)
+    if step["from_source"]:
+        command += ["--no-build-isolation", "--no-cache-dir"]
+        variables.update(CXX=str(HERE / "compiler"), MAKEFLAGS=f"-j{os.cpu_count() or 1}", **step["variables"])
+    _run(command, variables)
+    return [_line(item) for item in json.loads(report.read_text())["install"]]
+
+
+def _conda_name(record: Path) -> tuple[str, str]:
+    """What conda installed, from the name of its record."""
+    name, version, _ = record.stem.rsplit("-", 2)
+    return name, version
+
+
+def _line(item: dict[str, Any]) -> str:
+    """What was installed, exactly."""
+    told, name = item["download_info"], item["metadata"]["name"]
+    text = told.get("archive_info", {}).get("hashes", {}).get("sha256", "")
+    if "vcs_info" in told:
+        return f"{name} @ {told['vcs_info']['vcs']}+{told['url']}@{told['vcs_info']['commit_id']}"
+    if item.get("is_direct"):
+        return f"{name} @ {told['url']}" + (f"#sha256={text}" if text else "")
+    return f"{name}=={item['metadata']['version']}" + (f" --hash=sha256:{text}" if text else "")
+
+
+def _run(command: list[str], environment: dict[str, str]) -> None:
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, env=environment, cwd="/", check=False)
+    if done.returncode != 0:
+        sys.exit(abs(done.returncode))
+
+
+def _end_with_asker() -> None:
+    while os.read(0, 4096):
+        pass
+    # As process 1 it takes everything in the container along.
+    os._exit(137)
+
+
+if __name__ == "__main__":
+    main()

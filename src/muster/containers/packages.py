@@ -1,0 +1,211 @@
+"""Packages on top of an image: decided from what the image and the node have. Pure, standard library only."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from urllib.parse import unquote
+
+from muster.containers.command import ATTEMPT, MARK, RUN, Engine
+from muster.containers.installing import LOCK, PREFIX
+from muster.environments import locks
+from muster.environments.failures import Failure
+from muster.environments.interpreters import fits
+from muster.environments.recipe import Recipe, key_of
+from muster.environments.sources import Sources, pip_variables
+from muster.environments.steps import Step, steps
+
+INSIDE = "/opt/muster/build"
+"""Where the folder of the build is mounted while packages are installed."""
+_CACHE = "/opt/muster/cache"
+_OLDEST_PIP = (23, 0)
+_CONDA_TOOLS = ("micromamba", "mamba", "conda")
+_INDEXES = ("--index-url", "-i", "--extra-index-url")
+_LOCAL = re.compile(r"(?:file://(?:localhost)?|(?<![\w:/]))(/[^\s#]+)")
+
+# Runs in the image's Python, which may be an old one.
+LOOK = f"""
+import json, shutil, sys
+try:
+    import pip
+    version = pip.__version__
+except ImportError:
+    version = ""
+try:
+    lock = json.load(open({str(LOCK)!r}))["lock"]
+except (OSError, ValueError):
+    lock = None
+tools = [name for name in {_CONDA_TOOLS!r} if shutil.which(name)]
+cuda = shutil.which("nvcc") is not None
+print("MUSTER " + json.dumps({{"pip": version, "tools": tools, "lock": lock, "cuda": cuda}}))
+"""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What an image can install with, and what was installed on it before."""
+
+    pip: str = ""
+    tools: Sequence[str] = ()
+    lock: Sequence[str] | None = None
+    cuda: bool = False
+    """It can compile for GPUs."""
+
+
+@dataclass(frozen=True)
+class Lent:
+    """A pip of the node's that an image may use."""
+
+    folder: str
+    version: str
+    needs: str
+    """The versions of Python that it runs on."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is done in a container of the image."""
+
+    steps: Sequence[Step]
+    conda: Sequence[str]
+    """conda's tool and what it makes the environment of; none: packages go into the image's own Python."""
+    lent: bool
+
+
+def looked(answer: str) -> Looked | None:
+    """What LOOK printed; None where it did not come to that."""
+    for line in reversed(answer.splitlines()):
+        if line.startswith("MUSTER "):
+            return Looked(**json.loads(line[7:]))
+    return None
+
+
+def tag(recipe: Recipe, base: str, python: tuple[int, ...]) -> str:
+    """The name of the image: the same packages on the same image have the same one."""
+    return f"muster-packages:{key_of(recipe, '.'.join(map(str, python[:2])), base.removeprefix('sha256:'))}"
+
+
+def plan(recipe: Recipe, label: str, python: tuple[int, ...], found: Looked, lent: Lent | None, gpus: bool) -> Work:
+    """How the packages come onto the image; Failure where they cannot."""
+    conda = _conda(recipe, label, python, found)
+    # What is recorded is what pip put on the image, whatever conda did before.
+    order = steps(replace(recipe, conda=()), has_cuda=gpus and found.cuda)
+    borrows = not conda and lent is not None and _numbers(lent.version) >= _OLDEST_PIP and fits(python, lent.needs)
+    if order and not conda and not borrows and _numbers(found.pip) < _OLDEST_PIP:
+        has = f"pip {found.pip}" if found.pip else "no pip"
+        least = ".".join(map(str, _OLDEST_PIP))
+        raise Failure(
+            "environment",
+            f"packages are to be put on the image {label}, which has {has}; {least} or newer is needed",
+            "Add a newer pip to the image, or to the node's own Python, which lends it.",
+        )
+    return Work(order, conda, borrows)
+
+
+def _conda(recipe: Recipe, label: str, python: tuple[int, ...], found: Looked) -> list[str]:
+    """The words for conda's tool; none where the image's own Python will do. Failure where a tool is missing."""
+    has_python = recipe.python is None or fits(python, recipe.python)
+    if not recipe.conda and has_python:
+        return []
+    if not found.tools and recipe.conda:
+        raise Failure(
+            "environment",
+            f"the conda packages {', '.join(recipe.conda)} need micromamba, mamba or conda, and the image {label} "
+            "has none",
+            "Add micromamba to the image, or move them to the `pip:` part of the file where pip has them.",
+        )
+    has = ".".join(map(str, python))
+    if not found.tools:
+        raise Failure(
+            "environment",
+            f"the image {label} has Python {has}, and its packages ask for Python {recipe.python}",
+            "Leave the version out, use an image with that Python, or one with micromamba, which installs it.",
+        )
+    wanted = recipe.python or ".".join(map(str, python[:2]))
+    channels = [part for channel in recipe.channels or ("conda-forge",) for part in ("-c", channel)]
+    exact = f"python{wanted}" if wanted[0] in "<>!~" else f"python={wanted}"
+    packages = locks.conda(recipe.constraints) or [exact, "pip", *recipe.conda]
+    return [found.tools[0], "--override-channels", *channels, *packages]
+
+
+def files(recipe: Recipe, work: Work, sources: Sources, environ: Mapping[str, str]) -> dict[str, str]:
+    """What lies in the folder of the build; it may hold passwords."""
+    variables = {
+        "PIP_CACHE_DIR": _CACHE,
+        "PIP_NO_INPUT": "1",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_ROOT_USER_ACTION": "ignore",
+        # The layer is made for this, and no system manages it.
+        "PIP_BREAK_SYSTEM_PACKAGES": "1",
+        **pip_variables(sources),
+        **{name: value for name, value in environ.items() if name.lower() in ("http_proxy", "https_proxy", "no_proxy")},
+    }
+    request = {"steps": [asdict(step) for step in work.steps], "conda": list(work.conda), "lent": work.lent}
+    found = {"request.json": json.dumps({**request, "variables": variables})}
+    for number, step in enumerate(work.steps):
+        found[f"requirements-{number}.txt"] = "\n".join([*recipe.options, *step.requirements]) + "\n"
+    return found
+
+
+def local_places(recipe: Recipe, sources: Sources) -> list[str]:
+    """Folders and files of the node that packages come from."""
+    options = [text.split(maxsplit=1) for text in recipe.options]
+    indexes = [text for name, *rest in options if name in _INDEXES for text in rest]
+    indexes += [sources.index_url or "", *sources.extra_index_urls]
+    others = [text for name, *rest in options if name not in _INDEXES for text in rest]
+    others += [*recipe.requirements, *recipe.constraints, *sources.find_links, sources.cert or ""]
+    found = [_beside(path) for text in indexes for path in _LOCAL.findall(text)]
+    found += [path for text in others for path in _LOCAL.findall(text)]
+    return sorted({unquote(path).rstrip("/") for path in found} - {""})
+
+
+def _beside(path: str) -> str:
+    """The pages of an index lead to files that lie beside it."""
+    parent = path.rstrip("/").rpartition("/")[0]
+    # Not over a folder that the image has, too.
+    return parent if parent.count("/") > 1 else path
+
+
+def install_command(
+    engine: Engine,
+    image: str,
+    name: str,
+    attempt: tuple[str, str, int],
+    folders: Mapping[str, str],
+    extra: Sequence[str],
+) -> list[str]:
+    """Run the installation; `attempt` is mark, run and number, `folders` what is mounted where."""
+    command = [engine.program, "run", "--name", name, "--pull", "never", "--interactive", "--entrypoint", "python3"]
+    for key, value in zip((MARK, RUN, ATTEMPT), attempt, strict=True):
+        command += ["--label", f"{key}={value}"]
+    command += ["--network", "host", "--user", "0:0", "--workdir", "/", "--security-opt", "label=disable"]
+    for target, source in folders.items():
+        writable = target in (INSIDE, _CACHE)
+        command += ["--volume", f"{source}:{target}:{'rw' if writable else 'ro'}"]
+    return [*command, *extra, image, "-I", f"{INSIDE}/installing.py"]
+
+
+def mounted(folder: str, cache: str, lent: str, places: Sequence[str]) -> dict[str, str]:
+    """What an installation sees of the node, by where it sees it."""
+    own = {INSIDE: folder, _CACHE: cache}
+    return {**own, **({f"{INSIDE}/lent/pip": lent} if lent else {}), **{place: place for place in places}}
+
+
+def commit_command(engine: Engine, name: str, reference: str, work: Work, path: str, label: str) -> list[str]:
+    """Make an image of the container; `path` is the PATH of the image below."""
+    changes = [f"LABEL {label}", 'ENTRYPOINT ["python3"]', 'CMD ["-q"]']
+    # Those of the container were for this attempt alone, and what runs in the image later must not be taken for it.
+    changes += [f'LABEL {key}=""' for key in (MARK, RUN, ATTEMPT)]
+    if work.conda:
+        changes.append(f"ENV PATH={PREFIX}/bin:{path}")
+    command = [engine.program, "commit"]
+    for change in changes:
+        command += ["--change", change]
+    return [*command, name, reference]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(map(int, match.group().split("."))) if match else ()

@@ -1,0 +1,62 @@
+"""The versions that an environment came to, a line each: `NAME==VERSION --hash=sha256:…`. Standard library only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from muster.environments.recipe import requirement_name
+
+_CONDA = "conda:"
+_HASH = re.compile(r"\s+--hash=sha256:([0-9a-f]{64})")
+_FRAGMENT = re.compile(r"#sha256=([0-9a-f]{64})")
+_WHEEL = re.compile(r".+?-[^-]+(?:-\d[^-]*)?-(?P<python>[^-]+)-(?P<abi>[^-]+)-(?P<platform>[^-]+)\.whl")
+
+
+def plain(line: str) -> str:
+    """A line without its hashes."""
+    return _FRAGMENT.sub("", _HASH.sub("", line)).strip()
+
+
+def hashes(line: str) -> frozenset[str]:
+    """What the archive of a package may be, by sha256; empty where nothing is known."""
+    return frozenset(_HASH.findall(line) + _FRAGMENT.findall(line))
+
+
+def same(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether two builds came to the same versions of the same archives, as far as those are known."""
+    mine, theirs = _by_version(one), _by_version(other)
+    if mine.keys() != theirs.keys():
+        return False
+    return all(not mine[line] or not theirs[line] or mine[line] & theirs[line] for line in mine)
+
+
+def with_hashes(lines: Sequence[str], found: Mapping[str, Iterable[str]]) -> list[str]:
+    """The lines with the hashes that are known of their packages, by name; an address keeps its own."""
+    return [line + "".join(f" --hash=sha256:{text}" for text in sorted(_of(line, found))) for line in lines]
+
+
+def conda(lines: Iterable[str]) -> list[str]:
+    """conda's part of a lock, as its tools are asked for it."""
+    return [line.removeprefix(_CONDA) for line in lines if line.startswith(_CONDA)]
+
+
+def fits(file: str, python: tuple[int, ...], machine: str) -> bool:
+    """Whether an archive may be what a Python on Linux installs: a wheel for it, or sources."""
+    match = _WHEEL.fullmatch(file)
+    if match is None:
+        return not file.endswith(".whl")
+    tag = f"{python[0]}{python[1]}"
+    pythons, platforms = match["python"].split("."), match["platform"].split(".")
+    is_stable = match["abi"] == "abi3" and any(text.startswith(f"cp{python[0]}") for text in pythons)
+    for_python = is_stable or any(text in (f"cp{tag}", f"py{tag}", f"py{python[0]}") for text in pythons)
+    for_machine = any(text == "any" or ("linux" in text and text.endswith(machine)) for text in platforms)
+    return for_python and for_machine
+
+
+def _of(line: str, found: Mapping[str, Iterable[str]]) -> Iterable[str]:
+    return () if " @ " in line or line.startswith(_CONDA) else found.get(requirement_name(line) or "", ())
+
+
+def _by_version(lines: Sequence[str]) -> dict[str, frozenset[str]]:
+    return {plain(line): hashes(line) for line in lines}

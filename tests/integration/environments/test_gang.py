@@ -1,0 +1,96 @@
+"""The nodes of a gang run in the same versions, whichever of them was first, and in the archives that were recorded."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import MUSTER, wait_until
+from tests.integration.environments.conftest import Shelf, Site
+
+from muster.environments.builder import ensure
+from muster.environments.cache import Cache
+from muster.environments.failures import Failure
+from muster.environments.interpreters import find, host_platform
+from muster.environments.recipe import Recipe
+from muster.errors import AccessDenied
+
+SHOW = "python -c 'import small; print(small.VERSION)'"
+
+
+def exact(name: str, version: str, archive: Path) -> str:
+    return f"{name}=={version} --hash=sha256:{hashlib.sha256(archive.read_bytes()).hexdigest()}"
+
+
+def gang(shelf: Shelf, *packages: str) -> dict[str, Any]:
+    return {
+        "command": SHOW,
+        "environment": {"pip": [*shelf.options, *packages]},
+        "distribution": {"type": "pytorch"},
+        "resources": {"instance_count": 2},
+    }
+
+
+def settle(site: Site, run: str, node: str, facts: dict[str, Any] | None) -> dict[str, Any]:
+    """What an agent says and hears."""
+    body = {"run": run, "attempt": 1, "environment": facts}
+    answer: dict[str, Any] = site.client.call("POST", f"/agents/{node}/environment", json_body=body)
+    return answer
+
+
+def test_a_node_that_came_to_other_versions_takes_those_of_the_first(shelf: Shelf, site: Site) -> None:
+    old, _ = shelf.wheel("small", "1.0"), shelf.wheel("small", "1.1")
+    gate = shelf.gated("slow")
+    run = site.run(**gang(shelf, "small", "slow"))
+    wait_until(gate.has_begun, 60.0, "the begin of the build")
+    # Both nodes have found nothing settled and build the newest; then a third one comes first, and goes.
+    lock = [exact("slow", "1.0", shelf.folder / "slow-1.0.tar.gz"), exact("small", "1.0", old)]
+    facts = {"python": ".".join(map(str, sys.version_info[:3])), "platform": host_platform(), "lock": lock, "key": "k"}
+    assert settle(site, run, "local-1", facts)["lock"] == lock
+    assert settle(site, run, "local-0", {**facts, "lock": ["small==9"]})["lock"] == lock
+    gate.open()
+    view = site.wait(run)
+    assert view["status"] == "Completed", view["verdict"]
+    for rank in (0, 1):
+        assert site.log(run, f"user_logs/std_log_process_{rank}.txt") == b"1.0\n"
+    assert site.client.environment_of_run(run)["lock"] == lock
+    with pytest.raises(AccessDenied, match="is over"):
+        settle(site, run, "local-0", None)
+
+
+def test_the_first_node_settles_the_versions_with_hashes_and_a_later_run_may_ask_for_them(
+    shelf: Shelf, site: Site
+) -> None:
+    archive = shelf.wheel("small", "1.0")
+    run = site.run(**gang(shelf, "small"))
+    assert site.wait(run)["status"] == "Completed"
+    assert site.client.environment_of_run(run)["lock"] == [exact("small", "1.0", archive)]
+    exported = subprocess.run([MUSTER, "env", "export", run], capture_output=True, text=True, check=True).stdout
+    assert exact("small", "1.0", archive) in exported
+    (site.folder / "lock.yml").write_text(exported)
+    shelf.wheel("small", "2.0")
+    again = site.run(command=SHOW, environment={"conda_file": "lock.yml"})
+    assert site.wait(again)["status"] == "Completed" and site.log(again) == b"1.0\n"
+
+
+@pytest.mark.parametrize("builder", ["uv", "pip"])
+def test_an_archive_that_was_replaced_is_not_installed(
+    shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, builder: str
+) -> None:
+    monkeypatch.setenv("MUSTER_ENVIRONMENT_BUILDER", builder)
+    shelf.wheel("small", "1.0")
+    cache, base = Cache(tmp_path / "cache"), find(None, sys.executable)
+    recipe = Recipe("kept", ("small",), options=tuple(shelf.options))
+    settings: dict[str, Any] = {"say": lambda text: None, "write": lambda text: None, "limit_bytes": 1 << 30}
+    lock = ensure(recipe, "first", base, cache, **settings).facts["lock"]
+    assert "--hash=sha256:" in lock[0]
+    assert ensure(recipe.locked(lock), "again", base, cache, **settings).facts["lock"] == lock
+    shelf.wheel("small", "1.0", script="something-else")
+    # uv's own cache has the right one still.
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
+    with pytest.raises(Failure, match="an archive is not the one that was recorded"):
+        ensure(recipe.locked(lock), "replaced", base, cache, **settings)
