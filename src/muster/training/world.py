@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+_THREADS = Path("/proc/self/task")
+_BLINDLY_S = 0.5
+_AT_MOST_S = 5.0
+_PAUSE_S = 0.005
+_LOOKS = 3
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,9 @@ class World:
             dist.broadcast(tensor, src=0, group=self.group)
 
     def leave(self) -> None:
+        """Part from the others, at the end of the script."""
         if dist.is_initialized():
+            _wait_for_gloo()
             dist.destroy_process_group()
 
 
@@ -127,3 +137,30 @@ def _share_out(place: Place) -> tuple[torch.device, dist.ProcessGroup | None]:
     if not all(owned):
         return torch.device("cpu"), None
     return device, dist.new_group(backend="nccl") if len(set(owned)) == place.size else None
+
+
+def _wait_for_gloo() -> None:
+    """Until Gloo's threads rest: one that still puts down its last tensors when Python is gone aborts the process.
+
+    They outlive the process group where DDP was used, and PyTorch has nothing to wait for. A thread that waits for
+    Python gets it in the pauses here, so one that sleeps at several looks in a row has nothing left to do.
+    """
+    if not _THREADS.is_dir():
+        time.sleep(_BLINDLY_S)
+        return
+    looks, deadline = 0, time.monotonic() + _AT_MOST_S
+    while looks < _LOOKS and time.monotonic() < deadline:
+        time.sleep(_PAUSE_S)
+        looks = looks + 1 if _gloo_rests(_THREADS) else 0
+
+
+def _gloo_rests(threads: Path) -> bool:
+    for thread in threads.iterdir():
+        try:
+            name, _, rest = (thread / "stat").read_text().partition("(")[2].rpartition(")")
+        except OSError:
+            # It has ended.
+            continue
+        if name == "pt_gloo_runloop" and not rest.lstrip().startswith("S"):
+            return False
+    return True

@@ -1,9 +1,11 @@
 """Which rank a process is, from what its launcher says."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
-from muster.training.world import Place, find_place, join, meeting_point
+from muster.training.world import Place, _gloo_rests, find_place, join, meeting_point
 
 TORCH = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
 OPEN_MPI = {
@@ -53,3 +55,17 @@ def test_alone_there_is_nobody_to_ask():
     assert world.gather("x") == ["x"]
     world.share([torch.ones(1)])
     world.leave()
+
+
+def thread(folder: Path, number: int, name: str, state: str) -> None:
+    (folder / str(number)).mkdir(parents=True)
+    (folder / str(number) / "stat").write_text(f"{number} ({name}) {state} 1 2 3")
+
+
+def test_gloo_rests_when_each_of_its_threads_sleeps(tmp_path: Path) -> None:
+    thread(tmp_path, 1, "python (R)", "R")
+    thread(tmp_path, 2, "pt_gloo_runloop", "S")
+    (tmp_path / "4").mkdir()
+    assert _gloo_rests(tmp_path)
+    thread(tmp_path, 3, "pt_gloo_runloop", "R")
+    assert not _gloo_rests(tmp_path)
