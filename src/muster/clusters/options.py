@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -13,6 +13,7 @@ from muster.clusters.sizes import VmSize, find_size, nearest
 from muster.defaults import IDLE_SCALEDOWN_S
 
 Count = Annotated[int, Field(ge=0, le=10_000)]
+Checked = TypeVar("Checked", bound=BaseModel)
 
 
 class Limit(BaseModel):
@@ -98,15 +99,19 @@ KNOWN = frozenset(Options.model_fields)
 
 
 def parse_options(options: Mapping[str, Any]) -> Options:
+    """What is common to all engines' clusters."""
+    return checked(Options, options, "docs/clusters.md")
+
+
+def checked(kind: type[Checked], options: Mapping[str, Any], document: str) -> Checked:
     """Checked settings, or a refusal that names the wrong one."""
-    given = {key: value for key, value in options.items() if value is not None}
     try:
-        return Options.model_validate(given)
+        return kind.model_validate({key: value for key, value in options.items() if value is not None})
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         message = first["msg"].removeprefix("Value error, ")
-        raise errors.JobError(f"{where}: {message}" if where else message, "See docs/clusters.md.") from error
+        raise errors.JobError(f"{where}: {message}" if where else message, f"See {document}.") from error
 
 
 def refuse_unknown(options: Mapping[str, Any], known: frozenset[str], whose: str) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +16,7 @@ from muster import errors
 from muster.clusters.options import KNOWN, Options, parse_options, refuse_unknown, unknown_size_notice
 from muster.defaults import LOCAL_MAX_NODES
 from muster.engines.base import Allocation, AllocationState, Cluster, Engine, NodeLife, NodeOffer
+from muster.engines.here import start_agent
 from muster.paths import NodePaths
 
 _ELSEWHERE = {
@@ -70,7 +70,7 @@ class LocalEngine(Engine):
         for agent in allocation.agents:
             paths = NodePaths(Path(agent.root))
             if not paths.agent_lives():
-                self._children[agent.node] = _start(paths)
+                self._children[agent.node] = start_agent(paths)
 
     def poll(self, allocations: Sequence[Allocation]) -> Mapping[str, AllocationState]:
         for node, child in list(self._children.items()):
@@ -158,16 +158,3 @@ def _last_words(paths: NodePaths) -> str:
     except OSError:
         return ""
     return lines[-1] if lines else ""
-
-
-def _start(paths: NodePaths) -> subprocess.Popen[bytes]:
-    paths.root.mkdir(parents=True, exist_ok=True)
-    with paths.log.open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "muster.agent", str(paths.config)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd="/",
-            start_new_session=True,
-        )

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from muster import errors
-from muster.clusters.options import KNOWN, refuse_unknown
+from muster.clusters.options import KNOWN, checked, refuse_unknown
 from muster.defaults import RAY_CUT_OFF_S, RAY_LINGER_S, RAY_STALE_S
 
 
@@ -84,13 +84,7 @@ def parse(options: Mapping[str, Any]) -> RayOptions:
             "a cluster on Ray needs the address of its head",
             "Give --address ray://HEAD:10001; `muster ray hosts` starts Ray on machines of your own.",
         )
-    try:
-        return RayOptions.model_validate({key: value for key, value in options.items() if value is not None})
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        raise errors.JobError(f"{where}: {message}", "See docs/ray.md.") from error
+    return checked(RayOptions, options, "docs/ray.md")
 
 
 def refuse_others(options: Mapping[str, Any]) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
+from muster.engines.here import start_agent
 from muster.paths import NodePaths
 
 _TRIES = 3
@@ -29,7 +29,7 @@ class Collectors:
         if not left or self._tries.get(root, 0) >= _TRIES:
             return False
         self._tries[root] = self._tries.get(root, 0) + 1
-        self._agents[root] = _start(paths)
+        self._agents[root] = start_agent(paths)
         return True
 
     def close(self) -> None:
@@ -39,15 +39,3 @@ class Collectors:
                 # Adopted by init from now on; it is no child to wait for.
                 agent.returncode = 0
         self._agents.clear()
-
-
-def _start(paths: NodePaths) -> subprocess.Popen[bytes]:
-    with paths.log.open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "muster.agent", str(paths.config)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd="/",
-            start_new_session=True,
-        )

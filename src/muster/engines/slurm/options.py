@@ -6,10 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from muster import errors
-from muster.clusters.options import KNOWN, refuse_unknown
+from muster.clusters.options import KNOWN, checked, refuse_unknown
 from muster.defaults import LINGER_S
 from muster.engines.slurm.reading import seconds_of
 
@@ -116,13 +115,7 @@ MEANINGLESS = {
 
 def parse(options: Mapping[str, Any]) -> SlurmOptions:
     """Checked settings, or a refusal that names the wrong one."""
-    try:
-        return SlurmOptions.model_validate({key: value for key, value in options.items() if value is not None})
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        raise errors.JobError(f"{where}: {message}", "See docs/slurm.md.") from error
+    return checked(SlurmOptions, options, "docs/slurm.md")
 
 
 def refuse_others(options: Mapping[str, Any]) -> None:
