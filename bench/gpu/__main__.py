@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--warmup-steps", type=int, default=30)
     parser.add_argument("--batches", default="256,512,1024", help="per-device batches for `defaults`")
     parser.add_argument("--example-args", default="", help="further arguments of the example, such as '--compile off'")
-    parser.add_argument("--bare-compile", default="default", help="mode of torch.compile in the bare loop")
+    parser.add_argument("--bare-compile", default="default", help="mode of torch.compile in the bare loop, or off")
     parser.add_argument("--limit-s", type=float, default=460, help="no further part begins after so long")
     parser.add_argument("--tiny", action="store_true", help="does it work, not how fast is it")
     args = parser.parse_args()
@@ -119,8 +119,8 @@ class Bench:
 
     def __init__(self, args: argparse.Namespace, workspace: Workspace, results: Results) -> None:
         self._args, self._workspace, self._results = args, workspace, results
-        # What torch.compile made is found again: a rank has a folder for temporary files of its own.
-        self._cache = workspace.folder / "inductor"
+        # What torch.compile made is found again by the next run, and by the next bench where it has a place to stay.
+        self._cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(workspace.folder / "inductor")
 
     def overhead(self) -> None:
         """A bare loop, and the same loop through `muster run`, in turns."""
@@ -186,7 +186,7 @@ class Bench:
             code += ["--width", "8", "--image-size", "32"]
         if through_muster:
             return self._through_muster(code)
-        env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(self._cache)}
+        env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": self._cache}
         done = self._run([sys.executable, *code], env)
         return float(json.loads(done.splitlines()[-1])["images_per_sec"])
 

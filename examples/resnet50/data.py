@@ -154,7 +154,7 @@ def shard_index(path: Path) -> list[tuple[int, int, int]]:
 
 
 class Synthetic:
-    """Images that can be learned: each class has a pattern, and each of a few thousand images its noise upon it."""
+    """Images that can be learned: each class has a pattern, and each of some hundred images its noise upon it."""
 
     contiguous = False
 
@@ -162,7 +162,7 @@ class Synthetic:
         self.length, self.classes, self._size = length, classes, size
         source = torch.Generator().manual_seed(1)
         patterns = interpolate(torch.randn(classes, 3, 8, 8, generator=source), size, mode="bilinear")
-        self._labels = torch.arange(min(length, 512 if device.type == "cpu" else 4096)) % classes
+        self._labels = torch.arange(min(length, 512 if device.type == "cpu" else 1024)) % classes
         images = torch.empty(len(self._labels), size, size, 3, dtype=torch.uint8)
         for image, label in zip(images, self._labels, strict=True):
             noisy = patterns[label] + torch.randn(3, size, size, generator=source)
@@ -179,11 +179,13 @@ class Synthetic:
         return torch.randperm(self.length, generator=_generator(epoch, seed))
 
     def batch(self, indices: Tensor) -> Batch:
-        """Picked where the training happens: the index decides what the image is."""
-        picked = indices.to(self._rows.device, non_blocking=True) % len(self._rows)
+        """Picked where the training happens, which waits for none of it: the index decides what the image is."""
+        indices = indices.to(self._rows.device, non_blocking=True)
+        picked = indices % len(self._rows)
         images = self._rows.index_select(0, picked).view(torch.uint8)
         shape = (len(indices), self._size, self._size, 3)
-        return images.view(shape).permute(0, 3, 1, 2), self._labels.index_select(0, picked)
+        labels = self._labels.index_select(0, picked).masked_fill(indices < 0, PADDING)
+        return images.view(shape).permute(0, 3, 1, 2), labels
 
 
 class Jpegs(Dataset[Any]):
@@ -221,9 +223,7 @@ class Loader:
         """The images of each list of keys; the next ones are prepared meanwhile."""
         if isinstance(self._dataset, Synthetic):
             for batch in keys:
-                indices = torch.tensor([index for _, index in batch])
-                made, labels = self._dataset.batch(indices.clamp(min=0))
-                yield made, torch.where(indices.to(labels.device) < 0, PADDING, labels)
+                yield self._dataset.batch(torch.tensor([index for _, index in batch]))
             return
         loader = DataLoader(
             self._jpegs,

@@ -26,7 +26,7 @@ def arguments(world: World, given: list[str] | None = None) -> argparse.Namespac
         args.accumulate,
     )
     args.amp = args.amp or ("bf16" if on_gpu else "off")
-    args.compile = args.compile or ("default" if on_gpu else "off")
+    args.compile = args.compile or ("tuned" if on_gpu else "off")
     args.workers = (os.cpu_count() or 1) // world.local_size if args.workers is None else args.workers
     if args.decode is None:
         args.decode = "gpu" if args.data is not None and gpu_can_decode(world.device) else "cpu"
@@ -94,8 +94,8 @@ def parser() -> argparse.ArgumentParser:
     speed.add_argument("--amp", choices=("bf16", "off"), help="mixed precision; default bf16 on a GPU")
     speed.add_argument(
         "--compile",
-        choices=("off", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
-        help="mode of torch.compile; default on a GPU, off on a CPU",
+        choices=("off", "tuned", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
+        help="mode of torch.compile; default: tuned on a GPU, off on a CPU",
     )
     speed.add_argument(
         "--channels-last", action=BooleanOptionalAction, help="memory layout; default except with Horovod"

@@ -73,12 +73,47 @@ def decode_on_gpu(
     from torchvision.io import ImageReadMode, decode_jpeg
 
     decoded = decode_jpeg(list(jpegs), mode=ImageReadMode.RGB, device=device)
-    batch = torch.empty((len(decoded), 3, size, size), device=device, memory_format=torch.channels_last)
-    for index, (image, ((left, top, wide, high), mirror)) in enumerate(zip(decoded, views, strict=True)):
-        part = image[None, :, top : top + high, left : left + wide].float()
-        part = interpolate(part, (size, size), mode="bilinear", antialias=True)
-        batch[index] = part[0].flip(2) if mirror else part[0]
-    return batch.round_().clamp_(0, 255).to(torch.uint8)
+    parts = [
+        image[:, top : top + high, left : left + wide]
+        for image, ((left, top, wide, high), _) in zip(decoded, views, strict=True)
+    ]
+    return resize_all(parts, [mirror for _, mirror in views], size)
+
+
+def resize_all(parts: list[Tensor], mirror: list[bool], size: int) -> Tensor:
+    """All parts in one go, whatever their sizes: filtering a row or a column is a product with a matrix of weights.
+
+    One after the other they would keep the GPU, and whoever feeds it, busier than the training does.
+    """
+    limit = max(512, 2 * size)
+    parts = [part if max(part.shape) <= limit else _resize_alone(part, size) for part in parts]
+    device = parts[0].device
+    dtype = torch.half if device.type == "cuda" else torch.float
+    heights, widths = (
+        torch.tensor(sizes, device=device) for sizes in zip(*(part.shape[1:] for part in parts), strict=True)
+    )
+    room = torch.zeros((len(parts), 3, limit, limit), dtype=dtype, device=device)
+    torch._foreach_copy_([room[n, :, : part.shape[1], : part.shape[2]] for n, part in enumerate(parts)], parts)
+    across = _filters(widths, limit, size)
+    across = torch.where(torch.tensor(mirror, device=device).view(-1, 1, 1), across.flip(2), across)
+    down = _filters(heights, limit, size).transpose(1, 2)
+    filtered = down[:, None].to(dtype) @ (room @ across[:, None].to(dtype))
+    return filtered.round_().clamp_(0, 255).to(torch.uint8, memory_format=torch.channels_last)
+
+
+def _filters(lengths: Tensor, limit: int, size: int) -> Tensor:
+    """For each length a matrix that turns so many pixels (the others are none) into `size`: linear, antialiased."""
+    scale = (lengths / size).view(-1, 1, 1)
+    place = torch.arange(limit, device=lengths.device).view(1, -1, 1) + 0.5
+    centre = scale * (torch.arange(size, device=lengths.device) + 0.5)
+    weights = (1 - (place - centre).abs_() / scale.clamp(min=1)).clamp_(min=0)
+    weights *= place < lengths.view(-1, 1, 1)
+    return weights / weights.sum(1, keepdim=True)
+
+
+def _resize_alone(part: Tensor, size: int) -> Tensor:
+    """A very large one, for which the whole batch would need the room."""
+    return interpolate(part[None].float(), (size, size), mode="bilinear", antialias=True)[0]
 
 
 def gpu_can_decode(device: torch.device) -> bool:

@@ -13,6 +13,10 @@ from torch.optim import Optimizer
 
 from muster.training import LARS, NoiseScale, World
 
+TUNED = {"max_autotune_pointwise": True, "combo_kernels": True}
+"""Half a minute more of compiling, for a few percent of the whole training: try several shapes of each kernel between
+the convolutions, and start small ones together."""
+
 
 class Step:
     """Forward, backward, the exchange of gradients, and the optimizer."""
@@ -31,7 +35,9 @@ class Step:
             self.noise = NoiseScale(args.batch_size, args.global_batch)
             self.noise.attach(self.network)
         self._loss = self._eager_loss
-        if args.compile != "off":
+        if args.compile == "tuned":
+            self._loss = torch.compile(self._eager_loss, options=dict(TUNED))
+        elif args.compile != "off":
             self._loss = torch.compile(self._eager_loss, mode=args.compile)
         if world.device.type == "cuda":
             torch.backends.cudnn.benchmark = True

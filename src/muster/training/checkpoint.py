@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import threading
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,12 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
-from torch.distributed.checkpoint import CheckpointException, FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint import CheckpointException, FileSystemReader
 from torch.optim import Optimizer
 
 from muster.errors import MusterError
 from muster.training import integrity
+from muster.training.shards import Shards, hush_alone
 from muster.training.state import Stage, TrainingState, random_state, set_random_state
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Checkpointer:
     """Saves model, optimizer, random state and the script's own progress; every rank calls every method.
 
     `save` copies the state to main memory and returns; a thread writes it (torch.distributed.checkpoint), each rank
-    its own shards, and hashes what it wrote. The folder appears under its name `step_N` only when all of it is on disk.
+    its own shards, and hashes them. The folder appears under its name `step_N` only when all of it is on disk.
     Under Muster the folder is the run's own, so each checkpoint is published, and `load` finds what the last attempt
     left; elsewhere give one that all ranks see.
 
@@ -70,6 +70,7 @@ class Checkpointer:
             self._rank, self._size = dist.get_rank(), dist.get_world_size()
             # Of its own: the thread that writes must not mix with what the training exchanges.
             self._group = dist.new_group(backend="gloo")
+        self._shards = Shards(self._rank, self._size, self._group)
         self._sharing, self._part, self._parts = self._find_parts()
         self._best: tuple[float, int] | None = None
         self._thread: threading.Thread | None = None
@@ -110,7 +111,7 @@ class Checkpointer:
                 f"the checkpoint {found} lacks {missing[0]} ({len(missing)} such): it is of another model",
                 "Resume with the arguments that it was made with, or give another checkpoint folder.",
             )
-        _hush_alone()
+        hush_alone()
         dcp.load(targets, storage_reader=reader, process_group=self._group, no_dist=self._size == 1)
         return self._take_own(found)
 
@@ -170,14 +171,12 @@ class Checkpointer:
     def _write_shards(
         self, staged: Path, about: dict[str, Any], tensors: dict[str, Tensor], own: dict[str, Any]
     ) -> None:
-        writer = FileSystemWriter(staged, sync_files=True)
-        _hush_alone()
-        dcp.save(dict(tensors), storage_writer=writer, process_group=self._group, no_dist=self._size == 1)
+        hashes = self._shards.write(staged, tensors, again=all(self._gather(self._shards.repeats(tensors))))
         with (staged / f"rank_{self._rank:05d}.pt").open("wb") as target:
             torch.save(own, target)
             target.flush()
             os.fsync(target.fileno())
-        integrity.write_list(staged, self._rank, about)
+        integrity.write_list(staged, self._rank, about, hashes)
 
     def _publish(self, staged: Path, about: dict[str, Any]) -> None:
         """One rename makes it visible; Muster takes every node's part, and counts it when all parts are there."""
@@ -307,11 +306,6 @@ def _places(folder: str | Path | None) -> tuple[Path, Path | None]:
     if given is None:
         raise ValueError("outside Muster a Checkpointer needs a folder")
     return Path(given), Path(resume) if resume else None
-
-
-def _hush_alone() -> None:
-    """That one process alone saves is what was asked for, and no news."""
-    warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable")
 
 
 def _checkpoints_in(folder: Path) -> list[tuple[int, Path]]:

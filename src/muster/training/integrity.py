@@ -22,9 +22,12 @@ def own_files(folder: Path, rank: int) -> list[Path]:
     return sorted(found)
 
 
-def write_list(folder: Path, rank: int, about: Mapping[str, Any]) -> None:
+def write_list(folder: Path, rank: int, about: Mapping[str, Any], known: Mapping[str, str]) -> None:
     """Write this rank's list of files; the checkpoint is whole when every rank's is there."""
-    files = {path.name: {"size": path.stat().st_size, "sha256": _sha256(path)} for path in own_files(folder, rank)}
+    files = {
+        path.name: {"size": path.stat().st_size, "sha256": known.get(path.name) or _sha256(path)}
+        for path in own_files(folder, rank)
+    }
     with (folder / list_name(rank)).open("w") as target:
         json.dump({**about, "files": files}, target)
         target.flush()

@@ -88,7 +88,10 @@ class Stage:
         self._copied: torch.cuda.Event | None = None
 
     def copy(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Take the values as they are now. On a GPU this only queues the copies; `wait` before reading them."""
+        """Take the values as they are now, into the same place as the last time.
+
+        On a GPU this only queues the copies; `wait` before reading them.
+        """
         on_gpu = any(tensor.is_cuda for tensor in tensors.values())
         whole = {name: tensor for name, tensor in tensors.items() if not isinstance(tensor, DTensor)}
         parts = {name: tensor for name, tensor in tensors.items() if isinstance(tensor, DTensor)}
@@ -104,7 +107,7 @@ class Stage:
         if on_gpu:
             self._copied = torch.cuda.Event()
             self._copied.record()
-        return dict(self._buffers)
+        return self._buffers
 
     def wait(self) -> None:
         if self._copied is not None:

@@ -44,7 +44,9 @@ def kill_after(site: Site, run_id: str, attempt: int, step: int, rank: int) -> N
     def arrived() -> bool:
         view = site.view(run_id)
         assert view["status"] not in {"Completed", "Failed", "Canceled"}, view["verdict"]
-        return len(view["attempts"]) == attempt and max(losses(site, run_id), default=0) >= step
+        # An earlier attempt may have come so far: then this one must at least have begun.
+        begun = len(view["attempts"]) == attempt and len(view["attempts"][-1]["ranks"]) == 2
+        return begun and max(losses(site, run_id), default=0) >= step
 
     wait_until(arrived, 120.0, f"step {step} of attempt {attempt}")
     os.kill(site.rank(run_id, rank).pid, signal.SIGKILL)

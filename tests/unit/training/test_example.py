@@ -8,10 +8,13 @@ import data
 import options
 import pixels
 import pytest
+import step
 import torch
 import validate
 from model import ResNet50
 from PIL import Image
+from torch._inductor import list_options
+from torch.nn.functional import interpolate
 
 
 def test_it_is_resnet_50():
@@ -91,6 +94,31 @@ def test_a_view_depends_on_its_seed_alone_and_lies_inside():
 def test_a_view_of_a_very_long_image_is_its_middle():
     (_, _, wide, high), _ = pixels.random_view(5000, 10, "x")
     assert (wide, high) == (10, 10)
+
+
+def test_images_of_all_sizes_are_resized_together_as_they_would_be_alone():
+    sizes = [(375, 500), (120, 90), (64, 64), (1, 7), (900, 700), (2000, 31)]
+    coarse = [torch.rand(1, 3, -(-high // 8), -(-wide // 8)) for high, wide in sizes]
+    parts = [
+        interpolate(255 * some, size, mode="bilinear")[0].to(torch.uint8)
+        for some, size in zip(coarse, sizes, strict=True)
+    ]
+    mirror = [number % 2 == 1 for number in range(len(parts))]
+    found = pixels.resize_all(parts, mirror, 64)
+    assert found.dtype == torch.uint8 and found.is_contiguous(memory_format=torch.channels_last)
+    for part, mirrored, image in zip(parts, mirror, found, strict=True):
+        alone = interpolate(part[None].float(), (64, 64), mode="bilinear", antialias=True)[0]
+        expected = alone.flip(2) if mirrored else alone
+        assert (image.float() - expected).abs().max() <= 1
+
+
+def test_the_tuning_of_the_compiler_is_known_to_it():
+    assert step.TUNED.keys() <= set(list_options())
+
+
+def test_padding_is_no_image():
+    made = data.Synthetic(1000, 10, 16, torch.device("cpu"))
+    assert made.batch(torch.tensor([3, data.PADDING]))[1].tolist() == [3, data.PADDING]
 
 
 def test_the_central_view_is_a_square_in_the_middle():
