@@ -191,7 +191,8 @@ def _error(response: http.client.HTTPResponse) -> errors.MusterError:
     raw = response.read()
     try:
         data = json.loads(raw)["error"]
-        kind = _BY_CODE.get(data["code"], errors.MusterError)
+        refused = errors.UserError if 400 <= response.status < 500 else errors.MusterError
+        kind = _BY_CODE.get(data["code"], refused)
         return kind(data["message"], data.get("hint", ""), code=data["code"])
     except (ValueError, KeyError, TypeError):
         return errors.MusterError(f"the server answered {response.status}: {raw[:500].decode(errors='replace')}")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.agent.agreement import Agreement, Ask
+from muster.agent.builders import builders, end_group
 from muster.agent.environ import NODE_MARK
 from muster.agent.gpus import spawning
 from muster.containers.used import Used
@@ -34,9 +35,6 @@ log = logging.getLogger(__name__)
 
 _TRIES = 2
 _LOOK_S = 0.1
-
-builders: set[int] = set()
-"""Processes that build; children of the agent that are no orphans. Changed while `spawning` is held."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +154,7 @@ class Builder:
             return None
         finally:
             os.close(answers)
-            _end(child)
+            end_group(child)
 
     def _listen(self, answers: int, what: str) -> dict[str, Any] | None:
         """Hear what the builder does until it has ended or nobody wants it any more."""
@@ -215,25 +213,6 @@ def _base(recipe: Recipe, order: Order) -> Interpreter:
     except NoInterpreter as error:
         hint = "Install that Python on the node, or set `python` in the environment to one that is there."
         raise Failure("environment", f"the environment {recipe.label} cannot be built: {error}", hint) from error
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """End the builder with all that it started; a tool that outlives it would go on writing."""
-    with spawning:
-        try:
-            os.killpg(child.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        child.wait()
-        builders.discard(child.pid)
-    # Its children became the agent's.
-    try:
-        while os.waitpid(-child.pid, 0)[0]:
-            pass
-    except ChildProcessError:
-        pass
-    if child.stdin is not None:
-        child.stdin.close()
 
 
 def _tail(path: Path) -> list[str]:

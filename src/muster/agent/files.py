@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,27 @@ def find(paths: AttemptPaths) -> Found:
         elif folder.is_dir():
             _walk(folder, name, root, (), found)
     return found
+
+
+def settle(folder: Path, root: Path) -> list[str]:
+    """When no process is left: links to files of the job become files themselves. What had to be left out, in words."""
+    found = Found()
+    if folder.is_dir() and not folder.is_symlink():
+        _walk(folder, "", root, (), found)
+    files, here = list(found.files.values()), folder.resolve()
+    linked = {path: path.resolve() for path in files if path.resolve() != here / path.relative_to(folder)}
+    for path in [path for path in folder.rglob("*") if path.is_symlink()]:
+        path.unlink()
+    for path, source in linked.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(source, path)
+        except OSError:
+            shutil.copyfile(source, path)
+    for path in files:
+        with suppress(OSError):
+            path.chmod(path.stat().st_mode | stat.S_IRUSR)
+    return found.left_out
 
 
 def _walk(folder: Path, name: str, root: Path, above: tuple[tuple[int, int], ...], found: Found) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import shutil
 import stat
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,8 +15,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from muster.agent import mounts
-from muster.agent.mover import Failed, Mover, Rate, Renew, Serving
-from muster.data.access import Access, access_from_json, access_to_json, entries_from_json
+from muster.agent.link import Backoff
+from muster.agent.mover import Abandoned, Failed, Mover, Rate, Renew, Serving
+from muster.data.access import Access, access_from_json, access_to_json, entries_from_json, file_etag
+from muster.defaults import LISTING_RETRY_S
 from muster.errors import UserError
 from muster.paths import AttemptPaths, data_cache_dir
 from muster.protocol import InputOrder, Order
@@ -95,16 +99,25 @@ class Inputs:
                 "file", item.source.removeprefix("file://"), folder=item.type != "uri_file", label=item.source
             )
         access = access_from_json(item.access)
-        if access.manifest_by_reference and not (item.mode == "direct" or access.kind == "file"):
+        is_listed = access.kind != "file" or access.asset is not None
+        if access.manifest_by_reference and item.mode != "direct" and is_listed:
             entries = entries_from_json(self._manifest(item))
             access = Access(**{**vars(access), "manifest": entries, "manifest_by_reference": False})
         return access
 
     def _manifest(self, item: InputOrder) -> list[Mapping[str, Any]]:
-        try:
-            return self.server.manifest(self.order, item.name)
-        except UserError as error:
-            raise Failed("data_unavailable", f"input {item.name!r}: {error}") from error
+        """What an input holds; a storage that fails is asked again for a while, and the run says why it waits."""
+        deadline, backoff = time.monotonic() + LISTING_RETRY_S, Backoff(most_s=5.0)
+        while not self.mover.unwanted.is_set():
+            try:
+                return self.server.manifest(self.order, item.name)
+            except UserError as error:
+                if error.code != "storage" or time.monotonic() > deadline:
+                    code = error.code if error.code == "bad_input" else "data_unavailable"
+                    raise Failed(code, f"input {item.name!r}: {error}") from error
+                self.doing(f"input {item.name} cannot be listed, trying again: {error.message}")
+            self.mover.unwanted.wait(backoff.next_s())
+        raise Abandoned("nobody wants the data any more")
 
     def _place_local(self, item: InputOrder, access: Access) -> str:
         """What the node sees as files itself: no cache is in between."""
@@ -114,8 +127,13 @@ class Inputs:
             return str(source)
         target = self._target(item, source.name)
         if item.mode == "ro_mount":
-            with suppress(FileExistsError):
-                target.symlink_to(source)
+            if access.asset is not None:
+                check_registered(item, access)
+            if access.asset is not None and _can_show() and not mounts.below(source):
+                _show(source, target)
+            else:
+                with suppress(FileExistsError):
+                    target.symlink_to(source)
             return str(target)
         folder = target if source.is_dir() else target.parent
         folder.mkdir(parents=True, exist_ok=True)
@@ -142,7 +160,10 @@ class Inputs:
             self._tell_hashes(item, done["found"])
             if not copied:
                 self._hold(done["digest"])
-                _show(Path(done["data"]), target, done["one_file"])
+                data, name = Path(done["data"]), done["one_file"]
+                if name:
+                    target.mkdir(exist_ok=True)
+                _show(data / "file" if name else data, target / name if name else target)
         return str(target / done["one_file"]) if done["one_file"] else str(target)
 
     def _mount(self, item: InputOrder, access: Access, why: str) -> str:
@@ -220,6 +241,30 @@ def check_local(item: InputOrder, source: Path) -> None:
         raise Failed("data_unavailable", f"input {item.name!r}: {source} may not be read by this user.")
 
 
+def check_registered(item: InputOrder, access: Access) -> None:
+    """Refuse a data asset that lies in a folder and is not what it was; only what looks changed is read."""
+    source = Path(access.url)
+    for entry in access.manifest or ():
+        file = source / entry.path if entry.path else source
+        try:
+            status = file.stat()
+            same = status.st_size == entry.size and (
+                file_etag(status.st_size, status.st_mtime) == entry.etag or _sha256(file) == entry.sha256
+            )
+        except OSError:
+            same = False
+        if not same:
+            raise Failed(
+                "data_unavailable",
+                f"input {item.name!r}: {file} is not what was registered as {access.asset}. Register a new version.",
+            )
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as body:
+        return hashlib.file_digest(body, "sha256").hexdigest()
+
+
 def _wish() -> str:
     """What a site wants of `ro_mount`: staged (and mounted where that does not fit), only staged, or always mounted."""
     wish = os.environ.get("MUSTER_RO_MOUNT", "fit")
@@ -233,26 +278,20 @@ def _can_mount() -> bool:
 
 
 def _can_show() -> bool:
-    """Whether cached data can be shown to a job that then cannot spoil it: root is kept off only by a mount."""
+    """Whether data can be shown to a job that then cannot spoil it: root is kept off only by a mount."""
     return os.getuid() != 0 or mounts.allowed()
 
 
-def _show(data: Path, target: Path, one_file: str | None) -> None:
-    """Show cached data at the job's place, read-only and without a copy."""
+def _show(source: Path, place: Path) -> None:
+    """Show what a job must not change at the job's place, read-only and without a copy."""
     if os.getuid() != 0:
         # The files are read-only for this user, so a link is enough.
-        if one_file:
-            target.mkdir(exist_ok=True)
-            with suppress(FileExistsError):
-                (target / one_file).symlink_to(data / "file")
-        else:
-            with suppress(FileExistsError):
-                target.symlink_to(data)
+        with suppress(FileExistsError):
+            place.symlink_to(source)
         return
-    target.mkdir(exist_ok=True)
-    place, source = target, data
-    if one_file:
-        place, source = target / one_file, data / "file"
+    if source.is_dir():
+        place.mkdir(exist_ok=True)
+    else:
         place.touch()
-    if str(place.resolve()) not in mounts.below(target.parent) and not mounts.bind_read_only(source, place):
+    if str(place.resolve()) not in mounts.below(place.parent) and not mounts.bind_read_only(source, place):
         raise Failed("platform", f"{source} could not be mounted at {place}")

@@ -22,8 +22,8 @@ from typing import Any
 
 import muster.agent
 from muster.agent import processes
+from muster.agent.builders import builders
 from muster.agent.environ import NODE_MARK
-from muster.agent.environment import builders
 from muster.agent.gpus import spawning
 
 log = logging.getLogger(__name__)

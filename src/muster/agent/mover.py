@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from muster.agent.builders import builders
 from muster.agent.environ import NODE_MARK
-from muster.agent.environment import builders
 from muster.agent.gpus import spawning
 from muster.errors import MusterError
 
@@ -32,12 +32,13 @@ Told = Callable[[Mapping[str, Any]], None]
 
 
 class Failed(Exception):
-    """A transfer that did not work; the code is one of the verdict's."""
+    """A transfer that did not work; the code is one of the verdict's. What is final will not pass by trying again."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, final: bool = False) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.final = final
 
 
 class Abandoned(MusterError):
@@ -123,7 +124,7 @@ class Mover:
                     if "done" in message:
                         return dict(message["done"])
                     if "failed" in message:
-                        raise Failed(message["failed"]["code"], message["failed"]["message"])
+                        raise Failed(**message["failed"])
                     if "need" in message:
                         _say(child.stdin, renew(message["need"]))
                     else:
@@ -204,7 +205,7 @@ class Rate:
             text += f", {progress['done_files']:,} of {progress['total_files']:,} files"
         seconds = now - self._first[0]
         rate = (moved - self._first[1]) / seconds if seconds > 0 else 0.0
-        if rate > 0:
+        if rate > 0 and done < total:
             text += f", {shown(rate)}/s, about {_duration((total - done) / rate)} left"
         return text
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from muster.agent.files import settle
 from muster.agent.link import Backoff, Link, Trouble
 from muster.agent.mover import Abandoned, Failed, Mover, Rate, shown
 from muster.data.access import Access, access_from_json, access_to_json
@@ -24,6 +25,7 @@ from muster.protocol import Order, OutputOrder
 log = logging.getLogger(__name__)
 
 _LEFT_ALONE_S = 2.0
+_TOLD = 5
 Files = dict[str, dict[str, Any]]
 
 
@@ -115,8 +117,16 @@ class Sender(threading.Thread):
                         self._send_settled(watched)
                 except (Failed, Abandoned, *Trouble) as error:
                     log.info("%s: outputs were not sent yet: %s", watched.order.key, error)
+                    if isinstance(error, Failed) and error.final:
+                        self._give_up_early(watched, error)
             took_s = time.monotonic() - began
         self._link.close()
+
+    def _give_up_early(self, watched: Watched, error: Failed) -> None:
+        """Said while the job can still be stopped; at its end it is tried once more."""
+        self._watched.pop(watched.order.key, None)
+        text = f"outputs cannot be sent while the job runs: {error.message}. They are tried once more at its end"
+        self._note(watched.order, "warning", text)
 
     def finish(self, order: Order, paths: AttemptPaths, unwanted: threading.Event, succeeded: bool) -> list[str]:
         """No process is left: bring everything to its place. Returns what should be told of it."""
@@ -156,6 +166,7 @@ class Sender(threading.Thread):
 
     def _finish(self, watched: Watched, item: OutputOrder, access: Access, succeeded: bool) -> list[str]:
         folder, label = watched.paths.out / item.name, access.label or access.url
+        self._tell_left_out(watched, item.name, settle(folder, watched.paths.root))
         deadline = time.monotonic() + OUTPUT_RETRY_S
         backoff = Backoff(most_s=30.0)
         while not watched.mover.unwanted.is_set():
@@ -169,12 +180,19 @@ class Sender(threading.Thread):
                 log.info("%s: output %s waits for the server: %s", watched.order.key, item.name, error)
             except Failed as error:
                 log.warning("%s: output %s was not sent: %s", watched.order.key, item.name, error.message)
-                if time.monotonic() > deadline or error.code in ("bad_input", "disk_full"):
+                if error.final or time.monotonic() > deadline or error.code in ("bad_input", "disk_full"):
                     _keep_with_run(folder, watched.paths, item.name)
                     why = f"output {item.name} could not be written to {label}: {error.message}"
-                    return [f"{why}. It is kept with the run, under outputs/{item.name}"]
+                    return [f"{why.removesuffix('.')}. It is kept with the run, under outputs/{item.name}"]
+                self._doing(watched.order.key, f"output {item.name} is not sent yet, trying again: {error.message}")
             watched.mover.unwanted.wait(backoff.next_s())
         return []
+
+    def _tell_left_out(self, watched: Watched, name: str, left_out: list[str]) -> None:
+        for what in left_out[:_TOLD]:
+            self._note(watched.order, "warning", f"output {name}: left out {what}")
+        if len(left_out) > _TOLD:
+            self._note(watched.order, "warning", f"output {name}: left out {len(left_out) - _TOLD:,} more like these")
 
     def _bring(self, watched: Watched, item: OutputOrder, access: Access, found: Files, succeeded: bool) -> list[str]:
         """Once it is known how the attempt ended: to the output's place, or apart from it."""
@@ -193,12 +211,13 @@ class Sender(threading.Thread):
         wanted = {path: name for path, name in names.items() if name is not None}
         self._send(watched, item, access, {path: found[path] for path in wanted}, wanted, at_end=True)
         size = shown(sum(found[path]["size"] for path in wanted))
-        self._note(order, "info", f"output {item.name}: {len(wanted)} files, {size}, at {label}")
+        self._note(order, "info", f"output {item.name}: {_files(len(wanted))}, {size}, at {label}")
         renamed = sum(1 for path, name in wanted.items() if name != path)
         if not renamed:
             return []
         where = _below(label, f"node_{order.node_rank}/")
-        return [f"output {item.name}: {renamed} files have names that another node wrote too, and lie in {where}"]
+        what = f"{_files(renamed)} whose name another node wrote too"
+        return [f"output {item.name}: {what} now {'lies' if renamed == 1 else 'lie'} in {where}"]
 
     def _bring_file(
         self, watched: Watched, item: OutputOrder, access: Access, found: Files, succeeded: bool
@@ -272,12 +291,13 @@ class Sender(threading.Thread):
             try:
                 fresh = self._link.grants(watched.order, wanted)
             except UserError as error:
-                raise Failed("data_unavailable", f"no fresh grant for output {item.name!r}: {error}") from error
+                raise Failed("data_unavailable", f"no fresh grant for output {item.name!r}: {error}", True) from error
             token = (fresh.get("outputs", {}).get(item.name) or {}).get("token")
             return {"token": token, "tokens": fresh.get("tokens", {}).get(item.name, {})}
 
         with watched.mover.run(request, lambda p: self._doing(watched.order.key, rate.text(p)), renew) as done:
             log.info("%s: output %s: %s sent", watched.order.key, item.name, shown(done["bytes"]))
+        self._doing(watched.order.key, "")
 
 
 def _has_news(folder: Path, known: Files) -> bool:
@@ -298,6 +318,10 @@ def _keep_with_run(folder: Path, paths: AttemptPaths, name: str) -> None:
     target = paths.work / "outputs" / name
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copytree(folder, target, dirs_exist_ok=True, symlinks=True)
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count:,} files"
 
 
 def _last_part(access: Access) -> str:

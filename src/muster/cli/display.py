@@ -8,6 +8,8 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from textwrap import wrap
 from types import TracebackType
 from typing import Any, Protocol, Self, TextIO
 
@@ -18,6 +20,7 @@ from muster.cli.state import RunState, loss, throughput
 from muster.cli.text import duration, number, shorten
 
 MAX_PENDING_LINES = 8
+MAX_REASON_LINES = 3
 REFRESH_PER_S = 5
 
 
@@ -169,7 +172,13 @@ def live_area(
     ]
     if len(pending) > room:
         area.append(paint(f"… and {len(pending) - room} more ranks", "dim"))
-    area.append(status_line(state, name, paint, now))
+    line = status_line(state, name, paint, now)
+    if state.reason and not state.ended and len(clean(line, color=False)) > columns:
+        # How fast and how long still stand at the end of a reason.
+        area.append(status_line(replace(state, reason=""), name, paint, now))
+        area += [f"  {part}" for part in wrap(state.reason, max(20, columns - 2))[:MAX_REASON_LINES]]
+    else:
+        area.append(line)
     if bar := progress_line(state, paint, columns):
         area.append(bar)
     return area

@@ -31,6 +31,8 @@ class ServerProcess:
     def __init__(self, paths: WorkspacePaths, deadline_s: float = SERVER_START_S) -> None:
         self._paths = paths
         self._deadline_s = deadline_s
+        self._said_before = 0
+        """Bytes of the log that earlier servers wrote."""
 
     def start(self) -> None:
         """Start it and wait until it serves; ServerUnavailable with its last words otherwise."""
@@ -51,6 +53,7 @@ class ServerProcess:
     def _spawn(self, told: int) -> None:
         command = [sys.executable, "-m", "muster.server", "--workspace", str(self._paths.root), "--ready-fd", str(told)]
         with self._paths.server_log.open("ab") as log:
+            self._said_before = log.tell()
             # The shell leaves at once, so that the server is nobody's child here and never a zombie of a notebook.
             shell = subprocess.Popen(
                 ["/bin/sh", "-c", '"$@" &', "sh", *command],
@@ -67,8 +70,9 @@ class ServerProcess:
 
     def _failure(self, what: str) -> ServerUnavailable:
         log = self._paths.server_log
+        words = last_lines(log, since=self._said_before)
         return ServerUnavailable(
-            f"the server of the workspace {self._paths.root} {what}. Its last words:\n{last_lines(log)}",
+            f"the server of the workspace {self._paths.root} {what}. Its last words:\n{words}",
             f"The whole log is {log}; `muster doctor` checks this machine.",
         )
 
@@ -119,11 +123,11 @@ def wait_until_gone(paths: WorkspacePaths) -> None:
             time.sleep(_POLL_S)
 
 
-def last_lines(log: Path, count: int = 15) -> str:
+def last_lines(log: Path, count: int = 15, since: int = 0) -> str:
     try:
         with log.open("rb") as stream:
             stream.seek(0, os.SEEK_END)
-            stream.seek(max(0, stream.tell() - 16_384))
+            stream.seek(max(since, stream.tell() - 16_384))
             lines = stream.read().decode(errors="replace").splitlines()
     except FileNotFoundError:
         return "  (no log)"

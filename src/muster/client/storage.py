@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from muster.client.api import Client
-from muster.data.addresses import datastore_address, parse_address
-from muster.errors import JobError, MusterError, NotFound
+from muster.data.addresses import check_asset_name, datastore_address, parse_address
+from muster.errors import Conflict, JobError, MusterError, NotFound
 from muster.manifest import is_safe
 
 _PIECE_BYTES = 1 << 20
@@ -66,6 +66,11 @@ class Storage:
         """{path, size, etag} of every file below a folder."""
         return list(self._client.call("GET", _data(store, path), query={"list": 1}, timeout_s=600.0)["files"])
 
+    def is_file(self, store: str, path: str) -> bool:
+        """Whether one file lies at a path of a datastore; nothing else is listed for that."""
+        answer = self._client.call("GET", _data(store, path), query={"list": 1, "only": "file"}, timeout_s=120.0)
+        return bool(answer["files"])
+
     def upload(
         self, source: Path, store: str, path: str, progress: Progress | None = None, fresh: bool = False
     ) -> list[dict[str, Any]]:
@@ -76,20 +81,46 @@ class Storage:
         sent: list[dict[str, Any]] = []
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for name, entry in zip(
-                found, pool.map(lambda item: self._send(item, store, path, fresh), found), strict=True
+                found, pool.map(lambda item: self._send(item, store, path, fresh, progress), found), strict=True
             ):
                 sent.append({"path": name[0], **entry})
-                if progress is not None:
-                    progress(entry["size"])
         return sent
 
     def download(
-        self, route: str, files: Sequence[Mapping[str, Any]], target: Path, progress: Progress | None = None
+        self,
+        route: str,
+        files: Sequence[Mapping[str, Any]],
+        target: Path,
+        progress: Progress | None = None,
+        expect: Progress | None = None,
     ) -> list[Path]:
-        """Files below a route of the server into a folder; verified where their hashes are known."""
+        """Files below a route of the server into a folder; verified where their hashes are known.
+
+        `expect` is told once how many bytes will come.
+        """
+        if expect is not None:
+            expect(sum(entry["size"] for entry in files))
         wanted = [(entry, _place(target, entry["path"])) for entry in files]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return list(pool.map(lambda item: self._fetch(route, item[0], item[1], progress), wanted))
+
+    def download_place(
+        self,
+        store: str,
+        path: str,
+        target: Path,
+        progress: Progress | None = None,
+        expect: Progress | None = None,
+    ) -> list[Path]:
+        """A file, or all files below a folder of a datastore, into a folder; raises NotFound where there is none."""
+        found = self.files(store, path)
+        if not found:
+            raise NotFound(
+                f"{datastore_address(store, path)}: there is no file or folder", "Check the path; case matters."
+            )
+        if not found[0]["path"]:
+            found = [{**found[0], "path": path.rpartition("/")[2], "route": ""}]
+        return self.download(_data(store, path), found, target, progress, expect)
 
     # Data assets
 
@@ -98,7 +129,7 @@ class Storage:
 
     def asset(self, name: str, version: str | None = None) -> dict[str, Any]:
         """One version of a data asset; the newest unless a version is given."""
-        return self._dict("GET", f"/assets/{name}", query={"version": version})
+        return self._dict("GET", f"/assets/{check_asset_name(name)}", query={"version": version})
 
     def create_asset(self, asset: Mapping[str, Any]) -> dict[str, Any]:
         """{name, version, type, address, description, tags, files}"""
@@ -112,6 +143,7 @@ class Storage:
         self, source: Path, asset: Mapping[str, Any], store: str, progress: Progress | None = None
     ) -> dict[str, Any]:
         """A local file or folder as the next version of a data asset, in a place of its own."""
+        self._check_free(source, asset)
         place = f"assets/{asset['name']}/{os.urandom(6).hex()}"
         files = self.upload(source, store, place, progress)
         address = datastore_address(store, f"{place}/{files[0]['path']}" if source.is_file() else place)
@@ -119,8 +151,30 @@ class Storage:
         kind = asset.get("type") or ("uri_file" if source.is_file() else "uri_folder")
         return self.create_asset({**asset, "type": kind, "address": address, "files": told})
 
+    def _check_free(self, source: Path, asset: Mapping[str, Any]) -> None:
+        """Refuse before anything is sent what would be refused when everything has been sent."""
+        name, version, kind = check_asset_name(asset["name"]), asset.get("version"), asset.get("type")
+        if kind and source.exists() and source.is_file() != (kind == "uri_file"):
+            is_now = "a file" if source.is_file() else "a folder"
+            raise JobError(f"{source} is {is_now}, and the type given is {kind}", "Leave the type out.")
+        if not version:
+            return
+        try:
+            self.asset(name, version)
+        except NotFound:
+            return
+        raise Conflict(
+            f"the data asset {name}:{version} exists, and what exists never changes",
+            "Leave the version out for the next one.",
+        )
+
     def download_asset(
-        self, name: str, version: str | None, target: Path, progress: Progress | None = None
+        self,
+        name: str,
+        version: str | None,
+        target: Path,
+        progress: Progress | None = None,
+        expect: Progress | None = None,
     ) -> tuple[dict[str, Any], list[Path]]:
         """A data asset into a folder, every file verified."""
         asset = self.asset(name, version)
@@ -129,7 +183,7 @@ class Storage:
             last = str(parse_address(asset["address"]).path or asset["address"]).rstrip("/").rpartition("/")[2]
             files = [{**files[0], "path": last, "route": ""}]
         route = f"/assets/{name}/versions/{asset['version']}/files"
-        return asset, self.download(route, files, target, progress)
+        return asset, self.download(route, files, target, progress, expect)
 
     # Secrets, retention
 
@@ -151,7 +205,9 @@ class Storage:
         answer: dict[str, Any] = self._client.call(method, path, **request)
         return answer
 
-    def _send(self, item: tuple[str, Path], store: str, folder: str, fresh: bool) -> dict[str, Any]:
+    def _send(
+        self, item: tuple[str, Path], store: str, folder: str, fresh: bool, progress: Progress | None
+    ) -> dict[str, Any]:
         name, file = item
         digest, size = measure(file)
         target = "/".join(part for part in (folder, name) if part)
@@ -160,12 +216,14 @@ class Storage:
             self._client.call(
                 "PUT",
                 _data(store, target),
-                body=body.read() if size <= _PIECE_BYTES else _pieces(body),
+                body=body.read() if size <= _PIECE_BYTES else _pieces(body, progress),
                 query={"sha256": digest},
                 headers=headers,
                 again=size <= _PIECE_BYTES,
                 timeout_s=600.0,
             )
+        if progress is not None and size <= _PIECE_BYTES:
+            progress(size)
         return {"size": size, "sha256": digest}
 
     def _fetch(self, route: str, entry: Mapping[str, Any], target: Path, progress: Progress | None) -> Path:
@@ -208,9 +266,11 @@ def measure(file: Path) -> tuple[str, int]:
         return digest.hexdigest(), body.tell()
 
 
-def _pieces(body: Any) -> Iterator[bytes]:
+def _pieces(body: Any, progress: Progress | None) -> Iterator[bytes]:
     while piece := body.read(_PIECE_BYTES):
         yield piece
+        if progress is not None:
+            progress(len(piece))
 
 
 def _place(target: Path, name: str) -> Path:

@@ -87,6 +87,11 @@ class Access:
         return entry.token if self.per_file else self.token
 
 
+def file_etag(size: int, written_at: float) -> str:
+    """What a file's version is called where it lies in a folder: a change of its size or time shows."""
+    return f"{size:x}-{int(written_at * 1e6):x}"
+
+
 def access_to_json(access: Access) -> dict[str, Any]:
     data = asdict(access)
     data["options"] = dict(access.options)

@@ -53,6 +53,16 @@ class Location:
         return self.url or self.path
 
 
+def check_asset_name(name: str) -> str:
+    """A name that a data asset may have; raises JobError."""
+    if not _NAME.fullmatch(name):
+        raise JobError(
+            f"{name!r} cannot be the name of a data asset",
+            "Use letters, digits, '_', '.' and '-', at most 255; a version follows as NAME:VERSION.",
+        )
+    return name
+
+
 def datastore_address(store: str, path: str) -> str:
     # The one sign that would read back as something else.
     return f"azureml://datastores/{store}/paths/{path.replace('%', '%25')}"
@@ -86,7 +96,7 @@ def refuse_embedded_secret(text: str) -> None:
         shown = f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
         raise JobError(
             f"the address {shown} holds a credential, and addresses are kept and shown",
-            "Register a datastore that holds it: `muster datastore create --help`.",
+            "A datastore holds it: `muster datastore create` with --sas, --account-key or --secret-options FILE.",
         )
 
 

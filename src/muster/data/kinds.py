@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from muster.data.addresses import DEFAULT_DATASTORE, parse_address, refuse_embed
 from muster.errors import JobError
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_SECRET_OPTION = re.compile(r"^key$|secret|password|passphrase|token$|_key$|connection_string")
 BUILT_IN = "workspace"
 """The kind of the workspace's own store."""
 
@@ -77,6 +79,9 @@ def make_store(name: str, kind: str, options: Mapping[str, Any], credential: Map
         raise JobError(f"the path {given['path']!r} of a datastore is not absolute", "Write it from the root: /data/….")
     if kind == "fsspec":
         given["url"] = _fsspec_url(str(given["url"]))
+        _refuse_open_secrets(given.get("options") or {})
+    if "account_key" in secret:
+        _check_account_key(str(secret["account_key"]))
     if "sas" in secret:
         secret["sas"] = _sas(str(secret["sas"]))
     if "endpoint" in given:
@@ -121,6 +126,16 @@ def _known(rules: Kind) -> str:
     return f"{', '.join((*rules.needed, *rules.optional))}{secret}"
 
 
+def _refuse_open_secrets(options: Mapping[str, Any]) -> None:
+    """Options are kept and shown as they are."""
+    found = sorted(key for key in options if _SECRET_OPTION.search(key.lower()))
+    if found:
+        raise JobError(
+            f"the option {found[0]} is a credential, and options are kept and shown",
+            "Write it into a file as JSON, and give that with --secret-options (in Python: secret_options).",
+        )
+
+
 def _fsspec_url(url: str) -> str:
     if "://" not in url:
         raise JobError(
@@ -128,6 +143,16 @@ def _fsspec_url(url: str) -> str:
         )
     parse_address(url)
     return url.rstrip("/")
+
+
+def _check_account_key(key: str) -> None:
+    try:
+        base64.b64decode(key, validate=True)
+    except ValueError:
+        raise JobError(
+            "the account key is not base64, as keys of storage accounts are",
+            "Paste the key that Azure shows under `Access keys`, without quotes.",
+        ) from None
 
 
 def _sas(text: str) -> str:

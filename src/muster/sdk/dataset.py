@@ -35,10 +35,15 @@ class FileDataset:
 
     @property
     def is_file(self) -> bool:
-        """Whether it is one file; of an address that is taken from its name unless it was said."""
+        """Whether it is one file; looked up where that can be, unless it was said."""
         if self._is_file is not None:
             return self._is_file
-        return Path(self.path).is_file() if self.is_local else self.location.kind == "http"
+        if self.is_local:
+            return Path(self.path).is_file()
+        if self.location.kind != "datastore" or self.workspace is None or not self.location.path:
+            return self.location.kind == "http"
+        self._is_file = self._storage().is_file(self.location.store, self.location.path)
+        return self._is_file
 
     def as_named_input(self, name: str) -> DatasetConsumptionConfig:
         return DatasetConsumptionConfig(name, self)
@@ -91,7 +96,7 @@ class FileDataset:
         if self.is_local:
             made = storage.upload_asset(Path(self.path), asset, DEFAULT_DATASTORE)
         else:
-            kind = "uri_file" if self.is_file else "uri_folder"
+            kind = None if self.location.kind == "datastore" else "uri_file" if self.is_file else "uri_folder"
             made = storage.create_asset({**asset, "type": kind, "address": self.path})
         return _asset(workspace, made)
 
@@ -105,8 +110,7 @@ class FileDataset:
         storage, location = self._storage(), self.location
         if location.kind == "asset":
             return [str(path) for path in storage.download_asset(location.store, location.version, target)[1]]
-        route = f"/data/{location.store}/{location.path}".rstrip("/")
-        return [str(path) for path in storage.download(route, self._remote_files(), target)]
+        return [str(path) for path in storage.download_place(location.store, location.path, target)]
 
     def _storage(self) -> Storage:
         if self.workspace is None or self.location.kind not in ("asset", "datastore"):
@@ -201,7 +205,9 @@ def _asset(workspace: Connected, asset: dict[str, Any]) -> FileDataset:
 def _in_datastore(place: DataPath, is_file: bool | None) -> FileDataset:
     inner = place.path_on_datastore.removesuffix("/**").removesuffix("/*")
     address = datastore_address(place.datastore.name, inner)
-    return FileDataset(address, place.datastore.workspace, is_file=bool(is_file))
+    return FileDataset(
+        address, place.datastore.workspace, is_file=False if inner != place.path_on_datastore else is_file
+    )
 
 
 def _last(path: str) -> str:

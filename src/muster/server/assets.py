@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from sqlalchemy import Connection, func, insert, select, update
 
 from muster import errors
@@ -24,9 +24,10 @@ _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 class AssetBody(BaseModel):
     """A data asset to be made: `files` is what was uploaded; without it the server lists what lies at `address`."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,254}$")
+    name: str
     version: str | None = None
-    type: str = "uri_folder"
+    type: str | None = None
+    """As found, unless it is said."""
     address: str
     description: str | None = None
     tags: dict[str, str] = {}
@@ -146,11 +147,18 @@ def pin(transaction: Transaction, name: str, version: str, found: Iterable[FileE
 
 
 def refuse_kept(connection: Connection, store: str, path: str) -> None:
-    """Refuse to write where the content of an asset lies: it never changes."""
+    """Refuse to write where the content of an asset lies, or to a folder around it: it never changes."""
     table = tables.assets
     root = datastore_address(store, "")
     for row in connection.execute(select(table.c.name, table.c.version, table.c.address).where(_below(table, root))):
-        if covers(parse_address(row.address).path, path, folder=True):
+        kept = parse_address(row.address).path
+        if covers(path, kept, folder=True) and path != kept:
+            place = path or "the root"
+            raise errors.Conflict(
+                f"the data asset {row.name}:{row.version}, which never changes, lies below {place} of {store}",
+                "Write to a folder of its own.",
+            )
+        if covers(kept, path, folder=True):
             raise errors.Conflict(
                 f"{path} in {store} belongs to the data asset {row.name}:{row.version}, which never changes",
                 "Write elsewhere, and make a new version.",

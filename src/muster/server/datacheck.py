@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from muster import errors
-from muster.data.addresses import Location, parse_address
+from muster.data.addresses import Location, datastore_address, parse_address
 from muster.data.kinds import BUILT_IN, StoreSpec
 from muster.job import rules
 from muster.job.expressions import secret_names
@@ -25,10 +25,17 @@ def settle(context: Context, connection: Connection, spec: JobSpec) -> JobSpec:
         if isinstance(item, Input) and item.path and rules.is_address(item.path):
             with _Named(f"inputs.{name}"):
                 inputs[name] = _settled(context, connection, item)
+    taken: dict[str, str] = {}
     for name, output in spec.outputs.items():
         if output.path is not None:
             with _Named(f"outputs.{name}"):
-                _check_output(context, connection, output)
+                place = _check_output(context, connection, output)
+                if place in taken:
+                    raise errors.JobError(
+                        f"{output.path} is the place of outputs.{taken[place]} too, and one would overwrite the other",
+                        "Give each output a place of its own.",
+                    )
+                taken[place] = name
     # Checked above; a copy keeps what was validated.
     return spec.model_copy(update={"inputs": inputs})
 
@@ -38,35 +45,44 @@ def _settled(context: Context, connection: Connection, item: Input) -> Input:
     if location.kind != "asset":
         store = grants.find_store(context, connection, location)
         if store is not None:
-            _check_there(context, store[0], store[1], item.path or "")
+            _check_there(context, store[0], store[1], item)
         return item
     asset = assets.find(connection, location.store, location.version)
     fixed = str(Location("asset", store=asset.name, version=asset.version))
     return item.model_copy(update={"path": fixed, "type": asset.type})
 
 
-def _check_there(context: Context, spec: StoreSpec, path: str, address: str) -> None:
+def _check_there(context: Context, spec: StoreSpec, path: str, item: Input) -> None:
     """Look where looking costs nothing; a remote store is asked when the job starts."""
     if spec.kind == BUILT_IN:
         root = context.store.local_root
         folder = root / datastores.BUILT_IN_FOLDER if root is not None else None
     else:
         folder = Path(str(spec.options["path"])) if spec.kind == "local" else None
-    if folder is not None and not (folder / path).exists():
-        raise errors.NotFound(f"{address} does not exist (looked for {folder / path})", "Correct the path.")
+    if folder is None:
+        return
+    there = folder / path
+    if not there.exists():
+        raise errors.NotFound(f"{item.path} does not exist (looked for {there})", "Correct the path.")
+    if item.type == "uri_file" and there.is_dir():
+        raise errors.JobError(f"{item.path} is a folder", "Give it the type uri_folder.")
+    if item.type == "uri_folder" and not there.is_dir():
+        raise errors.JobError(f"{item.path} is a file", "Give it the type uri_file.")
 
 
-def _check_output(context: Context, connection: Connection, item: Output) -> None:
+def _check_output(context: Context, connection: Connection, item: Output) -> str:
+    """Refuse a place that cannot be written to; its address in one spelling."""
     where = "Write azureml://datastores/NAME/paths/…, or leave `path` out: it is kept with the run."
     if not rules.is_address(item.path or ""):
         raise errors.JobError(f"{item.path!r} is no address that can be written to", where)
     location = parse_address(item.path or "")
     if location.kind == "local":
-        return
+        return str(location)
     store = grants.find_store(context, connection, location)
     if store is None:
         raise errors.JobError(f"{item.path!r} lies in no datastore of the workspace", where)
     assets.refuse_kept(connection, store[0].name, store[1])
+    return datastore_address(store[0].name, store[1])
 
 
 class _Named:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import fsspec
 from sqlalchemy import Connection, delete, func, insert, select
 
 from muster import errors
+from muster.control import states
 from muster.data.addresses import DEFAULT_DATASTORE, Location, datastore_address
 from muster.data.kinds import BUILT_IN, StoreSpec, describe, make_store
 from muster.server import tables
@@ -25,6 +28,7 @@ _OWN = StoreSpec(DEFAULT_DATASTORE, BUILT_IN, {})
 def add(context: Context, transaction: Transaction, body: Mapping[str, Any], replace: bool) -> dict[str, Any]:
     """Register a datastore; its credential is sealed before it is written."""
     spec = make_store(str(body["name"]), str(body["kind"]), body.get("options") or {}, body.get("credential") or {})
+    _check_here(context, spec)
     table = tables.datastores
     known = transaction.execute(select(table.c.name).where(table.c.name == spec.name)).first()
     if known is not None and not replace:
@@ -44,6 +48,22 @@ def add(context: Context, transaction: Transaction, body: Mapping[str, Any], rep
     transaction.execute(insert(table).values(**row))
     transaction.after_commit.append(lambda: context.forget_store(spec.name))
     return view(spec, row)
+
+
+def _check_here(context: Context, spec: StoreSpec) -> None:
+    """Refuse what can never work on this machine."""
+    if spec.kind == "fsspec":
+        scheme = str(spec.options["url"]).partition("://")[0]
+        if scheme not in fsspec.available_protocols():
+            raise errors.JobError(f"fsspec knows no {scheme}://", "Write s3://, gs://, sftp://, https:// or the like.")
+    if spec.kind != "local":
+        return
+    folder = Path(str(spec.options["path"]))
+    if not folder.is_dir():
+        raise errors.NotFound(f"there is no folder {folder} on the server's machine", "Make it first.")
+    if spec.options.get("encrypted") and context.ring is None:
+        hint = "`muster key create FILE` makes a key and says how the workspace gets it."
+        raise errors.Conflict(f"the datastore {spec.name} is to be encrypted, and the workspace has no key", hint)
 
 
 def views(context: Context, connection: Connection) -> list[dict[str, Any]]:
@@ -117,8 +137,21 @@ def remove(context: Context, transaction: Transaction, name: str) -> None:
     ).first()
     if used is not None:
         raise errors.Conflict(f"the data asset {used.name}:{used.version} lies in {name}", "It has to stay.")
+    run = _run_that_uses(transaction.connection, address)
+    if run is not None:
+        raise errors.Conflict(f"the run {run} uses {name}", "Wait for its end, or cancel it.")
     transaction.execute(delete(tables.datastores).where(tables.datastores.c.name == name))
     transaction.after_commit.append(lambda: context.forget_store(name))
+
+
+def _run_that_uses(connection: Connection, address: str) -> str | None:
+    """A run that is not over and names a place in the datastore."""
+    runs = tables.runs
+    for row in connection.execute(select(runs.c.id, runs.c.spec).where(runs.c.status.not_in(states.TERMINAL))):
+        named = [*(row.spec.get("inputs") or {}).values(), *(row.spec.get("outputs") or {}).values()]
+        if any(isinstance(item, Mapping) and f"{item.get('path') or ''}/".startswith(address) for item in named):
+            return str(row.id)
+    return None
 
 
 def try_out(context: Context, spec: StoreSpec, write: bool) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -57,6 +58,7 @@ class Known:
     """Where assets lie in the workspace's own datastore."""
 
 
+_UPLOAD = re.compile(r"[0-9a-f]{12}")
 Objects = list[tuple[str, int, float]]
 """Names, sizes and times of everything in the workspace store."""
 
@@ -149,7 +151,8 @@ def _orphan(known: Known, name: str) -> str:
             return f"the run {parts[1]} was removed"
         if parts[2] == "checkpoints" and "/".join(parts[:6]) not in known.checkpoint_folders:
             return "a checkpoint that was never published, or was removed"
-    if parts[:2] == [datastores.BUILT_IN_FOLDER, "assets"] and len(parts) > 4:
+    # Only places that a client made up for an upload: people may call a folder of theirs `assets` too.
+    if parts[:2] == [datastores.BUILT_IN_FOLDER, "assets"] and len(parts) > 4 and _UPLOAD.fullmatch(parts[3]):
         place = "/".join(parts[1:])
         if not any(covers(address, place, folder=True) for address in known.assets):
             return "an upload that no data asset refers to"

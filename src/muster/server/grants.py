@@ -131,9 +131,11 @@ def listing(context: Context, spec: StoreSpec, path: str, label: str, folder: bo
     else:
         one = way.entry(path)
         found = [one] if one is not None else []
-    if not found:
-        raise errors.NotFound(f"{label}: there is no {'file below it' if folder else 'such file'}", "Check the path.")
-    return found
+    if found:
+        return found
+    if folder and path and way.entry(path) is not None:
+        raise errors.JobError(f"{label} is a file", "Give it the type uri_file.")
+    raise errors.NotFound(f"{label}: there is no {'file below it' if folder else 'such file'}", "Check the path.")
 
 
 def renew(

@@ -38,7 +38,7 @@ from muster.server.hub import Hub
 from muster.server.outside import Door
 from muster.server.records import active_run_count
 from muster.server.vault import load_vault
-from muster.server.workspace_store import open_workspace_store
+from muster.server.workspace_store import check_answers, open_workspace_store
 from muster.store.keyring import load_keyring
 from muster.store.snapshots import Snapshots
 from muster.store.streams import Streams
@@ -119,6 +119,7 @@ class Process:
         ring = load_keyring(config, self._paths.root)
         url = self._options.store or config.get("store") or str(self._paths.store)
         store = open_workspace_store(url, config, ring)
+        check_answers(store, url, config)
         encryption.check_key(store)
         local = store.local_root
         tokens = Tokens(database)

@@ -18,6 +18,7 @@ from muster.server.context import Context
 from muster.server.records import RunRow
 from muster.server.views import doing, reason
 
+_LONG = (states.PREPARING, states.FINALIZING)
 _KEEPALIVE_S = 10.0
 _LOG_PIECE = 256 << 10
 _LOG_ROUND = 2 << 20
@@ -80,7 +81,7 @@ async def follow(
                 cursor.metric = row.id
                 quiet = False
                 yield _event("metric", cursor, metric_json(row))
-            if found.row.status == states.PREPARING and (why := doing(context, run_id)) not in ("", said):
+            if found.row.status in _LONG and (why := doing(context, run_id)) not in ("", said):
                 said = why
                 yield _event("state", cursor, {"status": found.row.status, "reason": why, "at": time.time()})
             if found.row.progress and found.row.progress != progress:

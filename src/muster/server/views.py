@@ -90,14 +90,14 @@ def reason(context: Context, row: RunRow, now: float | None = None) -> str:
         told = context.states.get((row.id, row.attempt))
         if told is not None and told.reason:
             return told.reason
-        return f"waits for the agents of its {row.num_nodes} nodes on {row.compute}"
+        return f"waits for the agents of its {row.num_nodes} node{'' if row.num_nodes == 1 else 's'} on {row.compute}"
     if row.status == states.PREPARING:
         return doing(context, row.id, now) or "its nodes fetch code and inputs"
-    return ""
+    return doing(context, row.id, now) if row.status == states.FINALIZING else ""
 
 
 def doing(context: Context, run_id: str, now: float | None = None) -> str:
-    """What a run's nodes are at while they prepare, and with `now` for how long; empty when nothing takes long."""
+    """What a run's nodes are at while they prepare or deliver, with `now` for how long; empty when it is soon done."""
     told = [(name, *contact.doing[run_id]) for name, contact in context.hub.contacts.items() if run_id in contact.doing]
     if not told:
         return ""

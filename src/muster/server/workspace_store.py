@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import queue
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,9 @@ from muster import errors
 from muster.data.addresses import refuse_embedded_secret
 from muster.store.backend import Store
 from muster.store.keyring import KeyRing
+from muster.store.reach import without_secrets
+
+_ANSWER_S = 20.0
 
 
 def open_workspace_store(url: str, config: Mapping[str, Any], ring: KeyRing | None = None) -> Store:
@@ -27,6 +32,37 @@ def open_workspace_store(url: str, config: Mapping[str, Any], ring: KeyRing | No
         ) from error
     except ValueError as error:
         raise errors.UserError(f"the workspace store {url} cannot be opened: {error}", "See docs/storage.md.") from None
+
+
+def check_answers(store: Store, url: str, config: Mapping[str, Any], answer_s: float = _ANSWER_S) -> None:
+    """Refuse to serve where the store fails or is silent, and say so soon: libraries try again for minutes."""
+    if store.local_root is not None:
+        return
+    found: queue.Queue[Exception | None] = queue.Queue()
+    threading.Thread(target=_ask, args=(store, found), daemon=True).start()
+    try:
+        error = found.get(timeout=answer_s)
+    except queue.Empty:
+        raise errors.UserError(
+            f"the workspace store {url} gave no answer within {answer_s:g} s",
+            "Is the address right, does this machine reach it, and is its certificate known (SSL_CERT_FILE)?",
+        ) from None
+    if error is None:
+        return
+    options = {name: _value(name, given) for name, given in (config.get("store_options") or {}).items()}
+    said = without_secrets((str(error).splitlines() or [""])[0], options)
+    raise errors.UserError(
+        f"the workspace store {url} cannot be used: {type(error).__name__}: {said[:300]}",
+        "Correct `store` and `store_options` in workspace.json: see docs/storage.md.",
+    )
+
+
+def _ask(store: Store, found: queue.Queue[Exception | None]) -> None:
+    try:
+        store.exists("encryption/check")
+        found.put(None)
+    except Exception as error:
+        found.put(error)
 
 
 def _value(name: str, given: Any) -> Any:

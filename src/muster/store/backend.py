@@ -17,9 +17,11 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from muster import errors
+from muster.store.beside import Beside
 from muster.store.keyring import MAGIC, KeyRing
 
-_PIECE = 1 << 20
+_PIECE = 2 << 20
+_HASHED_AT_ONCE = 1 << 19
 
 
 class Store:
@@ -29,6 +31,11 @@ class Store:
         self._fs, self._root = url_to_fs(url, **(options or {}))
         self._local = isinstance(self._fs, LocalFileSystem)
         self._ring = ring
+
+    @property
+    def filesystem(self) -> tuple[Any, str]:
+        """Fsspec's filesystem, and the folder of it that is this store."""
+        return self._fs, self._root
 
     @property
     def local_root(self) -> Path | None:
@@ -116,13 +123,12 @@ class Store:
         if self._local:
             return self._put_local(name, pieces, sha256)
         part = self._path(f"{name}.part-{secrets.token_hex(4)}")
-        counted = _Counted(pieces)
         self._fs.makedirs(part.rpartition("/")[0], exist_ok=True)
         try:
-            with self._fs.open(part, "wb") as file:
+            with _Counted(pieces) as counted, self._fs.open(part, "wb") as file:
                 for piece in self._sealed(counted):
                     file.write(piece)
-            _verify(name, counted.digest.hexdigest(), sha256)
+            _verify(name, counted.hexdigest(), sha256)
             self._fs.mv(part, self._path(name))
         except BaseException:
             if self._fs.exists(part):
@@ -156,14 +162,13 @@ class Store:
         target = Path(self._path(name))
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f".{target.name[:100]}.part-{secrets.token_hex(4)}")
-        counted = _Counted(pieces)
         try:
-            with part.open("wb") as file:
+            with _Counted(pieces) as counted, part.open("wb") as file:
                 for piece in self._sealed(counted):
                     file.write(piece)
                 file.flush()
                 os.fsync(file.fileno())
-            _verify(name, counted.digest.hexdigest(), sha256)
+            _verify(name, counted.hexdigest(), sha256)
             part.replace(target)
         except BaseException:
             part.unlink(missing_ok=True)
@@ -175,18 +180,41 @@ class Store:
 
 
 class _Counted:
-    """Pieces that are hashed and counted on their way."""
+    """Pieces that are counted and hashed on their way; those of a large object are hashed while others are written."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = pieces
-        self.digest = hashlib.sha256()
+        self._digest = hashlib.sha256()
+        self._beside = Beside()
+        self._waiting: list[bytes] = []
         self.size = 0
 
+    def __enter__(self) -> _Counted:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._beside.close()
+
     def __iter__(self) -> Iterator[bytes]:
+        waiting = 0
         for piece in self._pieces:
-            self.digest.update(piece)
             self.size += len(piece)
+            self._waiting.append(piece)
+            waiting += len(piece)
+            if waiting >= _HASHED_AT_ONCE:
+                self._beside.start(self._hash, self._waiting)
+                self._waiting, waiting = [], 0
             yield piece
+
+    def hexdigest(self) -> str:
+        self._beside.wait()
+        self._hash(self._waiting)
+        self._waiting = []
+        return self._digest.hexdigest()
+
+    def _hash(self, pieces: list[bytes]) -> None:
+        for piece in pieces:
+            self._digest.update(piece)
 
 
 def _has_magic(file: BinaryIO) -> bool:
@@ -238,7 +266,7 @@ def _verify(name: str, found: str, wanted: str | None) -> None:
 
 
 def pieces_of(file: BinaryIO, length: int | None = None) -> Iterator[bytes]:
-    """A file in pieces of a megabyte, at most `length` bytes of it."""
+    """A file in pieces of two megabytes, at most `length` bytes of it."""
     left = length
     while left is None or left > 0:
         piece = file.read(_PIECE if left is None else min(_PIECE, left))

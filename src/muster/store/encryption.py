@@ -11,6 +11,7 @@ Every file has a key of its own, wrapped in the workspace's; a new workspace key
 from __future__ import annotations
 
 import io
+import os
 import secrets
 import struct
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from muster import errors
+from muster.store.beside import Beside
 from muster.store.keyring import KEY_BYTES, MAGIC, KeyRing
 
 HEADER_BYTES = 80
@@ -28,6 +30,8 @@ TAG_BYTES = 16
 OBJECT, STREAM = b"\0", b"\1"
 _SEALED = CHUNK_BYTES + TAG_BYTES
 _AT_ONCE = 16
+_SHARED_AT_ONCE = 32
+_LARGE_BYTES = 8 << 20
 
 
 class Damaged(errors.UserError):
@@ -89,10 +93,11 @@ class _Sealer:
 
     def __init__(self, cipher: AESGCM) -> None:
         self._cipher = cipher
-        self._buffer = memoryview(bytearray(_AT_ONCE * _SEALED))
+        self._buffer = memoryview(b"")
         self._number = 0
 
     def seal(self, chunks: Sequence[bytes | memoryview], last: bool = False) -> Iterator[memoryview]:
+        self._buffer = _with_room(self._buffer, min(len(chunks), _AT_ONCE))
         for first in range(0, len(chunks), _AT_ONCE):
             end = 0
             for chunk in chunks[first : first + _AT_ONCE]:
@@ -101,6 +106,11 @@ class _Sealer:
                 self._number += 1
                 end += len(place)
             yield self._buffer[:end]
+
+
+def _with_room(buffer: memoryview, chunks: int) -> memoryview:
+    """A buffer that takes so many sealed chunks: small objects do not pay for what large ones need."""
+    return buffer if len(buffer) >= chunks * _SEALED else memoryview(bytearray(chunks * _SEALED))
 
 
 def plain_size(stored: int) -> int:
@@ -121,21 +131,12 @@ def open_object(ring: KeyRing | None, stored: Any, stored_size: int, name: str) 
     return io.BufferedReader(reader, CHUNK_BYTES)
 
 
-class _Reader(io.RawIOBase):
-    """Decrypts the chunks that are asked for."""
+class PlainText(io.RawIOBase):
+    """What encrypted bytes say, to be read from any place; how it is read is left to others."""
 
-    def __init__(self, cipher: AESGCM, stored: Any, body: int, name: str) -> None:
-        self._cipher = cipher
-        self._stored = stored
-        self._name = name
-        self._count = max(1, -(-body // _SEALED))
-        self._size = body - TAG_BYTES * self._count
+    def __init__(self, size: int) -> None:
+        self._size = size
         self._at = 0
-        self._buffer = memoryview(bytearray(_AT_ONCE * _SEALED))
-        if self._size < 0:
-            raise Damaged(f"{name} was cut off", "Take it from a backup.")
-        # Looked at first: a reader of the beginning should also hear that the end is missing.
-        self._chunks(self._count - 1, 1)
 
     def readable(self) -> bool:
         return True
@@ -147,9 +148,37 @@ class _Reader(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        base = {0: 0, 1: self._at, 2: self._size}[whence]
-        self._at = max(0, base + offset)
+        self._at = max(0, {0: 0, 1: self._at, 2: self._size}[whence] + offset)
         return self._at
+
+    def readall(self) -> bytes:
+        """At once: in the small steps of others, each chunk would be decrypted several times."""
+        found = memoryview(bytearray(max(0, self._size - self._at)))
+        filled = 0
+        while filled < len(found) and (count := self.readinto(found[filled:])):
+            filled += count
+        return bytes(found[:filled])
+
+
+class _Reader(PlainText):
+    """Decrypts the chunks that are asked for; of a large object, one half in a thread beside the other half."""
+
+    def __init__(self, cipher: AESGCM, stored: Any, body: int, name: str) -> None:
+        self._count = max(1, -(-body // _SEALED))
+        super().__init__(body - TAG_BYTES * self._count)
+        self._cipher = cipher
+        self._stored = stored
+        self._descriptor = _descriptor(stored)
+        self._name = name
+        self._beside = Beside()
+        self._buffer = memoryview(b"")
+        # For less, a thread takes longer to start and to wake than its half takes.
+        shared = self._size >= _LARGE_BYTES and self._descriptor is not None
+        self._at_once = _SHARED_AT_ONCE if shared else _AT_ONCE
+        if self._size < 0:
+            raise Damaged(f"{name} was cut off", "Take it from a backup.")
+        # Looked at first: a reader of the beginning should also hear that the end is missing.
+        self._part(self._count - 1)
 
     def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
         view = memoryview(buffer).cast("B")[: max(0, self._size - self._at)]
@@ -157,35 +186,65 @@ class _Reader(io.RawIOBase):
             return 0
         first, skip = divmod(self._at, CHUNK_BYTES)
         if skip or len(view) < CHUNK_BYTES:
-            # A part of one chunk.
-            part = memoryview(self._chunks(first, 1))[skip : skip + len(view)]
+            part = self._part(first)[skip : skip + len(view)]
             view[: len(part)] = part
             self._at += len(part)
             return len(part)
-        whole = min(len(view) // CHUNK_BYTES, _AT_ONCE)
-        self._chunks(first, whole, view)
+        whole = min(len(view) // CHUNK_BYTES, self._at_once)
+        self._buffer = _with_room(self._buffer, whole)
+        self._whole(first, whole, view)
         self._at += whole * CHUNK_BYTES
         return whole * CHUNK_BYTES
 
     def close(self) -> None:
         if not self.closed:
+            self._beside.close()
             self._stored.close()
         super().close()
 
-    def _chunks(self, first: int, count: int, into: memoryview | None = None) -> bytes | memoryview:
-        """Decrypt chunks, into the caller's memory where that is given."""
-        self._stored.seek(HEADER_BYTES + first * _SEALED)
-        sealed = self._buffer[: self._stored.readinto(self._buffer[: count * _SEALED])]
-        plain = into if into is not None else memoryview(bytearray(max(0, len(sealed) - TAG_BYTES)))
+    def _whole(self, first: int, count: int, view: memoryview) -> None:
+        if count < _SHARED_AT_ONCE:
+            self._decrypt(first, 0, count, view)
+            return
+        half = count // 2
+        self._beside.start(self._decrypt, first, half, count, view)
         try:
-            for at in range(count):
-                chunk = sealed[at * _SEALED : (at + 1) * _SEALED]
-                place = plain[at * CHUNK_BYTES : at * CHUNK_BYTES + len(chunk) - TAG_BYTES]
+            self._decrypt(first, 0, half, view)
+        finally:
+            # It writes to the caller's memory.
+            self._beside.wait()
+
+    def _part(self, number: int) -> memoryview:
+        self._buffer = _with_room(self._buffer, 1)
+        plain = memoryview(bytearray(min(CHUNK_BYTES, self._size - number * CHUNK_BYTES)))
+        self._decrypt(number, 0, 1, plain)
+        return plain
+
+    def _decrypt(self, first: int, start: int, end: int, into: memoryview) -> None:
+        """Read and decrypt chunks: those from `start` to `end` of what begins with the first."""
+        sealed = self._read(HEADER_BYTES + (first + start) * _SEALED, self._buffer[start * _SEALED : end * _SEALED])
+        try:
+            for at in range(start, end):
+                chunk = sealed[(at - start) * _SEALED : (at - start + 1) * _SEALED]
+                place = into[at * CHUNK_BYTES : at * CHUNK_BYTES + len(chunk) - TAG_BYTES]
                 nonce = _nonce(first + at, first + at == self._count - 1)
                 self._cipher.decrypt_into(nonce, chunk, None, place)
         except (InvalidTag, ValueError):
             raise Damaged(f"{self._name} is damaged, cut off or was changed", "Take it from a backup.") from None
-        return plain
+
+    def _read(self, place: int, buffer: memoryview) -> memoryview:
+        if self._descriptor is not None:
+            return buffer[: os.preadv(self._descriptor, [buffer], place)]
+        self._stored.seek(place)
+        return buffer[: self._stored.readinto(buffer)]
+
+
+def _descriptor(stored: Any) -> int | None:
+    """By which two threads can read a file at once; what is not on this machine has none."""
+    try:
+        return int(stored.fileno())
+    except (AttributeError, io.UnsupportedOperation):
+        return None
 
 
 def _nonce(number: int, last: bool) -> bytes:

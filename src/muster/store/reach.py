@@ -6,12 +6,14 @@ import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
 from muster import errors
-from muster.data.access import FileEntry
+from muster.data.access import FileEntry, file_etag
 from muster.data.kinds import StoreSpec, describe, endpoint_of
 from muster.store.backend import Store, pieces_of, safe_name
 from muster.store.keyring import KeyRing
@@ -65,10 +67,10 @@ class StoreReach:
         folder = self._name(path) if path or self._below else ""
         cut = len(folder) + 1 if folder else 0
         with _explained(self._spec):
-            for name, size, at in self._store.files(folder):
+            for name, size, etag in self._listed(folder):
                 # What a put has not finished is not there yet.
                 if ".part-" not in name.rpartition("/")[2]:
-                    yield FileEntry(name[cut:], size, etag=_etag(size, at))
+                    yield FileEntry(name[cut:], size, etag=etag)
 
     def entry(self, path: str) -> FileEntry | None:
         name = self._name(path)
@@ -78,13 +80,10 @@ class StoreReach:
                 self._refuse_escape(local, name)
                 if not (local / name).is_file():
                     return None
-                at = (local / name).stat().st_mtime
-            else:
-                if not self._store.exists(name):
-                    return None
-                at = 0.0
-            size = self._store.size(name)
-        return FileEntry("", size, etag=_etag(size, at))
+                size, at = self._store.size(name), (local / name).stat().st_mtime
+                return FileEntry("", size, etag=file_etag(size, at))
+            found = self._remote.info(name)
+            return FileEntry("", self._size(name, found), etag=_version(found)) if found else None
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         name = self._name(path)
@@ -111,9 +110,71 @@ class StoreReach:
     def _name(self, path: str) -> str:
         return safe_name("/".join(part for part in (self._below, path) if part))
 
+    def _listed(self, folder: str) -> Iterator[tuple[str, int, str]]:
+        """Every file below a folder: its name, its size and what this version of it is called."""
+        if self._store.local_root is not None:
+            for name, size, at in self._store.files(folder):
+                yield name, size, file_etag(size, at)
+            return
+        for name, info in self._remote.find(folder):
+            yield name, self._size(name, info), _version(info)
+
+    def _size(self, name: str, info: Mapping[str, Any]) -> int:
+        return self._store.size(name) if self._store.encrypted else int(info.get("size") or 0)
+
+    @property
+    def _remote(self) -> _Remote:
+        return _Remote(*self._store.filesystem)
+
     def _refuse_escape(self, root: Path, name: str) -> None:
         if not (root / name).resolve().is_relative_to(root.resolve()):
             raise errors.AccessDenied(f"{name} is a link that leaves the datastore {self._spec.name}")
+
+
+@dataclass(frozen=True)
+class _Remote:
+    """What a filesystem tells of its files. Listings that it keeps are dropped first: others write there too."""
+
+    filesystem: Any
+    root: str
+
+    def info(self, name: str) -> Mapping[str, Any] | None:
+        path = f"{self.root}/{name}"
+        self.filesystem.invalidate_cache(path.rpartition("/")[0])
+        try:
+            found: Mapping[str, Any] = self.filesystem.info(path)
+        except FileNotFoundError:
+            return None
+        return found if found.get("type") == "file" else None
+
+    def find(self, folder: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        base = f"{self.root}/{folder}".rstrip("/")
+        self.filesystem.invalidate_cache()
+        try:
+            found = self.filesystem.find(base, detail=True)
+            if not found:
+                # A search passes over what fails on its way.
+                self.filesystem.ls(base, detail=False)
+        except FileNotFoundError:
+            return
+        for path, info in sorted(found.items()):
+            inner = path.removeprefix(base).lstrip("/")
+            if inner and info.get("type") == "file":
+                yield f"{folder}/{inner}" if folder else inner, info
+
+
+def _version(info: Mapping[str, Any]) -> str:
+    """What a filesystem calls this version of a file: its own mark, else its size and, where it is told, its time."""
+    for key in ("etag", "ETag", "md5Hash"):
+        if info.get(key):
+            return str(info[key]).strip('"')
+    for key in ("mtime", "last_modified", "LastModified", "modified", "updated"):
+        at = info.get(key)
+        if isinstance(at, datetime):
+            at = at.timestamp()
+        if isinstance(at, int | float):
+            return file_etag(int(info.get("size") or 0), at)
+    return f"{int(info.get('size') or 0):x}"
 
 
 class BlobReach:
@@ -338,19 +399,27 @@ def refusal_of(error: Exception, spec: StoreSpec) -> errors.MusterError:
     """What a failure of a storage library means, without its words where they may hold a credential."""
     where = f"the datastore {spec.name} ({describe(spec)})"
     status = getattr(error, "status_code", None)
-    code = getattr(error, "error_code", None) or type(error).__name__
+    known = getattr(error, "error_code", None)
+    code = getattr(known, "value", known) or type(error).__name__
     if isinstance(error, FileNotFoundError) or status == 404:
-        return errors.NotFound(f"{where} has no such file, folder or container ({code})", "Check the path.")
+        if code in ("ContainerNotFound", "ShareNotFound"):
+            return errors.NotFound(f"{where} does not exist ({code})", "Make it first, or correct its name.")
+        return errors.NotFound(f"{where} has no such file or folder ({code})", "Check the path.")
     if isinstance(error, PermissionError) or status in (401, 403):
         hint = "Is it right, not expired, and wide enough? `muster datastore create --replace` sets it anew."
         return errors.AccessDenied(f"{where} refuses its credential ({code})", hint)
-    shown = _without_secrets(str(error).splitlines()[0] if str(error) else "", spec.credential)
-    return errors.UserError(
-        f"{where} failed: {code}: {shown[:300]}", "`muster datastore test NAME` tries it again.", "storage"
-    )
+    if isinstance(error, NotImplementedError):
+        return errors.JobError(
+            f"{where} can only be read", f"`muster datastore test {spec.name} --read-only` tries it."
+        )
+    shown = without_secrets(str(error).splitlines()[0] if str(error) else "", spec.credential)
+    hint = f"`muster datastore test {spec.name}` tries it again."
+    if "CERTIFICATE_VERIFY_FAILED" in shown:
+        hint = "For an authority of your own set SSL_CERT_FILE and REQUESTS_CA_BUNDLE where the server starts."
+    return errors.UserError(f"{where} failed: {code}: {shown[:300]}", hint, "storage")
 
 
-def _without_secrets(text: str, credential: Mapping[str, Any]) -> str:
+def without_secrets(text: str, credential: Mapping[str, Any]) -> str:
     for value in _texts(credential):
         text = text.replace(value, "***")
     head, separator, _ = text.partition("sig=")
@@ -369,8 +438,4 @@ def _taken(spec: StoreSpec, path: str) -> errors.Conflict:
     return errors.Conflict(f"{path} exists already in the datastore {spec.name}", "Choose another name.")
 
 
-def _etag(size: int, at: float) -> str:
-    return f"{size:x}-{int(at * 1e6):x}"
-
-
-__all__ = ["Reach", "StoreReach", "reach", "refusal_of"]
+__all__ = ["Reach", "StoreReach", "reach", "refusal_of", "without_secrets"]

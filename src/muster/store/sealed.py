@@ -17,7 +17,17 @@ from typing import BinaryIO
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from muster.store.encryption import HEADER_BYTES, OBJECT, STREAM, Damaged, is_encrypted, new_header, open_header, rewrap
+from muster.store.encryption import (
+    HEADER_BYTES,
+    OBJECT,
+    STREAM,
+    Damaged,
+    PlainText,
+    is_encrypted,
+    new_header,
+    open_header,
+    rewrap,
+)
 from muster.store.keyring import KeyRing
 
 _OVERHEAD = 4 + 12 + 16
@@ -157,27 +167,13 @@ class SealedStreams:
         return index
 
 
-class _Reader(io.RawIOBase):
+class _Reader(PlainText):
     """One stream's plain text as it is now."""
 
     def __init__(self, streams: SealedStreams, path: Path) -> None:
+        super().__init__(streams.length(path) or 0)
         self._streams = streams
         self._path = path
-        self._size = streams.length(path) or 0
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = max(0, {0: 0, 1: self._at, 2: self._size}[whence] + offset)
-        return self._at
 
     def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
         view = memoryview(buffer).cast("B")

@@ -15,8 +15,11 @@ from typing import Any
 
 from muster.transfer.model import BLOCK_BYTES, Entry, Progress, Source, TransferError
 
-CONNECTIONS = max(4, min(8, 2 * (os.cpu_count() or 1)))
+_FOR_BLOCKS = max(4, min(8, 2 * (os.cpu_count() or 1)))
 """More than a few per processor only get in each other's way."""
+_FOR_SMALL_FILES = 16
+"""Each waits for its answer most of the time; with fewer the storage waits for the next question."""
+_SMALL_BYTES = 1 << 20
 
 
 def fetch(source: Source, entries: list[Entry], folder: Path, journal: Journal, progress: Progress) -> dict[str, str]:
@@ -25,8 +28,14 @@ def fetch(source: Source, entries: list[Entry], folder: Path, journal: Journal, 
     for parent in sorted({str((folder / entry.stored).parent) for entry in entries}):
         Path(parent).mkdir(parents=True, exist_ok=True)
     work.plan(entries)
-    work.run(min(CONNECTIONS, max(1, len(work.tasks))))
+    work.run(connections([_size(task) for task in work.tasks]))
     return work.hashes
+
+
+def connections(sizes: list[int]) -> int:
+    """How many requests of these sizes are made side by side."""
+    small = sum(sizes) < _SMALL_BYTES * len(sizes)
+    return min(_FOR_SMALL_FILES if small else _FOR_BLOCKS, max(1, len(sizes)))
 
 
 class Journal:
@@ -81,6 +90,10 @@ class _Large:
 
 
 _Task = Entry | tuple[_Large, int]
+
+
+def _size(task: _Task) -> int:
+    return task.size if isinstance(task, Entry) else task[0].span(task[1])[1]
 
 
 class _Work:
@@ -146,7 +159,7 @@ class _Work:
                     task = self.tasks.popleft()
                 except IndexError:
                     return
-                size = task.size if isinstance(task, Entry) else task[0].span(task[1])[1]
+                size = _size(task)
                 if len(buffer) < size:
                     buffer = bytearray(max(size, 1 << 16) if size < BLOCK_BYTES // 4 else BLOCK_BYTES)
                 view = memoryview(buffer)[:size]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import random
 import socket
@@ -25,6 +26,9 @@ _SPOOL_TIMEOUT_S = 600.0
 _GONE = (OSError, http.client.HTTPException, ServerUnavailable)
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _AGAIN = {408, 429, 500, 502, 503, 504}
+_PASSING = {408, 423, 425, 426, 429}
+_PASSING_CODES = {"Md5Mismatch", "Crc64Mismatch", "InvalidBlockList", "storage"}
+"""Damaged on its way; its blocks dropped by another writer of the blob; a datastore that the server cannot reach."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,17 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+    @property
+    def refusal(self) -> tuple[str, str]:
+        """Why a storage refused: its code, where it has one, and its words."""
+        if code := self.headers.get("x-ms-error-code"):
+            return code, code
+        try:
+            error = json.loads(self.body)["error"]
+            return str(error["code"]), ". ".join(part for part in (error["message"], error.get("hint")) if part)
+        except (ValueError, KeyError, TypeError):
+            return "", self.body[:300].decode(errors="replace").strip()
 
 
 class Http:
@@ -78,7 +93,7 @@ class Http:
                 if answer.status < 300 or answer.status in allowed:
                     return answer
                 if answer.status not in _AGAIN or not left:
-                    raise _trouble(what, answer)
+                    raise _trouble(method, what, answer)
             time.sleep(wait_s * random.uniform(0.5, 1.5))
             wait_s = min(wait_s * 2, 5.0)
         raise AssertionError("unreachable")
@@ -187,15 +202,23 @@ def _fill(response: http.client.HTTPResponse, view: memoryview, headers: Mapping
     response.read()
 
 
-def _trouble(what: str, answer: Answer) -> TransferError:
-    said = answer.headers.get("x-ms-error-code") or answer.body[:300].decode(errors="replace").strip()
+def is_final(status: int, code: str, said: str) -> bool:
+    """Whether a refusal will be the same however often it is tried."""
+    if not 400 <= status < 500 or status in _PASSING:
+        return False
+    return code not in _PASSING_CODES and "Lease" not in code and "arrived damaged" not in said
+
+
+def _trouble(method: str, what: str, answer: Answer) -> TransferError:
+    code, said = answer.refusal
+    final = is_final(answer.status, code, said)
     if answer.status in (401, 403):
         return AccessRefused(f"{what}: access was refused ({answer.status} {said})")
     if answer.status == 404:
-        return TransferError("data_unavailable", f"{what}: it is not there (404 {said})")
-    if answer.status in (409, 412):
+        return TransferError("data_unavailable", f"{what}: it is not there (404 {said})", final)
+    if answer.status in (409, 412) and method in ("GET", "HEAD"):
         return SourceChanged(what)
-    return TransferError("data_unavailable", f"{what}: the storage answered {answer.status} {said}")
+    return TransferError("data_unavailable", f"{what}: the storage answered {answer.status} {said}", final)
 
 
 def _tls(pinned_certificate: str | None) -> ssl.SSLContext:

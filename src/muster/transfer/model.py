@@ -15,12 +15,13 @@ ONE_FILE = "file"
 
 
 class TransferError(Exception):
-    """A transfer that failed; the code is one of the verdict's."""
+    """A transfer that failed; the code is one of the verdict's. What is final will not pass when it is tried again."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, final: bool = False) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.final = final
 
 
 class SourceChanged(TransferError):
@@ -31,10 +32,10 @@ class SourceChanged(TransferError):
 
 
 class AccessRefused(TransferError):
-    """The storage did not accept the grant; a fresh one may help."""
+    """The storage did not accept the grant; where a fresh one does not help, nothing will."""
 
     def __init__(self, message: str) -> None:
-        super().__init__("data_unavailable", message)
+        super().__init__("data_unavailable", message, final=True)
 
 
 class Unwanted(Exception):

@@ -7,7 +7,7 @@ agent; a staged tree stays held until then.
     -> {"do": "stage" | "copy" | "send" | …, …}
     <- {"progress": {…}}
     <- {"need": [path, …]}          -> {"token": …, "tokens": {path: …}}
-    <- {"done": {…}}  or  {"failed": {"code": …, "message": …}}
+    <- {"done": {…}}  or  {"failed": {"code": …, "message": …, "final": …}}
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> None:
         done = _JOBS[request["do"]](request, line)
         line.say({"done": done})
     except TransferError as error:
-        line.say({"failed": {"code": error.code, "message": error.message}})
+        line.say({"failed": {"code": error.code, "message": error.message, "final": error.final}})
     except Unwanted:
         return
     # What is held stays held until the agent has taken it over.

@@ -15,6 +15,7 @@ from typing import Any
 from muster.transfer.model import Progress, Sink, TransferError
 
 _FILES_AT_ONCE = 4
+_FINAL = (errno.EROFS, errno.ENAMETOOLONG, errno.ENOTDIR)
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ def send(sink: Sink, files: list[Sending], progress: Progress) -> None:
             progress.add(0, 1)
         except OSError as error:
             code = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "data_unavailable"
-            raise TransferError(code, f"{file.name}: {error.strerror or error}") from error
+            final = isinstance(error, PermissionError) or error.errno in _FINAL
+            raise TransferError(code, f"{file.name}: {error.strerror or error}", final) from error
 
     with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
         list(pool.map(one, files))

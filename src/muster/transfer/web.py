@@ -12,9 +12,12 @@ from urllib.parse import quote, urlsplit
 
 from muster.defaults import PROTOCOL_VERSION
 from muster.protocol import VERSION_HEADER
-from muster.transfer.http import Answer, Http
+from muster.transfer.http import Answer, Http, is_final
 from muster.transfer.keys import Keys
 from muster.transfer.model import AccessRefused, Entry, SourceChanged, TransferError
+
+_TOKENS = 3
+"""As many are tried for one request: its own, one that another thread has just got, and a fresh one."""
 
 
 class Web:
@@ -71,15 +74,16 @@ class Web:
         allowed: Iterable[int] = (),
     ) -> Answer:
         """One request, with a fresh token where the first was refused."""
-        while True:
+        for left in reversed(range(_TOKENS)):
             token = self._keys.token(path)
             target = self._target(path, query, token)
             sent = {**self._headers(token), **(headers or {})}
             try:
                 return self._http.request(method, target, self._what(path), sent, body, into, allowed)
             except AccessRefused:
-                if not self._keys.renew(path, token):
+                if not left or not self._keys.renew(path, token):
                     raise
+        raise AssertionError("unreachable")
 
     def _target(self, path: str, query: str, token: str) -> str:
         full = f"{self._base.rstrip('/')}/{quote(path)}" if path else self._base
@@ -125,19 +129,17 @@ class MusterStore(Web):
         self._call("DELETE", name, allowed=(404,))
 
     def _stream(self, name: str, query: str, headers: dict[str, str], pieces: Callable[[], Iterator[bytes]]) -> None:
-        while True:
+        for left in reversed(range(_TOKENS)):
             token = self._keys.token(name)
             sent = {**self._headers(token), **headers}
             answer = self._http.send_stream("PUT", self._target(name, query, token), self._what(name), sent, pieces)
-            if answer.status in (401, 403) and self._keys.renew(name, token):
-                continue
-            if answer.status >= 300:
-                said = answer.body[:300].decode(errors="replace")
-                text = (
-                    f"{self._what(name)}: the server answered {answer.status} {responses.get(answer.status, '')} {said}"
-                )
-                raise TransferError("data_unavailable", text)
-            return
+            if answer.status < 300:
+                return
+            if answer.status not in (401, 403) or not left or not self._keys.renew(name, token):
+                code, said = answer.refusal
+                heard = f"{answer.status} {responses.get(answer.status, '')}: {said}"
+                text = f"{self._what(name)}: the server answered {heard}"
+                raise TransferError("data_unavailable", text, is_final(answer.status, code, said))
 
     def _headers(self, token: str) -> dict[str, str]:
         return {"Muster-Grant": token, VERSION_HEADER: str(PROTOCOL_VERSION)}

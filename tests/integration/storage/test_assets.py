@@ -64,6 +64,58 @@ def test_an_asset_whose_place_was_written_to_is_refused(
     assert view["status"] == "Failed", view["verdict"]
 
 
+def test_a_job_cannot_spoil_an_asset_of_the_workspace(site: Site, storage: Storage, digits: Path) -> None:
+    made = storage.upload_asset(digits, {"name": "firm"}, "workspaceblobstore")
+    place = site.folder / ".muster/store/data" / made["address"].partition("/paths/")[2]
+    assert (place / "sub/b.txt").stat().st_mode & 0o222 == 0
+    inputs = {"x": {"path": "azureml:firm:1"}, "f": {"path": "azureml:firmfile:1"}}
+    storage.upload_asset(digits / "sub/b.txt", {"name": "firmfile"}, "workspaceblobstore")
+    run = site.run(command="cat ${{inputs.x}}/sub/b.txt ${{inputs.f}}; echo c > ${{inputs.x}}/sub/b.txt", inputs=inputs)
+    assert site.wait(run)["status"] == "Failed"
+    assert site.log(run).startswith(b"bb")
+    assert (place / "sub/b.txt").read_text() == "b"
+
+
+def test_an_asset_that_was_changed_behind_its_back_is_given_to_no_job(
+    site: Site, storage: Storage, digits: Path, tmp_path: Path
+) -> None:
+    made = storage.upload_asset(digits, {"name": "soft"}, "workspaceblobstore")
+    file = site.folder / ".muster/store/data" / made["address"].partition("/paths/")[2] / "sub/b.txt"
+    file.chmod(0o644)
+    file.write_text("b")
+    same = site.run(command="cat ${{inputs.x}}/sub/b.txt", inputs={"x": {"path": "azureml:soft:1"}})
+    assert site.wait(same)["status"] == "Completed", "the same content again is the same asset"
+    file.write_text("c")
+    other = site.wait(site.run(command="true", inputs={"x": {"path": "azureml:soft:1"}}))
+    assert other["verdict"]["code"] == "data_unavailable"
+    assert "is not what was registered as soft:1" in other["verdict"]["message"]
+    file.write_text("longer")
+    with pytest.raises(Conflict, match=r"sub/b\.txt of the data asset soft:1 is not what it was"):
+        storage.download_asset("soft", None, tmp_path / "back")
+
+
+def test_what_cannot_become_an_asset_is_refused_before_anything_is_sent(storage: Storage, digits: Path) -> None:
+    storage.upload_asset(digits, {"name": "once"}, "workspaceblobstore")
+    before = storage.files("workspaceblobstore", "assets")
+    for asset, message in (
+        ({"name": "once", "version": "1"}, "once:1 exists"),
+        ({"name": "a name"}, "cannot be the name of a data asset"),
+        ({"name": "once", "type": "uri_file"}, "is a folder, and the type given is uri_file"),
+    ):
+        with pytest.raises((Conflict, JobError), match=message):
+            storage.upload_asset(digits, asset, "workspaceblobstore")
+    assert storage.files("workspaceblobstore", "assets") == before
+
+
+def test_an_asset_has_the_type_of_what_is_found(storage: Storage, blob: Container) -> None:
+    blob.put("kinds/one.bin", b"one")
+    address = "azureml://datastores/blob/paths/kinds"
+    assert storage.create_asset({"name": "kind", "address": address})["type"] == "uri_folder"
+    assert storage.create_asset({"name": "kind", "address": f"{address}/one.bin"})["type"] == "uri_file"
+    with pytest.raises(JobError, match="is a file"):
+        storage.create_asset({"name": "kind", "type": "uri_folder", "address": f"{address}/one.bin"})
+
+
 def test_hashes_of_remote_data_are_pinned_by_the_first_download(site: Site, blob: Container, storage: Storage) -> None:
     blob.put("data/a", b"one")
     made = storage.create_asset({"name": "far", "address": "azureml://datastores/blob/paths/data"})
@@ -88,6 +140,11 @@ def test_a_job_with_data_that_is_not_there_is_refused_before_anything_starts(sit
     for path, message in wrong.items():
         with pytest.raises((JobError, NotFound), match=message):
             site.run(command="true", inputs={"x": {"path": path}})
+    with pytest.raises(JobError, match="is a folder"):
+        site.run(command="true", inputs={"x": {"type": "uri_file", "path": "azureml://datastores/workspaceblobstore"}})
+    twice = {name: {"path": "azureml://datastores/workspaceblobstore/paths/out"} for name in ("a", "b")}
+    with pytest.raises(JobError, match=r"outputs.b: .* is the place of outputs.a too"):
+        site.run(command="true", outputs=twice)
     for path, message in {"https://host/x": "in no datastore", "results": "no address that can be written"}.items():
         with pytest.raises(JobError, match=message):
             site.run(command="true", outputs={"o": {"path": path}})

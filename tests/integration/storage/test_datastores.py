@@ -6,6 +6,7 @@ import json
 import sqlite3
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.conftest import MUSTER, processes_of, wait_until
@@ -13,7 +14,7 @@ from tests.integration.server.conftest import Site
 from tests.integration.storage.conftest import ACCOUNT, ACCOUNT_KEY, Azurite, Container
 
 from muster.client.storage import Storage
-from muster.errors import AccessDenied, Conflict, JobError, MusterError, NotFound
+from muster.errors import AccessDenied, Conflict, JobError, MusterError, NotFound, UserError
 
 
 @pytest.fixture
@@ -141,6 +142,48 @@ def test_a_datastore_that_holds_an_asset_is_not_forgotten(storage: Storage, tmp_
         storage.delete_datastore("kept")
     with pytest.raises(Conflict, match="already"):
         storage.create_datastore({"name": "kept", "kind": "local", "options": {"path": str(tmp_path)}})
+
+
+def test_a_web_server_that_does_not_answer_is_no_empty_folder(storage: Storage) -> None:
+    pytest.importorskip("aiohttp", reason="aiohttp is not installed (pip install 'muster[azure]')")
+    storage.create_datastore({"name": "web", "kind": "fsspec", "options": {"url": "http://127.0.0.1:1/x"}})
+    with pytest.raises(UserError, match="the datastore web"):
+        storage.test_datastore("web", write=False)
+
+
+def test_a_datastore_that_a_run_uses_is_not_forgotten(site: Site, storage: Storage, tmp_path: Path) -> None:
+    storage.create_datastore({"name": "used", "kind": "local", "options": {"path": str(tmp_path)}})
+    output = {"o": {"path": "azureml://datastores/used/paths/out"}}
+    run = site.run(command="until [ -e $MUSTER_STOP_FILE ]; do sleep 0.1; done", outputs=output)
+    with pytest.raises(Conflict, match=f"the run {run} uses used"):
+        storage.delete_datastore("used")
+    site.client.cancel(run)
+    site.wait(run)
+    storage.delete_datastore("used")
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("local", {"path": "/there/is/none"}, "no folder /there/is/none on the server's machine"),
+        ("local", {"path": "/tmp", "encrypted": True}, "the workspace has no key"),
+        ("fsspec", {"url": "nonsense://x"}, "fsspec knows no nonsense://"),
+    ],
+)
+def test_a_datastore_that_can_never_work_is_refused(
+    storage: Storage, kind: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        storage.create_datastore({"name": "never", "kind": kind, "options": options})
+
+
+def test_a_storage_that_fails_is_waited_for_and_the_run_says_so(site: Site, storage: Storage) -> None:
+    options = {"account": "a", "container": "c", "endpoint": "http://127.0.0.1:1/a"}
+    storage.create_datastore({"name": "off", "kind": "azure-blob", "options": options, "credential": {}})
+    run = site.run(command="true", inputs={"x": {"path": "azureml://datastores/off/paths/y"}})
+    wait_until(lambda: "input x cannot be listed" in (site.view(run)["reason"] or ""), 40.0, "the reason")
+    site.client.cancel(run)
+    assert site.wait(run)["status"] == "Canceled"
 
 
 def test_a_server_with_another_key_says_so_and_goes_on(site: Site, blob: Container, storage: Storage) -> None:

@@ -46,7 +46,7 @@ def test_only_what_nothing_refers_to_is_removed(site: Site, storage: Storage, tm
     # Rubbish of every kind: code without a run, a put that broke off, an upload that became no asset, a removed run.
     (source / "train.py").write_text("print('never run')\n")
     digest = push(site.client, scan(source))
-    storage.upload(source, "workspaceblobstore", "assets/none/123456")
+    storage.upload(source, "workspaceblobstore", "assets/none/0123456789ab")
     store = site.folder / ".muster/store"
     (store / "code/blobs/ab").mkdir(parents=True, exist_ok=True)
     (store / f"code/blobs/ab/.{'ab' * 32}.part-12345678").write_text("half")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,9 @@ from tests.integration.server.conftest import Site
 from tests.integration.storage.conftest import ACCOUNT, ACCOUNT_KEY, Azurite
 
 from muster.client.connect import connect
+from muster.client.storage import Storage
 from muster.client.workspace import find_workspace
+from muster.errors import ServerUnavailable
 
 
 @pytest.fixture
@@ -33,6 +36,37 @@ def site(workspace: Path, azurite: Azurite, container: str) -> Iterator[Site]:
     client = connect(find_workspace(workspace))
     yield Site(workspace, client)
     client.close()
+
+
+def test_a_store_that_cannot_be_used_is_said_in_one_line(workspace: Path, azurite: Azurite, container: str) -> None:
+    config = workspace / ".muster" / "workspace.json"
+    wrong = base64.b64encode(b"another key").decode()
+    (workspace / "wrong.txt").write_text(
+        f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={wrong};BlobEndpoint={azurite.endpoint};"
+    )
+    options = {"connection_string": {"file": str(workspace / "wrong.txt")}}
+    store = {"store": f"abfs://{container}/team", "store_options": options}
+    config.write_text(json.dumps({**json.loads(config.read_text()), **store}))
+    (workspace / ".muster/server").mkdir(exist_ok=True)
+    (workspace / ".muster/server/server.log").write_text("words of an earlier server\n")
+    with pytest.raises(ServerUnavailable) as caught:
+        connect(find_workspace(workspace))
+    said = str(caught.value)
+    assert f"the workspace store abfs://{container}/team cannot be used" in said
+    assert wrong not in said and "Traceback" not in said and "earlier server" not in said
+
+
+def test_what_lies_in_the_container_is_an_input_of_jobs(site: Site, tmp_path: Path) -> None:
+    storage = Storage(site.client)
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "a.txt").write_text("content")
+    storage.upload(tmp_path / "set", "workspaceblobstore", "plain")
+    storage.upload_asset(tmp_path / "set", {"name": "kept"}, "workspaceblobstore")
+    places = {"plain": "azureml://datastores/workspaceblobstore/paths/plain", "kept": "azureml:kept:1"}
+    inputs = {name: {"type": "uri_folder", "path": path} for name, path in places.items()}
+    run = site.run(command="cat ${{inputs.plain}}/a.txt ${{inputs.kept}}/a.txt", inputs=inputs)
+    assert site.wait(run)["status"] == "Completed", site.view(run)["verdict"]
+    assert site.log(run) == b"contentcontent"
 
 
 def test_logs_and_outputs_are_in_the_container_also_when_the_server_was_killed(

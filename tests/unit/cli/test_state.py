@@ -33,6 +33,15 @@ def test_a_waiting_run_shows_its_reason() -> None:
     assert live_area(state, {}, "r", PLAIN, 5.0, 80, 24) == ["r  Queued  waits for 2 nodes  5.0s"]
 
 
+def test_a_reason_too_long_for_the_line_has_lines_of_its_own() -> None:
+    reason = "local-0: fetching input images: 288.0 MiB of 381.5 MiB, 111.6 MiB/s, about 5 s left"
+    state = RunState(status="Preparing", reason=reason, created_at=0.0)
+    area = live_area(state, {}, "brave-otter", PLAIN, 5.0, 60, 24)
+    assert area[0] == "brave-otter  Preparing  5.0s"
+    assert " ".join(line.strip() for line in area[1:]) == reason
+    assert all(len(line) <= 60 for line in area)
+
+
 def test_progress_is_that_of_the_slowest_rank_with_the_time_left() -> None:
     state = running()
     state.apply("progress", {"done": 0, "total": 100, "unit": "steps", "rank": 0}, 10.0)

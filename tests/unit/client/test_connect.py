@@ -113,3 +113,12 @@ def test_the_last_lines_of_a_log_are_shown(tmp_path: Path) -> None:
     log.write_text("".join(f"line {n}\n" for n in range(5000)))
     assert last_lines(log, 2) == "  line 4998\n  line 4999"
     assert last_lines(tmp_path / "none") == "  (no log)"
+
+
+def test_the_words_of_earlier_servers_are_not_shown(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("of an earlier server\n")
+    before = log.stat().st_size
+    assert last_lines(log, since=before) == "  (nothing)"
+    log.write_text("of an earlier server\nof this one\n")
+    assert last_lines(log, since=before) == "  of this one"

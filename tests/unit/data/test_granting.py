@@ -117,9 +117,12 @@ def test_an_access_travels_as_json() -> None:
         ("azure-blob", {"account": "a"}, {}, "needs container"),
         ("azure-blob", BLOB, {"sas": "no signature here"}, "the SAS has no signature"),
         ("azure-blob", BLOB, {"sas": "sig=1", "account_key": KEY}, "two credentials"),
+        ("azure-blob", BLOB, {"account_key": "not base64"}, "the account key is not base64"),
         ("azure-blob", {**BLOB, "path": "../x"}, {}, "leaves its store"),
         ("fsspec", {"url": "s3://key:SECRET@bucket"}, {}, "holds a credential"),
         ("fsspec", {"url": "bucket"}, {}, "no address that fsspec knows"),
+        ("fsspec", {"url": "s3://b", "options": {"secret": "x"}}, {}, "the option secret is a credential"),
+        ("fsspec", {"url": "s3://b", "options": {"account_key": "x"}}, {}, "the option account_key is a credential"),
     ],
 )
 def test_a_datastore_that_cannot_work_is_refused(

@@ -24,6 +24,7 @@ KNOWN = Known(
         "runs/r1/user_logs/x",
         f"{FOLDER}/w",
         "data/assets/digits/1/x",
+        "data/assets/a-folder-of/someone/x",
         "data/raw/y",
         "data/results/z",
         "code/blobs/ab/abc",
@@ -40,7 +41,7 @@ def test_what_something_may_refer_to_stays(name: str) -> None:
     [
         ("runs/r2/attempts/1/x", "was removed"),
         (f"runs/r1/checkpoints/1/node_0/{'b' * 16}/w", "never published"),
-        ("data/assets/digits/2/x", "no data asset"),
+        ("data/assets/digits/0123456789ab/x", "no data asset"),
         ("runs/r1/outputs/.m.part-1a2b3c4d", "never finished"),
     ],
 )

@@ -6,6 +6,8 @@ import base64
 import hashlib
 import os
 import secrets
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 from muster import errors
 from muster.protocol import Chunk
-from muster.store.backend import Store
+from muster.store.backend import Store, pieces_of
 from muster.store.encryption import CHUNK_BYTES, HEADER_BYTES, Damaged, plain_size
 from muster.store.keyring import Key, KeyRing, WrongKey, load_key, load_keyring, new_key
 from muster.store.streams import Streams
@@ -55,6 +57,79 @@ def test_any_range_can_be_read(tmp_path_factory: pytest.TempPathFactory, start: 
     with kept.open("x") as file:
         file.seek(start)
         assert file.read(length) == DATA[start : start + length]
+
+
+LARGE = secrets.token_bytes(9 * 2**20 + 4321)
+
+
+@pytest.mark.parametrize("piece", [CHUNK_BYTES, 2**20, len(LARGE)])
+def test_a_large_object_comes_back_as_it_was_put(tmp_path: Path, piece: int) -> None:
+    kept = store(tmp_path)
+    pieces = [LARGE[at : at + piece] for at in range(0, len(LARGE), piece)]
+    assert kept.put("x", pieces, sha256=hashlib.sha256(LARGE).hexdigest()) == len(LARGE)
+    with kept.open("x") as file:
+        assert b"".join(pieces_of(file)) == LARGE
+        file.seek(2**20 + 1)
+        assert b"".join(pieces_of(file, 3 * 2**20)) == LARGE[2**20 + 1 : 4 * 2**20 + 1]
+        file.seek(-CHUNK_BYTES * 40, os.SEEK_END)
+        assert file.read() == LARGE[-CHUNK_BYTES * 40 :]
+
+
+@pytest.mark.parametrize("chunk", [0, 15, 16, 31, 40, 143])
+def test_a_change_in_any_chunk_of_a_large_read_is_noticed(tmp_path: Path, chunk: int) -> None:
+    kept = store(tmp_path)
+    kept.put("x", [LARGE])
+    with (tmp_path / "x").open("r+b") as raw:
+        raw.seek(HEADER_BYTES + chunk * (CHUNK_BYTES + 16) + 99)
+        raw.write(b"changed")
+    with kept.open("x") as file, pytest.raises(Damaged, match="x is damaged"):
+        for _ in pieces_of(file):
+            pass
+
+
+def test_a_large_read_of_what_was_cut_off_meanwhile_is_noticed(tmp_path: Path) -> None:
+    kept = store(tmp_path)
+    kept.put("x", [LARGE])
+    with kept.open("x") as file:
+        os.truncate(tmp_path / "x", HEADER_BYTES + 20 * (CHUNK_BYTES + 16))
+        with pytest.raises(Damaged, match="x is damaged"):
+            file.read(2 * 2**20)
+
+
+def test_a_reader_that_stops_half_way_leaves_no_thread(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    kept = store(tmp_path)
+    kept.put("x", [LARGE])
+    with kept.open("x") as file:
+        assert next(pieces_of(file)) == LARGE[: 2 * 2**20]
+        assert set(threading.enumerate()) > before
+    assert set(threading.enumerate()) == before
+
+
+def test_a_large_object_that_cannot_be_finished_leaves_nothing(tmp_path: Path) -> None:
+    def broken() -> Iterator[bytes]:
+        yield LARGE
+        yield LARGE
+        raise ConnectionError("gone")
+
+    before = set(threading.enumerate())
+    kept = store(tmp_path)
+    with pytest.raises(ConnectionError):
+        kept.put("x", broken())
+    with pytest.raises(errors.JobError, match="arrived damaged"):
+        kept.put("x", [LARGE, LARGE], sha256=hashlib.sha256(LARGE).hexdigest())
+    assert set(threading.enumerate()) == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_small_objects_need_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise AssertionError("a thread for a small object")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for kept in (store(tmp_path / "sealed"), Store(str(tmp_path / "plain"))):
+        kept.put("x", [DATA, DATA])
+        assert kept.read("x") == DATA + DATA
 
 
 def damaged(raw: bytes, how: str) -> bytes:

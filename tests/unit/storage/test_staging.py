@@ -11,7 +11,7 @@ import pytest
 
 from muster.transfer import cache as cache_module
 from muster.transfer.cache import Cache
-from muster.transfer.download import Journal, fetch
+from muster.transfer.download import Journal, connections, fetch
 from muster.transfer.model import (
     BLOCK_BYTES,
     Entry,
@@ -70,6 +70,13 @@ def test_small_and_large_files_arrive_as_they_are(cache: Cache) -> None:
     found, progress = staged(source, cache)
     assert found == source.files
     assert (progress.done_bytes, progress.done_files) == (len(LARGE) + 4, 3)
+
+
+def test_many_small_files_are_asked_for_over_more_connections_than_large_blocks() -> None:
+    blocks = connections([BLOCK_BYTES] * 100)
+    assert connections([100_000] * 20_000) == 16 > blocks >= 4
+    assert connections([1] * 100 + [BLOCK_BYTES] * 100) == blocks
+    assert [connections([]), connections([5]), connections([BLOCK_BYTES])] == [1, 1, 1]
 
 
 def test_the_second_time_nothing_is_read(cache: Cache) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,3 +66,34 @@ def test_paths_stay_below(tmp_path: Path, path: str) -> None:
     way = reach.reach(StoreSpec("x", "local", {"path": str(tmp_path)}))
     with pytest.raises(JobError):
         way.write(path, [b"x"])
+
+
+def test_a_file_elsewhere_is_called_the_same_in_a_listing_and_alone() -> None:
+    way = reach.reach(StoreSpec("ram", "fsspec", {"url": "memory://versions"}))
+    way.write("a/b", [b"0123"])
+    (listed,), alone = list(way.entries("")), way.entry("a/b")
+    assert alone is not None and (listed.path, listed.size) == ("a/b", 4)
+    assert (listed.size, listed.etag) == (alone.size, alone.etag)
+    assert way.entry("a") is None and way.entry("a/c") is None
+    way.remove("a/b")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"etag": '"0x1"', "size": 1}, {"etag": '"0x2"', "size": 1}),
+        ({"mtime": 1.0, "size": 1}, {"mtime": 2.0, "size": 1}),
+        ({"LastModified": datetime(2026, 1, 1), "size": 1}, {"LastModified": datetime(2026, 1, 2), "size": 1}),
+        ({"size": 1}, {"size": 2}),
+    ],
+)
+def test_a_changed_file_is_called_otherwise(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert reach._version(one) == reach._version(dict(one))
+    assert reach._version(one) != reach._version(other)
+
+
+def test_what_can_only_be_read_and_an_unknown_authority_say_what_to_do() -> None:
+    assert "can only be read" in str(reach.refusal_of(NotImplementedError(), BLOB))
+    unknown = OSError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed")
+    assert "SSL_CERT_FILE" in reach.refusal_of(unknown, BLOB).hint
+    assert "`muster datastore test blob`" in reach.refusal_of(OSError("reset"), BLOB).hint

@@ -6,15 +6,15 @@ import logging
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
 from muster.agent import processes
+from muster.agent.builders import builders, end_group
 from muster.agent.environ import NODE_MARK
-from muster.agent.environment import Abandoned, builders
+from muster.agent.environment import Abandoned
 from muster.agent.gpus import spawning
 from muster.containers import rootless
 from muster.containers.command import APPTAINER, DOCKER, KINDS, PODMAN, Engine, list_command, remove_command
@@ -134,15 +134,7 @@ def perform(
                 if unwanted.is_set():
                     raise Abandoned("nobody wants the image any more") from None
     finally:
-        with spawning:
-            try:
-                os.killpg(child.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            child.wait()
-            builders.discard(child.pid)
-        if child.stdin is not None:
-            child.stdin.close()
+        end_group(child)
 
 
 def environment(environ: Mapping[str, str], mark: str) -> dict[str, str]:

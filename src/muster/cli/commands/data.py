@@ -14,7 +14,7 @@ from muster.cli.commands.imagenet import imagenet
 from muster.cli.console import say
 from muster.cli.options import Json, print_json
 from muster.cli.text import moment, size, table
-from muster.errors import UserError
+from muster.errors import Conflict, UserError
 
 HELP = """Version data, and copy files to and from datastores.
 
@@ -61,7 +61,7 @@ def create(
         made = storage.upload_asset(source, asset, datastore or DEFAULT_DATASTORE, meter.add)
         meter.end()
     else:
-        made = storage.create_asset({**asset, "type": kind or "uri_folder", "address": path})
+        made = storage.create_asset({**asset, "address": path})
     if as_json:
         print_json(made)
         return
@@ -82,7 +82,11 @@ def list_(
     from muster.client.connect import connect
     from muster.client.storage import Storage
 
-    found = Storage(connect()).assets(name)
+    storage = Storage(connect())
+    found = storage.assets(name)
+    if name is not None and not found:
+        # Says what there is instead.
+        storage.asset(name)
     if name is None:
         newest: dict[str, dict[str, Any]] = {}
         for item in found:
@@ -156,7 +160,11 @@ def upload(
         raise UserError(f"{target} is no place in a datastore.", "Write azureml://datastores/NAME/paths/….")
     source = source.expanduser()
     meter = Meter(sum(file.stat().st_size for _, file in local_files(source)))
-    sent = Storage(connect()).upload(source, location.store, location.path, meter.add, fresh=not overwrite)
+    try:
+        sent = Storage(connect()).upload(source, location.store, location.path, meter.add, fresh=not overwrite)
+    except Conflict as error:
+        hint = "Choose another place, or --overwrite what is there." if not overwrite else error.hint
+        raise Conflict(error.message, hint) from error
     meter.end()
     say(f"{len(sent):,} file{'' if len(sent) == 1 else 's'}, {size(meter.done)} at {target}")
 
@@ -183,7 +191,7 @@ def download(
     if "://" not in what:
         name, version = _split(what)
         root = to or Path(name)
-        got = storage.download_asset(name, version, root, meter.add)[1]
+        got = storage.download_asset(name, version, root, meter.add, meter.expect)[1]
     else:
         location = parse_address(what)
         if location.kind != "datastore":
@@ -191,20 +199,16 @@ def download(
                 f"{what} is neither an asset nor a place in a datastore.", "Write NAME:VERSION or azureml://…."
             )
         root = to or Path(location.path.rpartition("/")[2] or location.store)
-        files = storage.files(location.store, location.path)
-        route = f"/data/{location.store}/{location.path}".rstrip("/")
-        if len(files) == 1 and not files[0]["path"]:
-            files = [{**files[0], "path": location.path.rpartition("/")[2], "route": ""}]
-        got = storage.download(route, files, root, meter.add)
+        got = storage.download_place(location.store, location.path, root, meter.add, meter.expect)
     meter.end()
     print(f"{len(got):,} file{'' if len(got) == 1 else 's'}, {size(meter.done)} in {root}")
 
 
 def _split(asset: str) -> tuple[str, str | None]:
-    name, _, version = asset.removeprefix("azureml:").partition(":")
-    if name.endswith("@latest"):
-        return name.removesuffix("@latest"), None
-    return name, version or None
+    from muster.data.addresses import parse_address
+
+    location = parse_address(f"azureml:{asset.removeprefix('azureml:')}")
+    return location.store, location.version
 
 
 def _title(item: dict[str, Any]) -> str:

@@ -201,11 +201,16 @@ def grant(
     lifetime_s = parse_duration(lasts)
     if lifetime_s is None:
         raise UserError(f"--for {lasts} is no time.", "Write 15m, 2h or 3d.")
-    made = Storage(connect()).grant(address, "write" if write else "read", not file, lifetime_s)
+    client = connect()
+    made = Storage(client).grant(address, "write" if write else "read", not file, lifetime_s)
+    # A socket's path is of no use to others.
+    server = client.address.url if client.address.url.startswith("http") else ""
     say(
-        f"grant {made['id']}: to {made['scope']} {made['url']} for {duration(lifetime_s)}; "
+        f"grant {made['id']}: to {made['scope']} {server}{made['url']} for {duration(lifetime_s)}; "
         f"`muster datastore revoke {made['id']}` ends it"
     )
+    if not server:
+        say("others reach it where the server listens for them: `muster up --help`")
     print(made["token"])
 
 

@@ -94,6 +94,9 @@ class Meter:
         self._began = self._shown = time.monotonic()
         self._visible = is_terminal(sys.stderr)
 
+    def expect(self, total: int) -> None:
+        self._total = total
+
     def begin(self, name: str) -> None:
         self._name = name
         self._show()
@@ -113,6 +116,7 @@ class Meter:
         if not self._visible:
             return
         passed = self._shown - self._began
-        left = f", about {duration((self._total - self.done) * passed / self.done)} left" if self.done else ""
+        rate = self.done / passed if passed > 0 else 0
+        left = f", {size(rate)}/s, about {duration((self._total - self.done) / rate)} left" if rate else ""
         sys.stderr.write(f"\r\x1b[K{size(self.done)} of {size(self._total)}{left}  {self._name[-40:]}")
         sys.stderr.flush()

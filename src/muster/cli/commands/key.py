@@ -49,7 +49,8 @@ def create(file: File) -> None:
     with os.fdopen(descriptor, "w") as out:
         out.write(new_key() + "\n")
     say(f"a new key lies in {file}: keep a copy elsewhere, since without it nothing can be read again")
-    say(f'"encryption": {{"key_file": "{file.resolve()}"}} in workspace.json has the workspace encrypt what it stores')
+    say(f'"encryption": {{"key_file": "{file.resolve()}"}} in workspace.json has the workspace encrypt what it stores,')
+    say("from the next start of its server on: `muster down`")
 
 
 def show(as_json: Json = False) -> None:

@@ -121,7 +121,7 @@ async def deliveries(node: str, request: Request, context: Context, caller: Call
             forget = await context.database.write(lambda t: _take(context, t, node, events, parse, held))
         except ingest.UNUSABLE as error:
             log.warning("a delivery of %s is taken in piece by piece: %s", node, error)
-            forget = await context.database.write(lambda t: _take_singly(context, t, node, events, parse, held))
+            forget = await context.database.write(lambda t: _take(context, t, node, events, parse, held, singly=True))
     changed = {chunk.run for chunk in chunks}
     if changed:
         context.hub.changed(runs=changed)
@@ -236,28 +236,6 @@ def _append(context: Context, node: str, chunks: list[Chunk]) -> dict[tuple[str,
     return lengths
 
 
-def _take_singly(
-    context: Context,
-    transaction: Transaction,
-    node: str,
-    events: list[Event],
-    parse: list[tuple[str, int, str]],
-    held: set[tuple[str, int]],
-) -> list[list[Any]]:
-    """As `_take`, for a delivery of which a part cannot be recorded: that part is left out, and said."""
-    for run, attempt, stream in parse:
-        ingest.parse_events(context, transaction, run, attempt, stream, singly=True)
-    for event in events:
-        try:
-            with transaction.connection.begin_nested():
-                attempts.take_events(context, transaction, node, [event])
-        except ingest.UNUSABLE as error:
-            log.error("an event of %s is left out: %s: %s", node, event.kind, error)
-            text = f"node {node} sent an event ({event.kind}) that cannot be recorded: {type(error).__name__}"
-            add_event(transaction, event.run, "note", {"level": "error", "text": text})
-    return forgettable(transaction.connection, node, held)
-
-
 def _take(
     context: Context,
     transaction: Transaction,
@@ -265,9 +243,27 @@ def _take(
     events: list[Event],
     parse: list[tuple[str, int, str]],
     held: set[tuple[str, int]],
+    singly: bool = False,
 ) -> list[list[Any]]:
-    """Record what was delivered; returns what the node may forget of what it holds."""
+    """Record what was delivered; returns what the node may forget of what it holds.
+
+    With `singly` what cannot be recorded is left out, and said.
+    """
     for run, attempt, stream in parse:
-        ingest.parse_events(context, transaction, run, attempt, stream)
-    attempts.take_events(context, transaction, node, events)
+        ingest.parse_events(context, transaction, run, attempt, stream, singly)
+    if not singly:
+        attempts.take_events(context, transaction, node, events)
+    else:
+        for event in events:
+            _take_if_usable(context, transaction, node, event)
     return forgettable(transaction.connection, node, held)
+
+
+def _take_if_usable(context: Context, transaction: Transaction, node: str, event: Event) -> None:
+    try:
+        with transaction.connection.begin_nested():
+            attempts.take_events(context, transaction, node, [event])
+    except ingest.UNUSABLE as error:
+        log.error("an event of %s is left out: %s: %s", node, event.kind, error)
+        text = f"node {node} sent an event ({event.kind}) that cannot be recorded: {type(error).__name__}"
+        add_event(transaction, event.run, "note", {"level": "error", "text": text})

@@ -108,8 +108,11 @@ async def list_assets(context: ContextOf, name: str | None = None) -> list[dict[
 @router.post("/assets", status_code=201)
 async def create_asset(body: assets.AssetBody, context: ContextOf, caller: CallerOf) -> dict[str, Any]:
     """A new version of a data asset; without `files` the server lists what lies there."""
-    found = await asyncio.to_thread(asset_content.measure, context, body)
-    return await context.database.write(lambda t: assets.create(t, body, found, caller.subject))
+    kind, found = await asyncio.to_thread(asset_content.measure, context, body)
+    body = body.model_copy(update={"type": kind})
+    made = await context.database.write(lambda t: assets.create(t, body, found, caller.subject))
+    await asyncio.to_thread(asset_content.protect, context, made["address"], found)
+    return made
 
 
 @router.get("/assets/{name}")
@@ -140,7 +143,8 @@ async def read_data(store: str, request: Request, context: ContextOf, path: str 
     inner = safe_path(path)
     way = await _admitted(context, request, store, inner, READ)
     if request.query_params.get("list"):
-        return Response(await asyncio.to_thread(_listed, way, inner), media_type="application/json")
+        only_file = request.query_params.get("only") == "file"
+        return Response(await asyncio.to_thread(_listed, way, inner, only_file), media_type="application/json")
     entry = await asyncio.to_thread(way.entry, inner) if inner else None
     if entry is None:
         raise errors.NotFound(
@@ -185,8 +189,8 @@ async def _admitted(context: Context, request: Request, store: str, path: str, s
     return await asyncio.to_thread(datastores.open_store, context, spec)
 
 
-def _listed(way: Reach, path: str) -> bytes:
+def _listed(way: Reach, path: str, only_file: bool) -> bytes:
     """What lies below a folder; a file is listed as the one thing that it is."""
-    found = [asdict(entry) for entry in way.entries(path)]
+    found = [] if only_file else [asdict(entry) for entry in way.entries(path)]
     one = way.entry(path) if path and not found else None
     return json.dumps({"files": found if one is None else [asdict(one)]}).encode()

@@ -1,0 +1,27 @@
+"""The line that says how far a copy is."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from muster.cli.commands import files
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_copy_says_how_much_how_fast_and_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(files.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    meter = files.Meter(0)
+    meter.expect(8_000_000)
+    now[0] = 102.0
+    meter.add(2_000_000)
+    assert "2.0 MB of 8.0 MB, 1.0 MB/s, about 6.0s left" in terminal.getvalue()
