@@ -39,7 +39,19 @@ class Source(Protocol):
 
     def __len__(self) -> int: ...
     def read(self, index: int) -> tuple[bytes, int]: ...
+    def name(self, index: int) -> str: ...
     def order(self, epoch: int, seed: int) -> Tensor: ...
+
+
+def open_both(folder: Path) -> tuple[Source, Source]:
+    """What to train and what to validate on, with the same labels for the same classes."""
+    training, validation = open_source(folder / "train"), open_source(folder / "val")
+    if isinstance(training, ImageFolder) and isinstance(validation, ImageFolder) and training.names != validation.names:
+        differing = min(set(training.names) ^ set(validation.names))
+        raise SystemExit(f"--data: the classes of train and val in {folder} differ: only one of them has {differing}")
+    if validation.classes > training.classes:
+        raise SystemExit(f"--data: val in {folder} has {validation.classes} classes, train only {training.classes}")
+    return training, validation
 
 
 def open_source(folder: Path) -> Source:
@@ -55,16 +67,18 @@ class ImageFolder:
     contiguous = False
 
     def __init__(self, folder: Path) -> None:
-        names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
-        self.classes = len(names)
+        self.names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+        self.classes = len(self.names)
         self._files = [
             (path, label)
-            for label, name in enumerate(names)
+            for label, name in enumerate(self.names)
             for path in sorted((folder / name).iterdir())
             if path.suffix.lower() in (".jpg", ".jpeg")
         ]
         if not self._files:
             raise SystemExit(f"--data: {folder} holds neither .tar shards nor folders of .jpg or .jpeg files")
+        if empty := set(range(self.classes)) - {label for _, label in self._files}:
+            raise SystemExit(f"--data: {folder / self.names[min(empty)]} holds no .jpg or .jpeg file")
 
     def __len__(self) -> int:
         return len(self._files)
@@ -72,6 +86,9 @@ class ImageFolder:
     def read(self, index: int) -> tuple[bytes, int]:
         path, label = self._files[index]
         return path.read_bytes(), label
+
+    def name(self, index: int) -> str:
+        return str(self._files[index][0])
 
     def order(self, epoch: int, seed: int) -> Tensor:
         return torch.randperm(len(self), generator=_generator(epoch, seed))
@@ -99,6 +116,10 @@ class Shards:
         shard = bisect_right(self._ends, index)
         offset, size, label = self._entries[shard][index - (self._ends[shard - 1] if shard else 0)]
         return os.pread(self._descriptor(shard), size, offset), label
+
+    def name(self, index: int) -> str:
+        shard = bisect_right(self._ends, index)
+        return f"image {index - (self._ends[shard - 1] if shard else 0)} of {self._paths[shard]}"
 
     def order(self, epoch: int, seed: int) -> Tensor:
         """Shards in a random order, the images of a few neighbours mixed: nearly as good as mixing all of them."""
@@ -133,14 +154,17 @@ def shard_index(path: Path) -> list[tuple[int, int, int]]:
     if beside.exists() and beside.stat().st_mtime >= path.stat().st_mtime:
         return [(offset, size, label) for offset, size, label in json.loads(beside.read_text())]
     jpegs, labels = {}, {}
-    with tarfile.open(path) as tar:
-        for member in tar:
-            name, _, kind = member.name.rpartition(".")
-            if kind in ("jpg", "jpeg"):
-                jpegs[name] = (member.offset_data, member.size)
-            elif kind == "cls":
-                content = tar.extractfile(member)
-                labels[name] = int(content.read()) if content else PADDING
+    try:
+        with tarfile.open(path, "r:") as tar:
+            for member in tar:
+                name, _, kind = member.name.rpartition(".")
+                if kind in ("jpg", "jpeg"):
+                    jpegs[name] = (member.offset_data, member.size)
+                elif kind == "cls":
+                    content = tar.extractfile(member)
+                    labels[name] = int(content.read()) if content else PADDING
+    except (tarfile.TarError, ValueError) as error:
+        raise SystemExit(f"--data: {path} is damaged, or not a shard: {error}") from None
     if without := sorted(jpegs.keys() - labels.keys()):
         raise SystemExit(f"--data: {path} has {without[0]}.jpg without {without[0]}.cls, which would be its label")
     found = [(*place, labels[name]) for name, place in jpegs.items()]
@@ -196,17 +220,24 @@ class Jpegs(Dataset[Any]):
         self._training, self._on_gpu = training, on_gpu
 
     def __getitem__(self, key: Key) -> Any:
-        epoch, index = key
+        _, index = key
         jpeg, label = self._source.read(max(index, 0))
+        label = label if index >= 0 else PADDING
+        try:
+            return *self._viewed(jpeg, key), label
+        except OSError as error:  # what Pillow raises, without a name
+            raise ValueError(f"{self._source.name(max(index, 0))} cannot be decoded: {error}") from None
+
+    def _viewed(self, jpeg: bytes, key: Key) -> tuple[Any, ...]:
+        epoch, index = key
         width, height = pixels.size_of(jpeg)
         if self._training:
             box, mirror = pixels.random_view(width, height, f"{self._seed}/{epoch}/{index}")
         else:
             box, mirror = pixels.central_view(width, height), False
-        label = label if index >= 0 else PADDING
         if self._on_gpu:
-            return torch.frombuffer(bytearray(jpeg), dtype=torch.uint8), (box, mirror), label
-        return pixels.decode_on_cpu(jpeg, box, mirror, self._size), label
+            return torch.frombuffer(bytearray(jpeg), dtype=torch.uint8), (box, mirror)
+        return (pixels.decode_on_cpu(jpeg, box, mirror, self._size),)
 
 
 class Loader:

@@ -28,17 +28,25 @@ def arguments(world: World, given: list[str] | None = None) -> argparse.Namespac
     args.amp = args.amp or ("bf16" if on_gpu else "off")
     args.compile = args.compile or ("tuned" if on_gpu else "off")
     args.workers = (os.cpu_count() or 1) // world.local_size if args.workers is None else args.workers
+    if args.decode == "gpu" and not gpu_can_decode(world.device):
+        raise SystemExit(f"--decode gpu: torchvision cannot decode JPEGs on this {world.device.type}")
     if args.decode is None:
         args.decode = "gpu" if args.data is not None and gpu_can_decode(world.device) else "cpu"
+    can_horovod = world.launcher == "mpi" and importlib.util.find_spec("horovod") is not None
     if args.backend is None:
-        has_horovod = importlib.util.find_spec("horovod") is not None
-        args.backend = "horovod" if world.launcher == "mpi" and has_horovod else "torch"
+        args.backend = "horovod" if can_horovod else "torch"
+    elif args.backend == "horovod" and not can_horovod:
+        raise SystemExit("--backend horovod needs an installed Horovod, and ranks that mpirun started")
     if args.channels_last is None:
         args.channels_last = args.backend != "horovod"
     elif args.channels_last and args.backend == "horovod":
         raise SystemExit("--channels-last does not go with Horovod, which takes only gradients in the usual layout")
+    if args.noise_scale and (world.size == 1 or args.backend == "horovod"):
+        raise SystemExit("--noise-scale compares what the ranks found: it needs several, and --backend torch")
     if args.epochs is None:
         args.epochs = 90.0 if args.steps is None else None
+    elif args.epochs <= 0:
+        raise SystemExit(f"--epochs {args.epochs:g}: it must be above zero")
     return args
 
 
@@ -55,6 +63,13 @@ def batch_sizes(per_rank: int | None, whole: int | None, ranks: int, parts: int)
     return found, found * ranks
 
 
+def positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not at least 1")
+    return value
+
+
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         description="Trains ResNet-50, data parallel: alone, under torchrun, under mpirun, or under Muster."
@@ -64,21 +79,23 @@ def parser() -> argparse.ArgumentParser:
         "--data", type=Path, metavar="FOLDER", help="holds train and val: a folder per class, or .tar shards"
     )
     data.add_argument(
-        "--synthetic", type=int, default=IMAGENET, metavar="N", help="without --data: so many made-up images"
+        "--synthetic", type=positive, default=IMAGENET, metavar="N", help="without --data: so many made-up images"
     )
     data.add_argument("--synthetic-val", type=int, default=0, metavar="N", help="and so many to validate on")
-    data.add_argument("--classes", type=int, default=10, help="of made-up images; a folder says how many it has")
-    data.add_argument("--image-size", type=int, metavar="PIXELS", help="default 224 on a GPU, 96 on a CPU")
+    data.add_argument("--classes", type=positive, default=10, help="of made-up images; a folder says how many it has")
+    data.add_argument("--image-size", type=positive, metavar="PIXELS", help="default 224 on a GPU, 96 on a CPU")
     data.add_argument("--workers", type=int, help="processes that read and decode, per rank; default: the rank's cores")
     data.add_argument("--decode", choices=("cpu", "gpu"), help="JPEGs; default: on the GPU where torchvision can")
     recipe = found.add_argument_group("recipe")
-    recipe.add_argument("--batch-size", type=int, help="images per rank and step; default 256 on a GPU, 16 on a CPU")
-    recipe.add_argument("--global-batch", type=int, help="images of all ranks in a step, instead of --batch-size")
     recipe.add_argument(
-        "--accumulate", type=int, default=1, metavar="PARTS", help="compute a rank's images in so many parts"
+        "--batch-size", type=positive, help="images per rank and step; default 256 on a GPU, 16 on a CPU"
+    )
+    recipe.add_argument("--global-batch", type=positive, help="images of all ranks in a step, instead of --batch-size")
+    recipe.add_argument(
+        "--accumulate", type=positive, default=1, metavar="PARTS", help="compute a rank's images in so many parts"
     )
     recipe.add_argument("--epochs", type=float, help="default 90")
-    recipe.add_argument("--steps", type=int, help="stop after so many steps, whatever the epochs")
+    recipe.add_argument("--steps", type=positive, help="stop after so many steps, whatever the epochs")
     recipe.add_argument("--optimizer", choices=("sgd", "lars"), default="sgd")
     recipe.add_argument("--lr", type=float, default=0.1, help="for 256 images a step; scaled with them")
     recipe.add_argument("--warmup-epochs", type=float, default=5.0, help="the rate rises to the scaled one")
@@ -88,7 +105,7 @@ def parser() -> argparse.ArgumentParser:
     recipe.add_argument("--momentum", type=float, default=0.9)
     recipe.add_argument("--weight-decay", type=float, default=5e-5, help="not of biases and normalisation")
     recipe.add_argument("--label-smoothing", type=float, default=0.1)
-    recipe.add_argument("--width", type=int, default=64, help="channels of the first layer; small ones for trying")
+    recipe.add_argument("--width", type=positive, default=64, help="channels of the first layer; small ones for trying")
     recipe.add_argument("--seed", type=int, default=0)
     speed = found.add_argument_group("speed")
     speed.add_argument("--amp", choices=("bf16", "off"), help="mixed precision; default bf16 on a GPU")
@@ -107,8 +124,8 @@ def parser() -> argparse.ArgumentParser:
     keep.add_argument("--out", type=Path, default=Path("outputs"))
     keep.add_argument("--checkpoints", type=Path, metavar="FOLDER", help="under Muster the run's own")
     keep.add_argument("--checkpoint-every", type=int, metavar="STEPS", help="also in the middle of epochs")
-    keep.add_argument("--eval-every", type=int, default=1, metavar="EPOCHS")
-    keep.add_argument("--log-every", type=int, metavar="STEPS", help="default 50 on a GPU, 1 on a CPU")
+    keep.add_argument("--eval-every", type=positive, default=1, metavar="EPOCHS")
+    keep.add_argument("--log-every", type=positive, metavar="STEPS", help="default 50 on a GPU, 1 on a CPU")
     keep.add_argument("--warmup-steps", type=int, default=5, help="not counted in the throughput")
     keep.add_argument(
         "--noise-scale", action="store_true", help="estimate it, and say whether a larger batch would pay"

@@ -2,12 +2,13 @@
 
 import argparse
 import json
+import math
 import os
 import signal
 from typing import Any
 
 import torch
-from data import Loader, Synthetic, open_source, train_sampler, validation_keys
+from data import Loader, Synthetic, open_both, train_sampler, validation_keys
 from model import ResNet50
 from options import arguments
 from step import Step
@@ -16,7 +17,7 @@ from torch.optim import Optimizer
 from validate import validate
 
 from muster import Run
-from muster.training import Checkpointer, Throughput, World, advise, join, learning_rate
+from muster.training import Checkpointer, ResumableSampler, Throughput, World, advise, join, learning_rate
 
 
 def main() -> None:
@@ -41,8 +42,8 @@ def main() -> None:
         progress = found
         sampler.restore(progress["sampler"])
     world.share([*model.state_dict().values(), *optimizer_tensors(step.optimizer)])
-    total = args.steps or round(args.epochs * sampler.full_epoch_steps)
-    epochs = args.epochs or total / sampler.full_epoch_steps
+    epochs = args.epochs or args.steps / sampler.full_epoch_steps
+    total = args.steps or progress["step"] + steps_left(sampler, epochs)
     log.begin(len(training), total, progress["step"])
 
     def save(done: int) -> None:
@@ -64,7 +65,8 @@ def main() -> None:
                 stopping = world.any(log.run.should_stop())
             if progress["step"] == total or stopping:
                 break
-            if args.checkpoint_every and progress["step"] % args.checkpoint_every == 0:
+            # The last step of an epoch is saved after its validation, which a resume would leave out otherwise.
+            if args.checkpoint_every and progress["step"] % args.checkpoint_every == 0 and done < len(sampler):
                 save(done)
         finished = progress["step"] == total
         if validation is not None and not stopping and (finished or (sampler.epoch + 1) % args.eval_every == 0):
@@ -85,7 +87,7 @@ def main() -> None:
 def datasets(args: argparse.Namespace, world: World) -> tuple[Any, Any]:
     """What to train on, and what to validate on, if anything."""
     if args.data is not None:
-        return open_source(args.data / "train"), open_source(args.data / "val")
+        return open_both(args.data)
     made = [
         Synthetic(length, args.classes, args.image_size, world.device) if length else None
         for length in (args.synthetic, args.synthetic_val)
@@ -100,6 +102,11 @@ def optimizer_tensors(optimizer: Optimizer) -> list[Tensor]:
 def keeps_checkpoints(args: argparse.Namespace) -> bool:
     """Where a folder is given, and under Muster when they were asked for."""
     return args.checkpoints is not None or ("MUSTER_CHECKPOINT_DIR" in os.environ and bool(args.checkpoint_every))
+
+
+def steps_left(sampler: ResumableSampler, epochs: float) -> int:
+    """From where the sampler is; after a resume with other ranks the steps that were done say nothing of it."""
+    return len(sampler) + math.floor((epochs - sampler.epoch - 1) * sampler.full_epoch_steps + 0.5)
 
 
 def rate(args: argparse.Namespace, epoch: float, epochs: float) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import hashlib
 import io
 import json
@@ -9,8 +11,9 @@ import os
 import random
 import tarfile
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, as_completed
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ _BLOCK = 512
 _TAR_END = 10_240
 _PLAN = "plan.json"
 _DONE = "shards.jsonl"
+_LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,24 @@ def room_needed(shards: Iterable[Shard]) -> int:
     return sum(_TAR_END + sum(4 * _BLOCK + image.size + _BLOCK for image in shard.images) for shard in shards)
 
 
+@contextmanager
+def alone_in(out: Path) -> Iterator[None]:
+    """Nobody else writes to the folder meanwhile: two would spoil each other's shards."""
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / _LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Conflict(
+                f"another `muster data imagenet` writes to {out} right now", "Wait for its end, or give another --out."
+            ) from None
+        except OSError as error:
+            # Some network file systems have no locks, and must do without.
+            if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+                raise
+        yield
+
+
 class Packing:
     """The shards of one folder; what an earlier start finished is kept, if it was the same work."""
 
@@ -73,7 +95,7 @@ class Packing:
                 f"{folder} holds shards that were made in another way ({plan} tells how)",
                 "Give another --out, or remove the folder.",
             )
-        _replace(plan, json.dumps(about, indent=2).encode())
+        replace(plan, json.dumps(about, indent=2).encode())
         self.done = {packed.name: packed for packed in self._read_done()}
 
     def left(self, shards: Sequence[Shard]) -> list[Shard]:
@@ -87,12 +109,19 @@ class Packing:
         try:
             for job in as_completed(jobs):
                 job.result()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise JobError(
+                f"{self.folder} has no room left: {len(self.done)} of {len(shards)} shards are written, and stay.",
+                "Free some; the same command then goes on from here.",
+            ) from error
         finally:
             _drop(jobs)
 
     def _write_one(self, archive: Path, shard: Shard, resize: int | None, told: Callable[[int], None]) -> None:
         packed, index = _pack(archive, shard, resize, self.folder / shard.name, told)
-        _replace(self.folder / f"{shard.name}.index", json.dumps(index).encode())
+        replace(self.folder / f"{shard.name}.index", json.dumps(index).encode())
         with self._lock, (self.folder / _DONE).open("a") as file:
             # The line break comes first: a line that was cut off earlier spoils no other.
             file.write("\n" + json.dumps(asdict(packed)))
@@ -123,7 +152,7 @@ def _pack(
 ) -> tuple[Packed, list[tuple[int, int, int]]]:
     digest, index, converted, size = hashlib.sha256(), [], [], 0
     part = target.with_name(f".{target.name}.part")
-    with archive.open("rb") as source, part.open("wb") as file:
+    with _removed_on_failure(part), archive.open("rb") as source, part.open("wb") as file:
 
         def put(data: bytes) -> None:
             nonlocal size
@@ -146,6 +175,15 @@ def _pack(
         os.fsync(file.fileno())
     part.replace(target)
     return Packed(shard.name, len(shard.images), size, digest.hexdigest(), tuple(converted)), index
+
+
+@contextmanager
+def _removed_on_failure(part: Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def _read(descriptor: int, archive: Path, image: Image) -> bytes:
@@ -187,7 +225,8 @@ def _padded(data: bytes) -> bytes:
     return data + b"\0" * (-len(data) % _BLOCK)
 
 
-def _replace(path: Path, data: bytes) -> None:
+def replace(path: Path, data: bytes) -> None:
+    """Write a file that is there whole, or as it was."""
     part = path.with_name(f".{path.name}.part")
     part.write_bytes(data)
     part.replace(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable, Sequence
@@ -18,6 +19,8 @@ from muster.imagenet.archives import Check, Image
 Progress = Callable[[int], None]
 Stage = Callable[[str, int], Progress]
 """Begins a stage by its name and the bytes that it goes through; returns what counts them."""
+Splits = dict[str, tuple[Path, list[Image]]]
+"""The archive and the images of train and val."""
 
 
 @dataclass(frozen=True)
@@ -44,19 +47,26 @@ def prepare(request: Request, stage: Stage) -> dict[str, Any]:
     with ThreadPoolExecutor(request.workers) as workers:
         _verify(request, stage)
         classes, splits = _look(request, workers)
-        planned = {
-            split: pack.plan_shards(images, request.images_per_shard, request.seed, split)
-            for split, (_, images) in splits.items()
-        }
-        packings = {
-            split: pack.Packing(request.out / split, _about(request, archive, len(images), classes))
-            for split, (archive, images) in splits.items()
-        }
-        _check_room(request, [shard for split in splits for shard in packings[split].left(planned[split])])
-        for split, (archive, _) in splits.items():
-            left = packings[split].left(planned[split])
-            told = stage(f"packing {split}", sum(image.size for shard in left for image in shard.images))
-            packings[split].write(archive, planned[split], request.resize, workers, told)
+        with pack.alone_in(request.out):
+            return _pack(request, classes, splits, workers, stage)
+
+
+def _pack(
+    request: Request, classes: Sequence[str], splits: Splits, workers: ThreadPoolExecutor, stage: Stage
+) -> dict[str, Any]:
+    planned = {
+        split: pack.plan_shards(images, request.images_per_shard, request.seed, split)
+        for split, (_, images) in splits.items()
+    }
+    packings = {
+        split: pack.Packing(request.out / split, _about(request, archive, images, classes))
+        for split, (archive, images) in splits.items()
+    }
+    _check_room(request, [shard for split in splits for shard in packings[split].left(planned[split])])
+    for split, (archive, _) in splits.items():
+        left = packings[split].left(planned[split])
+        told = stage(f"packing {split}", sum(image.size for shard in left for image in shard.images))
+        packings[split].write(archive, planned[split], request.resize, workers, told)
     return _finish(request, classes, {split: (planned[split], packings[split]) for split in splits})
 
 
@@ -91,8 +101,8 @@ def _verify(request: Request, stage: Stage) -> None:
         archives.verify(archive, checks, stage(f"verifying {archive.name}", archive.stat().st_size if hashed else 0))
 
 
-def _look(request: Request, workers: ThreadPoolExecutor) -> tuple[tuple[str, ...], dict[str, tuple[Path, list[Image]]]]:
-    splits: dict[str, tuple[Path, list[Image]]] = {}
+def _look(request: Request, workers: ThreadPoolExecutor) -> tuple[tuple[str, ...], Splits]:
+    splits: Splits = {}
     if request.train is not None:
         classes, images = archives.train_images(request.train, workers)
         splits["train"] = (request.train, images)
@@ -113,13 +123,15 @@ def _look(request: Request, workers: ThreadPoolExecutor) -> tuple[tuple[str, ...
     return classes, splits
 
 
-def _about(request: Request, archive: Path, images: int, classes: Sequence[str]) -> dict[str, Any]:
+def _about(request: Request, archive: Path, images: Sequence[Image], classes: Sequence[str]) -> dict[str, Any]:
     """What must be the same for shards of an earlier start to count."""
     return {
         "archive": archive.name,
         "archive_size": archive.stat().st_size,
-        "images": images,
+        "images": len(images),
         "classes": len(classes),
+        # Other labels make other shards.
+        "labels_sha256": hashlib.sha256(repr([(image.name, image.label) for image in images]).encode()).hexdigest(),
         "images_per_shard": request.images_per_shard,
         "resize": request.resize,
         "seed": request.seed,
@@ -131,7 +143,7 @@ def _check_room(request: Request, left: Sequence[pack.Shard]) -> None:
     # Smaller images need less; how much less is known only afterwards.
     if request.resize is None and needed > free:
         raise JobError(
-            f"{request.out} has {free / 1e9:.1f} GB free; the shards need {needed / 1e9:.1f} GB.",
+            f"{request.out} has {free / 1e9:,.3g} GB free; the shards need {needed / 1e9:,.3g} GB.",
             "Free some, give another --out, or make the images smaller with --resize 256.",
         )
 
@@ -140,7 +152,11 @@ def _finish(
     request: Request, classes: Sequence[str], made: dict[str, tuple[list[pack.Shard], pack.Packing]]
 ) -> dict[str, Any]:
     (request.out / "classes.txt").write_text("".join(f"{name}\n" for name in classes))
-    manifest: dict[str, Any] = {"format": "jpg+cls tar shards", "classes": len(classes), "splits": {}}
+    path = request.out / "manifest.json"
+    # Train and val may be made by a command each.
+    known = json.loads(path.read_text())["splits"] if path.exists() else {}
+    others = {split: about for split, about in known.items() if (request.out / split).is_dir()}
+    manifest: dict[str, Any] = {"format": "jpg+cls tar shards", "classes": len(classes), "splits": others}
     for split, (shards, packing) in made.items():
         packed = [packing.done[shard.name] for shard in shards]
         manifest["splits"][split] = {
@@ -149,5 +165,5 @@ def _finish(
             "converted": sorted(name for item in packed for name in item.converted),
             "shards": [asdict(item) for item in packed],
         }
-    (request.out / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+    pack.replace(path, (json.dumps(manifest, indent=2) + "\n").encode())
     return manifest

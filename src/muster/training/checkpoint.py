@@ -97,18 +97,18 @@ class Checkpointer:
         """Put the newest good checkpoint (or the `best`) in place; returns the progress given to it, or None."""
         self.wait()
         candidates = self._candidates()
-        if which == "best" and candidates:
-            best = integrity.read_list(candidates[0][1])["best"]
-            candidates = [item for item in candidates if best and item[0] == best[1]]
+        if which == "best":
+            candidates = _best_of(candidates)
         found = self._first_good(candidates)
         if found is None:
             return None
         reader = FileSystemReader(found)
         stored = reader.read_metadata().state_dict_metadata
         targets = self._state.make_room(stored)
-        if missing := sorted(targets.keys() - stored.keys()):
+        if unfit := sorted(name for name, target in targets.items() if _shape(stored, name) != target.shape):
             raise NoGoodCheckpoint(
-                f"the checkpoint {found} lacks {missing[0]} ({len(missing)} such): it is of another model",
+                f"the checkpoint {found} lacks {unfit[0]} ({len(unfit)} such), or has it in another shape: it is of "
+                "another model",
                 "Resume with the arguments that it was made with, or give another checkpoint folder.",
             )
         hush_alone()
@@ -165,7 +165,9 @@ class Checkpointer:
     def _prepare(self, staged: Path) -> None:
         self._stage.wait()
         if self._leads:
-            shutil.rmtree(staged, ignore_errors=True)
+            # What a killed training left; only one save is under way at a time.
+            for unfinished in self._folder.glob(".*_*.tmp"):
+                shutil.rmtree(unfinished, ignore_errors=True)
             staged.mkdir(parents=True)
 
     def _write_shards(
@@ -258,8 +260,8 @@ class Checkpointer:
     def _candidates(self) -> list[tuple[int, Path]]:
         """The newest first; the same on every rank."""
         found = _checkpoints_in(self._folder)
-        if self._resume is not None and (self._resume / integrity.list_name(0)).exists():
-            found.append((int(integrity.read_list(self._resume)["step"]), self._resume))
+        if self._resume is not None and (about := _about(self._resume)) is not None:
+            found.append((about["step"], self._resume))
         known = [{step for step, _ in others} for others in self._gather(found)]
         return sorted((item for item in found if all(item[0] in steps for steps in known)), reverse=True)
 
@@ -274,7 +276,7 @@ class Checkpointer:
             log.warning("the checkpoint of step %d is damaged and passed over: %s", step, said)
             damaged.append(f"step {step} ({said})")
         if self._resume is not None and not candidates:
-            damaged.append(f"{self._resume} (not made by this class)")
+            damaged.append(f"{self._resume} (damaged, or not made by this class)")
         if damaged:
             raise NoGoodCheckpoint(
                 f"no checkpoint can be used: {'; '.join(damaged)}",
@@ -306,6 +308,27 @@ def _places(folder: str | Path | None) -> tuple[Path, Path | None]:
     if given is None:
         raise ValueError("outside Muster a Checkpointer needs a folder")
     return Path(given), Path(resume) if resume else None
+
+
+def _shape(stored: Mapping[str, Any], name: str) -> torch.Size | None:
+    return stored[name].size if name in stored else None
+
+
+def _best_of(candidates: list[tuple[int, Path]]) -> list[tuple[int, Path]]:
+    """The one that is the best so far, as the newest that can be read knows it."""
+    for about in (_about(path) for _, path in candidates):
+        if about is not None:
+            return [item for item in candidates if about["best"] and item[0] == about["best"][1]]
+    return candidates
+
+
+def _about(folder: Path) -> dict[str, Any] | None:
+    """What a checkpoint says of itself; None where that is damaged or missing."""
+    try:
+        about = integrity.read_list(folder)
+        return {"step": int(about["step"]), "best": about["best"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _checkpoints_in(folder: Path) -> list[tuple[int, Path]]:

@@ -32,15 +32,15 @@ class Throughput:
     """Times the steps of one rank.
 
     On a GPU the moments are events in its stream, read when they have passed: nothing waits for the GPU. A step lasts
-    from the end of the one before to its own end; the part before its data was there is data time.
+    from the end of the one before to its own end; the part between asking for its data and having it is data time.
     """
 
     def __init__(self, device: torch.device, *, warmup_steps: int = 5) -> None:
         self._clock: _HostClock | _CudaClock = _CudaClock() if device.type == "cuda" else _HostClock()
         self._warmup_steps = warmup_steps
         self._steps = 0
-        self._before = self._ready = self._clock.mark()
-        self._under_way: deque[tuple[Any, Any, Any, int, bool]] = deque()
+        self._before = self._asked = self._ready = self._clock.mark()
+        self._under_way: deque[tuple[Any, Any, Any, Any, int, bool]] = deque()
         self._step_s = array("d")
         self._samples = 0
         self._seconds = 0.0
@@ -54,15 +54,17 @@ class Throughput:
 
     def wait_for(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         """The same batches, with the time of each one's coming noted."""
+        self._asked = self._clock.mark()
         for batch in batches:
             self._ready = self._clock.mark()
             yield batch
+            self._asked = self._clock.mark()
 
     def step(self, samples: int) -> None:
         """A step over so many samples of this rank has been given to the device."""
         done = self._clock.mark()
         counted = self._steps >= self._warmup_steps
-        self._under_way.append((self._before, self._ready, done, samples, counted))
+        self._under_way.append((self._before, self._asked, self._ready, done, samples, counted))
         self._before = done
         self._steps += 1
 
@@ -108,10 +110,11 @@ class Throughput:
         }
 
     def _collect(self) -> None:
-        while self._under_way and self._clock.has_passed(self._under_way[0][2]):
-            before, ready, done, samples, counted = self._under_way.popleft()
+        while self._under_way and self._clock.has_passed(self._under_way[0][3]):
+            before, asked, ready, done, samples, counted = self._under_way.popleft()
             step_s = self._clock.seconds(before, done)
-            data_s = min(step_s, max(0.0, self._clock.seconds(before, ready)))
+            # What was done before asking, such as saving, is the script's own.
+            data_s = min(step_s, max(0.0, self._clock.seconds(asked, ready)))
             self.data_s += data_s
             self.compute_s += step_s - data_s
             seen_samples, seen_s, seen_steps = self._seen

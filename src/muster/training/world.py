@@ -102,9 +102,21 @@ def find_place(environ: Mapping[str, str]) -> Place:
     elif "PMI_RANK" in environ:
         names, launcher = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"), "mpi"
     else:
+        _refuse_one_for_each_node(environ)
         return Place()
     rank, size, local_rank, local_size = (environ.get(name) for name in names)
     return Place(int(rank or 0), int(size or 1), int(local_rank or 0), int(local_size or 1), launcher)
+
+
+def _refuse_one_for_each_node(environ: Mapping[str, str]) -> None:
+    """Each node would train by itself, and nobody would notice."""
+    nodes = environ.get("WORLD_SIZE", "1")
+    if "RANK" in environ and nodes != "1":
+        raise ValueError(
+            f"RANK and WORLD_SIZE={nodes} are set, and LOCAL_RANK is not: this is one process on each of {nodes} "
+            "nodes, for a launcher. Start the script with torchrun, or give the job a process count "
+            "(process_count_per_instance, `muster run --procs`)."
+        )
 
 
 def meeting_point(place: Place, environ: Mapping[str, str]) -> tuple[str, int]:

@@ -71,3 +71,11 @@ def test_a_metric_that_no_run_logged_is_named_with_those_that_were(cli: Any, job
     assert done.returncode != 0
     assert "no number called 'tokens_per_sec'" in done.stderr
     assert "images_per_sec, loss" in done.stderr
+
+
+def test_a_throughput_of_nothing_cannot_be_compared(cli: Any) -> None:
+    cli.script("idle.py", "from muster import Run\nRun.get_context().log('images_per_sec', 0.0)\n")
+    cli.script("idle.yml", "code: .\ncommand: python idle.py\n")
+    done = cli("bench", "scaling", "idle.yml", "--procs", "1", "--no-plot")
+    assert done.returncode == 2
+    assert "the last images_per_sec of run" in done.stderr and "is 0, which cannot be compared" in done.stderr

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ pytest.importorskip("PIL", reason="reading images needs muster[images]")
 from PIL import Image
 from tests.conftest import wait_until
 
+from muster.imagenet.pack import alone_in
 from muster.testing.imagenet import Archives, make_archives
 
 MUSTER = [sys.executable, "-m", "muster.cli", "data", "imagenet"]
@@ -104,6 +106,17 @@ def test_the_manifest_has_the_hash_of_every_shard(archives: Archives, tmp_path: 
     manifest = json.loads((tmp_path / "s" / "manifest.json").read_text())
     told = {item["name"]: item["sha256"] for split in manifest["splits"].values() for item in split["shards"]}
     assert told == shards(tmp_path / "s")
+
+
+def test_train_and_val_made_by_a_command_each_are_both_in_the_manifest(archives: Archives, tmp_path: Path) -> None:
+    out = ["--out", tmp_path / "s", "--per-shard", "10"]
+    val = ["--val", archives.val, "--val-labels", archives.val_labels, "--classes-file", tmp_path / "s" / "classes.txt"]
+    for part in (["--train", archives.train], val):
+        done = subprocess.run([*map(str, [*MUSTER, *part, *out])], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert prepare(archives, tmp_path / "t").returncode == 0
+    one, both = (json.loads((tmp_path / name / "manifest.json").read_text()) for name in ("t", "s"))
+    assert one == both
 
 
 def test_killed_at_random_moments_it_goes_on_and_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -191,6 +204,36 @@ def test_other_settings_are_not_mixed_into_shards_that_are_there(archives: Archi
     done = prepare(archives, tmp_path / "s", "--seed", "1")
     assert done.returncode != 0
     assert "made in another way" in done.stderr
+
+
+def test_other_labels_are_not_mixed_into_shards_that_are_there(archives: Archives, tmp_path: Path) -> None:
+    assert prepare(archives, tmp_path / "s").returncode == 0
+    lines = [line.split() for line in archives.val_labels.read_text().splitlines()]
+    lines[0][1] = next(name for name in archives.classes if name != lines[0][1])
+    mended = tmp_path / "mended.txt"
+    mended.write_text("".join(f"{name} {label}\n" for name, label in lines))
+    done = prepare(damaged(archives, tmp_path, val_labels=mended), tmp_path / "s")
+    assert done.returncode != 0
+    assert f"{tmp_path / 's' / 'val'} holds shards that were made in another way" in done.stderr
+
+
+def test_two_at_once_in_one_folder_are_refused(archives: Archives, tmp_path: Path) -> None:
+    with alone_in(tmp_path / "s"):
+        done = prepare(archives, tmp_path / "s")
+    assert done.returncode != 0
+    assert f"another `muster data imagenet` writes to {tmp_path / 's'}" in done.stderr
+    assert prepare(archives, tmp_path / "s").returncode == 0
+
+
+def test_a_disk_that_fills_up_is_said_and_the_rest_is_made_later(archives: Archives, tmp_path: Path) -> None:
+    (tmp_path / "s" / "train").mkdir(parents=True)
+    (tmp_path / "s" / "train" / ".train-00003.tar.part").symlink_to("/dev/full")
+    command = [*MUSTER, "--train", str(archives.train), "--out", str(tmp_path / "s"), "--per-shard", "10"]
+    done = subprocess.run([*command, "--workers", "1"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2, done.stderr
+    assert re.search(r"has no room left: [345] of 6 shards are written.*goes on from here", done.stderr, re.DOTALL)
+    assert not list((tmp_path / "s").rglob("*.part"))
+    assert subprocess.run(command, capture_output=True, timeout=120, check=False).returncode == 0
 
 
 def test_images_are_made_smaller_where_asked(archives: Archives, tmp_path: Path) -> None:

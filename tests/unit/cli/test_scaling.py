@@ -78,6 +78,12 @@ def test_efficiency_is_measured_against_the_smallest_size() -> None:
     ]
 
 
+def test_an_efficiency_that_cannot_well_be_true_is_said() -> None:
+    assert study.doubts(measured(100, 190, 230).rows()) == []
+    (text,) = study.doubts(measured(100, 260, 400).rows())
+    assert "an efficiency of 130 % with 2 processes: the run with 1 was slowed" in text and "--repeat 3" in text
+
+
 def test_the_median_of_repeats_counts() -> None:
     rows = measured(100, 200, 400, 90, 100, 400, 110, 210, 500, repeats=3).rows()
     assert [row.value for row in rows] == [100, 200, 400]

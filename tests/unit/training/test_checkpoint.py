@@ -156,8 +156,10 @@ def test_where_all_are_damaged_nothing_starts_over_in_silence(tmp_path):
 def test_a_checkpoint_of_another_model_says_so(tmp_path):
     trained(tmp_path)
     other = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 2))
-    with pytest.raises(NoGoodCheckpoint, match=r"lacks model.2.bias .* another model"):
+    with pytest.raises(NoGoodCheckpoint, match=r"lacks model.1.weight .* another model"):
         Checkpointer(other, None, tmp_path).load()
+    with pytest.raises(NoGoodCheckpoint, match=r"lacks model.0.bias \(\d+ such\), or has it in another shape"):
+        checkpointer(Training(width=6), tmp_path).load()
 
 
 def test_a_checkpoint_of_another_optimizer_says_so(tmp_path):
@@ -176,6 +178,24 @@ def test_an_unfinished_one_is_not_seen_and_does_not_disturb(tmp_path):
     keeper.save(5, {"step": 5})
     keeper.close()
     assert checkpointer(training, tmp_path).load()["step"] == 5
+
+
+def test_the_best_is_found_though_the_newest_is_damaged(tmp_path):
+    keeper = checkpointer(Training(), tmp_path)
+    for step, metric in ((1, 0.5), (2, 0.9), (3, 0.7)):
+        keeper.save(step, {"step": step}, metric=metric)
+    keeper.close()
+    for damage in ("{", "[]", "{}"):
+        (tmp_path / "step_3" / integrity.list_name(0)).write_text(damage)
+        assert checkpointer(Training(), tmp_path).load("best") == {"step": 2}
+
+
+def test_what_a_killed_training_left_is_removed_with_the_next_save(tmp_path):
+    trained(tmp_path, steps=1)
+    for name in (".step_7.tmp", ".replaced_5.tmp"):
+        shutil.copytree(tmp_path / "step_1", tmp_path / name)
+    trained(tmp_path, steps=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step_1", "step_2"]
 
 
 def test_saving_the_same_step_again_replaces_it(tmp_path):
@@ -261,6 +281,15 @@ def test_what_muster_fetched_and_is_no_checkpoint_of_this_kind_is_an_error(tmp_p
     (tmp_path / "resume").mkdir()
     monkeypatch.setenv("MUSTER_RESUME_DIR", str(tmp_path / "resume"))
     with pytest.raises(NoGoodCheckpoint, match="not made by this class"):
+        checkpointer(Training(), tmp_path / "own").load()
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", "{}"])
+def test_what_muster_fetched_and_cannot_be_read_is_an_error(tmp_path, monkeypatch, damage):
+    (tmp_path / "resume").mkdir()
+    (tmp_path / "resume" / integrity.list_name(0)).write_text(damage)
+    monkeypatch.setenv("MUSTER_RESUME_DIR", str(tmp_path / "resume"))
+    with pytest.raises(NoGoodCheckpoint, match="damaged, or not made by this class"):
         checkpointer(Training(), tmp_path / "own").load()
 
 

@@ -41,6 +41,15 @@ def test_the_warm_up_is_left_out_and_data_time_is_apart(clock):
     assert (meter.data_s, meter.compute_s) == (14, 16)
 
 
+def test_what_the_script_does_between_two_steps_is_no_wait_for_data(clock):
+    meter = Throughput(torch.device("cpu"), warmup_steps=0)
+    for _ in meter.wait_for(range(3)):
+        clock.sleep(1)
+        meter.step(10)
+        clock.sleep(9)  # saves, logs
+    assert (meter.rates().data_s, meter.rates().compute_s) == (0, 21)
+
+
 def test_rates_are_of_the_steps_since_the_last_call(clock):
     meter = Throughput(torch.device("cpu"), warmup_steps=0)
     train(clock, meter, [1], [1])

@@ -28,8 +28,10 @@ def test_mpich():
 
 
 def test_one_process_for_each_node_is_no_rank_by_itself():
-    """Muster's per-node variables are for a launcher; the script that is started without one is alone."""
-    assert find_place({"RANK": "1", "WORLD_SIZE": "2"}) == Place()
+    """Muster's per-node variables are for a launcher; without one each node would train alone, unnoticed."""
+    assert find_place({"RANK": "0", "WORLD_SIZE": "1"}) == Place()
+    with pytest.raises(ValueError, match=r"one process on each of 2 nodes.*torchrun.*process_count_per_instance"):
+        find_place({"RANK": "1", "WORLD_SIZE": "2"})
 
 
 def test_a_bare_mpirun_on_one_machine_meets_on_it():

@@ -110,6 +110,8 @@ def scaling(
         say(f"Kept from an earlier start: {len(study.samples)} of the runs. --fresh measures them again.")
     study = _measure(job, study, path)
     studies.write(path, study)
+    for text in studies.doubts(study.rows()):
+        notice(text)
     pictures = picture.draw(study, out) if plot else []
     if as_json:
         print_json({"study": str(path), "plots": [str(item) for item in pictures], "rows": _plain(study.rows())})
@@ -174,6 +176,11 @@ def _figure(view: dict[str, Any], metric: str | None) -> tuple[str, float]:
         raise JobError(
             f"run {view['id']} logged {what} to compare; its metrics: {logged}.",
             "Log one with Run.get_context().log(NAME, VALUE), or name it with --metric.",
+        )
+    if not value > 0:
+        raise JobError(
+            f"the last {name} of run {view['id']} is {value}, which cannot be compared.",
+            "Did it run long enough to measure anything? Give it more steps.",
         )
     return name, float(value)
 

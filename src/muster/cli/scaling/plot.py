@@ -59,10 +59,12 @@ def _efficiency(axes: Any, rows: Sequence[Row]) -> None:
     percents = [100 * row.efficiency for row in rows]
     axes.axhline(100, linestyle="--", color=_MUTED, linewidth=1)
     axes.plot(counts, percents, "o-", color=_BLUE, linewidth=2)
+    top = max(118, 1.15 * max(percents))
     for count, percent in zip(counts, percents, strict=True):
-        axes.annotate(f"{percent:.0f} %", (count, percent), (0, -14), textcoords="offset points", ha="center")
+        below = -14 if percent > 0.25 * top else 6  # what is low has no room below it
+        axes.annotate(f"{percent:.0f} %", (count, percent), (0, below), textcoords="offset points", ha="center")
     axes.set_ylabel("efficiency (%)")
-    axes.set_ylim(0, max(118, 1.15 * max(percents)))
+    axes.set_ylim(0, top)
     axes.set_xlabel("processes")
     if len(counts) > 1 and counts[-1] / counts[0] > 8:
         axes.set_xscale("log", base=2)

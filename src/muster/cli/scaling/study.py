@@ -15,6 +15,7 @@ from muster.errors import Conflict, JobError
 from muster.job.spec import JobSpec, TensorFlow
 
 _FORMAT = 1
+_BELIEVABLE = 1.15
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,16 @@ def resume(found: Study | None, wanted: Study) -> Study:
         if (sample.procs, sample.repeat) in asked and shapes[sample.procs] in wanted.sizes
     )
     return replace(wanted, metric=found.metric or wanted.metric, samples=kept)
+
+
+def doubts(rows: Sequence[Row]) -> list[str]:
+    """What cannot well be true."""
+    return [
+        f"an efficiency of {100 * row.efficiency:.0f} % with {row.size.procs} processes: the run with "
+        f"{rows[0].size.procs} was slowed by something else, or had other work; --repeat 3 --fresh tells more"
+        for row in rows
+        if row.efficiency > _BELIEVABLE
+    ]
 
 
 def read(path: Path) -> Study | None:
