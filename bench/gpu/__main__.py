@@ -159,7 +159,7 @@ class Bench:
         """From packed shards of JPEGs, against made-up images at the same batch."""
         batch = int(self._args.batches.split(",")[0])
         tiny, folder = self._args.tiny, self._workspace.folder / "shards"
-        size = make_shards(folder, 16 if tiny else 2048, 64 if tiny else (self._args.steps + 1) * batch)
+        size = make_shards(folder, 16 if tiny else 1024, 64 if tiny else (self._args.steps + 1) * batch)
         self._results.add(Figure("mean size of a JPEG", size / 1e3, "kB"))
         synthetic = self._example(batch)
         values = [self._example(batch, "--data", str(folder)) for _ in range(1 if tiny else 3)]

@@ -43,6 +43,10 @@ def arguments(world: World, given: list[str] | None = None) -> argparse.Namespac
         raise SystemExit("--channels-last does not go with Horovod, which takes only gradients in the usual layout")
     if args.noise_scale and (world.size == 1 or args.backend == "horovod"):
         raise SystemExit("--noise-scale compares what the ranks found: it needs several, and --backend torch")
+    if args.resume_from is not None and not args.resume_from.is_dir():
+        raise SystemExit(f"--resume-from: there is no folder {args.resume_from}")
+    if args.resume_from is not None and args.checkpoints is None and "MUSTER_CHECKPOINT_DIR" not in os.environ:
+        raise SystemExit("--resume-from needs --checkpoints, where its own go")
     if args.epochs is None:
         args.epochs = 90.0 if args.steps is None else None
     elif args.epochs <= 0:
@@ -123,6 +127,7 @@ def parser() -> argparse.ArgumentParser:
     keep = found.add_argument_group("what is kept")
     keep.add_argument("--out", type=Path, default=Path("outputs"))
     keep.add_argument("--checkpoints", type=Path, metavar="FOLDER", help="under Muster the run's own")
+    keep.add_argument("--resume-from", type=Path, metavar="FOLDER", help="a checkpoint of another run, or several")
     keep.add_argument("--checkpoint-every", type=int, metavar="STEPS", help="also in the middle of epochs")
     keep.add_argument("--eval-every", type=positive, default=1, metavar="EPOCHS")
     keep.add_argument("--log-every", type=positive, metavar="STEPS", help="default 50 on a GPU, 1 on a CPU")

@@ -81,34 +81,45 @@ def decode_on_gpu(
 
 
 def resize_all(parts: list[Tensor], mirror: list[bool], size: int) -> Tensor:
-    """All parts in one go, whatever their sizes: filtering a row or a column is a product with a matrix of weights.
+    """All parts in one go, whatever their sizes: filtering rows or columns is a product with a matrix of weights.
 
     One after the other they would keep the GPU, and whoever feeds it, busier than the training does.
     """
     limit = max(512, 2 * size)
     parts = [part if max(part.shape) <= limit else _resize_alone(part, size) for part in parts]
-    device = parts[0].device
-    dtype = torch.half if device.type == "cuda" else torch.float
-    heights, widths = (
-        torch.tensor(sizes, device=device) for sizes in zip(*(part.shape[1:] for part in parts), strict=True)
-    )
-    room = torch.zeros((len(parts), 3, limit, limit), dtype=dtype, device=device)
-    torch._foreach_copy_([room[n, :, : part.shape[1], : part.shape[2]] for n, part in enumerate(parts)], parts)
-    across = _filters(widths, limit, size)
-    across = torch.where(torch.tensor(mirror, device=device).view(-1, 1, 1), across.flip(2), across)
-    down = _filters(heights, limit, size).transpose(1, 2)
-    filtered = down[:, None].to(dtype) @ (room @ across[:, None].to(dtype))
-    return filtered.round_().clamp_(0, 255).to(torch.uint8, memory_format=torch.channels_last)
+    count, device = len(parts), parts[0].device
+    heights, widths, mirrored = torch.tensor(
+        [(part.shape[1], part.shape[2], flip) for part, flip in zip(parts, mirror, strict=True)], device=device
+    ).T
+    # Rows, colours, columns: so neither product needs the other's result in another order.
+    room = torch.zeros((count, limit, 3, limit), dtype=_precision(device), device=device)
+    places = [room[number, : part.shape[1], :, : part.shape[2]] for number, part in enumerate(parts)]
+    torch._foreach_copy_(places, [part.permute(1, 0, 2) for part in parts])
+    down = _filters(heights, torch.zeros_like(mirrored), limit, size)
+    across = _filters(widths, mirrored, limit, size)
+    rows = (down.mT @ room.view(count, limit, 3 * limit)).view(count, size * 3, limit)
+    images = (rows @ across).view(count, size, 3, size).permute(0, 2, 1, 3)
+    return images.round().clamp_(0, 255).to(torch.uint8, memory_format=torch.channels_last)
 
 
-def _filters(lengths: Tensor, limit: int, size: int) -> Tensor:
-    """For each length a matrix that turns so many pixels (the others are none) into `size`: linear, antialiased."""
-    scale = (lengths / size).view(-1, 1, 1)
+def _filters(lengths: Tensor, mirrored: Tensor, limit: int, size: int) -> Tensor:
+    """For each length a matrix that makes `size` pixels of so many (what lies beyond counts for nothing): linear, and
+    wide enough that nothing is passed over."""
+    lengths = lengths.view(-1, 1, 1)
+    scale = lengths / size
     place = torch.arange(limit, device=lengths.device).view(1, -1, 1) + 0.5
-    centre = scale * (torch.arange(size, device=lengths.device) + 0.5)
-    weights = (1 - (place - centre).abs_() / scale.clamp(min=1)).clamp_(min=0)
-    weights *= place < lengths.view(-1, 1, 1)
-    return weights / weights.sum(1, keepdim=True)
+    place = place.where(place < lengths, torch.inf)
+    pixel = torch.arange(size, device=lengths.device) + 0.5
+    centre = scale * torch.where(mirrored.view(-1, 1, 1) > 0, size - pixel, pixel)
+    width = scale.clamp(min=1)
+    weights = torch.empty((len(lengths), limit, size), dtype=_precision(lengths.device), device=lengths.device)
+    torch.sub(place / width, centre / width, out=weights)
+    weights.abs_().neg_().add_(1).clamp_(min=0)
+    return weights.div_(weights.sum(1, keepdim=True))
+
+
+def _precision(device: torch.device) -> torch.dtype:
+    return torch.half if device.type == "cuda" else torch.float
 
 
 def _resize_alone(part: Tensor, size: int) -> Tensor:

@@ -30,7 +30,9 @@ def main() -> None:
         model = model.to(memory_format=torch.channels_last)
     step = Step(args, world, model)
     sampler = train_sampler(training, args, world)
-    checkpointer = Checkpointer(model, step.optimizer, args.checkpoints) if keeps_checkpoints(args) else None
+    checkpointer = None
+    if keeps_checkpoints(args):
+        checkpointer = Checkpointer(model, step.optimizer, args.checkpoints, resume_from=args.resume_from)
     if checkpointer is not None and "MUSTER_STOP_FILE" in os.environ:
         # A run that is stopped has time to save: `should_stop` tells all ranks, and the signal must not end them first.
         signal.signal(signal.SIGTERM, lambda *_: None)
@@ -101,7 +103,8 @@ def optimizer_tensors(optimizer: Optimizer) -> list[Tensor]:
 
 def keeps_checkpoints(args: argparse.Namespace) -> bool:
     """Where a folder is given, and under Muster when they were asked for."""
-    return args.checkpoints is not None or ("MUSTER_CHECKPOINT_DIR" in os.environ and bool(args.checkpoint_every))
+    asked = bool(args.checkpoint_every) or args.resume_from is not None
+    return args.checkpoints is not None or ("MUSTER_CHECKPOINT_DIR" in os.environ and asked)
 
 
 def steps_left(sampler: ResumableSampler, epochs: float) -> int:

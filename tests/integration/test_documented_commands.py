@@ -28,7 +28,7 @@ DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 BASH_BLOCK = re.compile(r"^(?P<mark><!-- not run: [^\n]+ -->\n)?```bash\n(?P<body>.*?)^```$", re.M | re.S)
 YAML_BLOCK = re.compile(r"^```yaml\n(?P<body>.*?)^```$", re.M | re.S)
 
-# What the documents call "your script": it logs, writes an output, and takes any arguments.
+# What the documents call "your script": it logs, writes an output and a checkpoint, and takes any arguments.
 SCRIPT = """
 import os
 import sys
@@ -44,6 +44,11 @@ for step in range(3):
 run.log("images_per_sec", 100.0 * int(os.environ.get("WORLD_SIZE", "1")))
 Path("outputs").mkdir(exist_ok=True)
 Path("outputs/model.pt").write_text("a model")
+if "MUSTER_CHECKPOINT_DIR" in os.environ and os.environ.get("RANK", "0") == "0":
+    unfinished = Path(os.environ["MUSTER_CHECKPOINT_DIR"]) / ".step_100"
+    unfinished.mkdir()
+    (unfinished / "weights").write_text("a model in the making")
+    unfinished.rename(unfinished.with_name("step_100"))
 """
 
 

@@ -216,7 +216,8 @@ def _checkpoints(view: View, paint: Paint, now: float) -> list[str]:
     if not kept:
         return []
     rows = [(item["name"], f"{size(item['size'])}, attempt {item['attempt']}, {ago(item['at'], now)}") for item in kept]
-    return ["", paint("checkpoints", "bold"), *_labelled(rows, paint)]
+    fetch = paint(f"  muster download {ref(view)} checkpoints/{kept[0]['name']}", "dim")
+    return ["", paint("checkpoints", "bold"), *_labelled(rows, paint), fetch]
 
 
 def _exit(rank: View) -> str:

@@ -125,9 +125,9 @@ class Client:
 
     # Files of a run
 
-    def files(self, ref: str) -> list[dict[str, Any]]:
-        """{path, size} of everything that is kept."""
-        return self._list(_run(ref, "files"))
+    def files(self, ref: str, checkpoints: bool = False) -> list[dict[str, Any]]:
+        """{path, size} of everything that is kept; with `checkpoints` those too, below a folder of that name."""
+        return self._list(_run(ref, "files"), query={"checkpoints": "true"} if checkpoints else None)
 
     def read_file(self, ref: str, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """Bytes of a file, or of a part of it."""

@@ -129,6 +129,26 @@ def run_files(context: Context, connection: Connection, row: RunRow) -> list[Run
     return found
 
 
+def checkpoint_files(connection: Connection, row: RunRow) -> list[RunFile]:
+    """The files of the checkpoints that are kept, under `checkpoints/NAME`; of those with one name the newest."""
+    found: dict[str, list[RunFile]] = {}
+    for item in checkpoints.resumable(connection, row.id):
+        if item.name in found:
+            continue
+        parts = {part.id: part for part in item.parts}
+        found[item.name] = [
+            RunFile(
+                f"checkpoints/{item.name}" + ("" if file["target"] == item.name else f"/{file['target']}"),
+                file["size"],
+                item.attempt,
+                f"{checkpoints.folder_of(parts[file['part']])}/{file['path']}",
+                file["sha256"],
+            )
+            for file in item.files()
+        ]
+    return [file for files in found.values() for file in files]
+
+
 def visible_names(rows: Iterable[Any]) -> list[tuple[str, Any]]:
     """Names of an attempt's files, given in order of node; where nodes wrote one name differently, each is kept."""
     first: dict[str, str] = {}

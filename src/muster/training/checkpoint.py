@@ -42,7 +42,8 @@ class Checkpointer:
     `save` copies the state to main memory and returns; a thread writes it (torch.distributed.checkpoint), each rank
     its own shards, and hashes them. The folder appears under its name `step_N` only when all of it is on disk.
     Under Muster the folder is the run's own, so each checkpoint is published, and `load` finds what the last attempt
-    left; elsewhere give one that all ranks see.
+    left; elsewhere give one that all ranks see. `resume_from` is a checkpoint of another training, or a folder of them,
+    for a start that finds none of its own.
 
     A save that fails (a full disk) is reported, the older ones stay; the third in a row raises.
     """
@@ -53,6 +54,7 @@ class Checkpointer:
         optimizer: Optimizer | None = None,
         folder: str | Path | None = None,
         *,
+        resume_from: str | Path | None = None,
         keep_last: int = 3,
         best: str = "max",
         asynchronous: bool = True,
@@ -62,7 +64,7 @@ class Checkpointer:
             raise ValueError(f"best={best!r} is max or min, and keep_last={keep_last} at least 1")
         self._state = TrainingState(model, optimizer)
         self._stage = Stage()
-        self._folder, self._resume = _places(folder)
+        self._folder, self._resume = _places(folder, resume_from)
         self._keep_last, self._larger_is_better = keep_last, best == "max"
         self._asynchronous, self._max_failures = asynchronous, max_failures
         self._rank, self._size, self._group = 0, 1, None
@@ -262,6 +264,8 @@ class Checkpointer:
         found = _checkpoints_in(self._folder)
         if self._resume is not None and (about := _about(self._resume)) is not None:
             found.append((about["step"], self._resume))
+        elif self._resume is not None and not found:
+            found = _checkpoints_in(self._resume)
         known = [{step for step, _ in others} for others in self._gather(found)]
         return sorted((item for item in found if all(item[0] in steps for steps in known)), reverse=True)
 
@@ -301,9 +305,11 @@ class Checkpointer:
         return metric > than if self._larger_is_better else metric < than
 
 
-def _places(folder: str | Path | None) -> tuple[Path, Path | None]:
-    """Where to write, and what Muster fetched of an earlier attempt."""
-    resume = os.environ.get("MUSTER_RESUME_DIR")
+def _places(folder: str | Path | None, resume_from: str | Path | None) -> tuple[Path, Path | None]:
+    """Where to write, and what to resume from: what Muster fetched of an earlier attempt before what was asked for."""
+    if resume_from is not None and not Path(resume_from).is_dir():
+        raise ValueError(f"resume_from={str(resume_from)!r}: there is no such folder")
+    resume = os.environ.get("MUSTER_RESUME_DIR") or resume_from
     given = os.environ.get("MUSTER_CHECKPOINT_DIR") or folder
     if given is None:
         raise ValueError("outside Muster a Checkpointer needs a folder")

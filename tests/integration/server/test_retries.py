@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import wait_until
 from tests.integration.server.conftest import Site
 
-from muster.errors import Conflict
+from muster.errors import Conflict, NotFound
 from muster.transport import Connection
 
 TRAIN = Path(__file__).parents[3] / "bench" / "jobs" / "train.py"
@@ -61,6 +61,25 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(site: Site):
     assert [attempt["verdict"]["code"] for attempt in view["attempts"]] == ["signal", "signal", "completed"]
     assert "attempt 2: 1 of 2" in view["attempts"][0]["verdict"]["action"]
     assert len(view["checkpoints"]) == 2
+
+
+def test_a_checkpoint_can_be_fetched_by_its_name(site: Site):
+    (site.folder / "three.py").write_text(
+        "import os\nfrom pathlib import Path\n"
+        "folder = Path(os.environ['MUSTER_CHECKPOINT_DIR'])\n"
+        "(folder / '.new' / 'below').mkdir(parents=True)\n(folder / '.new' / 'below' / 'weights').write_text('two')\n"
+        "(folder / '.new').rename(folder / 'step_2')\n"
+        "(folder / '.one.pt').write_text('three')\n(folder / '.one.pt').rename(folder / 'step_3.pt')\n"
+    )
+    run_id = site.run(command="python three.py", code=".")
+    assert site.wait(run_id)["status"] == "Completed"
+    assert not any("checkpoints" in file["path"] for file in site.client.files(run_id))
+    found = {file["path"]: file["size"] for file in site.client.files(run_id, checkpoints=True)}
+    assert found["checkpoints/step_2/below/weights"] == 3 and found["checkpoints/step_3.pt"] == 5
+    assert site.client.read_file(run_id, "checkpoints/step_2/below/weights") == b"two"
+    assert site.client.read_file(run_id, "checkpoints/step_3.pt", 1, 2) == b"hr"
+    with pytest.raises(NotFound):
+        site.client.read_file(run_id, "checkpoints/step_1")
 
 
 def test_retries_stop_when_their_budget_is_used_up_and_say_so(site: Site):

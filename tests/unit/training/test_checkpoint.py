@@ -293,6 +293,26 @@ def test_what_muster_fetched_and_cannot_be_read_is_an_error(tmp_path, monkeypatc
         checkpointer(Training(), tmp_path / "own").load()
 
 
+@pytest.mark.parametrize("inner", ["", "step_4"], ids=["all of them", "one of them"])
+def test_another_training_is_gone_on_with_until_there_is_a_checkpoint_of_its_own(tmp_path, inner):
+    before, _ = trained(tmp_path / "other")
+    training = Training()
+    keeper = checkpointer(training, tmp_path / "own", resume_from=tmp_path / "other" / inner)
+    assert keeper.load()["step"] == 4
+    assert all(torch.equal(a, b) for a, b in zip(training.model.parameters(), before.model.parameters(), strict=True))
+    keeper.save(5, {"step": 5})
+    keeper.close()
+    assert checkpointer(Training(), tmp_path / "own", resume_from=tmp_path / "other" / inner).load() == {"step": 5}
+
+
+def test_what_is_resumed_from_must_be_there(tmp_path):
+    with pytest.raises(ValueError, match=r"resume_from=.*none.*there is no such folder"):
+        checkpointer(Training(), tmp_path / "own", resume_from=tmp_path / "none")
+    with pytest.raises(NoGoodCheckpoint, match="not made by this class"):
+        (tmp_path / "empty").mkdir()
+        checkpointer(Training(), tmp_path / "own", resume_from=tmp_path / "empty").load()
+
+
 def test_outside_muster_a_folder_is_needed():
     with pytest.raises(ValueError, match="outside Muster a Checkpointer needs a folder"):
         Checkpointer(Training().model)

@@ -27,19 +27,21 @@ def download(
         Path | None, typer.Option("--to", metavar="DIR", help="Where to; a folder named after the run else.")
     ] = None,
 ) -> None:
-    """Copy a run's files here: outputs, logs, uploads.
+    """Copy a run's files here: outputs, logs, uploads; checkpoints where they are named.
 
     \b
     Examples:
       muster download @latest
       muster download @latest outputs --to ./results
       muster download 4f2c 'outputs/*.pt' user_logs
+      muster download @latest checkpoints/step_100
     """
     from muster.client.connect import connect
 
     client = connect()
     view = client.run(run)
-    chosen = choose(client.files(view["id"]), paths or [])
+    named = any(path.split("/")[0] == "checkpoints" for path in paths or [])
+    chosen = choose(client.files(view["id"], checkpoints=named), paths or [])
     if not chosen:
         say(f"{view['id']} has no files yet")
         return

@@ -25,7 +25,7 @@ from muster.server.records import add_event, find_run, move_run
 from muster.server.streaming import Cursor, follow, metric_json
 from muster.server.submission import Submission, accept
 from muster.server.uploads import body_pieces
-from muster.server.views import RunFile, run_files, run_views
+from muster.server.views import RunFile, checkpoint_files, run_files, run_views
 from muster.store.backend import pieces_of, safe_name
 
 router = APIRouter(prefix="/runs", tags=["runs"])
@@ -200,16 +200,16 @@ async def log_metrics(ref: str, body: Points, context: ContextOf) -> Response:
 
 
 @router.get("/{ref}/files")
-async def files(ref: str, context: ContextOf) -> list[dict[str, Any]]:
-    """The run's files by name."""
-    found = await _files(context, ref)
+async def files(ref: str, context: ContextOf, checkpoints: bool = False) -> list[dict[str, Any]]:
+    """The run's files by name; those of its checkpoints where they are asked for."""
+    found = await _files(context, ref, checkpoints)
     return [{"path": file.path, "size": file.size, "sha256": file.sha256, "attempt": file.attempt} for file in found]
 
 
 @router.get("/{ref}/files/{path:path}")
 async def download(ref: str, path: str, request: Request, context: ContextOf) -> StreamingResponse:
     """One file of a run; a byte range may be asked for."""
-    found = {file.path: file for file in await _files(context, ref)}
+    found = {file.path: file for file in await _files(context, ref, path.startswith("checkpoints/"))}
     file = found.get(path)
     if file is None:
         raise errors.NotFound(f"the run has no file {path!r}", "`muster show RUN` lists its files.")
@@ -282,8 +282,12 @@ async def _view(context: Context, ref: str) -> dict[str, Any]:
     return views[0]
 
 
-async def _files(context: Context, ref: str) -> list[RunFile]:
-    return await context.database.read(lambda c: run_files(context, c, find_run(c, ref)))
+async def _files(context: Context, ref: str, with_checkpoints: bool) -> list[RunFile]:
+    def read(connection: Connection) -> list[RunFile]:
+        row = find_run(connection, ref)
+        return [*run_files(context, connection, row), *(checkpoint_files(connection, row) if with_checkpoints else ())]
+
+    return await context.database.read(read)
 
 
 def _hashed(pieces: Iterator[bytes], digest: Any) -> Iterator[bytes]:
