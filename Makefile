@@ -11,6 +11,8 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3.14 py
 	$(shell command -v $(p) >/dev/null && $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
 TORCH ?= torch==2.13.0 numpy
 JOB ?= examples/resnet50/job.yml
+# How many processes run tests: two where there are two cores (tests/conftest.py); 0 is this one.
+WORKERS ?= auto
 BENCHES := imports start launch queue logs memory scheduler restart kills checkpoint training environments slurm storage ray
 
 .PHONY: help demo test check unit integration frameworks format bench clean
@@ -22,13 +24,13 @@ demo: $(VENV)/.torch ## train ResNet-50 on two nodes of this machine
 	$(BIN)/muster run $(JOB)
 
 test: $(VENV)/.dev $(VENV)/.torch ## unit and integration tests
-	$(BIN)/pytest tests/unit tests/verdicts tests/integration
+	$(BIN)/pytest -n $(WORKERS) tests/unit tests/verdicts tests/integration
 
 unit: $(VENV)/.dev ## the fast tests alone
 	$(BIN)/pytest tests/unit tests/verdicts
 
 integration: $(VENV)/.dev $(VENV)/.torch ## the tests with real processes
-	$(BIN)/pytest tests/integration
+	$(BIN)/pytest -n $(WORKERS) tests/integration
 
 frameworks: $(VENV)/.dev ## train with every framework, and write down which versions ran
 	$(BIN)/python tests/frameworks/environments.py

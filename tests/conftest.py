@@ -22,9 +22,13 @@ import pytest
 
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 MUSTER = Path(sys.executable).with_name("muster")
-KEPT_VARIABLES = {"CI", "HOME", "LANG", "LOGNAME", "MUSTER_TEST_CACHE", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
-KEPT_PREFIXES = ("HYPOTHESIS_", "LC_", "PIP_", "PYTEST_", "SSL_", "UPDATE_")
+KEPT_VARIABLES = {"CI", "HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
+KEPT_PREFIXES = ("HYPOTHESIS_", "LC_", "MUSTER_TEST_", "PIP_", "PYTEST_", "SSL_", "UPDATE_")
 KEPT_PROXIES = {"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "REQUESTS_CA_BUNDLE"}
+
+# Folders whose tests share a Ray, a Slurm, the machine's containers, or a workspace that is dear to start.
+TOGETHER = tuple(f"tests/integration/{name}" for name in ("containers", "mpi", "ray", "slurm"))
+LONGEST_FIRST = ("tests/integration/ray", "tests/integration/test_", *TOGETHER, "tests/integration/")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,6 +42,42 @@ def pytest_configure(config: pytest.Config) -> None:
         (private / folder).mkdir(mode=0o700)
         os.environ[variable] = str(private / folder)
     config.add_cleanup(lambda: shutil.rmtree(private, ignore_errors=True))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """What `-n auto` means: most tests start several processes, so more workers would only be in each other's way."""
+    return min(2, os.cpu_count() or 1)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Units of work for several workers, in the order in which the tests were collected."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Units(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _unit(nodeid)
+
+    # Otherwise those with most tests go first, which says nothing about how long they take.
+    config.option.loadscopereorder = False
+    return Units(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With several workers the long units go first, so that all workers end at about the same time."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _turn(_unit(item.nodeid)))
+
+
+def _unit(nodeid: str) -> str:
+    """What one worker runs in one piece: a file, or a folder whose tests share what a machine has only once."""
+    file = nodeid.partition("::")[0]
+    return next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
+
+
+def _turn(unit: str) -> int:
+    return next((turn for turn, prefix in enumerate(LONGEST_FIRST) if unit.startswith(prefix)), len(LONGEST_FIRST))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -63,13 +103,15 @@ def _failed_if_skipped(report: Any) -> Any:
 
 def wait_until(condition: Callable[[], Any], timeout_s: float = 20.0, what: str = "the condition") -> Any:
     """Poll until the condition is true and return its value; fail after the deadline."""
-    deadline = time.monotonic() + timeout_s
+    pause_s, deadline = 0.02, time.monotonic() + timeout_s
     while True:
         if value := condition():
             return value
         if time.monotonic() > deadline:
             pytest.fail(f"{what} did not come true within {timeout_s:g} s")
-        time.sleep(0.02)
+        time.sleep(pause_s)
+        # Asking takes time away from what is waited for.
+        pause_s = min(pause_s * 1.1, 0.1)
 
 
 @pytest.fixture(autouse=True)

@@ -146,10 +146,12 @@ def test_signals_are_as_a_shell_would_give_them(node: Harness) -> None:
 
 def test_ports_are_held_until_the_ranks_are_gone_and_then_released(node: Harness) -> None:
     node.start_agent()
-    node.server.order(Order(run="p", attempt=1, action="prepare", ports_count=2, ports_preferred=6105))
+    # Not the default: jobs of other tests that run at the same time begin there.
+    first = 17105
+    node.server.order(Order(run="p", attempt=1, action="prepare", ports_count=2, ports_preferred=first))
     ports = node.server.wait_event(("p", 1), "prepared").data["ports"]
     assert len(set(ports)) == 2
-    other = node.run("true", ports_count=2, ports_preferred=6105)
+    other = node.run("true", ports_count=2, ports_preferred=first)
     assert not set(ports) & set(node.server.wait_event(other, "prepared").data["ports"])
     go = Order(run="p", attempt=1, action="go", plan=plan_of("until [ -e go ]; do sleep 0.02; done"))
     node.server.order(replace(go, ports_count=2))

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -34,7 +35,7 @@ class Cli:
 
     def start(self, *args: str, **options: Any) -> subprocess.Popen[str]:
         settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": self.folder}
-        return subprocess.Popen([*MUSTER, *args], **{**settings, **options})
+        return subprocess.Popen([*MUSTER, *args], preexec_fn=_heed_hangups, **{**settings, **options})
 
     def script(self, name: str, text: str) -> str:
         (self.folder / name).write_text(text)
@@ -46,6 +47,11 @@ class Cli:
         return done.stdout.strip()
 
 
+def _heed_hangups() -> None:
+    """As from a shell: the tests themselves may have been started with nohup, which is inherited."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Terminal:
     """A command on a terminal of its own, and what it drew there."""
 
@@ -53,6 +59,7 @@ class Terminal:
         self.output = b""
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
+            _heed_hangups()
             os.chdir(folder)
             os.execve(MUSTER[0], [*MUSTER, *args], {**os.environ, "TERM": "xterm-256color", **environment})
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.integration.server.conftest import Site, site
 
@@ -22,16 +24,25 @@ def train(folder: Path, *arguments: str, ranks: int = 1, **env: str) -> subproce
     head = [sys.executable]
     if ranks > 1:
         head = [str(BIN / "torchrun"), "--standalone", "--nproc-per-node", str(ranks)]
-    done = subprocess.run(
-        [*head, str(EXAMPLE / "train.py"), *TINY, *arguments],
+    command = [*head, str(EXAMPLE / "train.py"), *TINY, *arguments]
+    with subprocess.Popen(
+        command,
         cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **env},
-        capture_output=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1", **env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done
+        start_new_session=True,
+    ) as child:
+        try:
+            out, err = child.communicate(timeout=150)
+        except subprocess.TimeoutExpired:
+            # One that hangs says where.
+            for process in (*psutil.Process(child.pid).children(recursive=True), psutil.Process(child.pid)):
+                process.send_signal(signal.SIGABRT)
+            out, err = child.communicate(timeout=30)
+    assert child.returncode == 0, out + err
+    return subprocess.CompletedProcess(command, child.returncode, out, err)
 
 
 @pytest.fixture

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from muster.control.scheduling.capacity import Capacity
 from muster.control.scheduling.model import Gang, Need, Node, Part, Running
-
-# How long an example takes says nothing on a busy machine.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
 
 
 def gang(name, nodes=1, ranks=1, gpus=None, seq=0, cluster="c", **more):
