@@ -244,8 +244,9 @@ class Loader:
     """Batches of this rank, on its device."""
 
     def __init__(self, dataset: Source | Synthetic, args: argparse.Namespace, world: World, training: bool) -> None:
-        self._dataset, self._device, self._size = dataset, world.device, args.image_size
+        self._dataset, self._world, self._device, self._size = dataset, world, world.device, args.image_size
         self._on_gpu = args.decode == "gpu"
+        self._loader: DataLoader[Any] | None = None
         if not isinstance(dataset, Synthetic):
             self._jpegs = Jpegs(dataset, args.image_size, args.seed, training, self._on_gpu)
             self._workers = args.workers
@@ -256,25 +257,32 @@ class Loader:
             for batch in keys:
                 yield self._dataset.batch(torch.tensor([index for _, index in batch]))
             return
-        loader = DataLoader(
+        if self._loader is None or self._loader.batch_sampler is not keys:
+            self._loader = self._start(keys)
+        if self._device.type != "cuda":
+            yield from self._loader
+            return
+        for batch in _ahead(self._on_device(self._loader), 3):
+            for tensor in batch:
+                # It was made in another stream, which must not use its memory again before this one is done.
+                tensor.record_stream(torch.cuda.current_stream(self._device))
+            yield batch
+
+    def _start(self, keys: Iterable[list[Key]]) -> DataLoader[Any]:
+        """Workers, which stay for the next epoch."""
+        self._world.rest()
+        return DataLoader(
             self._jpegs,
             batch_sampler=keys,  # type: ignore[arg-type]
             num_workers=self._workers,
             collate_fn=_packed if self._on_gpu else None,
             pin_memory=self._device.type == "cuda" and not self._on_gpu,
             prefetch_factor=4 if self._workers else None,
+            persistent_workers=self._workers > 0,
             worker_init_fn=_mortal,
             # Of its own: the training's random numbers must not depend on how often a loader was started.
             generator=torch.Generator(),
         )
-        if self._device.type != "cuda":
-            yield from loader
-            return
-        for batch in _ahead(self._on_device(loader), 3):
-            for tensor in batch:
-                # It was made in another stream, which must not use its memory again before this one is done.
-                tensor.record_stream(torch.cuda.current_stream(self._device))
-            yield batch
 
     def _on_device(self, loader: Iterable[Any]) -> Iterator[Batch]:
         """In a stream of its own, so that copying and decoding happen beside the training."""

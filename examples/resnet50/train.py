@@ -54,6 +54,9 @@ def main() -> None:
             checkpointer.save(progress["step"], progress, metric=progress["top1"])
 
     batches, stopping = Loader(training, args, world, training=True), False
+    if validation is not None:
+        held_back = Loader(validation, args, world, training=False)
+        keys = validation_keys(len(validation), args.batch_size, world.rank, world.size)
     while progress["step"] < total and not stopping:
         done = 0
         for images, labels in throughput.wait_for(batches.over(sampler)):
@@ -73,9 +76,7 @@ def main() -> None:
         finished = progress["step"] == total
         if validation is not None and not stopping and (finished or (sampler.epoch + 1) % args.eval_every == 0):
             with throughput.paused():
-                keys = validation_keys(len(validation), args.batch_size, world.rank, world.size)
-                loader = Loader(validation, args, world, training=False)
-                figures = validate(model, loader.over(keys), world, args.amp == "bf16")
+                figures = validate(model, held_back.over(keys), world, args.amp == "bf16")
             log.validation(figures, progress["step"])
             progress["top1"] = figures["top1"]
         save(done)

@@ -69,10 +69,18 @@ class World:
         for tensor in tensors if self.size > 1 else ():
             dist.broadcast(tensor, src=0, group=self.group)
 
+    def rest(self) -> None:
+        """Wait until nothing of the last exchange is under way here, as before a fork (workers of a DataLoader).
+
+        A process that is forked while a thread of Gloo enters Python can hang for ever.
+        """
+        if dist.is_initialized():
+            _wait_for_gloo()
+
     def leave(self) -> None:
         """Part from the others, at the end of the script."""
         if dist.is_initialized():
-            _wait_for_gloo()
+            self.rest()
             dist.destroy_process_group()
 
 

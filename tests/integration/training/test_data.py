@@ -62,8 +62,13 @@ def main():
             sampler = train_sampler(source, args, world)
             if skipped:
                 sampler.restore(sampler.state(skipped))
-            batches = Loader(source, args, world, training=True).over(sampler)
-            found.append([hashlib.sha256(i.numpy().tobytes() + l.numpy().tobytes()).hexdigest() for i, l in batches])
+            loader, seen = Loader(source, args, world, training=True), []
+            for epoch in range(2):
+                if epoch:
+                    sampler.set_epoch(epoch)
+                for images, labels in loader.over(sampler):
+                    seen.append(hashlib.sha256(images.numpy().tobytes() + labels.numpy().tobytes()).hexdigest())
+            found.append(seen)
     print(json.dumps(found))
 
 if __name__ == "__main__":
@@ -80,7 +85,7 @@ def test_batches_depend_neither_on_workers_nor_on_a_resume(data: Path, place: Pa
     assert done.returncode == 0, done.stderr
     found: list[Any] = json.loads(done.stdout)
     for alone, with_workers, resumed in (found[:3], found[3:]):
-        assert len(alone) == 6 and len(set(alone)) == 6
+        assert len(alone) == 12 and len(set(alone)) == 12
         assert with_workers == alone
         assert resumed == alone[3:]
 
