@@ -68,7 +68,9 @@ def _conda_name(record: Path) -> tuple[str, str]:
 def _line(item: dict[str, Any]) -> str:
     """What was installed, exactly."""
     told, name = item["download_info"], item["metadata"]["name"]
-    text = told.get("archive_info", {}).get("hashes", {}).get("sha256", "")
+    archive = told.get("archive_info", {})
+    # pip before 23.1 tells one hash, as kind=text.
+    text = archive.get("hashes", {}).get("sha256") or archive.get("hash", "").partition("sha256=")[2]
     if "vcs_info" in told:
         return f"{name} @ {told['vcs_info']['vcs']}+{told['url']}@{told['vcs_info']['commit_id']}"
     if item.get("is_direct"):

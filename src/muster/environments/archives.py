@@ -28,9 +28,15 @@ def of_reports(files: Iterable[Path]) -> Hashes:
     found: Hashes = {}
     for file in files:
         for item in json.loads(file.read_text())["install"] if file.exists() else ():
-            text = item["download_info"].get("archive_info", {}).get("hashes", {}).get("sha256")
+            text = _sha256(item["download_info"].get("archive_info", {}))
             found[normalised(item["metadata"]["name"])] = [text] if text else []
     return found
+
+
+def _sha256(archive: Mapping[str, Any]) -> str | None:
+    """As pip says it from 23.1 on, or as it said it before."""
+    kind, _, text = archive.get("hash", "").partition("=")
+    return archive.get("hashes", {}).get("sha256") or (text if kind == "sha256" else None)
 
 
 def of_indexes(

@@ -167,13 +167,13 @@ class Cache:
         busy = 0
         already = _disk_usage(self.root / "partial" / key)
         for item in items:
-            if used + size <= self.limit_bytes and self._free() + already >= size:
+            if used + size <= self.limit_bytes and self._free(key) + already >= size:
                 return
             if self._evict(item):
                 used -= item.size
             else:
                 busy += item.size
-        free = self._free() + already
+        free = self._free(key) + already
         if used + size <= self.limit_bytes and free >= size:
             return
         raise TransferError(
@@ -245,11 +245,13 @@ class Cache:
     def _lock(self, name: str) -> Path:
         return self.root / "locks" / name
 
-    def _free(self) -> int:
-        """What the disk can give: not what downloads under way will still take, nor the last reserve."""
+    def _free(self, key: str) -> int:
+        """What the disk can give: not what other downloads under way will still take, nor the last reserve."""
         usage = shutil.disk_usage(self.root)
         promised = 0
         for partial in (self.root / "partial").iterdir():
+            if partial.name == key:
+                continue
             with suppress(OSError, ValueError):
                 promised += max(0, int((partial / "reserved").read_text()) - _disk_usage(partial))
         return usage.free - promised - min(CACHE_KEEP_FREE_BYTES, usage.total // 50)

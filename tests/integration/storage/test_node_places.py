@@ -175,6 +175,14 @@ def test_a_disk_that_fills_up_half_way_leaves_nothing_that_seems_whole(small_dis
     held.release()
 
 
+def test_what_was_promised_to_a_download_is_there_for_it_when_it_goes_on(small_disk: Path) -> None:
+    cache = Cache(small_disk / "cache", 1 << 30)
+    for _ in range(2):
+        cache.admit("interrupted", 20 << 20, "input 'x'")
+    with cache.filling("interrupted"), pytest.raises(TransferError, match=r"needs 20.00 MiB"):
+        cache.admit("another", 20 << 20, "input 'y'")
+
+
 def test_what_is_larger_than_the_disk_is_refused_with_figures(small_disk: Path, tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     with (tmp_path / "source" / "a").open("wb") as file:

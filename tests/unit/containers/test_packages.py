@@ -121,6 +121,8 @@ def test_a_committed_image_is_labelled_as_musters_own_and_has_condas_programs_fi
     ("told", "line"),
     [
         ({"url": "https://x/six.whl", "archive_info": {"hashes": {"sha256": "aa"}}}, "six==1 --hash=sha256:aa"),
+        ({"url": "https://x/six.whl", "archive_info": {"hash": "sha256=bb"}}, "six==1 --hash=sha256:bb"),
+        ({"url": "https://x/six.whl", "archive_info": {"hash": "md5=bb"}}, "six==1"),
         ({"url": "https://x/six.whl", "archive_info": {}}, "six==1"),
         (
             {"url": "https://x/g.git", "vcs_info": {"vcs": "git", "commit_id": "c0ffee"}},

@@ -72,9 +72,11 @@ def test_hashes_are_added_to_versions_by_name_and_an_address_keeps_its_own() -> 
 def test_pips_report_tells_what_was_installed(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     known = {"metadata": {"name": "My_Six"}, "download_info": {"archive_info": {"hashes": {"sha256": A}}}}
+    older = {"metadata": {"name": "y"}, "download_info": {"archive_info": {"hash": f"sha256={B}"}}}
+    weak = {"metadata": {"name": "z"}, "download_info": {"archive_info": {"hash": "md5=0"}}}
     checkout = {"metadata": {"name": "x"}, "download_info": {"vcs_info": {}}}
-    report.write_text(json.dumps({"install": [known, checkout]}))
-    assert archives.of_reports([report, tmp_path / "none"]) == {"my-six": [A], "x": []}
+    report.write_text(json.dumps({"install": [known, older, weak, checkout]}))
+    assert archives.of_reports([report, tmp_path / "none"]) == {"my-six": [A], "y": [B], "z": [], "x": []}
 
 
 def test_a_lock_is_installed_as_it_is() -> None:
