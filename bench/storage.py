@@ -175,9 +175,11 @@ def azurite() -> Iterator[Service]:
 def download(service: Service, folder: Path, what: str, mib: float, words: str, small_files: int = 0) -> list[Figure]:
     """MiB/s of each way, from the same server in turn.
 
-    Azurite looks through all blobs for each that is asked for, so of many small ones it can only give so many a second:
-    how many, bare requests tell whose answers are thrown away. Of a few, the start of a process counts more.
+    Azurite looks through all blobs for each that is asked for, so of many small ones it can only give so many a second,
+    and no client is 1.5 times as fast as another. How many, bare requests tell whose answers are thrown away: there
+    these are the mark. Of a few files, the start of a process counts more.
     """
+    is_limited = small_files >= MANY
     ways = {
         "adlfs get": lambda: others(ADLFS, service, folder, what),
         "Azure's library, 4 at once": lambda: others(SDK, service, folder, what, at_once=4),
@@ -197,12 +199,17 @@ def download(service: Service, folder: Path, what: str, mib: float, words: str, 
                 f"{words}: muster against bare requests",
                 rates["muster"] / rate,
                 "",
-                at_least=0.9 if small_files >= MANY else None,
+                at_least=0.9 if is_limited else None,
             ),
         ]
     return [
         *(Figure(f"{words}: {name}", value, "MiB/s") for name, value in rates.items()),
-        Figure(f"{words}: muster against adlfs", rates["muster"] / rates["adlfs get"], "", at_least=1.5),
+        Figure(
+            f"{words}: muster against adlfs",
+            rates["muster"] / rates["adlfs get"],
+            "",
+            at_least=None if is_limited else 1.5,
+        ),
         Figure(f"{words}: muster against Azure's library", rates["muster"] / best, "", at_least=0.9),
         *bare,
     ]
