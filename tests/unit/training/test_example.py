@@ -12,7 +12,7 @@ import step
 import torch
 import validate
 from model import ResNet50
-from PIL import Image
+from tests.unit.training.images import jpeg, write_shards
 from torch._inductor import list_options
 from torch.nn.functional import interpolate
 
@@ -123,27 +123,6 @@ def test_padding_is_no_image():
 
 def test_the_central_view_is_a_square_in_the_middle():
     assert pixels.central_view(500, 400) == (75, 25, 350, 350)
-
-
-def jpeg(shade: int, size=(40, 30)) -> bytes:
-    target = io.BytesIO()
-    Image.new("RGB", size, (shade, 0, 255 - shade)).save(target, "JPEG")
-    return target.getvalue()
-
-
-def write_shards(folder, shards=5, per_shard=6):
-    folder.mkdir(parents=True, exist_ok=True)
-    for shard in range(shards):
-        with tarfile.open(folder / f"s-{shard}.tar", "w") as tar:
-            for number in range(per_shard):
-                label = shard * per_shard + number
-                for name, content in (
-                    (f"{number:04d}.jpg", jpeg(label * 8)),
-                    (f"{number:04d}.cls", str(label).encode()),
-                ):
-                    about = tarfile.TarInfo(name)
-                    about.size = len(content)
-                    tar.addfile(about, io.BytesIO(content))
 
 
 def test_shards_are_read_by_index_and_keep_their_own(tmp_path):

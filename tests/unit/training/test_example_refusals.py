@@ -1,15 +1,13 @@
 """What the ResNet-50 example refuses, and says of data that is damaged; how many steps are left after a resume."""
 
 import dataclasses
-import io
-import tarfile
 
 import data
 import options
 import pytest
 import torch
 import train
-from PIL import Image
+from tests.unit.training.images import jpeg, write_shards
 
 from muster.training import ResumableSampler, join
 
@@ -97,24 +95,3 @@ def test_a_shard_that_is_damaged_is_named(tmp_path):
         shard.truncate(700)
     with pytest.raises(SystemExit, match=r"s-1.tar is damaged, or not a shard: unexpected end of data"):
         data.open_source(tmp_path)
-
-
-def jpeg(shade: int, size=(40, 30)) -> bytes:
-    target = io.BytesIO()
-    Image.new("RGB", size, (shade, 0, 255 - shade)).save(target, "JPEG")
-    return target.getvalue()
-
-
-def write_shards(folder, shards=5, per_shard=6):
-    folder.mkdir(parents=True, exist_ok=True)
-    for shard in range(shards):
-        with tarfile.open(folder / f"s-{shard}.tar", "w") as tar:
-            for number in range(per_shard):
-                label = shard * per_shard + number
-                for name, content in (
-                    (f"{number:04d}.jpg", jpeg(label * 8)),
-                    (f"{number:04d}.cls", str(label).encode()),
-                ):
-                    about = tarfile.TarInfo(name)
-                    about.size = len(content)
-                    tar.addfile(about, io.BytesIO(content))
