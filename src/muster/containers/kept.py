@@ -10,7 +10,8 @@ import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,8 +43,11 @@ class Kept:
 
 
 def label() -> str:
-    """What an image that Muster makes is labelled with: those of other users of the engine are not this one's."""
-    return f"{_LABEL}={os.getuid()}"
+    """What an image that Muster makes is labelled with: whose it is, and where the locks lie that tell of its use.
+
+    An engine has the images of everybody on the host; of those whose locks lie elsewhere, none is known to be free.
+    """
+    return f"{_LABEL}={os.getuid()}-{hashlib.sha256(str(images_dir()).encode()).hexdigest()[:12]}"
 
 
 def images_dir() -> Path:
@@ -59,6 +63,16 @@ def hold(image: str) -> int:
     fcntl.flock(lock, fcntl.LOCK_SH)
     os.utime(lock)
     return lock
+
+
+@contextmanager
+def held(image: str) -> Iterator[None]:
+    """An image that nobody removes meanwhile."""
+    lock = hold(image)
+    try:
+        yield
+    finally:
+        os.close(lock)
 
 
 def listing(engine: Engine, ask: Ask) -> list[Kept]:

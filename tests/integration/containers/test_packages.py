@@ -76,7 +76,7 @@ def log_of_build(site: Site, run: str) -> str:
 
 
 def test_packages_are_put_on_an_image_once_and_the_image_is_kept_while_it_is_used(
-    store: None, shelf: Shelf, boxes: Site, image: str
+    store: None, shelf: Shelf, boxes: Site, image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shelf.wheel("small", "1.0", script="small-says")
     conda = {"dependencies": ["python=3.11", {"pip": [*shelf.options, "small"]}], "variables": {"COLOUR": "blue"}}
@@ -100,6 +100,10 @@ def test_packages_are_put_on_an_image_once_and_the_image_is_kept_while_it_is_use
     assert images()[0]["in_use"]
     refused = muster("env", "rm", kept["key"])
     assert refused.returncode == 2 and "is in use" in refused.stderr
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("MUSTER_ENVIRONMENTS_DIR", str(tmp_path / "elsewhere"))
+        assert images() == [] and muster("env", "rm", "--all").returncode == 0
+    assert images()[0]["key"] == kept["key"], "whose locks lie elsewhere knows nothing of its use"
     boxes.client.cancel(waiting, force=True)
     boxes.wait(waiting)
     wait_until(lambda: muster("env", "rm", kept["key"]).returncode == 0, 30.0, "that nobody uses it any more")

@@ -23,13 +23,16 @@ class Fake:
     images: dict[str, tuple[str, ...]]
     in_container: set[str] = field(default_factory=set)
     size: int = 10
+    label: str = ""
+    """What its images are labelled with; this test's own label where it is empty."""
 
     def __call__(self, command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
         words = list(command[1:])
         out, code = "", 0
         if words[0] == "images":
-            assert words[-1] == f"label=muster.built={os.getuid()}"
-            out = "\n".join(f"sha256:{image}" for image in self.images)
+            assert words[-1].startswith(f"label=muster.built={os.getuid()}-")
+            mine = words[-1] == f"label={self.label or kept.label()}"
+            out = "\n".join(f"sha256:{image}" for image in self.images) if mine else ""
         elif words[:2] == ["image", "inspect"]:
             names = {image: str(list(self.images[image])).replace("'", '"') for image in words[4:]}
             out = "\n".join(f"{image}\t{self.size}\t{text}" for image, text in names.items())
@@ -73,6 +76,13 @@ def test_one_that_a_job_or_a_container_uses_stays() -> None:
     assert kept.evict(ENGINE, fake, 0, keep="") == []
     os.close(lock)
     assert kept.evict(ENGINE, fake, 0, keep="") == ["a"]
+
+
+def test_those_whose_locks_lie_elsewhere_are_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Fake({"a" * 64: ("a",)}, label=kept.label())
+    monkeypatch.setenv("MUSTER_ENVIRONMENTS_DIR", str(tmp_path / "other"))
+    assert kept.listing(ENGINE, fake) == [] and kept.evict(ENGINE, fake, 0, keep="") == []
+    assert list(fake.images) == ["a" * 64]
 
 
 def test_an_engine_that_does_not_answer_has_none() -> None:

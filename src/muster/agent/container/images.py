@@ -135,10 +135,7 @@ class Images:
             raise Failure("environment", "apptainer cannot build from a Dockerfile", hint)
         elif not (container.push_to and shop.pulled(container.reference, auth)):
             self._build(shop, container, auth)
-        image = self._present(shop, container)
-        if image is None:
-            raise Failure("environment", f"the engine has no image {container.reference} after all", "Submit it again.")
-        return image
+        return self._present(shop, container) or shop.made(container.reference)
 
     def _pull(self, shop: Workshop, container: Container, auth: str) -> None:
         what = f"pulling the image {container.reference}"
@@ -168,7 +165,8 @@ class Images:
         if status != 0:
             raise failing.classify(f"{what} failed", status, printed, "", pulled=False)
         if container.push_to:
-            shop.push(container.reference, auth)
+            with kept.held(shop.made(container.reference)):
+                shop.push(container.reference, auth)
 
     def _ask(self, shop: Workshop, container: Container, image: str) -> probe.Contents:
         """What the image holds, remembered by its id."""

@@ -16,7 +16,7 @@ from muster.agent.container.locking import locked
 from muster.agent.container.workshop import Workshop
 from muster.containers import failing, installing, packages
 from muster.containers.command import APPTAINER, remove_command
-from muster.containers.kept import hold, images_dir, label
+from muster.containers.kept import held, images_dir, label
 from muster.containers.model import Container
 from muster.containers.probe import Contents
 from muster.environments import failures, sources
@@ -38,18 +38,16 @@ def put_on(shop: Workshop, container: Container, recipe: Recipe, base: str, cont
     found = shop.present(reference)
     if found is not None:
         return found
-    held = hold(base)
-    try:
-        with locked(f"{shop.engine.kind}-{reference}", shop.unwanted):
-            if shop.present(reference) is None and not (container.push_to and shop.pulled(reference, auth)):
-                _install(shop, container, recipe, base, contents, reference)
-                if container.push_to:
+    with held(base), locked(f"{shop.engine.kind}-{reference}", shop.unwanted):
+        found = shop.present(reference)
+        if found is None and container.push_to and shop.pulled(reference, auth):
+            found = shop.present(reference)
+        if found is None:
+            _install(shop, container, recipe, base, contents, reference)
+            found = shop.made(reference)
+            if container.push_to:
+                with held(found):
                     shop.push(reference, auth)
-    finally:
-        os.close(held)
-    found = shop.present(reference)
-    if found is None:
-        raise Failure("environment", f"the engine has no image {reference} after all", "Submit it again.")
     return found
 
 

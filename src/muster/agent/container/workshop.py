@@ -11,6 +11,7 @@ from muster.agent.container import engines
 from muster.agent.environment import log_file
 from muster.containers import probe
 from muster.containers.command import Engine, inspect_image_command, probe_command, pull_command, push_command
+from muster.environments.failures import Failure
 from muster.paths import AttemptPaths
 from muster.protocol import Order
 
@@ -40,6 +41,13 @@ class Workshop:
         """An image's id; None where it is not here."""
         done = engines.ask(inspect_image_command(self.engine, reference), self.environ)
         return done.stdout.decode().strip() or None if done.returncode == 0 else None
+
+    def made(self, reference: str) -> str:
+        """The id of an image that was just made; Failure where the engine has lost it."""
+        found = self.present(reference)
+        if found is None:
+            raise Failure("environment", f"the engine has no image {reference} after all", "Submit it again.")
+        return found
 
     def look(self, label: str, image: str, script: str) -> str:
         """What a short Python program prints in an image; Failure where none starts there."""
