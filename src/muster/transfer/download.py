@@ -15,8 +15,7 @@ from typing import Any
 
 from muster.transfer.model import BLOCK_BYTES, Entry, Progress, Source, TransferError
 
-_FOR_BLOCKS = max(6, min(8, 2 * (os.cpu_count() or 1)))
-"""More than a few per processor only get in each other's way."""
+_FOR_BLOCKS = 8
 _FOR_SMALL_FILES = 16
 """Each waits for its answer most of the time; with fewer the storage waits for the next question."""
 _SMALL_BYTES = 1 << 20
