@@ -8,7 +8,8 @@ import time
 import psutil
 
 from bench.measure import Figure, processes_of, quick, report, temporary_workspace, wait_for_run
-from muster.job.spec import JobSpec, PyTorch
+from muster.job.parts import PyTorch
+from muster.job.spec import JobSpec
 
 SETTLE_S = 3.0
 

@@ -20,7 +20,8 @@ from bench.measure import (
     temporary_workspace,
     wait_for_run,
 )
-from muster.job.spec import JobSpec, PyTorch
+from muster.job.parts import PyTorch
+from muster.job.spec import JobSpec
 
 # A rank's first line says when it was written.
 FIRST_LINE = "import time; print(time.time(), flush=True)"

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shutil
 import stat
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from muster.agent.link import Backoff, Trouble
 from muster.paths import AttemptPaths
+
+log = logging.getLogger(__name__)
+
+Put = Callable[[Iterator[bytes] | bytes, dict[str, Any]], None]
+"""Takes a file's bytes, and whose they are."""
 
 _PIECE = 1 << 20
 
@@ -99,9 +107,29 @@ class Unreadable(Exception):
     """A file that was found and then could not be read."""
 
 
-def send(
-    path: Path, query: dict[str, Any], put: Callable[[Iterator[bytes] | bytes, dict[str, Any]], None]
-) -> dict[str, Any]:
+def send_all(
+    paths: AttemptPaths, query: dict[str, Any], put: Put, unwanted: threading.Event
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Send every file that the job left, as often as it takes; what was sent, and what was left out, in words."""
+    found = find(paths)
+    sent: list[dict[str, Any]] = []
+    backoff = Backoff()
+    for name, path in found.files.items():
+        while not unwanted.is_set():
+            try:
+                sent.append({"path": name, **send(path, {**query, "path": name}, put)})
+                backoff.reset()
+                break
+            except Unreadable as error:
+                found.left_out.append(f"{name}: {error}")
+                break
+            except Trouble as error:
+                log.info("%s of %s was not sent, trying again: %s", name, paths.root.name, error)
+                unwanted.wait(backoff.next_s())
+    return sent, found.left_out
+
+
+def send(path: Path, query: dict[str, Any], put: Put) -> dict[str, Any]:
     """Send one file in bounded memory; returns its size and hash. Called again after a failure."""
     try:
         digest, size = measure(path)

@@ -19,18 +19,15 @@ from typing import Any
 from muster.agent import checkpoints, files, journal, launching, mounts, prepare
 from muster.agent.attempt import Attempt, Phase, Step, next_step
 from muster.agent.container import engines
-from muster.agent.environment import Builder, Ready
-from muster.agent.inputs import Inputs
 from muster.agent.keepers import Keepers
-from muster.agent.link import Backoff, Link, Trouble
-from muster.agent.mover import Mover
+from muster.agent.link import Link
 from muster.agent.outputs import Sender
 from muster.agent.prepare import Prepared, Refusal
+from muster.agent.preparing import Preparer
 from muster.agent.sampler import Sampler
 from muster.agent.shipper import Drop, Finish, Look, Shipper, Tell, Track
 from muster.agent.workers import Workers
 from muster.defaults import GRACE_CANCEL_S, KILL_AFTER_TERM_S
-from muster.errors import MusterError
 from muster.paths import AttemptPaths, NodePaths
 from muster.protocol import AgentConfig, Event, Order, order_from_json
 
@@ -72,6 +69,15 @@ class Node:
         self._fetchers = Workers("prepare", 4)
         self._builders = Workers("environments", 16)
         self._senders = Workers("files", 2)
+        self._preparer = Preparer(
+            self._paths,
+            link,
+            mark,
+            self._environment,
+            begins=lambda attempt: self.post(partial(self._track, attempt)),
+            doing=self._is_doing,
+            note=self._note,
+        )
         self._publisher = checkpoints.Publisher(link)
         self._outputs = Sender(link, mark, self._is_doing, self._note)
         self._shipper = Shipper(
@@ -260,58 +266,15 @@ class Node:
 
     def _prepare(self, attempt: Attempt) -> None:
         """In a worker: everything that may take long."""
-        backoff = Backoff()
-        while not attempt.unwanted.is_set():
-            try:
-                prepared = prepare.prepare(
-                    attempt.order,
-                    self._paths,
-                    self._link.archive,
-                    partial(checkpoints.fetch, link=self._link),
-                    partial(self._make_ready, attempt),
-                    partial(self._place_inputs, attempt),
-                )
-            except Refusal as refusal:
-                self.post(partial(self._refuse, attempt, refusal))
-                return
-            except MusterError as error:
-                log.info("%s: code or checkpoint did not arrive, trying again: %s", attempt.key, error)
-                attempt.unwanted.wait(backoff.next_s())
-            except Exception as error:
-                log.exception("%s could not be prepared", attempt.key)
-                self.post(partial(self._refuse, attempt, Refusal("platform", f"it could not be prepared: {error!r}")))
-                return
-            else:
-                self.post(partial(self._prepared, attempt, prepared))
-                return
-        self.post(lambda: self._end(attempt, attempt.order.stop_reason or "done", time.time()))
-
-    def _make_ready(self, attempt: Attempt, order: Order, paths: AttemptPaths) -> Ready | None:
-        """In a worker: put the attempt's environment in place, and hold on to it."""
-        if attempt.environment is None:
-            begins = partial(self.post, partial(self._track, attempt))
-            doing = partial(self._is_doing, attempt.key)
-            agree, note = self._link.agree, partial(self._note, order)
-            if order.container is not None:
-                # Few jobs have one, and every start of an agent would pay for it.
-                from muster.agent.container.images import Images
-
-                images = Images(
-                    self._paths, self._mark, self._link.archive, begins, doing, attempt.unwanted, agree, note,
-                    self._environment,
-                )  # fmt: skip
-                attempt.environment = images.ready(order, paths)
-                return attempt.environment
-            builder = Builder(self._mark, begins, doing, attempt.unwanted, agree, note)
-            attempt.environment = builder.ready(order, paths)
-        return attempt.environment
-
-    def _place_inputs(self, attempt: Attempt, order: Order, paths: AttemptPaths) -> dict[str, str]:
-        """In a worker: put the attempt's inputs in place, and hold on to what of them is shared."""
-        mover = Mover(self._mark, attempt.unwanted)
-        doing = partial(self._is_doing, attempt.key)
-        attempt.inputs = Inputs(order, paths, self._link, mover, doing, partial(self._note, order))
-        return attempt.inputs.place()
+        try:
+            prepared = self._preparer.prepare(attempt)
+        except Refusal as refusal:
+            self.post(partial(self._refuse, attempt, refusal))
+            return
+        if prepared is None:
+            self.post(lambda: self._end(attempt, attempt.order.stop_reason or "done", time.time()))
+        else:
+            self.post(partial(self._prepared, attempt, prepared))
 
     def _is_doing(self, key: Key, text: str) -> None:
         """Remember what a preparation that takes long is at; empty when it is over."""
@@ -444,24 +407,10 @@ class Node:
         """In a worker: send every file that the job left, as often as it takes."""
         self._publisher.finish(attempt.order, attempt.paths, attempt.unwanted)
         notes = self._outputs.finish(attempt.order, attempt.paths, attempt.unwanted, attempt.succeeded)
-        found = files.find(attempt.paths)
-        sent: list[dict[str, Any]] = []
-        backoff = Backoff()
         query = {"run": attempt.order.run, "attempt": attempt.order.attempt, "node_rank": attempt.order.node_rank}
-        for name, path in found.files.items():
-            while not attempt.unwanted.is_set():
-                try:
-                    sent.append({"path": name, **files.send(path, {**query, "path": name}, self._link.put_file)})
-                    backoff.reset()
-                    break
-                except files.Unreadable as error:
-                    found.left_out.append(f"{name}: {error}")
-                    break
-                except Trouble as error:
-                    log.info("%s of %s was not sent, trying again: %s", name, attempt.key, error)
-                    attempt.unwanted.wait(backoff.next_s())
+        sent, left_out = files.send_all(attempt.paths, query, self._link.put_file, attempt.unwanted)
         if not attempt.unwanted.is_set():
-            data = {"files": sent, "notes": [*notes, *(f"not kept: {text}" for text in found.left_out)]}
+            data = {"files": sent, "notes": [*notes, *(f"not kept: {text}" for text in left_out)]}
             self.post(lambda: self._emit(attempt, "delivered", time.time(), data))
 
     def _forget(self, key: Key) -> None:

@@ -50,11 +50,10 @@ def _embedded_address(paths: WorkspacePaths, start: bool) -> Address:
         )
     paths.server_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     with start_lock(paths):
-        # Somebody else may have started it while this one waited for the lock.
+        # One that is on its way out holds the workspace until its agents have left; others may be on their way in.
+        wait_until_gone(paths, lambda: _running(paths) is not None)
         found = _running(paths)
         if found is None:
-            # One that is on its way out holds the workspace until its agents have left.
-            wait_until_gone(paths)
             ServerProcess(paths).start()
             found = _running(paths)
     if found is None:

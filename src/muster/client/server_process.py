@@ -8,7 +8,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -109,16 +109,17 @@ def start_lock(paths: WorkspacePaths) -> Iterator[None]:
         yield
 
 
-def wait_until_gone(paths: WorkspacePaths) -> None:
-    """Wait until a server that was asked to end has let go of the workspace."""
+def wait_until_gone(paths: WorkspacePaths, answers: Callable[[], bool] = lambda: False) -> None:
+    """Wait until a server has let go of the workspace, or answers: one that has it may be on its way in or out."""
     if not paths.server_lock.exists():
         return
     with paths.server_lock.open("ab") as lock:
         deadline = time.monotonic() + SERVER_START_S
-        while not _try_lock(lock.fileno()):
+        while not _try_lock(lock.fileno()) and not answers():
             if time.monotonic() > deadline:
                 raise ServerUnavailable(
-                    f"the old server of {paths.root} does not end", f"See {paths.server_log}, or end it by hand."
+                    f"a server has the workspace {paths.root} and neither answers nor ends ({SERVER_START_S:g} s)",
+                    f"See {paths.server_log}, or end it by hand.",
                 )
             time.sleep(_POLL_S)
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from muster.environments import condafile
 from muster.errors import JobError
-from muster.job.spec import EnvironmentSpec, JobSpec
+from muster.job.parts import EnvironmentSpec
+from muster.job.spec import JobSpec
 
 _INCLUDES = ("-r", "--requirement")
 _DEPTH = 10

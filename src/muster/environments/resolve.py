@@ -12,9 +12,9 @@ from muster.environments.current import satisfies
 from muster.environments.names import Meaning
 from muster.environments.recipe import Recipe
 from muster.job.explain import job_error
+from muster.job.parts import EnvironmentSpec
 from muster.job.refusal import Path, Problem, show
 from muster.job.rules import SNAPSHOT
-from muster.job.spec import EnvironmentSpec
 
 # A path is an image file of apptainer's.
 _IMAGE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9._:/@+-]*")

@@ -9,9 +9,10 @@ from pathlib import Path
 from muster.job import rules
 from muster.job.explain import job_error
 from muster.job.expressions import declared, resolve_command
+from muster.job.parts import EnvironmentSpec, Input
 from muster.job.references import OptionalPart, Part, Reference, parse
 from muster.job.refusal import Problem, show
-from muster.job.spec import EnvironmentSpec, Input, JobSpec
+from muster.job.spec import JobSpec
 
 _PYTHON = re.compile(r"python[0-9.]*")
 _LAUNCHERS = ("torchrun", "accelerate", "deepspeed")

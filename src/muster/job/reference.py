@@ -10,22 +10,22 @@ from pathlib import Path
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from muster.job import spec
+from muster.job import parts, spec
 from muster.job.sections import ignored_keys
 
 _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("The job", spec.JobSpec),
-    ("resources", spec.Resources),
-    ("distribution: pytorch", spec.PyTorch),
-    ("distribution: mpi", spec.Mpi),
-    ("distribution: tensorflow", spec.TensorFlow),
-    ("inputs.NAME", spec.Input),
-    ("outputs.NAME", spec.Output),
-    ("environment", spec.EnvironmentSpec),
-    ("environment.build", spec.Build),
-    ("limits", spec.Limits),
-    ("queue_settings", spec.QueueSettings),
-    ("retry", spec.Retry),
+    ("resources", parts.Resources),
+    ("distribution: pytorch", parts.PyTorch),
+    ("distribution: mpi", parts.Mpi),
+    ("distribution: tensorflow", parts.TensorFlow),
+    ("inputs.NAME", parts.Input),
+    ("outputs.NAME", parts.Output),
+    ("environment", parts.EnvironmentSpec),
+    ("environment.build", parts.Build),
+    ("limits", parts.Limits),
+    ("queue_settings", parts.QueueSettings),
+    ("retry", parts.Retry),
 )
 _TYPES = {
     "Text": "text",
@@ -161,9 +161,10 @@ def _fields(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo, str]]:
 
 def _meanings() -> dict[str, dict[str, tuple[ast.expr, str]]]:
     """For every class of the vocabulary: its fields' annotations and the texts below them."""
-    tree = ast.parse(Path(spec.__file__).read_text(encoding="utf-8"))
+    files = (Path(__file__).with_name(name) for name in ("parts.py", "spec.py"))
+    trees = (ast.parse(file.read_text(encoding="utf-8")) for file in files)
     found: dict[str, dict[str, tuple[ast.expr, str]]] = {}
-    for node in tree.body:
+    for node in (node for tree in trees for node in tree.body):
         if not isinstance(node, ast.ClassDef):
             continue
         fields = found.setdefault(node.name, {})
@@ -203,7 +204,7 @@ def _words(node: ast.expr) -> str:
 
 
 def _literals(name: str) -> str:
-    return ", ".join(f"`{value}`" for value in getattr(spec, name).__args__)
+    return ", ".join(f"`{value}`" for value in getattr(parts, name).__args__)
 
 
 def _range(marks: list[ast.expr]) -> str:

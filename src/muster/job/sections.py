@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from muster.job.refusal import Path
-from muster.job.spec import (
+from muster.job.parts import (
     Build,
     EnvironmentSpec,
     Input,
-    JobSpec,
     Limits,
     Mpi,
     Output,
@@ -19,6 +17,8 @@ from muster.job.spec import (
     Retry,
     TensorFlow,
 )
+from muster.job.refusal import Path
+from muster.job.spec import JobSpec
 
 DISTRIBUTIONS: dict[str, type[BaseModel]] = {"pytorch": PyTorch, "mpi": Mpi, "tensorflow": TensorFlow}
 KINDS_THAT_CANNOT_RUN = ("sweep", "pipeline", "automl", "spark", "parallel", "import", "finetuning", "distillation")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from muster.job.spec import EnvironmentSpec, JobSpec
+from muster.job.parts import EnvironmentSpec
+from muster.job.spec import JobSpec
 
 
 def check_supported(spec: JobSpec) -> list[str]:

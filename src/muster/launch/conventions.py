@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from muster.defaults import MASTER_PORT, MPI_PORT, TENSORFLOW_PORT
 from muster.errors import JobError
-from muster.job.spec import JobSpec, Mpi, PyTorch, TensorFlow
+from muster.job.parts import Mpi, PyTorch, TensorFlow
+from muster.job.spec import JobSpec
 from muster.launch import mpi
 from muster.launch.gang import Gang
 from muster.launch.layout import CHIEF, EVALUATOR, SERVER, WORKER, Task, layout

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from muster.job.spec import JobSpec, Mpi, PyTorch, TensorFlow
+from muster.job.parts import Mpi, PyTorch, TensorFlow
+from muster.job.spec import JobSpec
 
 WORKER, CHIEF, SERVER, EVALUATOR = "worker", "chief", "ps", "evaluator"
 

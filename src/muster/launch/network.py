@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from muster.job.expressions import resolve_environment
-from muster.job.spec import JobSpec, Mpi
+from muster.job.parts import Mpi
+from muster.job.spec import JobSpec
 from muster.launch.devices import Devices
 from muster.launch.fabric import Member, Wanted, choose
 from muster.launch.gang import Gang

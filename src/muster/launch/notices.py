@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from muster.job.spec import Mpi, PyTorch
+from muster.job.parts import Mpi, PyTorch
 from muster.launch.gang import Gang
 from muster.launch.sharing import (
     INTERFACE_VARIABLES,

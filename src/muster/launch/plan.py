@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from muster.job.expressions import resolve_command, resolve_environment
-from muster.job.spec import JobSpec, Mpi, TensorFlow
+from muster.job.parts import Mpi, TensorFlow
+from muster.job.spec import JobSpec
 from muster.launch import conventions, mpi
 from muster.launch.expand import protect
 from muster.launch.gang import Gang

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from muster.job.expressions import resolve_command, resolve_environment
-from muster.job.spec import Distribution, JobSpec, Mpi, PyTorch, TensorFlow
+from muster.job.parts import Distribution, Mpi, PyTorch, TensorFlow
+from muster.job.spec import JobSpec
 from muster.launch.conventions import chosen_master_port
 from muster.launch.layout import layout
 from muster.launch.model import Needs

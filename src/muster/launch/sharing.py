@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from muster.job.spec import Mpi, PyTorch, TensorFlow
+from muster.job.parts import Mpi, PyTorch, TensorFlow
 from muster.launch.gang import Gang
 from muster.launch.layout import SERVER, Task
 

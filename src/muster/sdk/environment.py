@@ -17,8 +17,8 @@ from muster.environments.builder import has_gpus
 from muster.environments.files import conda_content, requirement_file, with_contents
 from muster.errors import JobError, NotFound
 from muster.job.explain import make_spec
+from muster.job.parts import EnvironmentSpec
 from muster.job.rules import is_snapshot
-from muster.job.spec import EnvironmentSpec
 from muster.paths import environments_dir
 from muster.sdk.connected import Connected
 from muster.sdk.notices import tell

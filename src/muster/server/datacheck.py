@@ -11,7 +11,8 @@ from muster.data.addresses import Location, datastore_address, parse_address
 from muster.data.kinds import BUILT_IN, StoreSpec
 from muster.job import rules
 from muster.job.expressions import secret_names
-from muster.job.spec import Input, JobSpec, Output
+from muster.job.parts import Input, Output
+from muster.job.spec import JobSpec
 from muster.server import assets, datastores, grants, secrets
 from muster.server.context import Context
 

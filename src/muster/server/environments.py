@@ -16,8 +16,9 @@ from muster.containers.model import DEFAULT_SHM_BYTES, Container, Login, contain
 from muster.environments import names
 from muster.environments.recipe import Recipe, recipe_from_json, without_secrets
 from muster.environments.resolve import Resolved, Site, resolve
+from muster.job.parts import EnvironmentSpec, Mpi
 from muster.job.rules import is_snapshot
-from muster.job.spec import EnvironmentSpec, JobSpec, Mpi
+from muster.job.spec import JobSpec
 from muster.launch.preflight import shm_bytes
 from muster.server import clusters, secrets, tables
 from muster.server.context import Context

@@ -18,7 +18,8 @@ from muster.data.grants import Grant, new_id, sign, verify
 from muster.data.kinds import StoreSpec
 from muster.defaults import GRANT_S
 from muster.job import rules
-from muster.job.spec import Input, JobSpec, Output
+from muster.job.parts import Input, Output
+from muster.job.spec import JobSpec
 from muster.protocol import InputOrder, OutputOrder
 from muster.server import assets, datastores, tables
 from muster.server.context import Context

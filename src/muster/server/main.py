@@ -47,6 +47,8 @@ from muster.version import VERSION
 log = logging.getLogger("muster.server")
 
 _LEAVE_S = 5.0
+_LOOKED_AT_S = 0.5
+"""A client that looks whether a server is there holds its lock for a moment."""
 
 
 def main() -> None:
@@ -285,13 +287,19 @@ def _own_folder(folder: Path) -> None:
 @contextlib.contextmanager
 def _lock(paths: WorkspacePaths) -> Iterator[None]:
     paths.server_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    deadline = time.monotonic() + _LOOKED_AT_S
     with paths.server_lock.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise errors.Conflict(
-                f"another server has the workspace {paths.root}", "`muster status` shows it; `muster down` ends it."
-            ) from None
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise errors.Conflict(
+                        f"another server has the workspace {paths.root}",
+                        "`muster status` shows it; `muster down` ends it.",
+                    ) from None
+            time.sleep(0.02)
         yield
 
 

@@ -11,7 +11,8 @@ from sqlalchemy import Connection, Select, and_, bindparam, select
 from muster import errors
 from muster.control import states
 from muster.job.expressions import resolve_environment, secret_names
-from muster.job.spec import JobSpec, Mpi
+from muster.job.parts import Mpi
+from muster.job.spec import JobSpec
 from muster.launch.plan import ports_wanted
 from muster.launch.preflight import needs
 from muster.protocol import Order, order_to_json

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -10,6 +11,10 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import psutil
+
+from muster.paths import WorkspacePaths
 
 TRAIN = """
 import os, sys
@@ -159,6 +164,46 @@ def test_a_server_for_a_team_answers_over_tcp_and_stops_at_ctrl_c(
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
     assert process.returncode in (0, 130, -signal.SIGINT)
+
+
+def test_a_command_that_is_typed_while_a_server_starts_waits_for_it(
+    cli: Any, workspace: Path, wait_for: Callable[..., Any]
+) -> None:
+    paths = WorkspacePaths(workspace / ".muster")
+    process = cli.start("up", "--port", "0")
+    listed = None
+    try:
+        wait_for(lambda: _is_locked(paths.server_lock))
+        _signal_all(process.pid, signal.SIGSTOP)
+        assert not paths.server_info.exists(), "it was to be stopped before it answers"
+        listed = cli.start("ps", "--json")
+        wait_for(lambda: _is_locked(paths.start_lock))
+        _signal_all(process.pid, signal.SIGCONT)
+        out, err = listed.communicate(timeout=30)
+        assert (listed.returncode, out) == (0, "[]\n"), err
+        assert process.poll() is None, "the one that was starting serves"
+    finally:
+        _signal_all(process.pid, signal.SIGCONT)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+        if listed is not None:
+            listed.kill()
+
+
+def _is_locked(path: Path) -> bool:
+    if not path.exists():
+        return False
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _signal_all(pid: int, number: int) -> None:
+    for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+        process.send_signal(number)
 
 
 def _connects(port: int) -> bool:

@@ -10,7 +10,7 @@ from muster.client.api import Client
 from muster.client.submit import absolute_inputs, submit
 from muster.errors import JobError
 from muster.job.explain import make_spec
-from muster.job.spec import Input
+from muster.job.parts import Input
 from muster.testing.rest_server import Reply, Request, RestServer
 from muster.transport import Address
 

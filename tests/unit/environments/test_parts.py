@@ -19,7 +19,7 @@ from muster.environments.files import conda_content, requirement_file, with_cont
 from muster.environments.sources import Sources, uv_variables
 from muster.errors import JobError
 from muster.job.explain import make_spec
-from muster.job.spec import EnvironmentSpec
+from muster.job.parts import EnvironmentSpec
 
 
 def built(cache: Cache, key: str, size: int = 10, used_at: float = 0.0) -> str:

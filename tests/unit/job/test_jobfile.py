@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from muster.errors import JobError
 from muster.job.jobfile import LoadedJob, load_job_file, parse_job
-from muster.job.spec import Input, JobSpec, Output, PyTorch
+from muster.job.parts import Input, Output, PyTorch
+from muster.job.spec import JobSpec
 
 WHOLE = """\
 $schema: https://example.com/commandJob.schema.json

@@ -10,8 +10,9 @@ from pydantic import ValidationError
 
 from muster.errors import JobError
 from muster.job.explain import make_spec
+from muster.job.parts import EnvironmentSpec, Input, Mpi, Resources, TensorFlow
 from muster.job.rules import head_program, is_owned_variable
-from muster.job.spec import EnvironmentSpec, Input, JobSpec, Mpi, Resources, TensorFlow
+from muster.job.spec import JobSpec
 
 
 def refused(**data: Any) -> str:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import subprocess
 
-from muster.job.spec import JobSpec, Mpi, PyTorch, TensorFlow
+from muster.job.parts import Mpi, PyTorch, TensorFlow
+from muster.job.spec import JobSpec
 from muster.launch.describe import command_line, describe
 from muster.launch.plan import plan, sample_slots
 

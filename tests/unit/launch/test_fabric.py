@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from muster.errors import JobError
-from muster.job.spec import JobSpec, Mpi, PyTorch, Resources
+from muster.job.parts import Mpi, PyTorch, Resources
+from muster.job.spec import JobSpec
 from muster.launch.devices import Devices, Interface, RdmaPort, from_json, to_json
 from muster.launch.fabric import Fabric, Member, Wanted, check_interfaces, choose, infiniband_trouble, usable_ports
 from muster.launch.model import Slot

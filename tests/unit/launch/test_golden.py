@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.job.spec import Distribution, JobSpec, Mpi, PyTorch, Resources, TensorFlow
+from muster.job.parts import Distribution, Mpi, PyTorch, Resources, TensorFlow
+from muster.job.spec import JobSpec
 from muster.launch.describe import describe
 from muster.launch.model import Slot, plan_from_json, to_json
 from muster.launch.plan import plan, sample_slots

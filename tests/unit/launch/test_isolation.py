@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from muster.job.spec import Distribution, JobSpec, Mpi, PyTorch, Resources, TensorFlow
+from muster.job.parts import Distribution, Mpi, PyTorch, Resources, TensorFlow
+from muster.job.spec import JobSpec
 from muster.launch.model import Plan, Slot
 from muster.launch.plan import plan
 

@@ -6,7 +6,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.job.spec import Distribution, JobSpec, Mpi, PyTorch, Resources, TensorFlow
+from muster.job.parts import Distribution, Mpi, PyTorch, Resources, TensorFlow
+from muster.job.spec import JobSpec
 from muster.launch.layout import Demand, demand, layout, num_ranks
 
 COUNTS = st.integers(1, 12)

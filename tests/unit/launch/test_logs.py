@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from muster.job.spec import JobSpec, PyTorch, Resources, TensorFlow
+from muster.job.parts import PyTorch, Resources, TensorFlow
+from muster.job.spec import JobSpec
 from muster.launch.layout import layout
 from muster.launch.logs import process_logs, role_logs
 

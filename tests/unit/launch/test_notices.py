@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from muster.job.spec import Distribution, JobSpec, PyTorch, Resources, TensorFlow
+from muster.job.parts import Distribution, PyTorch, Resources, TensorFlow
+from muster.job.spec import JobSpec
 from muster.launch.model import Slot
 from muster.launch.plan import plan, sample_slots
 

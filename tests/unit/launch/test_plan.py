@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.errors import JobError
-from muster.job.spec import Distribution, Input, JobSpec, Mpi, PyTorch, Resources, TensorFlow
+from muster.job.parts import Distribution, Input, Mpi, PyTorch, Resources, TensorFlow
+from muster.job.spec import JobSpec
 from muster.launch.expand import expand_all
 from muster.launch.model import MpiHost, Plan, PortsWanted, Slot
 from muster.launch.plan import check, num_ranks, plan, ports_wanted, sample_slots

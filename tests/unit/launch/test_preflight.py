@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from muster.job.spec import Distribution, JobSpec, Mpi, PyTorch, Resources, TensorFlow
+from muster.job.parts import Distribution, Mpi, PyTorch, Resources, TensorFlow
+from muster.job.spec import JobSpec
 from muster.launch.model import Needs, needs_from_json, to_json
 from muster.launch.preflight import disagreement, needs, shm_bytes, told
 

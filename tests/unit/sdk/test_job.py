@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from muster.errors import JobError, NotFound
-from muster.job.spec import Input, Mpi, PyTorch, TensorFlow
+from muster.job.parts import Input, Mpi, PyTorch, TensorFlow
 from muster.sdk.dataset import Dataset
 from muster.sdk.environment import CondaDependencies, Environment, from_spec, to_spec
 from muster.sdk.job import to_job

@@ -354,7 +354,7 @@ def _resolved(name: str) -> Resolved:
     from muster.environments.files import conda_content, requirement_file, with_contents
     from muster.environments.resolve import Site, resolve
     from muster.job.jobfile import load_job_file
-    from muster.job.spec import EnvironmentSpec, Mpi
+    from muster.job.parts import EnvironmentSpec, Mpi
 
     path = Path(name)
     if not path.is_file():

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from muster.errors import Conflict, JobError
-from muster.job.spec import JobSpec, TensorFlow
+from muster.job.parts import TensorFlow
+from muster.job.spec import JobSpec
 
 _FORMAT = 1
 _BELIEVABLE = 1.15

@@ -14,7 +14,8 @@ from muster import errors
 from muster.control import states
 from muster.data.access import FileEntry
 from muster.data.addresses import parse_address
-from muster.job.spec import Input, JobSpec
+from muster.job.parts import Input
+from muster.job.spec import JobSpec
 from muster.server import assets, environments, grants, tables
 from muster.server.database import Transaction
 from muster.server.dependencies import CallerOf, ContextOf
