@@ -15,9 +15,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 sys.path.append(str(Path(__file__).parents[3] / "examples" / "resnet50"))
 
-from data import Loader, Synthetic, validation_keys
+from data import Loader, validation_keys
 from model import ResNet50
 from options import arguments
+from sources import Synthetic
 from step import Step
 from validate import validate
 

@@ -48,7 +48,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 LOOK = """
 import hashlib, json, sys
 sys.path.append(sys.argv[1])
-from data import Loader, open_source, train_sampler
+from data import Loader, train_sampler
+from sources import open_source
 from options import arguments
 from muster.training import join
 

@@ -8,6 +8,7 @@ import data
 import options
 import pixels
 import pytest
+import sources
 import step
 import torch
 import validate
@@ -76,7 +77,7 @@ def test_top_5_contains_top_1():
 
 
 def test_a_made_up_image_depends_on_its_index_alone():
-    made = data.Synthetic(1000, 10, 16, torch.device("cpu"))
+    made = sources.Synthetic(1000, 10, 16, torch.device("cpu"))
     images, labels = made.batch(torch.tensor([3, 505, 3]))
     assert torch.equal(images[0], images[2]) and not torch.equal(images[0], images[1])
     assert labels.tolist() == [3, 5, 3]
@@ -117,8 +118,8 @@ def test_the_tuning_of_the_compiler_is_known_to_it():
 
 
 def test_padding_is_no_image():
-    made = data.Synthetic(1000, 10, 16, torch.device("cpu"))
-    assert made.batch(torch.tensor([3, data.PADDING]))[1].tolist() == [3, data.PADDING]
+    made = sources.Synthetic(1000, 10, 16, torch.device("cpu"))
+    assert made.batch(torch.tensor([3, sources.PADDING]))[1].tolist() == [3, sources.PADDING]
 
 
 def test_the_central_view_is_a_square_in_the_middle():
@@ -127,18 +128,18 @@ def test_the_central_view_is_a_square_in_the_middle():
 
 def test_shards_are_read_by_index_and_keep_their_own(tmp_path):
     write_shards(tmp_path)
-    shards = data.open_source(tmp_path)
+    shards = sources.open_source(tmp_path)
     assert (len(shards), shards.classes, shards.contiguous) == (30, 30, True)
     assert [shards.read(index)[1] for index in range(30)] == list(range(30))
     assert shards.read(7)[0] == jpeg(7 * 8)
     assert len(json.loads((tmp_path / "s-0.tar.index").read_text())) == 6
-    assert data.open_source(tmp_path).read(29)[1] == 29
+    assert sources.open_source(tmp_path).read(29)[1] == 29
 
 
 def test_an_epoch_of_shards_has_every_image_once_and_few_shards_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(data, "SHARDS_MIXED", 2)
+    monkeypatch.setattr(sources, "SHARDS_MIXED", 2)
     write_shards(tmp_path)
-    shards = data.open_source(tmp_path)
+    shards = sources.open_source(tmp_path)
     order = shards.order(0, seed=1).tolist()
     assert sorted(order) == list(range(30)) and order != shards.order(1, seed=1).tolist()
     assert all(len({index // 6 for index in order[first : first + 12]}) <= 2 for first in range(0, 30, 12))
@@ -149,7 +150,7 @@ def test_an_image_without_a_label_is_named(tmp_path):
         about = tarfile.TarInfo("0007.jpg")
         tar.addfile(about, io.BytesIO())
     with pytest.raises(SystemExit, match=r"s.tar has 0007.jpg without 0007.cls"):
-        data.open_source(tmp_path)
+        sources.open_source(tmp_path)
 
 
 def test_a_folder_of_images_numbers_its_classes_by_name(tmp_path):
@@ -157,16 +158,16 @@ def test_a_folder_of_images_numbers_its_classes_by_name(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "one.JPEG").write_bytes(jpeg(10))
         (tmp_path / name / "notes.txt").write_text("no image")
-    found = data.open_source(tmp_path)
+    found = sources.open_source(tmp_path)
     assert (len(found), found.classes) == (2, 2)
     assert [found.read(index)[1] for index in range(2)] == [0, 1]
 
 
 def test_a_folder_with_nothing_in_it_is_refused(tmp_path):
     with pytest.raises(SystemExit, match=r"holds neither .tar shards nor folders of .jpg"):
-        data.open_source(tmp_path)
+        sources.open_source(tmp_path)
     with pytest.raises(SystemExit, match="there is no folder"):
-        data.open_source(tmp_path / "missing")
+        sources.open_source(tmp_path / "missing")
 
 
 def test_the_cpu_decodes_the_view_that_was_chosen():
@@ -176,7 +177,7 @@ def test_the_cpu_decodes_the_view_that_was_chosen():
 
 def test_a_padding_key_is_an_image_that_does_not_count(tmp_path):
     write_shards(tmp_path, shards=1)
-    _, label = data.Jpegs(data.open_source(tmp_path), 8, 0, training=False, on_gpu=False)[0, data.PADDING]
+    _, label = data.Jpegs(sources.open_source(tmp_path), 8, 0, training=False, on_gpu=False)[0, sources.PADDING]
     assert label == -1
 
 

@@ -5,6 +5,7 @@ import dataclasses
 import data
 import options
 import pytest
+import sources
 import torch
 import train
 from tests.unit.training.images import jpeg, write_shards
@@ -65,12 +66,12 @@ def test_train_and_val_must_have_the_same_classes(tmp_path):
         (tmp_path / place).mkdir(parents=True)
         (tmp_path / place / "one.jpg").write_bytes(jpeg(10))
     with pytest.raises(SystemExit, match=r"the classes of train and val in .* differ: only one of them has ant"):
-        data.open_both(tmp_path)
+        sources.open_both(tmp_path)
     (tmp_path / "val" / "ant").mkdir()
     with pytest.raises(SystemExit, match=r"val/ant holds no .jpg or .jpeg file"):
-        data.open_both(tmp_path)
+        sources.open_both(tmp_path)
     (tmp_path / "val" / "ant" / "one.jpg").write_bytes(jpeg(10))
-    assert [source.classes for source in data.open_both(tmp_path)] == [2, 2]
+    assert [source.classes for source in sources.open_both(tmp_path)] == [2, 2]
 
 
 def test_an_image_that_cannot_be_decoded_is_named(tmp_path):
@@ -78,11 +79,11 @@ def test_an_image_that_cannot_be_decoded_is_named(tmp_path):
     (tmp_path / "folder" / "ant").mkdir(parents=True)
     (tmp_path / "folder" / "ant" / "one.jpg").write_bytes(b"no image")
     (tmp_path / "folder" / "ant" / "two.jpg").write_bytes(jpeg(10)[:300])
-    folder = data.Jpegs(data.open_source(tmp_path / "folder"), 8, 0, training=True, on_gpu=False)
+    folder = data.Jpegs(sources.open_source(tmp_path / "folder"), 8, 0, training=True, on_gpu=False)
     for index, name in enumerate(("one", "two")):
         with pytest.raises(ValueError, match=f"folder/ant/{name}.jpg cannot be decoded"):
             folder[0, index]
-    shards = data.open_source(tmp_path / "shards")
+    shards = sources.open_source(tmp_path / "shards")
     with (tmp_path / "shards" / "s-1.tar").open("r+b") as shard:
         shard.truncate(512)
     with pytest.raises(ValueError, match=r"image 1 of .*s-1.tar cannot be decoded"):
@@ -94,4 +95,4 @@ def test_a_shard_that_is_damaged_is_named(tmp_path):
     with (tmp_path / "s-1.tar").open("r+b") as shard:
         shard.truncate(700)
     with pytest.raises(SystemExit, match=r"s-1.tar is damaged, or not a shard: unexpected end of data"):
-        data.open_source(tmp_path)
+        sources.open_source(tmp_path)
