@@ -82,7 +82,16 @@ class PlainDisplay:
 
 
 class QuietDisplay(PlainDisplay):
-    """Nothing but what somebody must know."""
+    """Nothing but what somebody must know, and was not told before."""
+
+    def __init__(self, out: TextIO, told: set[str]) -> None:
+        super().__init__(out)
+        self._told = told
+
+    def note(self, text: str, level: str = "") -> None:
+        if text not in self._told:
+            self._told.add(text)
+            super().note(text, level)
 
     def lines(self, lines: Sequence[Line]) -> None:
         pass

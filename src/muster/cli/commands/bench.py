@@ -129,16 +129,18 @@ def _measure(job: LoadedJob, study: Study, path: Path) -> Study:
     if not left:
         return study
     client = connect()
+    told: set[str] = set()
     for number, (size, turn) in enumerate(left, 1):
         say(f"[{number}/{len(left)}] {_counted(size.procs)} on {size} (nodes x processes)")
-        sample, name = _run_one(client, job, study, size, turn)
+        sample, name = _run_one(client, job, study, size, turn, told)
         study = replace(study.add(sample), metric=name)
         studies.write(path, study)
         say(f"    {sample.value:,.1f} {name}  ({sample.run})")
     return study
 
 
-def _run_one(client: Client, job: LoadedJob, study: Study, size: Size, turn: int) -> tuple[Sample, str]:
+def _run_one(client: Client, job: LoadedJob, study: Study, size: Size, turn: int, told: set[str]) -> tuple[Sample, str]:
+    """`told`: what earlier runs of the study have said, which is much the same every time."""
     from muster.cli.request import with_overrides
     from muster.cli.scaling.study import Sample
     from muster.client.submit import submit
@@ -149,7 +151,7 @@ def _run_one(client: Client, job: LoadedJob, study: Study, size: Size, turn: int
     data.pop("name", None)
     spec = make_spec({**data, "display_name": f"{study.job}-{size.procs}"})
     view = submit(client, spec, job.base_dir, python=sys.executable, notices=job.notices)
-    status = follow(client, view, quiet=True)
+    status = follow(client, view, quiet=True, told=told)
     view = client.run(view["id"])
     if status == "Canceled":
         raise typer.Exit(report.EXIT_INTERRUPTED)

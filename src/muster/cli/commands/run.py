@@ -192,8 +192,8 @@ def start(job: LoadedJob, *, detach: bool, quiet: bool, as_json: bool) -> int:
     return EXIT_CODES.get(status, report.EXIT_FAILED)
 
 
-def follow(client: Client, view: dict[str, Any], quiet: bool) -> str:
-    """Show the run until it ends; returns its final state."""
+def follow(client: Client, view: dict[str, Any], quiet: bool, told: set[str] | None = None) -> str:
+    """Show the run until it ends; returns its final state. A quiet one does not repeat what was `told` before."""
     from muster.cli.display import QuietDisplay, open_display
     from muster.cli.follow import Abandoned, Follower, Interrupts, Screen
     from muster.cli.merge import Merger
@@ -202,10 +202,13 @@ def follow(client: Client, view: dict[str, Any], quiet: bool) -> str:
 
     state = RunState.of(view)
     merger = Merger(color=Paint.of(sys.stdout).color)
+    told = set() if told is None else told
     try:
         with (
             Interrupts() as interrupts,
-            QuietDisplay(sys.stdout) if quiet else open_display(merger.pending, state, ref(view)) as display,
+            QuietDisplay(sys.stdout, set() if told is None else told)
+            if quiet
+            else open_display(merger.pending, state, ref(view)) as display,
         ):
             if not quiet:
                 display.note(
