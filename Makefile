@@ -13,6 +13,8 @@ TORCH ?= torch==2.13.0 numpy
 JOB ?= examples/resnet50/job.yml
 # How many processes run tests: two where there are two cores (tests/conftest.py); 0 is this one.
 WORKERS ?= auto
+# A worker that dies ends the tests: with one in its place the others may wait for ever.
+PYTEST = $(BIN)/pytest -n $(WORKERS) --max-worker-restart 0
 BENCHES := imports start launch queue logs memory scheduler restart kills checkpoint training environments slurm storage ray
 
 .PHONY: help demo test check unit integration frameworks format bench clean
@@ -24,13 +26,13 @@ demo: $(VENV)/.torch ## train ResNet-50 on two nodes of this machine
 	$(BIN)/muster run $(JOB)
 
 test: $(VENV)/.dev $(VENV)/.torch ## unit and integration tests
-	$(BIN)/pytest -n $(WORKERS) tests/unit tests/verdicts tests/integration
+	$(PYTEST) tests/unit tests/verdicts tests/integration
 
 unit: $(VENV)/.dev ## the fast tests alone
 	$(BIN)/pytest tests/unit tests/verdicts
 
 integration: $(VENV)/.dev $(VENV)/.torch ## the tests with real processes
-	$(BIN)/pytest -n $(WORKERS) tests/integration
+	$(PYTEST) tests/integration
 
 frameworks: $(VENV)/.dev ## train with every framework, and write down which versions ran
 	$(BIN)/python tests/frameworks/environments.py

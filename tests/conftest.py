@@ -114,6 +114,11 @@ def wait_until(condition: Callable[[], Any], timeout_s: float = 20.0, what: str 
         pause_s = min(pause_s * 1.1, 0.1)
 
 
+def process(find_pid: Callable[[], int | None], what: str) -> psutil.Process:
+    """A process, once its id is known: psutil takes None for the test's own, and the test would signal itself."""
+    return psutil.Process(wait_until(find_pid, what=f"the id of {what}"))
+
+
 @pytest.fixture(autouse=True)
 def leaks_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
     """A unit test leaves no thread, child process or environment variable behind."""

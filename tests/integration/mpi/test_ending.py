@@ -6,6 +6,7 @@ import signal
 
 import psutil
 import pytest
+from tests.conftest import process
 from tests.integration.mpi.conftest import MpiSite
 
 
@@ -25,9 +26,18 @@ def test_the_rank_that_failed_first_is_named(mpi_site: MpiSite, how: str, who: i
     mpi_site.nothing_left(run)
 
 
+def one_of(site: MpiSite, run: str, **what: object) -> psutil.Process:
+    """The process of a rank, or of `mpirun`, that is told by what the run says of it."""
+
+    def pid() -> int | None:
+        ranks = site.view(run)["attempts"][-1]["ranks"]
+        return next(rank["pid"] for rank in ranks if what.items() <= rank.items())
+
+    return process(pid, str(what))
+
+
 def launcher(site: MpiSite, run: str) -> psutil.Process:
-    ranks = site.view(run)["attempts"][-1]["ranks"]
-    return psutil.Process(next(rank["pid"] for rank in ranks if rank["role"] == "launcher"))
+    return one_of(site, run, role="launcher")
 
 
 def start(site: MpiSite, command: str = "python fail.py never 0") -> str:
@@ -46,8 +56,7 @@ def test_a_killed_mpirun_ends_the_gang_and_is_named(mpi_site: MpiSite) -> None:
 
 def test_a_killed_daemon_of_mpirun_ends_the_gang(mpi_site: MpiSite) -> None:
     run = start(mpi_site)
-    rank = next(rank for rank in mpi_site.view(run)["attempts"][-1]["ranks"] if rank["rank"] == 3)
-    daemon = next(parent for parent in psutil.Process(rank["pid"]).parents() if parent.name() == "prted")
+    daemon = next(parent for parent in one_of(mpi_site, run, rank=3).parents() if parent.name() == "prted")
     daemon.kill()
     verdict = mpi_site.wait(run)["verdict"]
     assert verdict["code"] in ("platform", "collective"), verdict

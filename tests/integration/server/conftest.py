@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import process, wait_until
 
 from muster.client.api import Client
 from muster.client.connect import connect
@@ -51,8 +51,11 @@ class Site:
         return psutil.Process(self.client.health()["pid"])
 
     def agent(self, node: str = "local-0") -> psutil.Process:
-        nodes = {item["name"]: item for item in self.client.cluster("local")["nodes"]}
-        return psutil.Process(nodes[node]["pid"])
+        def pid() -> int | None:
+            nodes = {item["name"]: item for item in self.client.cluster("local")["nodes"]}
+            return nodes[node]["pid"] if node in nodes else None
+
+        return process(pid, node)
 
     def nursery(self, node: str = "local-0") -> psutil.Process:
         return self.agent(node).children()[0]
@@ -61,8 +64,11 @@ class Site:
         return self.rank(run_id, rank).parent()
 
     def rank(self, run_id: str, rank: int = 0) -> psutil.Process:
-        ranks = self.view(run_id)["attempts"][-1]["ranks"]
-        return psutil.Process(ranks[rank]["pid"])
+        def pid() -> int | None:
+            ranks = self.view(run_id)["attempts"][-1]["ranks"]
+            return ranks[rank]["pid"] if rank < len(ranks) else None
+
+        return process(pid, f"rank {rank}")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import process, wait_until
 from tests.integration.server.conftest import Site
 
 from muster import AmlCompute, ComputeTarget, Workspace
@@ -170,8 +170,9 @@ def test_a_machine_that_is_taken_back_is_a_preempted_node(site: Site):
     create(site)
     run_id = sleeper(site, retry={"backoff_s": 0})
     site.wait(run_id, "Running")
-    agent = next(node["pid"] for node in site.client.cluster("c")["nodes"] if node["name"] == "c-0")
-    psutil.Process(agent).send_signal(signal.SIGTERM)
+    nodes = site.client.cluster("c")["nodes"]
+    agent = process(lambda: next(node["pid"] for node in nodes if node["name"] == "c-0"), "the agent")
+    agent.send_signal(signal.SIGTERM)
 
     def past() -> list[str]:
         return [item["state"] for item in site.client.node_history("c", "c-0")]

@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import process, wait_until
 from tests.integration.mpi.conftest import SCRIPT, python_with
 from tests.integration.server.conftest import Site
 from tests.integration.slurm.conftest import job_of, make_cluster
@@ -94,8 +94,12 @@ def test_a_killed_srun_ends_its_ranks_and_leaves_no_stand_in(site: Site, pmix: s
     (site.folder / "saves.py").write_text(SAVES)
     run_id = mpi(site, "python saves.py", pmix, code="saves.py", retry={"platform": 0})
     wait_until(lambda: _all_say(site, run_id, "ready\n"), 30, "the ranks")
-    launcher = next(rank for rank in site.view(run_id)["attempts"][0]["ranks"] if rank["role"] == "launcher")
-    psutil.Process(launcher["pid"]).kill()
+
+    def pid() -> int | None:
+        ranks = site.view(run_id)["attempts"][0]["ranks"]
+        return next(rank["pid"] for rank in ranks if rank["role"] == "launcher")
+
+    process(pid, "srun").kill()
     view = site.wait(run_id)
     assert view["status"] == "Failed"
     assert "was ended by SIGKILL" in view["verdict"]["message"]
