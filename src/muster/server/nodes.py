@@ -66,6 +66,9 @@ async def _tend(context: Context, row: Any) -> None:
     scaling = _scale(context, row, loaded, {change.name: change.state for change in changes})
     offers = clusters.offered(context, clusters.cluster_of(row))
     added = [node.name for node in offers if node.name not in loaded.known][: scaling.add]
+    missing = _missing(context, loaded, lives)
+    if missing:
+        await ensure_agents(context, [(row.name, name) for name in missing])
     if not (changes or added or scaling.remove):
         if row.state == clusters.DELETING and not loaded.known:
             await context.database.write(partial(_delete_if_unused, name=row.name))
@@ -133,6 +136,17 @@ def _remind(context: Context, loaded: _Load) -> None:
     context.hub.leaving_nodes |= new
     if new:
         context.hub.changed(nodes=new)
+
+
+def _missing(context: Context, loaded: _Load, lives: dict[str, tuple[str, str]]) -> list[str]:
+    """Nodes that an earlier life of the server has recorded, and died before it asked for their agents."""
+    return [
+        name
+        for name, row in loaded.known.items()
+        if row.state == clusters.PREPARING
+        and name not in context.agent_tokens
+        and lives.get(name, ("gone", ""))[0] == "gone"
+    ]
 
 
 def _changes(context: Context, loaded: _Load, lives: dict[str, tuple[str, str]]) -> list[Change]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
 import sys
+import time
+from contextlib import closing
 from typing import Any
 
 import psutil
@@ -207,6 +210,17 @@ def test_a_new_server_goes_on_with_the_cluster(site: Site):
     assert site.view(waits)["status"] == "Queued"
     site.client.cancel(run_id, force=True)
     site.wait(waits, "Running")
+
+
+def test_a_server_that_died_before_it_started_an_agent_is_made_up_for(site: Site):
+    create(site, max_nodes=1)
+    site.server().kill()
+    with closing(sqlite3.connect(site.folder / ".muster" / "server" / "muster.db")) as database, database:
+        row = ("c", "c-0", "preparing", "its agent is being started", time.time(), 0)
+        columns = "cluster, name, state, reason, since, strikes"
+        database.execute(f"INSERT INTO node_states ({columns}) VALUES (?, ?, ?, ?, ?, ?)", row)
+    site.wait(sleeper(site), "Running", timeout_s=20)
+    assert states(site) == {"c-0": "running"}
 
 
 def test_the_sdk_makes_clusters_and_what_they_cost_is_told(site: Site, capsys: pytest.CaptureFixture[str]):
