@@ -206,9 +206,7 @@ def follow(client: Client, view: dict[str, Any], quiet: bool, told: set[str] | N
     try:
         with (
             Interrupts() as interrupts,
-            QuietDisplay(sys.stdout, set() if told is None else told)
-            if quiet
-            else open_display(merger.pending, state, ref(view)) as display,
+            QuietDisplay(sys.stdout, told) if quiet else open_display(merger.pending, state, ref(view)) as display,
         ):
             if not quiet:
                 display.note(
