@@ -36,9 +36,7 @@ def main() -> None:
     labels = torch.randint(10, (args.batch_size,), device=device)
 
     def loss_of(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        with torch.autocast(device.type, torch.bfloat16, enabled=on_gpu):
-            scores = model(images)
-        return cross_entropy(scores.float(), labels, label_smoothing=0.1)
+        return cross_entropy(model(images).float(), labels, label_smoothing=0.1)
 
     if on_gpu and args.compile != "off":
         loss_of = torch.compile(loss_of, mode=args.compile)
@@ -52,7 +50,9 @@ def main() -> None:
     for step in range(args.steps):
         if step == args.warmup_steps:
             began = finish()
-        loss_of(images, labels).backward()
+        with torch.autocast(device.type, torch.bfloat16, enabled=on_gpu):
+            loss = loss_of(images, labels)
+        loss.backward()
         optimizer.step()
         optimizer.zero_grad()
     seconds = finish() - began

@@ -2,7 +2,7 @@
 
 import argparse
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from queue import Full, Queue
 from threading import Event, Thread
 from typing import Any
@@ -90,20 +90,30 @@ class Loader:
             generator=torch.Generator(),
         )
 
-    def _on_device(self, loader: Iterable[Any]) -> Iterator[Batch]:
-        """In a stream of its own, so that copying and decoding happen beside the training."""
+    def _on_device(self, loader: Iterable[Any]) -> Generator[Batch, None, None]:
+        """In a stream of its own, so that it happens beside the training."""
         stream = torch.cuda.Stream(self._device)
-        for item in loader:
+        # The next batch is decoded meanwhile.
+        for item in _ahead(self._decoded(loader), 2) if self._on_gpu else loader:
             with torch.cuda.stream(stream):
                 if self._on_gpu:
-                    packed, sizes, views, labels = item
-                    images = pixels.decode_on_gpu(packed.split(sizes), views, self._size, self._device)
+                    decoded, views, labels = item
+                    images = pixels.take_views(decoded, views, self._size)
                 else:
                     images, labels = item
                     images = images.to(self._device, non_blocking=True, memory_format=torch.channels_last)
                 batch = images, torch.as_tensor(labels).to(self._device, non_blocking=True)
             stream.synchronize()
             yield batch
+
+    def _decoded(self, loader: Iterable[Any]) -> Generator[Any, None, None]:
+        """In another stream, done when it is handed over."""
+        stream = torch.cuda.Stream(self._device)
+        for packed, sizes, views, labels in loader:
+            with torch.cuda.stream(stream):
+                images = pixels.decode_on_gpu(packed.split(sizes), self._device)
+            stream.synchronize()
+            yield images, views, labels
 
 
 def train_sampler(dataset: Source | Synthetic, args: argparse.Namespace, world: World) -> ResumableSampler:
@@ -125,7 +135,7 @@ def validation_keys(length: int, batch_size: int, rank: int, world_size: int) ->
     return [[(0, index) for index in own[n * batch_size : (n + 1) * batch_size]] for n in range(batches)]
 
 
-def _ahead(batches: Iterator[Batch], depth: int) -> Iterator[Batch]:
+def _ahead(batches: Generator[Any, None, None], depth: int) -> Iterator[Any]:
     """The same batches, a few of them made in advance by a thread."""
     queue: Queue[Any] = Queue(depth)
     unwanted, end = Event(), object()
@@ -158,6 +168,7 @@ def _ahead(batches: Iterator[Batch], depth: int) -> Iterator[Batch]:
     finally:
         unwanted.set()
         thread.join()
+        batches.close()
 
 
 def _mortal(worker: int) -> None:

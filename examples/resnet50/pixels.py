@@ -11,6 +11,9 @@ from torch.nn.functional import interpolate
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
+AT_ONCE = 256
+"""Images whose views are taken together."""
+
 Box = tuple[int, int, int, int]
 """Left, top, width, height."""
 
@@ -66,43 +69,51 @@ def decode_on_cpu(jpeg: bytes, box: Box, mirror: bool, size: int) -> Tensor:
     return torch.from_numpy(numpy.array(view)).permute(2, 0, 1)
 
 
-def decode_on_gpu(
-    jpegs: Sequence[Tensor], views: Sequence[tuple[Box, bool]], size: int, device: torch.device
-) -> Tensor:
-    """A batch of size x size images, in the layout that convolutions like."""
+def decode_on_gpu(jpegs: Sequence[Tensor], device: torch.device) -> list[Tensor]:
+    """Each 3 x height x width bytes."""
     from torchvision.io import ImageReadMode, decode_jpeg
 
-    decoded = decode_jpeg(list(jpegs), mode=ImageReadMode.RGB, device=device)
-    parts = [
-        image.narrow(1, top, high).narrow(2, left, wide)
-        for image, ((left, top, wide, high), _) in zip(decoded, views, strict=True)
+    decoded: list[Tensor] = decode_jpeg(list(jpegs), mode=ImageReadMode.RGB, device=device)
+    return decoded
+
+
+def take_views(images: Sequence[Tensor], views: Sequence[tuple[Box, bool]], size: int) -> Tensor:
+    """A batch of size x size bytes, in the layout that convolutions like."""
+    taken = [
+        _take_views(images[first : first + AT_ONCE], views[first : first + AT_ONCE], size)
+        for first in range(0, len(images), AT_ONCE)
     ]
-    return resize_all(parts, [mirror for _, mirror in views], size)
+    return taken[0] if len(taken) == 1 else torch.cat(taken)
 
 
-def resize_all(parts: list[Tensor], mirror: list[bool], size: int) -> Tensor:
-    """All parts in one go, whatever their sizes: filtering rows or columns is a product with a matrix of weights.
+def _take_views(images: Sequence[Tensor], views: Sequence[tuple[Box, bool]], size: int) -> Tensor:
+    """All in one go, whatever their sizes: filtering rows or columns is a product with a matrix of weights.
 
-    One after the other they would keep the GPU, and whoever feeds it, busier than the training does. That is also why
-    parts are taken by `narrow`: slices need twice the time of the Python that the training shares.
+    One after the other they would keep the GPU, and whoever feeds it, busier than the training does.
     """
     limit = max(512, 2 * size)
-    parts = [part if max(part.shape) <= limit else _resize_alone(part, size) for part in parts]
-    count, device = len(parts), parts[0].device
-    shapes = [tuple(part.shape[1:]) for part in parts]
-    heights, widths = torch.tensor(shapes, device=device).T
-    mirrored = torch.tensor(mirror, device=device)
-    # Rows, colours, columns: so neither product needs the other's result in another order.
-    room = torch.zeros((count, limit, 3, limit), dtype=_precision(device), device=device)
-    places = [
-        place.narrow(0, 0, high).narrow(2, 0, wide) for place, (high, wide) in zip(room.unbind(), shapes, strict=True)
-    ]
-    torch._foreach_copy_(places, [part.permute(1, 0, 2) for part in parts])
-    down = _filters(heights, torch.zeros_like(mirrored), limit, size)
-    across = _filters(widths, mirrored, limit, size)
-    rows = (down.mT @ room.view(count, limit, 3 * limit)).view(count, size * 3, limit)
-    images = (rows @ across).view(count, size, 3, size).permute(0, 2, 1, 3)
-    return images.round().clamp_(0, 255).to(torch.uint8, memory_format=torch.channels_last)
+    numbers, pieces, begin = [], [], 0
+    for image, (box, mirror) in zip(images, views, strict=True):
+        if max(image.shape) > limit:
+            image, box = _take_alone(image, box, size, limit)
+        _, height, width = image.shape
+        numbers.append((begin, height * width, width, *box, mirror))
+        pieces.append(image.reshape(-1))
+        begin += image.numel()
+    device = pieces[0].device
+    begins, planes, lines, left, top, wide, high, mirror = torch.tensor(numbers, device=device).T
+    # Rows, colours, columns: so neither product needs the other's result in another order. Each row is read as long as
+    # the longest could be; what lies beyond its own end has no weight.
+    row = torch.minimum(torch.arange(limit, device=device), high[:, None] - 1)
+    rows = (begins + left)[:, None] + (top[:, None] + row) * lines[:, None]
+    starts = rows[:, :, None] + planes[:, None, None] * torch.arange(3, device=device)
+    every_start = torch.cat([*pieces, pieces[0].new_zeros(limit)]).unfold(0, limit, 1)
+    room = every_start[starts].to(_precision(device)).view(len(images), limit, 3 * limit)
+    down = _filters(high, torch.zeros_like(mirror), limit, size)
+    across = _filters(wide, mirror, limit, size)
+    narrow = (down.mT @ room).view(len(images), size * 3, limit)
+    taken = (narrow @ across).view(len(images), size, 3, size).permute(0, 2, 1, 3)
+    return taken.round().clamp_(0, 255).to(torch.uint8, memory_format=torch.channels_last)
 
 
 def _filters(lengths: Tensor, mirrored: Tensor, limit: int, size: int) -> Tensor:
@@ -113,11 +124,11 @@ def _filters(lengths: Tensor, mirrored: Tensor, limit: int, size: int) -> Tensor
     place = torch.arange(limit, device=lengths.device).view(1, -1, 1) + 0.5
     place = place.where(place < lengths, torch.inf)
     pixel = torch.arange(size, device=lengths.device) + 0.5
-    centre = scale * torch.where(mirrored.view(-1, 1, 1), size - pixel, pixel)
+    centre = scale * torch.where(mirrored.bool().view(-1, 1, 1), size - pixel, pixel)
     width = scale.clamp(min=1)
     weights = torch.empty((len(lengths), limit, size), dtype=_precision(lengths.device), device=lengths.device)
     torch.sub(place / width, centre / width, out=weights)
-    weights.abs_().neg_().add_(1).clamp_(min=0)
+    weights = torch.rsub(weights.abs_(), 1).clamp_(min=0)
     return weights.div_(weights.sum(1, keepdim=True))
 
 
@@ -125,9 +136,13 @@ def _precision(device: torch.device) -> torch.dtype:
     return torch.half if device.type == "cuda" else torch.float
 
 
-def _resize_alone(part: Tensor, size: int) -> Tensor:
-    """A very large one, for which the whole batch would need the room."""
-    return interpolate(part[None].float(), (size, size), mode="bilinear", antialias=True)[0]
+def _take_alone(image: Tensor, box: Box, size: int, limit: int) -> tuple[Tensor, Box]:
+    """Less of a very large image, for which the whole batch would need the room; and where its view is there."""
+    left, top, wide, high = box
+    view = image[:, top : top + high, left : left + wide]
+    if max(view.shape) > limit:
+        view = interpolate(view[None].float(), (size, size), mode="bilinear", antialias=True)[0].round().to(torch.uint8)
+    return view, (0, 0, view.shape[2], view.shape[1])
 
 
 def gpu_can_decode(device: torch.device) -> bool:

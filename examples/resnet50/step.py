@@ -64,7 +64,9 @@ class Step:
         losses = []
         for part, (some, their) in enumerate(zip(images.chunk(self._parts), labels.chunk(self._parts), strict=True)):
             with self._alone(part < self._parts - 1):
-                loss = self._loss(some, their) / self._parts
+                # Not inside what is compiled: PyTorch would not find that again at the next start.
+                with torch.autocast(self._device.type, torch.bfloat16, enabled=self._args.amp == "bf16"):
+                    loss = self._loss(some, their) / self._parts
                 loss.backward()
             losses.append(loss.detach())
         self.optimizer.step()
@@ -74,8 +76,7 @@ class Step:
         return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 
     def _eager_loss(self, images: Tensor, labels: Tensor) -> Tensor:
-        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._args.amp == "bf16"):
-            scores = self.network(normalize(images))
+        scores = self.network(normalize(images))
         return cross_entropy(scores.float(), labels, label_smoothing=self._args.label_smoothing)
 
     def _alone(self, alone: bool) -> contextlib.AbstractContextManager[Any]:

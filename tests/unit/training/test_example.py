@@ -3,6 +3,7 @@
 import io
 import json
 import tarfile
+import threading
 
 import data
 import options
@@ -28,6 +29,18 @@ def test_it_is_resnet_50():
 def test_the_first_convolution_folded_for_a_gpu_is_the_same_function(size):
     convolution, images = ResNet50(10, 8).stem[0], torch.randn(2, 3, size, size)
     torch.testing.assert_close(convolution.folded(images), convolution(images), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [(32, 32), (112, 56)])
+def test_the_pooling_written_out_for_a_gpu_is_the_same_function_with_the_same_gradient(size):
+    pooling, images = ResNet50(10, 8).stem[3], torch.randn(2, 8, *size)
+    # Many equal values, too: the first of them has the gradient.
+    images = torch.relu(images.round(decimals=1)).requires_grad_()
+    weight = torch.randn(2, 8, size[0] // 2, size[1] // 2)
+    found, expected = pooling.written_out(images), pooling(images)
+    assert torch.equal(found, expected)
+    gradients = [torch.autograd.grad((pooled * weight).sum(), images)[0] for pooled in (found, expected)]
+    torch.testing.assert_close(*gradients)
 
 
 @pytest.mark.parametrize(
@@ -97,20 +110,59 @@ def test_a_view_of_a_very_long_image_is_its_middle():
     assert (wide, high) == (10, 10)
 
 
-def test_images_of_all_sizes_are_resized_together_as_they_would_be_alone():
-    sizes = [(375, 500), (120, 90), (64, 64), (1, 7), (900, 700), (2000, 31)]
-    coarse = [torch.rand(1, 3, -(-high // 8), -(-wide // 8)) for high, wide in sizes]
-    parts = [
-        interpolate(255 * some, size, mode="bilinear")[0].to(torch.uint8)
-        for some, size in zip(coarse, sizes, strict=True)
-    ]
-    mirror = [number % 2 == 1 for number in range(len(parts))]
-    found = pixels.resize_all(parts, mirror, 64)
+def made_image(high, wide):
+    coarse = 255 * torch.rand(1, 3, -(-high // 8), -(-wide // 8))
+    return interpolate(coarse, (high, wide), mode="bilinear")[0].to(torch.uint8)
+
+
+def test_views_of_all_sizes_are_taken_together_as_they_would_be_alone(monkeypatch):
+    # Whole images, and parts of them, up to edges and below and above what is taken together.
+    sizes = [(375, 500), (120, 90), (64, 64), (1, 7), (900, 700), (2000, 31), (375, 500), (375, 500), (900, 700)]
+    boxes = [(0, 0, wide, high) for high, wide in sizes[:6]] + [(17, 30, 81, 45), (300, 175, 200, 200), (90, 5, 60, 99)]
+    images = [made_image(*size) for size in sizes]
+    mirror = [number % 2 == 1 for number in range(len(images))]
+    monkeypatch.setattr(pixels, "AT_ONCE", 4)
+    found = pixels.take_views(images, list(zip(boxes, mirror, strict=True)), 64)
     assert found.dtype == torch.uint8 and found.is_contiguous(memory_format=torch.channels_last)
-    for part, mirrored, image in zip(parts, mirror, found, strict=True):
-        alone = interpolate(part[None].float(), (64, 64), mode="bilinear", antialias=True)[0]
+    for image, (left, top, wide, high), mirrored, view in zip(images, boxes, mirror, found, strict=True):
+        part = image[None, :, top : top + high, left : left + wide].float()
+        alone = interpolate(part, (64, 64), mode="bilinear", antialias=True)[0]
         expected = alone.flip(2) if mirrored else alone
-        assert (image.float() - expected).abs().max() <= 1
+        assert (view.float() - expected).abs().max() <= 1
+
+
+def test_batches_made_ahead_in_two_threads_come_in_order_and_end_when_unwanted():
+    closed = []
+
+    def numbers(end):
+        try:
+            yield from range(end)
+        finally:
+            closed.append(True)
+
+    def both(end):
+        yield from (10 * number for number in data._ahead(numbers(end), 1))
+
+    before = threading.active_count()
+    assert list(data._ahead(both(20), 2)) == list(range(0, 200, 10))
+    unfinished = data._ahead(both(10**9), 2)
+    assert next(unfinished) == 0
+    unfinished.close()
+    assert len(closed) == 2 and threading.active_count() == before
+
+
+def test_an_error_in_the_first_of_two_threads_is_raised_where_batches_are_asked_for():
+    def broken():
+        yield 1
+        raise ValueError("no image")
+
+    def both():
+        yield from data._ahead(broken(), 1)
+
+    batches = data._ahead(both(), 1)
+    assert next(batches) == 1
+    with pytest.raises(ValueError, match="no image"):
+        next(batches)
 
 
 def test_the_tuning_of_the_compiler_is_known_to_it():
