@@ -151,7 +151,7 @@ class Bench:
     def defaults(self) -> None:
         """The example as it is, at several batches."""
         for batch in map(int, self._args.batches.split(",")):
-            values = [self._example(batch) for _ in range(self._args.runs)]
+            values = [self._example(batch)["images_per_sec"] for _ in range(self._args.runs)]
             target = 7000.0 if batch == 256 else None
             self._results.add(Figure(_made_up(batch), max(values), "images/s", at_least=target, samples=values))
         best = self._results.best(_made_up())
@@ -163,9 +163,12 @@ class Bench:
         tiny, folder = self._args.tiny, self._workspace.folder / "shards"
         size = make_shards(folder, 16 if tiny else 1024, 64 if tiny else (self._args.steps + 1) * batch)
         self._results.add(Figure("mean size of a JPEG", size / 1e3, "kB"))
-        made_up = self._results.measured_now(_made_up(batch)) or self._example(batch)
-        values = [self._example(batch, "--data", str(folder)) for _ in range(self._args.runs)]
+        made_up = self._results.measured_now(_made_up(batch)) or self._example(batch)["images_per_sec"]
+        runs = [self._example(batch, "--data", str(folder)) for _ in range(self._args.runs)]
+        values = [run["images_per_sec"] for run in runs]
         self._results.add(Figure(f"example with JPEGs, batch {batch}", max(values), "images/s", samples=values))
+        waits = [100 * run["data_s"][0] / run["seconds"] for run in runs]
+        self._results.add(Figure("of its time, waiting for JPEGs", statistics.median(waits), "%", samples=waits))
         self._results.add(Figure("JPEGs against made-up images", max(values) / made_up, "", at_least=0.9))
 
     def checkpoint(self) -> None:
@@ -176,7 +179,7 @@ class Bench:
         for figure in checkpoint.figures(samples, at_least=8.0):
             self._results.add(figure)
 
-    def _example(self, batch: int, *further: str) -> float:
+    def _example(self, batch: int, *further: str) -> dict[str, Any]:
         code = [str(EXAMPLE / "train.py"), "--batch-size", str(batch), *self._common(), *further]
         return self._through_muster([*code, *self._args.example_args.split(), "--log-every", "50"])
 
@@ -186,7 +189,7 @@ class Bench:
         if self._args.tiny:
             code += ["--width", "8", "--image-size", "32"]
         if through_muster:
-            return self._through_muster(code)
+            return float(self._through_muster(code)["images_per_sec"])
         env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": self._cache}
         done = self._run([sys.executable, *code], env)
         return float(json.loads(done.splitlines()[-1])["images_per_sec"])
@@ -194,14 +197,14 @@ class Bench:
     def _common(self) -> list[str]:
         return ["--steps", str(self._args.steps), "--warmup-steps", str(self._args.warmup_steps)]
 
-    def _through_muster(self, code: list[str]) -> float:
+    def _through_muster(self, code: list[str]) -> dict[str, Any]:
         script, *arguments = code
         gpus = ["--gpus-per-node", "1"] if torch.cuda.is_available() else []
         cache = ["--env", f"TORCHINDUCTOR_CACHE_DIR={self._cache}"]
         self._run([*muster(), "run", script, "--quiet", *gpus, *cache, "--", *arguments], dict(os.environ))
         run = self._workspace.client.run("@latest")
         found: dict[str, Any] = json.loads(self._workspace.client.read_file(run["id"], "outputs/throughput.json"))
-        return float(found["images_per_sec"])
+        return found
 
     def _run(self, command: list[str], env: dict[str, str]) -> str:
         done = subprocess.run(

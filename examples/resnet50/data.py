@@ -42,7 +42,7 @@ class Jpegs(Dataset[Any]):
         else:
             box, mirror = pixels.central_view(width, height), False
         if self._on_gpu:
-            return torch.frombuffer(bytearray(jpeg), dtype=torch.uint8), (box, mirror)
+            return torch.frombuffer(bytearray(jpeg), dtype=torch.uint8), (*box, mirror)
         return (pixels.decode_on_cpu(jpeg, box, mirror, self._size),)
 
 
@@ -179,4 +179,4 @@ def _mortal(worker: int) -> None:
 def _packed(items: list[Any]) -> tuple[Any, ...]:
     """All JPEGs of a batch in one tensor: each one for itself would take a file descriptor on its way here."""
     jpegs, views, labels = zip(*items, strict=True)
-    return torch.cat(jpegs), [len(jpeg) for jpeg in jpegs], list(views), torch.tensor(labels)
+    return torch.cat(jpegs), [len(jpeg) for jpeg in jpegs], torch.tensor(views), torch.tensor(labels)

@@ -4,6 +4,7 @@ import io
 import math
 import random
 from collections.abc import Sequence
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch.nn.functional import interpolate
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
-AT_ONCE = 256
+AT_ONCE = 64
 """Images whose views are taken together."""
 
 Box = tuple[int, int, int, int]
@@ -77,72 +78,79 @@ def decode_on_gpu(jpegs: Sequence[Tensor], device: torch.device) -> list[Tensor]
     return decoded
 
 
-def take_views(images: Sequence[Tensor], views: Sequence[tuple[Box, bool]], size: int) -> Tensor:
-    """A batch of size x size bytes, in the layout that convolutions like."""
-    taken = [
-        _take_views(images[first : first + AT_ONCE], views[first : first + AT_ONCE], size)
-        for first in range(0, len(images), AT_ONCE)
-    ]
-    return taken[0] if len(taken) == 1 else torch.cat(taken)
+def take_views(images: Sequence[Tensor], views: Tensor, size: int) -> Tensor:
+    """A batch of size x size bytes; a row of `views` is a box and whether to mirror it.
 
-
-def _take_views(images: Sequence[Tensor], views: Sequence[tuple[Box, bool]], size: int) -> Tensor:
-    """All in one go, whatever their sizes: filtering rows or columns is a product with a matrix of weights.
-
-    One after the other they would keep the GPU, and whoever feeds it, busier than the training does.
+    Many at a time, whatever their sizes: one after the other they would keep the GPU, and whoever feeds it, busier than
+    the training does.
     """
-    limit = max(512, 2 * size)
-    numbers, pieces, begin = [], [], 0
-    for image, (box, mirror) in zip(images, views, strict=True):
-        if max(image.shape) > limit:
-            image, box = _take_alone(image, box, size, limit)
-        _, height, width = image.shape
-        numbers.append((begin, height * width, width, *box, mirror))
-        pieces.append(image.reshape(-1))
-        begin += image.numel()
-    device = pieces[0].device
-    begins, planes, lines, left, top, wide, high, mirror = torch.tensor(numbers, device=device).T
-    # Rows, colours, columns: so neither product needs the other's result in another order. Each row is read as long as
-    # the longest could be; what lies beyond its own end has no weight.
-    row = torch.minimum(torch.arange(limit, device=device), high[:, None] - 1)
-    rows = (begins + left)[:, None] + (top[:, None] + row) * lines[:, None]
-    starts = rows[:, :, None] + planes[:, None, None] * torch.arange(3, device=device)
-    every_start = torch.cat([*pieces, pieces[0].new_zeros(limit)]).unfold(0, limit, 1)
-    room = every_start[starts].to(_precision(device)).view(len(images), limit, 3 * limit)
-    down = _filters(high, torch.zeros_like(mirror), limit, size)
-    across = _filters(wide, mirror, limit, size)
-    narrow = (down.mT @ room).view(len(images), size * 3, limit)
-    taken = (narrow @ across).view(len(images), size, 3, size).permute(0, 2, 1, 3)
-    return taken.round().clamp_(0, 255).to(torch.uint8, memory_format=torch.channels_last)
+    images, views, limit = list(images), views.clone(), _rounded_up(max(512, 2 * size))
+    for number in [number for number, image in enumerate(images) if max(image.shape) > limit]:
+        images[number], views[number, :4] = _take_alone(images[number], views[number, :4], size, limit)
+    shapes = torch.tensor([image.shape for image in images])
+    left, top, wide, high, mirror = views.T
+    lines, planes, sizes = shapes[:, 2], shapes[:, 1] * shapes[:, 2], shapes.prod(1)
+    begins = sizes.cumsum(0) - sizes + top * lines + left
+    numbers = torch.stack([torch.arange(len(images)), begins, lines, planes, wide, high, mirror])
+    pixels = torch.cat([*(image.reshape(-1) for image in images), images[0].new_zeros((limit + 1) * limit)])
+    taken = torch.empty(
+        (len(images), 3, size, size), dtype=torch.uint8, device=pixels.device, memory_format=torch.channels_last
+    )
+    # Similar ones together, since all take the room of the largest.
+    for group in torch.maximum(wide, high).argsort().split(AT_ONCE):
+        _take_group(taken, pixels, numbers[:, group], _filters(limit, size, pixels.device))
+    return taken
 
 
-def _filters(lengths: Tensor, mirrored: Tensor, limit: int, size: int) -> Tensor:
-    """For each length a matrix that makes `size` pixels of so many (what lies beyond counts for nothing): linear, and
-    wide enough that nothing is passed over."""
-    lengths = lengths.view(-1, 1, 1)
+def _take_group(taken: Tensor, pixels: Tensor, numbers: Tensor, filters: Tensor) -> None:
+    """Filtering rows or columns is a product with a matrix of weights."""
+    columns, rows = (_rounded_up(int(longest)) for longest in numbers[4:6].amax(1))
+    places, begins, lines, planes, wide, high, mirror = numbers.to(pixels.device)
+    # Rows, colours, columns: so neither product needs the other's result in another order. What is read beyond the end
+    # of a row or a view has no weight.
+    row, colour = torch.arange(rows, device=pixels.device), torch.arange(3, device=pixels.device)
+    starts = (begins[:, None] + lines[:, None] * row)[:, :, None] + planes[:, None, None] * colour
+    room = pixels.unfold(0, columns, 1)[starts].to(filters.dtype).view(len(places), rows, 3 * columns)
+    narrow = filters[0, :, :rows][high].mT @ room
+    views = narrow.view(len(places), -1, columns) @ filters[:, :, :columns][mirror, wide]
+    size = views.shape[-1]
+    views = views.round_().clamp_(0, 255).to(torch.uint8).view(len(places), size, 3, size)
+    taken[places] = views.permute(0, 2, 1, 3)
+
+
+@cache
+def _filters(limit: int, size: int, device: torch.device) -> Tensor:
+    """For each length a matrix that makes `size` pixels of so many, linear, and wide enough that nothing is passed
+    over; and the same mirrored."""
+    lengths = torch.arange(limit + 1, device=device).view(-1, 1, 1)
     scale = lengths / size
-    place = torch.arange(limit, device=lengths.device).view(1, -1, 1) + 0.5
+    place = torch.arange(limit, device=device).view(1, -1, 1) + 0.5
     place = place.where(place < lengths, torch.inf)
-    pixel = torch.arange(size, device=lengths.device) + 0.5
-    centre = scale * torch.where(mirrored.bool().view(-1, 1, 1), size - pixel, pixel)
+    centre = scale * (torch.arange(size, device=device) + 0.5)
     width = scale.clamp(min=1)
-    weights = torch.empty((len(lengths), limit, size), dtype=_precision(lengths.device), device=lengths.device)
+    weights = torch.empty((limit + 1, limit, size), dtype=_precision(device), device=device)
     torch.sub(place / width, centre / width, out=weights)
     weights = torch.rsub(weights.abs_(), 1).clamp_(min=0)
-    return weights.div_(weights.sum(1, keepdim=True))
+    weights.div_(weights.sum(1, keepdim=True))
+    return torch.stack([weights, weights.flip(2)])
+
+
+def _rounded_up(length: int) -> int:
+    """Products with sides like these are fast."""
+    return -(-length // 32) * 32
 
 
 def _precision(device: torch.device) -> torch.dtype:
     return torch.half if device.type == "cuda" else torch.float
 
 
-def _take_alone(image: Tensor, box: Box, size: int, limit: int) -> tuple[Tensor, Box]:
-    """Less of a very large image, for which the whole batch would need the room; and where its view is there."""
-    left, top, wide, high = box
+def _take_alone(image: Tensor, box: Tensor, size: int, limit: int) -> tuple[Tensor, Tensor]:
+    """Less of a very large image, for which the others would need the room; and where its view is there."""
+    left, top, wide, high = box.tolist()
     view = image[:, top : top + high, left : left + wide]
     if max(view.shape) > limit:
         view = interpolate(view[None].float(), (size, size), mode="bilinear", antialias=True)[0].round().to(torch.uint8)
-    return view, (0, 0, view.shape[2], view.shape[1])
+    return view, torch.tensor([0, 0, view.shape[2], view.shape[1]])
 
 
 def gpu_can_decode(device: torch.device) -> bool:

@@ -116,13 +116,14 @@ def made_image(high, wide):
 
 
 def test_views_of_all_sizes_are_taken_together_as_they_would_be_alone(monkeypatch):
-    # Whole images, and parts of them, up to edges and below and above what is taken together.
+    # Whole images, and parts of them, up to edges and above what is taken together.
     sizes = [(375, 500), (120, 90), (64, 64), (1, 7), (900, 700), (2000, 31), (375, 500), (375, 500), (900, 700)]
     boxes = [(0, 0, wide, high) for high, wide in sizes[:6]] + [(17, 30, 81, 45), (300, 175, 200, 200), (90, 5, 60, 99)]
     images = [made_image(*size) for size in sizes]
     mirror = [number % 2 == 1 for number in range(len(images))]
     monkeypatch.setattr(pixels, "AT_ONCE", 4)
-    found = pixels.take_views(images, list(zip(boxes, mirror, strict=True)), 64)
+    views = torch.tensor([(*box, mirrored) for box, mirrored in zip(boxes, mirror, strict=True)])
+    found = pixels.take_views(images, views, 64)
     assert found.dtype == torch.uint8 and found.is_contiguous(memory_format=torch.channels_last)
     for image, (left, top, wide, high), mirrored, view in zip(images, boxes, mirror, found, strict=True):
         part = image[None, :, top : top + high, left : left + wide].float()
