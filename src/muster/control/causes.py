@@ -130,6 +130,10 @@ _SYNTAX = re.compile(r'^  File ".*", line \d+\n(?:.*\n){0,3}(?:SyntaxError|Inden
 _CHAINED = re.compile(
     r"^(?:The above exception was the direct cause of|During handling of the above exception, another)", re.M
 )
+# The daemon itself died, or the network to its node failed; mpirun's exit code says neither.
+_LOST_DAEMON = re.compile(
+    r"(?:ORTE|PRTE) has lost communication with a remote daemon[^-]{0,300}?Remote daemon\s*: \S+ on node (\S+)"
+)
 _STOPPED = re.compile(r"SignalException|^(?:KeyboardInterrupt|SystemExit)\b", re.M)
 _LAST_WORDS = 4000
 _MAX_LINES = 30
@@ -159,6 +163,9 @@ def cause_of(rank: RankEvidence) -> Cause:
     text = without_prefixes(rank.tail)
     traceback = _last_traceback(text)
     closing = traceback or text[-_LAST_WORDS:]
+    lost = _LOST_DAEMON.search(closing) if rank.role == "launcher" else None
+    if lost and rank.signal is None:
+        return Cause("platform", rank, None, f"lost contact with its daemon on {lost[1]}", _closing_lines(closing))
     number = rank.signal
     if number is None and not traceback and (rank.exit_code or 0) - 128 in _CRASHES:
         # A shell or a launcher passes a signal on as an exit code.

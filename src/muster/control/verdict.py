@@ -230,8 +230,10 @@ def _of_rank(cause: Cause, evidence: Evidence) -> Verdict:
         message = f"{where} was ended by {_signal_name(cause.signal)}"
     elif cause.code == "exit_code":
         message = f"{where} exited with code {rank.exit_code}"
-    elif cause.code == "platform":
+    elif cause.code == "platform" and rank.lost_with:
         message = f"{where} was ended because the {rank.lost_with} that kept it was killed"
+    elif cause.code == "platform":
+        message = f"{where} {cause.headline}"
     elif cause.code == "launcher_missing" and rank.refusal:
         message = f"{where} could not be started: {rank.refusal}"
     elif cause.code == "host_oom" and cause.signal == signals.SIGKILL:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -40,8 +44,8 @@ def launcher(site: MpiSite, run: str) -> psutil.Process:
     return one_of(site, run, role="launcher")
 
 
-def start(site: MpiSite, command: str = "python fail.py never 0") -> str:
-    run = site.mpi(command)
+def start(site: MpiSite, command: str = "python fail.py never 0", **more: Any) -> str:
+    run = site.mpi(command, **more)
     site.wait_for_text(run, "ready")
     return run
 
@@ -61,6 +65,23 @@ def test_a_killed_daemon_of_mpirun_ends_the_gang(mpi_site: MpiSite) -> None:
     verdict = mpi_site.wait(run)["verdict"]
     assert verdict["code"] in ("platform", "collective"), verdict
     assert "mpirun" in verdict["message"] + verdict["next"], verdict
+    mpi_site.nothing_left(run)
+
+
+def test_a_killed_daemon_of_the_systems_mpirun_is_told_as_such(
+    mpi_site: MpiSite, python_with: Callable[..., Path]
+) -> None:
+    if shutil.which("mpirun", path="/usr/bin") is None:
+        pytest.skip("the system has no mpirun (openmpi-bin)")
+    run = start(mpi_site, python=python_with("mpi4py"))
+    parents = one_of(mpi_site, run, rank=3).parents()
+    next(parent for parent in parents if parent.name() in ("orted", "prted")).kill()
+    verdict = mpi_site.wait(run)["verdict"]
+    assert (verdict["code"], verdict["message"]) in (
+        ("platform", "mpirun on local-0 lost contact with its daemon on local-1"),
+        # The node saw it first.
+        ("platform", "rank 2 on local-1 was ended because the daemon of mpirun that kept it was killed"),
+    ), verdict
     mpi_site.nothing_left(run)
 
 

@@ -21,6 +21,20 @@ prterun noticed that process rank 3 with PID 3085 on node vm exited on
 signal 11 (Segmentation fault).
 --------------------------------------------------------------------------
 """
+LOST_DAEMON = """\
+--------------------------------------------------------------------------
+ORTE has lost communication with a remote daemon.
+
+  HNP daemon   : [[26855,0],0] on node vm
+  Remote daemon: [[26855,0],1] on node local-1
+
+This is usually due to either a failure of the TCP network
+connection to the node, or possibly an internal failure of
+the daemon itself. We cannot recover from this failure, and
+therefore will terminate the job.
+--------------------------------------------------------------------------
+Killed
+"""
 
 
 def rank(number: int, **how) -> RankEvidence:
@@ -74,6 +88,20 @@ def test_a_rank_that_lost_mpirun_says_so() -> None:
     made = verdict(rank(2, exit_code=None, lost_with="daemon of mpirun", ended_at=1.0))
     assert made.code == "platform"
     assert "daemon of mpirun" in made.message
+
+
+def test_an_mpirun_that_lost_a_daemon_says_where_and_it_is_no_error_of_the_job() -> None:
+    made = verdict(mpirun(exit_code=205, tail=LOST_DAEMON, ended_at=1.0), rank(0, signal=9, expected=True))
+    assert (made.code, made.message) == ("platform", "mpirun on local-0 lost contact with its daemon on local-1")
+    assert "mpi_log.txt" in made.next and "ORTE has lost" in "\n".join(made.lines)
+
+
+def test_a_daemon_that_went_with_its_node_or_its_rank_is_not_the_cause() -> None:
+    nodes = [NodeEvidence(0, "local-0"), NodeEvidence(1, "local-1", lost=True)]
+    lost = mpirun(exit_code=205, tail=LOST_DAEMON, ended_at=1.0)
+    assert judge(Evidence(ranks=[lost], nodes=nodes, stop_reason="node_lost")).code == "node_lost"
+    made = verdict(lost, rank(3, signal=signal.SIGKILL, oom_killed=True, ended_at=2.0))
+    assert (made.code, made.rank) == ("host_oom", 3)
 
 
 def test_a_lost_node_is_the_cause_of_what_mpirun_killed_on_the_others() -> None:
