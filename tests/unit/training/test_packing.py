@@ -1,6 +1,8 @@
 """How a batch of JPEGs travels from a worker to the GPU's decoder, and what becomes of it there."""
 
+import contextlib
 import io
+from types import SimpleNamespace
 
 import data
 import numpy
@@ -59,3 +61,28 @@ def test_the_gpus_way_to_an_image_shows_the_same_as_the_cpus():
         # At its border Pillow also looks at what lies outside of the view.
         inside = (taken.float() - expected.float())[:, :, 4:-4, 4:-4]
         assert inside.abs().max() <= 2
+
+
+class Stream:
+    """A GPU's, where there is none."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def synchronize(self) -> None:
+        return
+
+
+def test_batches_go_from_workers_through_decoder_and_views_in_their_order(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
+    monkeypatch.setattr(pixels, "decode_on_gpu", lambda jpegs, device: [decoded(jpeg) for jpeg in jpegs])
+    args = SimpleNamespace(image_size=32, decode="gpu", seed=0, workers=2)
+    world = SimpleNamespace(device=torch.device("cpu"), rest=lambda: None)
+    loader = data.Loader(Photographs(), args, world, training=True)
+    keys = [[(0, index) for index in batch] for batch in ([3, 1], [0, 2], [11, 7], [5, 5], [4, 6])]
+    for _ in range(2):
+        found = list(loader._on_device(loader._start(keys)))
+        assert [labels.tolist() for _, labels in found] == [[index for _, index in batch] for batch in keys]
+        assert torch.equal(found[3][0][0], found[3][0][1]) and not torch.equal(found[0][0][0], found[0][0][1])
+        assert all(images.shape == (2, 3, 32, 32) and images.dtype == torch.uint8 for images, _ in found)
