@@ -165,16 +165,35 @@ def command_line(pid: int) -> str:
     return _contents(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace")
 
 
-def oom_kills() -> int:
-    """How many processes the kernel has killed for want of memory since the machine started."""
-    try:
-        with open("/proc/vmstat", "rb") as file:  # noqa: PTH123
-            for line in file:
-                if line.startswith(b"oom_kill "):
-                    return int(line.split()[1])
-    except OSError:
-        pass
+def oom_kills(root: str = "/") -> int:
+    """How many processes the kernel has killed for want of memory: of this process's own memory cgroup where it has
+    one, so that neighbours do not count; otherwise of the machine."""
+    for path in (*_cgroup_counters(root), "proc/vmstat"):
+        try:
+            with open(root + path, "rb") as file:  # noqa: PTH123
+                for line in file:
+                    if line.startswith(b"oom_kill "):
+                        return int(line.split()[1])
+        except OSError:
+            continue
     return 0
+
+
+def _cgroup_counters(root: str) -> list[str]:
+    """Where this process's memory cgroup counts them, if it does, in version 1 and 2."""
+    try:
+        with open(f"{root}proc/self/cgroup") as file:  # noqa: PTH123
+            lines = [line.rstrip("\n").split(":", 2) for line in file]
+    except OSError:
+        return []
+    own = {controller: path for _, controllers, path in lines for controller in controllers.split(",")}
+    if "memory" not in own:
+        # The root of a machine counts nothing and has no such file; that of a container is the container's.
+        return [f"sys/fs/cgroup{own['']}/memory.events"] if "" in own else []
+    if own["memory"] == "/":
+        return []
+    # A container sees its own at the top, whatever it is called outside.
+    return [f"sys/fs/cgroup/memory{path}/memory.oom_control" for path in (own["memory"], "")]
 
 
 def _contents(pid: int, name: str) -> bytes:

@@ -65,6 +65,12 @@ def submit(site: Site, image: str, script: str, **job: Any) -> str:
     return site.run(code="code", command="python train.py", environment={"image": image}, **job)
 
 
+def children_inside(site: Site) -> list[psutil.Process]:
+    """The processes of this site's only container."""
+    (container,) = containers(site)
+    return [psutil.Process(pid) for pid in _pids(container)]
+
+
 def waits(site: Site, run: str) -> bool:
     try:
         return b"waiting" in site.log(run)
@@ -152,12 +158,18 @@ def test_a_killed_keeper_outside_ends_the_container(boxes: Site, image: str) -> 
     wait_until(lambda: not containers(boxes), 20.0, "the agent has removed it")
 
 
-def test_more_memory_than_the_limit_is_out_of_memory(boxes: Site, image: str) -> None:
+def test_more_memory_than_the_limit_is_out_of_memory_and_not_of_others(boxes: Site, image: str) -> None:
+    other = submit(boxes, image, WAITS)
+    wait_until(lambda: waits(boxes, other), 20.0, "its first line")
     hungry = "block = []\nwhile True:\n    block.append(b'x' * (1 << 20))\n"
     run = submit(boxes, image, hungry, resources={"docker_args": "--memory 64m --memory-swap 64m"})
     view = boxes.wait(run)
     assert view["status"] == "Failed"
     assert view["verdict"]["code"] == "host_oom", view["verdict"]
+    (rank,) = (process for process in children_inside(boxes) if "train.py" in process.cmdline())
+    rank.kill()
+    verdict = boxes.wait(other)["verdict"]
+    assert (verdict["code"], verdict["message"]) == ("signal", "rank 0 on local-0 was ended by SIGKILL")
 
 
 def test_an_image_without_mpi_is_told_before_an_mpi_job_starts(boxes: Site, image: str) -> None:
