@@ -12,8 +12,9 @@ from muster.control.evidence import RankEvidence
 # How much a cause explains; the smaller number is the earlier cause, whatever the clocks say.
 DEFINITE = 0
 VAGUE = 1
-RENDEZVOUS = 2
-COLLECTIVE = 3
+PASSED_ON = 2
+RENDEZVOUS = 3
+COLLECTIVE = 4
 
 _WEIGHT = {"exit_code": VAGUE, "rendezvous": RENDEZVOUS, "collective": COLLECTIVE}
 # Sent by people and by other managers of processes, seldom by a fault of the program.

@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 import signal as signals
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from muster.control import children
-from muster.control.causes import RENDEZVOUS, Cause, cause_of, last_words
+from muster.control.causes import PASSED_ON, RENDEZVOUS, Cause, cause_of, last_words
 from muster.control.evidence import Evidence, NodeEvidence, RankEvidence
 
 COMPLETED = "completed"
+_MPI_ERR_UNKNOWN = 14
+"""How Open MPI ends a rank that has lost a peer, whether or not it gets to say so."""
 
 NEXT = {
     "completed": "",
@@ -104,7 +106,9 @@ def judge(evidence: Evidence) -> Verdict:
         )
     ranks = _with_children(children.with_mpi_errors(evidence.ranks))
     alone = len(ranks) == 1 and len(evidence.nodes) <= 1
-    causes = sorted((_in_context(cause_of(rank), alone) for rank in ranks if rank.failed), key=lambda item: item.order)
+    mpi = any(rank.role == "launcher" for rank in evidence.ranks)
+    found = (_in_context(cause_of(rank), alone, mpi) for rank in ranks if rank.failed)
+    causes = sorted(found, key=lambda item: item.order)
     first = causes[0] if causes else None
     gone = _gone(evidence.nodes)
     if evidence.stop_reason == "preempted" and not gone and (first is None or first.weight >= RENDEZVOUS):
@@ -173,8 +177,15 @@ def _done_in_time(evidence: Evidence) -> bool:
     return bool(essential) and not refused and all(rank.succeeded and not rank.expected for rank in essential)
 
 
-def _in_context(cause: Cause, alone: bool) -> Cause:
-    """A process that is alone has no peer to lose: its connection was to something else."""
+def _in_context(cause: Cause, alone: bool, mpi: bool) -> Cause:
+    """A process that is alone has no peer to lose: its connection was to something else. Under MPI a code that Open MPI
+    itself ends ranks with, or that mpirun does, says little beside any other."""
+    if (
+        mpi
+        and cause.code == "exit_code"
+        and (cause.rank.role == "launcher" or cause.rank.exit_code == _MPI_ERR_UNKNOWN)
+    ):
+        return replace(cause, weight=PASSED_ON)
     if cause.code != "collective" or not alone or cause.rank.launcher_rank is not None:
         return cause
     code = "exception" if any(line.startswith("Traceback") for line in cause.lines) else "exit_code"

@@ -58,6 +58,17 @@ def test_a_rank_of_which_open_mpi_says_that_it_lost_a_peer_is_not_first() -> Non
     assert (made.rank, made.message) == (3, "rank 3 on local-1 exited with code 7")
 
 
+def test_a_rank_that_open_mpi_ended_without_a_word_is_not_first_though_it_was_seen_first() -> None:
+    srun = mpirun(signal=signal.SIGKILL, expected=True, ended_at=3.0)
+    made = verdict(rank(2, exit_code=14, ended_at=1.0), rank(3, exit_code=7, ended_at=1.1), srun)
+    assert (made.rank, made.message) == (3, "rank 3 on local-1 exited with code 7")
+
+
+def test_a_rank_that_exits_with_that_code_by_itself_is_named() -> None:
+    made = verdict(mpirun(exit_code=14, ended_at=0.5), rank(2, exit_code=14, ended_at=1.0))
+    assert (made.code, made.message) == ("exit_code", "rank 2 on local-1 exited with code 14")
+
+
 def test_mpirun_passes_on_what_a_rank_did() -> None:
     made = verdict(mpirun(exit_code=7, ended_at=1.0), rank(2, exit_code=7, ended_at=2.0))
     assert made.rank == 2
