@@ -173,9 +173,11 @@ def test_a_machine_that_is_taken_back_is_a_preempted_node(site: Site):
     create(site)
     run_id = sleeper(site, retry={"backoff_s": 0})
     site.wait(run_id, "Running")
-    nodes = site.client.cluster("c")["nodes"]
-    agent = process(lambda: next(node["pid"] for node in nodes if node["name"] == "c-0"), "the agent")
-    agent.send_signal(signal.SIGTERM)
+
+    def pid() -> int | None:
+        return next(node["pid"] for node in site.client.cluster("c")["nodes"] if node["name"] == "c-0")
+
+    process(pid, "the agent").send_signal(signal.SIGTERM)
 
     def past() -> list[str]:
         return [item["state"] for item in site.client.node_history("c", "c-0")]
