@@ -114,7 +114,7 @@ def judge(evidence: Evidence) -> Verdict:
     if evidence.stop_reason == "preempted" and not gone and (first is None or first.weight >= RENDEZVOUS):
         return _verdict("preempted", "its nodes were wanted elsewhere", evidence)
     if gone and (
-        first is None or first.weight >= RENDEZVOUS or first.code == "platform" or _by_mpirun(first, evidence)
+        first is None or first.weight >= RENDEZVOUS or first.code == "platform" or (mpi and _by_mpirun(first))
     ):
         return _of_node(gone, evidence)
     if first is not None and first.weight >= RENDEZVOUS:
@@ -130,10 +130,8 @@ def judge(evidence: Evidence) -> Verdict:
     return _verdict(COMPLETED, "every rank ended well", evidence)
 
 
-def _by_mpirun(cause: Cause, evidence: Evidence) -> bool:
+def _by_mpirun(cause: Cause) -> bool:
     """Whether mpirun, which ends by itself what a lost node left, may be the cause."""
-    if not any(rank.role == "launcher" for rank in evidence.ranks):
-        return False
     return cause.rank.role == "launcher" or cause.signal in _FROM_OUTSIDE
 
 
