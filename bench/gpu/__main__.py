@@ -1,7 +1,7 @@
 """ResNet-50 on a GPU: what Muster costs, how fast the example is, JPEGs, and what a checkpoint stops.
 
 Every part can be run alone, each is bounded in time, and what was measured is kept when a later part fails. Figures of
-parts that are not run now stay in the file as they were, each with its time.
+parts that are not run now stay in the file as they were, each with its time and command.
 On a machine without a GPU `--tiny` shows that it works.
 """
 
@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import platform
+import shlex
 import statistics
 import subprocess
 import sys
@@ -82,7 +83,7 @@ class Results:
         if self._file.exists() and not args.tiny:
             self._earlier = json.loads(self._file.read_text())["figures"]
         self._notes: dict[str, str] = {}
-        self._arguments = dict(vars(args))
+        self._tiny = args.tiny
 
     def add(self, figure: Figure) -> None:
         self._figures.append(figure)
@@ -105,18 +106,18 @@ class Results:
     def write(self) -> None:
         on_gpu = torch.cuda.is_available()
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        new = {figure.name: {**asdict(figure), "met": figure.met, "at": at} for figure in self._figures}
+        about = {"at": at, "command": shlex.join(["python", "-m", "bench.gpu", *sys.argv[1:]])}
+        new = {figure.name: {**asdict(figure), "met": figure.met, **about} for figure in self._figures}
         kept = [figure for figure in self._earlier if figure["name"] not in new]
         document = {
             "bench": "gpu",
             "at": at,
             "machine": {**machine(), "gpu": torch.cuda.get_device_name() if on_gpu else None},
             "versions": {**versions(), "cuda": torch.version.cuda, "python": platform.python_version()},
-            "arguments": self._arguments,
             "figures": [*kept, *new.values()],
             "notes": self._notes,
         }
-        if not self._arguments["tiny"]:
+        if not self._tiny:
             RESULTS.mkdir(exist_ok=True)
             self._file.write_text(json.dumps(document, indent=2) + "\n")
 

@@ -11,6 +11,8 @@ from pixels import gpu_can_decode
 from muster.training import World
 
 IMAGENET = 1_281_167
+COMPILE = ("off", "tuned", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+WITH_GRAPHS = ("reduce-overhead", "max-autotune")
 
 
 def arguments(world: World, given: list[str] | None = None) -> argparse.Namespace:
@@ -27,6 +29,12 @@ def arguments(world: World, given: list[str] | None = None) -> argparse.Namespac
     )
     args.amp = args.amp or ("bf16" if on_gpu else "off")
     args.compile = args.compile or ("tuned" if on_gpu else "off")
+    if args.accumulate > 1 and args.compile in WITH_GRAPHS:
+        others = ", ".join(mode for mode in COMPILE if mode not in WITH_GRAPHS)
+        raise SystemExit(
+            f"--compile {args.compile} does not go with --accumulate {args.accumulate}: its CUDA graphs overwrite the "
+            f"gradients that are added up; give one of {others}"
+        )
     args.workers = (os.cpu_count() or 1) // world.local_size if args.workers is None else args.workers
     if args.decode == "gpu" and not gpu_can_decode(world.device):
         raise SystemExit(f"--decode gpu: torchvision cannot decode JPEGs on this {world.device.type}")
@@ -115,7 +123,7 @@ def parser() -> argparse.ArgumentParser:
     speed.add_argument("--amp", choices=("bf16", "off"), help="mixed precision; default bf16 on a GPU")
     speed.add_argument(
         "--compile",
-        choices=("off", "tuned", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
+        choices=COMPILE,
         help="mode of torch.compile; default: tuned on a GPU, off on a CPU",
     )
     speed.add_argument(

@@ -18,6 +18,12 @@ TUNED = {"max_autotune_pointwise": True, "combo_kernels": True}
 the convolutions, and start small ones together."""
 
 
+def tuned(parts: int) -> dict[str, Any]:
+    """A step is handed to the GPU as one graph, which leaves Python to whoever prepares the next batch; not where
+    several parts of a batch add up their gradients, since each run of a graph overwrites those of the one before."""
+    return {**TUNED, "triton.cudagraphs": parts == 1}
+
+
 class Step:
     """Forward, backward, the exchange of gradients, and the optimizer."""
 
@@ -36,7 +42,7 @@ class Step:
             self.noise.attach(self.network)
         self._loss = self._eager_loss
         if args.compile == "tuned":
-            self._loss = torch.compile(self._eager_loss, options=dict(TUNED))
+            self._loss = torch.compile(self._eager_loss, options=tuned(args.accumulate))
         elif args.compile != "off":
             self._loss = torch.compile(self._eager_loss, mode=args.compile)
         if world.device.type == "cuda":

@@ -21,6 +21,8 @@ from muster.training import Checkpointer, ResumableSampler, Throughput, World, j
 
 
 def main() -> None:
+    # CUDA reads it at its start. In one of its usual eight queues the decoding of JPEGs would wait behind the steps.
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
     world = join()
     args = arguments(world)
     torch.manual_seed(args.seed)

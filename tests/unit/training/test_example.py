@@ -18,6 +18,8 @@ from tests.unit.training.images import jpeg, write_shards
 from torch._inductor import list_options
 from torch.nn.functional import interpolate
 
+from muster.training import join
+
 
 def test_it_is_resnet_50():
     model = ResNet50(1000)
@@ -167,7 +169,14 @@ def test_an_error_in_the_first_of_two_threads_is_raised_where_batches_are_asked_
 
 
 def test_the_tuning_of_the_compiler_is_known_to_it():
-    assert step.TUNED.keys() <= set(list_options())
+    assert step.tuned(1).keys() <= set(list_options())
+
+
+def test_gradients_that_are_added_up_are_not_kept_where_the_next_part_overwrites_them():
+    assert step.tuned(1)["triton.cudagraphs"]
+    assert not step.tuned(2)["triton.cudagraphs"]
+    with pytest.raises(SystemExit, match=r"--compile reduce-overhead does not go with --accumulate 2.* off, tuned"):
+        options.arguments(join({}), ["--accumulate", "2", "--compile", "reduce-overhead"])
 
 
 def test_padding_is_no_image():
