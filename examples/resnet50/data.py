@@ -3,6 +3,7 @@
 import argparse
 import signal
 from collections.abc import Generator, Iterable, Iterator
+from functools import partial
 from queue import Full, Queue
 from threading import Event, Thread
 from typing import Any
@@ -92,17 +93,16 @@ class Loader:
 
     def _on_device(self, loader: Iterable[Any]) -> Generator[Batch, None, None]:
         """In a stream of its own, so that it happens beside the training."""
+        if self._on_gpu:
+            # The next batch is decoded meanwhile.
+            loader, finish = _ahead(self._decoded(loader), 2), partial(pixels.take_views, size=self._size)
+        else:
+            finish = partial(torch.Tensor.to, device=self._device, non_blocking=True, memory_format=torch.channels_last)
         stream = torch.cuda.Stream(self._device)
-        # The next batch is decoded meanwhile.
-        for item in _ahead(self._decoded(loader), 2) if self._on_gpu else loader:
+        for *images, labels in loader:
             with torch.cuda.stream(stream):
-                if self._on_gpu:
-                    decoded, views, labels = item
-                    images = pixels.take_views(decoded, views, self._size)
-                else:
-                    images, labels = item
-                    images = images.to(self._device, non_blocking=True, memory_format=torch.channels_last)
-                batch = images, torch.as_tensor(labels).to(self._device, non_blocking=True)
+                batch = finish(*images), labels.to(self._device, non_blocking=True)
+            # Only then may what it was made of be given back, since the decoder writes without heeding any stream.
             stream.synchronize()
             yield batch
 

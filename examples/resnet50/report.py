@@ -81,8 +81,13 @@ class Log:
             )
         else:
             print(f"no throughput: all {figures['warmup_steps']} steps were warm-up (--warmup-steps)")
-        if self._step.noise is not None and (scale := self._step.noise.value):
-            print(advise(args.global_batch, scale).text)
+        if self._step.noise is not None:
+            scale = self._step.noise.value
+            print(
+                advise(args.global_batch, scale).text
+                if scale
+                else "no noise scale: too few steps, or too little left to learn"
+            )
         if progress["step"] < total:
             print(f"stopped after step {progress['step']} of {total}", flush=True)
             return

@@ -45,6 +45,8 @@ def main() -> None:
     if checkpointer is not None and (found := checkpointer.load()) is not None:
         progress = found
         sampler.restore(progress["sampler"])
+        if step.noise is not None and "noise" in progress:
+            step.noise.load_state_dict(progress["noise"])
     world.share([*model.state_dict().values(), *optimizer_tensors(step.optimizer)])
     epochs = args.epochs or args.steps / sampler.full_epoch_steps
     total = args.steps or progress["step"] + steps_left(sampler, epochs)
@@ -53,6 +55,8 @@ def main() -> None:
     def save(done: int) -> None:
         if checkpointer is not None:
             progress["sampler"] = sampler.state(done)
+            if step.noise is not None:
+                progress["noise"] = step.noise.state_dict()
             checkpointer.save(progress["step"], progress, metric=progress["top1"])
 
     batches, stopping = Loader(training, args, world, training=True), False
@@ -77,6 +81,8 @@ def main() -> None:
                 save(done)
         finished = progress["step"] == total
         if validation is not None and not stopping and (finished or (sampler.epoch + 1) % args.eval_every == 0):
+            if checkpointer is not None:
+                checkpointer.wait()  # its thread must not be in the middle of something when workers are forked
             with throughput.paused():
                 figures = validate(model, held_back.over(keys), world, args.amp == "bf16")
             log.validation(figures, progress["step"])

@@ -80,7 +80,9 @@ class Checkpointer:
         self._failures = 0
 
     def save(self, step: int, progress: Mapping[str, Any] | None = None, *, metric: float | None = None) -> None:
-        """Save what there is after `step` steps. `progress` may hold tensors and plain values; each rank's is kept.
+        """Save what there is after `step` steps. `progress` may hold tensors (loaded to main memory) and plain values.
+
+        Each rank's is kept.
 
         With a `metric`, the checkpoint with the best one is kept beside the last few.
         """
@@ -291,7 +293,7 @@ class Checkpointer:
     def _take_own(self, folder: Path) -> dict[str, Any]:
         path = folder / f"rank_{self._rank:05d}.pt"
         same_world = integrity.read_list(folder)["world_size"] == self._size
-        own = torch.load(path if same_world else folder / "rank_00000.pt", weights_only=True)
+        own = torch.load(path if same_world else folder / "rank_00000.pt", map_location="cpu", weights_only=True)
         self._state.take_plain(own["plain"])
         if same_world:
             # With other ranks the old states would repeat each other's numbers; the seeds of the start stay.

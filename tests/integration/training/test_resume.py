@@ -116,6 +116,16 @@ def test_three_ranks_resume_bit_for_bit(place: Path) -> None:
     assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
 
 
+def test_the_noise_scale_goes_on_with_what_was_estimated_before(place: Path) -> None:
+    common = ("--batch-size", "4", "--decay", "none", "--noise-scale")
+    train(place, *common, "--steps", "6", "--checkpoints", "whole", ranks=2)
+    train(place, *common, "--steps", "4", "--checkpoints", "resumed", ranks=2)
+    train(place, *common, "--steps", "6", "--checkpoints", "resumed", ranks=2)
+    saved = [torch.load(place / name / "step_6" / "rank_00000.pt", weights_only=True) for name in ("whole", "resumed")]
+    whole, resumed = (own["progress"]["noise"] for own in saved)
+    assert resumed == whole and whole["weight"] == pytest.approx(1 - 0.98**6)
+
+
 def printed(said: str) -> dict[int, float]:
     lines = [line.split() for line in said.splitlines() if line.startswith("step ") and "loss" in line]
     return {int(words[1].split("/")[0]): float(words[3]) for words in lines}
