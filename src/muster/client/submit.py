@@ -67,6 +67,14 @@ def with_build(client: Client, spec: JobSpec, base_dir: Path) -> JobSpec:
     return spec.model_copy(update={"environment": environment.model_copy(update={"build": sent})})
 
 
+def register_environment(client: Client, name: str, spec: JobSpec, base_dir: Path) -> dict[str, Any]:
+    """Keep a job's environment under a name, with the contents of the files that it refers to."""
+    environment = with_contents(with_build(client, spec, base_dir), base_dir).environment
+    assert isinstance(environment, EnvironmentSpec)
+    content = environment.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
+    return client.register_environment(name, content)
+
+
 def _packages(spec: JobSpec, python: str | None) -> dict[str, str] | None:
     """What this Python has, where the job names an environment that it may stand in for."""
     is_named = isinstance(spec.environment, str) or (spec.environment is not None and spec.environment.is_a_name)

@@ -9,15 +9,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from muster.client.submit import with_build
+from muster.client.submit import register_environment
 from muster.containers.failing import secret_name
 from muster.containers.model import registry_of
 from muster.environments import catalogue, names
 from muster.environments.builder import has_gpus
-from muster.environments.files import conda_content, requirement_file, with_contents
+from muster.environments.files import conda_content, requirement_file
 from muster.errors import JobError, NotFound
 from muster.job.explain import make_spec
-from muster.job.parts import EnvironmentSpec
 from muster.job.rules import is_snapshot
 from muster.paths import environments_dir
 from muster.sdk.connected import Connected
@@ -219,11 +218,8 @@ class Environment:
         if not isinstance(described, dict):
             raise JobError(f"environment {self.name!r} describes nothing that could be kept", "Add packages to it.")
         job = make_spec({"command": "true", "environment": described})
-        spec = with_contents(with_build(workspace.client, job, Path.cwd()), Path.cwd()).environment
-        assert isinstance(spec, EnvironmentSpec)
-        content = spec.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
         tell(*notices)
-        self.version = str(workspace.client.register_environment(self.name, content)["version"])
+        self.version = str(register_environment(workspace.client, self.name, job, Path.cwd())["version"])
         return self
 
     def clone(self, new_name: str) -> Environment:

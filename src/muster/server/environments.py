@@ -17,7 +17,7 @@ from muster.environments import names
 from muster.environments.recipe import Recipe, recipe_from_json, without_secrets
 from muster.environments.resolve import Resolved, Site, resolve
 from muster.job.parts import EnvironmentSpec, Mpi
-from muster.job.rules import is_snapshot
+from muster.job.rules import RUN_NAME, is_snapshot
 from muster.job.spec import JobSpec
 from muster.launch.preflight import shm_bytes
 from muster.server import clusters, secrets, tables
@@ -177,6 +177,9 @@ def registered_folders(connection: Connection) -> set[str]:
 
 def register(context: Context, transaction: Transaction, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Keep the next version of an environment; the same content again is the same version."""
+    if not RUN_NAME.fullmatch(name):
+        hint = "Use letters, digits, '_', '.' and '-', at most 255, a letter or digit first."
+        raise errors.JobError(f"{name!r} cannot be the name of an environment", hint)
     if names.meaning(name, False) is not None and name in names.CURATED:
         raise errors.Conflict(f"{name} is the name of a curated environment", "Choose another name.")
     described = EnvironmentSpec.model_validate({"name": name, **spec})

@@ -198,6 +198,27 @@ def test_a_registered_environment_is_found_by_its_name(shelf: Shelf, site: Site)
     workspace.client.close()
 
 
+def test_what_a_file_describes_is_registered_from_the_command_line(shelf: Shelf, site: Site) -> None:
+    shelf.wheel("small", "1.0")
+    requirements = site.folder / "requirements.txt"
+    requirements.write_text("\n".join([*shelf.options, "small"]))
+
+    def register(name: str, file: str) -> subprocess.CompletedProcess[str]:
+        command = [MUSTER, "env", "register", name, file]
+        return subprocess.run(command, cwd=site.folder, capture_output=True, text=True, check=False)
+
+    assert "project  version 1" in register("project", "requirements.txt").stdout
+    # The file is kept as it was.
+    requirements.write_text("no-such-package")
+    view = site.wait(site.run(command="python -c 'import small'", environment="azureml:project"))
+    assert view["status"] == "Completed" and view["environment"]["name"] == "project"
+    assert "project  version 2" in register("project", "requirements.txt").stdout
+    (site.folder / "named.yml").write_text("command: python train.py\nenvironment: pytorch\n")
+    assert "named.yml describes no environment of its own" in register("project", "named.yml").stderr
+    assert "there is no file missing.yml" in register("project", "missing.yml").stderr
+    assert "'a b' cannot be the name of an environment" in register("a b", "requirements.txt").stderr
+
+
 def test_an_interpreter_is_used_as_it_is(shelf: Shelf, site: Site, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "own"], check=True)
     python = tmp_path / "own" / "bin" / "python"

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from muster.environments.cache import Built, Cache
     from muster.environments.recipe import Recipe
     from muster.environments.resolve import Resolved
+    from muster.job.spec import JobSpec
 
-HELP = """Look at, build and remove environments: what the ranks of a job run in.
+HELP = """Look at, build, register and remove environments: what the ranks of a job run in.
 
 \b
 Examples:
@@ -151,6 +152,45 @@ def build(
     print(f"{built.key}  {took}  {len(built.facts['lock'])} packages  {size(built.size)}")
 
 
+def register(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What jobs will call it.", show_default=False)],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="A conda file (.yml), a requirements file (.txt), a Dockerfile, or a job file with an environment.",
+            show_default=False,
+        ),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Keep an environment in the workspace; jobs name it as `environment: azureml:NAME`.
+
+    Its files are kept as they are now, of a Dockerfile the whole folder. Other content under the same name is its next
+    version; a job gets the newest unless it names one (`azureml:NAME:1`).
+
+    \b
+    Examples:
+      muster env register sums environment.yml
+    """
+    from muster.client.connect import connect
+    from muster.client.submit import register_environment
+
+    job = _described(Path(file))
+    if job is None:
+        hint = "Give a conda file, a requirements file, a Dockerfile or a job file."
+        raise NotFound(f"there is no file {file}.", hint)
+    spec, base_dir = job
+    if spec.environment is None or isinstance(spec.environment, str) or spec.environment.is_a_name:
+        hint = "Write packages, an image or a Dockerfile into its `environment`."
+        raise UserError(f"{file} describes no environment of its own.", hint)
+    kept = register_environment(connect(), name, spec, base_dir)
+    if as_json:
+        print_json(kept)
+        return
+    print(f"{kept['name']}  version {kept['version']}  for jobs: `environment: azureml:{kept['name']}`")
+
+
 def rm(
     names: Annotated[
         list[str] | None,
@@ -222,7 +262,14 @@ def export(
     print(conda_text(record["name"], record), end="")
 
 
-COMMANDS: dict[str, Callable[..., None]] = {"list": list_, "show": show, "build": build, "export": export, "rm": rm}
+COMMANDS: dict[str, Callable[..., None]] = {
+    "list": list_,
+    "show": show,
+    "build": build,
+    "register": register,
+    "export": export,
+    "rm": rm,
+}
 
 
 def listing(found: dict[str, Any], paint: Paint, now: float) -> list[str]:
@@ -351,25 +398,39 @@ def _recipe_of(name: str) -> tuple[Recipe, tuple[str, ...]]:
 
 def _resolved(name: str) -> Resolved:
     from muster.environments.builder import has_gpus
-    from muster.environments.files import conda_content, requirement_file, with_contents
+    from muster.environments.files import with_contents
     from muster.environments.resolve import Site, resolve
-    from muster.job.jobfile import load_job_file
-    from muster.job.parts import EnvironmentSpec, Mpi
+    from muster.job.parts import Mpi
 
     path = Path(name)
-    if not path.is_file():
+    job = _described(path)
+    if job is None:
         if path.suffix in (".yml", ".yaml", ".txt"):
             raise NotFound(f"there is no file {name}.")
         return resolve(name, Site(has_gpus=has_gpus(), registered=_find_registered))
+    spec = with_contents(*job)
+    site = Site(isinstance(spec.distribution, Mpi), has_gpus=has_gpus(), registered=_find_registered)
+    return resolve(spec.environment, site)
+
+
+def _described(path: Path) -> tuple[JobSpec, Path] | None:
+    """A job in the environment that a file describes, and the folder that it is relative to; None without the file."""
+    from muster.job.explain import make_spec
+    from muster.job.jobfile import load_job_file
+
+    if not path.is_file():
+        return None
+    path = path.absolute()
     if path.suffix == ".txt":
-        lines = tuple(requirement_file(path.absolute()))
-        return resolve(EnvironmentSpec(name=path.stem, pip=lines), Site())
-    if _is_job_file(path):
+        environment: dict[str, Any] = {"pip": [f"-r {path}"]}
+    elif "dockerfile" in path.name.lower():
+        environment = {"build": {"path": str(path.parent), "dockerfile_path": path.name}}
+    elif _is_job_file(path):
         job = load_job_file(path)
-        spec = with_contents(job.spec, job.base_dir)
-        site = Site(isinstance(spec.distribution, Mpi), has_gpus=has_gpus(), registered=_find_registered)
-        return resolve(spec.environment, site)
-    return resolve(EnvironmentSpec(name=path.stem, conda_file=conda_content(path.absolute())), Site())
+        return job.spec, job.base_dir
+    else:
+        environment = {"conda_file": str(path)}
+    return make_spec({"command": "true", "environment": {"name": path.stem, **environment}}), path.parent
 
 
 def _is_job_file(path: Path) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from sqlalchemy import Connection
 
 from muster import errors
@@ -19,7 +19,7 @@ router = APIRouter(tags=["environments"])
 class EnvironmentBody(BaseModel):
     """The body of `POST environments`: a name, and what a job file says below `environment`."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,254}$")
+    name: str
     spec: dict[str, Any]
 
 
