@@ -1,7 +1,6 @@
 """Batches of images for one rank, on its device, from any step of an epoch on."""
 
 import argparse
-import signal
 from collections.abc import Generator, Iterable, Iterator
 from functools import partial
 from queue import Full, Queue
@@ -10,7 +9,7 @@ from typing import Any
 
 import pixels
 import torch
-from sources import PADDING, Batch, Source, Synthetic
+from sources import PADDING, Batch, Shards, Source, Synthetic
 from torch.utils.data import DataLoader, Dataset
 
 from muster.training import ResumableSampler, World
@@ -32,17 +31,19 @@ class Jpegs(Dataset[Any]):
         label = label if index >= 0 else PADDING
         try:
             return *self._viewed(jpeg, key), label
-        except OSError as error:  # what Pillow raises, without a name
-            raise ValueError(f"{self._source.name(max(index, 0))} cannot be decoded: {error}") from None
+        except Exception as error:  # of many kinds, none of which says which image it is
+            said = "it is no image" if type(error).__name__ == "UnidentifiedImageError" else error
+            raise ValueError(f"{self._source.name(max(index, 0))} cannot be decoded: {said}") from None
 
     def _viewed(self, jpeg: bytes, key: Key) -> tuple[Any, ...]:
         epoch, index = key
-        width, height = pixels.size_of(jpeg)
+        width, height, is_plain = pixels.header(jpeg)
         if self._training:
             box, mirror = pixels.random_view(width, height, f"{self._seed}/{epoch}/{index}")
         else:
             box, mirror = pixels.central_view(width, height), False
         if self._on_gpu:
+            jpeg = jpeg if is_plain else pixels.made_plain(jpeg)
             return torch.frombuffer(bytearray(jpeg), dtype=torch.uint8), (*box, mirror)
         return (pixels.decode_on_cpu(jpeg, box, mirror, self._size),)
 
@@ -53,6 +54,10 @@ class Loader:
     def __init__(self, dataset: Source | Synthetic, args: argparse.Namespace, world: World, training: bool) -> None:
         self._dataset, self._world, self._device, self._size = dataset, world, world.device, args.image_size
         self._on_gpu = args.decode == "gpu"
+        if self._device.type == "cuda":
+            # Of high priority, since PyTorch gives the others to several users, and memory with them: the decoder heeds
+            # no stream, so it must not get memory that somebody else's work in the same stream is not done with.
+            self._streams = [torch.cuda.Stream(self._device, priority=-1) for _ in range(2)]
         self._loader: DataLoader[Any] | None = None
         if not isinstance(dataset, Synthetic):
             self._jpegs = Jpegs(dataset, args.image_size, args.seed, training, self._on_gpu)
@@ -86,33 +91,35 @@ class Loader:
             pin_memory=self._device.type == "cuda" and not self._on_gpu,
             prefetch_factor=4 if self._workers else None,
             persistent_workers=self._workers > 0,
-            worker_init_fn=_mortal,
             # Of its own: the training's random numbers must not depend on how often a loader was started.
             generator=torch.Generator(),
         )
 
     def _on_device(self, loader: Iterable[Any]) -> Generator[Batch, None, None]:
         """In a stream of its own, so that it happens beside the training."""
+        torch.cuda.set_device(self._device)  # of this thread
         if self._on_gpu:
             # The next batch is decoded meanwhile.
             loader, finish = _ahead(self._decoded(loader), 2), partial(pixels.take_views, size=self._size)
         else:
             finish = partial(torch.Tensor.to, device=self._device, non_blocking=True, memory_format=torch.channels_last)
-        stream = torch.cuda.Stream(self._device)
         for *images, labels in loader:
-            with torch.cuda.stream(stream):
+            with torch.cuda.stream(self._streams[0]):
                 batch = finish(*images), labels.to(self._device, non_blocking=True)
-            # Only then may what it was made of be given back, since the decoder writes without heeding any stream.
-            stream.synchronize()
+            # Only then may what it was made of be given back to the decoder.
+            self._streams[0].synchronize()
             yield batch
 
     def _decoded(self, loader: Iterable[Any]) -> Generator[Any, None, None]:
         """In another stream, done when it is handed over."""
-        stream = torch.cuda.Stream(self._device)
+        torch.cuda.set_device(self._device)
         for packed, sizes, views, labels in loader:
-            with torch.cuda.stream(stream):
-                images = pixels.decode_on_gpu(packed.split(sizes), self._device)
-            stream.synchronize()
+            with torch.cuda.stream(self._streams[1]):
+                try:
+                    images = pixels.decode_on_gpu(packed.split(sizes), self._device)
+                except RuntimeError as error:
+                    raise ValueError(f"the GPU cannot decode a JPEG ({error}); --decode cpu names it") from error
+            self._streams[1].synchronize()
             yield images, views, labels
 
 
@@ -122,8 +129,9 @@ def train_sampler(dataset: Source | Synthetic, args: argparse.Namespace, world: 
         args.batch_size,
         rank=world.rank,
         world_size=world.size,
-        contiguous=dataset.contiguous,
-        order=lambda epoch: dataset.order(epoch, args.seed),
+        seed=args.seed,
+        contiguous=isinstance(dataset, Shards),
+        order=partial(dataset.order, seed=args.seed) if isinstance(dataset, Shards) else None,
     )
 
 
@@ -169,11 +177,6 @@ def _ahead(batches: Generator[Any, None, None], depth: int) -> Iterator[Any]:
         unwanted.set()
         thread.join()
         batches.close()
-
-
-def _mortal(worker: int) -> None:
-    """A worker ends when it is told to, whatever the training does about that signal."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _packed(items: list[Any]) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 import argparse
 import importlib.util
 import os
+import sys
 from argparse import BooleanOptionalAction
 from pathlib import Path
 
@@ -40,11 +41,13 @@ def arguments(world: World, given: list[str] | None = None) -> argparse.Namespac
         raise SystemExit(f"--decode gpu: torchvision cannot decode JPEGs on this {world.device.type}")
     if args.decode is None:
         args.decode = "gpu" if args.data is not None and gpu_can_decode(world.device) else "cpu"
-    can_horovod = world.launcher == "mpi" and importlib.util.find_spec("horovod") is not None
+    has_horovod = importlib.util.find_spec("horovod") is not None
     if args.backend is None:
-        args.backend = "horovod" if can_horovod else "torch"
-    elif args.backend == "horovod" and not can_horovod:
-        raise SystemExit("--backend horovod needs an installed Horovod, and ranks that mpirun started")
+        args.backend = "horovod" if has_horovod and world.launcher == "mpi" else "torch"
+    elif args.backend == "horovod" and world.launcher != "mpi":
+        raise SystemExit("--backend horovod needs ranks that mpirun started (`distribution: {type: mpi}`)")
+    elif args.backend == "horovod" and not has_horovod:
+        raise SystemExit("--backend horovod: Horovod is not installed here (`environment: horovod-torch` has it)")
     if args.channels_last is None:
         args.channels_last = args.backend != "horovod"
     elif args.channels_last and args.backend == "horovod":
@@ -55,10 +58,12 @@ def arguments(world: World, given: list[str] | None = None) -> argparse.Namespac
         raise SystemExit(f"--resume-from: there is no folder {args.resume_from}")
     if args.resume_from is not None and args.checkpoints is None and "MUSTER_CHECKPOINT_DIR" not in os.environ:
         raise SystemExit("--resume-from needs --checkpoints, where its own go")
+    if args.checkpoint_every and args.checkpoints is None and "MUSTER_CHECKPOINT_DIR" not in os.environ:
+        raise SystemExit("--checkpoint-every needs --checkpoints, where they go")
     if args.epochs is None:
         args.epochs = 90.0 if args.steps is None else None
-    elif args.epochs <= 0:
-        raise SystemExit(f"--epochs {args.epochs:g}: it must be above zero")
+    elif args.epochs == 0:
+        raise SystemExit("--epochs 0: it must be above zero")
     return args
 
 
@@ -67,19 +72,37 @@ def batch_sizes(per_rank: int | None, whole: int | None, ranks: int, parts: int)
     if per_rank is not None and whole is not None and per_rank * ranks != whole:
         raise SystemExit(f"--global-batch {whole} is not --batch-size {per_rank} on {ranks} ranks: give one of the two")
     if whole is not None and whole % ranks:
-        raise SystemExit(f"--global-batch {whole} cannot be divided among {ranks} ranks")
+        near = max(ranks, whole - whole % ranks)
+        raise SystemExit(f"--global-batch {whole} cannot be divided among {ranks} ranks; {near} can")
     found = whole // ranks if whole is not None else per_rank
     assert found is not None
     if found % parts:
-        raise SystemExit(f"{found} images per rank cannot be divided into --accumulate {parts} equal parts")
+        near = max(parts, found - found % parts)
+        raise SystemExit(f"{found} images per rank cannot be divided into --accumulate {parts} equal parts; {near} can")
     return found, found * ranks
 
 
-def positive(text: str) -> int:
+def positive(text: str, least: int = 1) -> int:
     value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not at least 1")
+    if value < least:
+        raise argparse.ArgumentTypeError(f"{value} is not at least {least}")
     return value
+
+
+def not_negative(text: str) -> int:
+    return positive(text, 0)
+
+
+def real(text: str, most: float = sys.float_info.max) -> float:
+    value = float(text)
+    if not 0 <= value <= most:
+        limit = "a number of at least 0" if most > 1 else f"from 0 to {most:g}"
+        raise argparse.ArgumentTypeError(f"{text} is not {limit}")
+    return value
+
+
+def part(text: str) -> float:
+    return real(text, 1.0)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -93,10 +116,12 @@ def parser() -> argparse.ArgumentParser:
     data.add_argument(
         "--synthetic", type=positive, default=IMAGENET, metavar="N", help="without --data: so many made-up images"
     )
-    data.add_argument("--synthetic-val", type=int, default=0, metavar="N", help="and so many to validate on")
+    data.add_argument("--synthetic-val", type=not_negative, default=0, metavar="N", help="and so many to validate on")
     data.add_argument("--classes", type=positive, default=10, help="of made-up images; a folder says how many it has")
     data.add_argument("--image-size", type=positive, metavar="PIXELS", help="default 224 on a GPU, 96 on a CPU")
-    data.add_argument("--workers", type=int, help="processes that read and decode, per rank; default: the rank's cores")
+    data.add_argument(
+        "--workers", type=not_negative, help="processes that read and decode, per rank; default: the rank's cores"
+    )
     data.add_argument("--decode", choices=("cpu", "gpu"), help="JPEGs; default: on the GPU where torchvision can")
     recipe = found.add_argument_group("recipe")
     recipe.add_argument(
@@ -106,17 +131,17 @@ def parser() -> argparse.ArgumentParser:
     recipe.add_argument(
         "--accumulate", type=positive, default=1, metavar="PARTS", help="compute a rank's images in so many parts"
     )
-    recipe.add_argument("--epochs", type=float, help="default 90")
+    recipe.add_argument("--epochs", type=real, help="default 90")
     recipe.add_argument("--steps", type=positive, help="stop after so many steps, whatever the epochs")
     recipe.add_argument("--optimizer", choices=("sgd", "lars"), default="sgd")
-    recipe.add_argument("--lr", type=float, default=0.1, help="for 256 images a step; scaled with them")
-    recipe.add_argument("--warmup-epochs", type=float, default=5.0, help="the rate rises to the scaled one")
+    recipe.add_argument("--lr", type=real, default=0.1, help="for 256 images a step; scaled with them")
+    recipe.add_argument("--warmup-epochs", type=real, default=5.0, help="the rate rises to the scaled one")
     recipe.add_argument(
         "--decay", choices=("step", "cosine", "none"), default="step", help="step: a tenth at 30, 60, 80"
     )
-    recipe.add_argument("--momentum", type=float, default=0.9)
-    recipe.add_argument("--weight-decay", type=float, default=5e-5, help="not of biases and normalisation")
-    recipe.add_argument("--label-smoothing", type=float, default=0.1)
+    recipe.add_argument("--momentum", type=part, default=0.9)
+    recipe.add_argument("--weight-decay", type=real, default=5e-5, help="not of biases and normalisation")
+    recipe.add_argument("--label-smoothing", type=part, default=0.1)
     recipe.add_argument("--width", type=positive, default=64, help="channels of the first layer; small ones for trying")
     recipe.add_argument("--seed", type=int, default=0)
     speed = found.add_argument_group("speed")
@@ -136,10 +161,10 @@ def parser() -> argparse.ArgumentParser:
     keep.add_argument("--out", type=Path, default=Path("outputs"))
     keep.add_argument("--checkpoints", type=Path, metavar="FOLDER", help="under Muster the run's own")
     keep.add_argument("--resume-from", type=Path, metavar="FOLDER", help="a checkpoint of another run, or several")
-    keep.add_argument("--checkpoint-every", type=int, metavar="STEPS", help="also in the middle of epochs")
+    keep.add_argument("--checkpoint-every", type=positive, metavar="STEPS", help="also in the middle of epochs")
     keep.add_argument("--eval-every", type=positive, default=1, metavar="EPOCHS")
     keep.add_argument("--log-every", type=positive, metavar="STEPS", help="default 50 on a GPU, 1 on a CPU")
-    keep.add_argument("--warmup-steps", type=int, default=5, help="not counted in the throughput")
+    keep.add_argument("--warmup-steps", type=not_negative, default=5, help="not counted in the throughput")
     keep.add_argument(
         "--noise-scale", action="store_true", help="estimate it, and say whether a larger batch would pay"
     )

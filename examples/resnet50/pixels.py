@@ -47,12 +47,22 @@ def central_view(width: int, height: int, part: float = 224 / 256) -> Box:
     return (width - side) // 2, (height - side) // 2, side, side
 
 
-def size_of(jpeg: bytes) -> tuple[int, int]:
-    """Width and height, from the header alone."""
+def header(image: bytes) -> tuple[int, int, bool]:
+    """Width, height, and whether it is a JPEG in colours or grey: ImageNet has a PNG, and some in print colours."""
     from PIL import Image
 
-    with Image.open(io.BytesIO(jpeg)) as image:
-        return image.size
+    with Image.open(io.BytesIO(image)) as picture:
+        return *picture.size, picture.format == "JPEG" and picture.mode in ("RGB", "L")
+
+
+def made_plain(image: bytes) -> bytes:
+    """A JPEG in colours, as a GPU decodes it."""
+    from PIL import Image
+
+    made = io.BytesIO()
+    with Image.open(io.BytesIO(image)) as picture:
+        picture.convert("RGB").save(made, "JPEG", quality=95)
+    return made.getvalue()
 
 
 def decode_on_cpu(jpeg: bytes, box: Box, mirror: bool, size: int) -> Tensor:

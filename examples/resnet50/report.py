@@ -25,6 +25,10 @@ class Log:
     def begin(self, images: int, total: int, resumed_at: int) -> None:
         args, world = self._args, self._world
         if self._leads:
+            try:
+                args.out.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise SystemExit(f"--out: {args.out} cannot be made: {error.strerror}") from None
             kind = f"from {args.data}" if args.data else "synthetic"
             print(f"ResNet-50, {images} images ({kind}), {args.image_size}x{args.image_size}, on {world.device.type}")
             print(f"{world.size} x {args.batch_size} images a step, {total} steps, {args.backend}", flush=True)
@@ -52,14 +56,16 @@ class Log:
             print(f"step {step}  top-1 {figures['top1']:.2%}  top-5 {figures['top5']:.2%}", flush=True)
             self._record(figures, step)
 
-    def end(self, model: nn.Module, progress: dict[str, Any], total: int) -> None:
+    def end(self, model: nn.Module, progress: dict[str, Any], total: int, finished: bool) -> None:
         """Write and print the figures of all ranks, and the model; of a training that was stopped only the figures."""
         args, figures = self._args, self._throughput.total(self._world)
         if not self._leads:
             return
+        total_rate, device_rate = figures.pop("samples_per_s"), figures.pop("samples_per_s_per_device")
+        counted = figures["counted_steps"] > 0
         figures = {
-            "images_per_sec": figures.pop("samples_per_s"),
-            "images_per_sec_per_device": figures.pop("samples_per_s_per_device"),
+            "images_per_sec": total_rate if counted else None,
+            "images_per_sec_per_device": device_rate if counted else None,
             "images_per_sec_of_ranks": figures.pop("samples_per_s_of_ranks"),
             **figures,
             "batch_size_per_rank": args.batch_size,
@@ -70,15 +76,16 @@ class Log:
         if self._losses:
             tail = self._losses[-max(1, len(self._losses) // 10) :]
             figures.update(first_loss=self._losses[0], final_loss=sum(tail) / len(tail))
-        args.out.mkdir(parents=True, exist_ok=True)
         (args.out / "throughput.json").write_text(json.dumps(figures, indent=2) + "\n")
-        self._record({"images_per_sec": figures["images_per_sec"]}, progress["step"])
-        if figures["counted_steps"]:
-            total_rate, device_rate = figures["images_per_sec"], figures["images_per_sec_per_device"]
+        if counted:
+            rates = {"images_per_sec": total_rate, "images_per_sec_per_device": device_rate}
+            self._record(rates, progress["step"])
             print(
                 f"{total_rate:.1f} images/s in total, {device_rate:.1f} per device "
-                f"({figures['warmup_steps']} warm-up steps left out); {sum(figures['data_s']):.1f} s waited for data"
+                f"({figures['warmup_steps']} warm-up steps left out); {max(figures['data_s']):.1f} s waited for data"
             )
+        elif figures["warmup_steps"] == 0:
+            print("no throughput: nothing was left to train")
         else:
             print(f"no throughput: all {figures['warmup_steps']} steps were warm-up (--warmup-steps)")
         if self._step.noise is not None:
@@ -88,8 +95,9 @@ class Log:
                 if scale
                 else "no noise scale: too few steps, or too little left to learn"
             )
-        if progress["step"] < total:
-            print(f"stopped after step {progress['step']} of {total}", flush=True)
+        if not finished:
+            before = ", before its validation" if progress["step"] == total else ""
+            print(f"stopped after step {progress['step']} of {total}{before}", flush=True)
             return
         torch.save(model.state_dict(), args.out / "model.pt")
         print(f"{args.out}/model.pt is the model, {args.out}/throughput.json has the figures", flush=True)

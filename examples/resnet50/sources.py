@@ -5,6 +5,7 @@ import os
 import tarfile
 from bisect import bisect_right
 from collections import OrderedDict
+from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,21 +23,24 @@ SHARDS_MIXED = 16
 class Source(Protocol):
     """Where JPEGs and their labels come from."""
 
-    contiguous: bool
     classes: int
 
     def __len__(self) -> int: ...
     def read(self, index: int) -> tuple[bytes, int]: ...
     def name(self, index: int) -> str: ...
-    def order(self, epoch: int, seed: int) -> Tensor: ...
 
 
 def open_both(folder: Path) -> tuple[Source, Source]:
     """What to train and what to validate on, with the same labels for the same classes."""
+    if find_spec("PIL") is None:
+        raise SystemExit("--data needs Pillow: pip install 'muster[images]'")
     training, validation = open_source(folder / "train"), open_source(folder / "val")
     if isinstance(training, ImageFolder) and isinstance(validation, ImageFolder) and training.names != validation.names:
         differing = min(set(training.names) ^ set(validation.names))
-        raise SystemExit(f"--data: the classes of train and val in {folder} differ: only one of them has {differing}")
+        part = "train" if differing in training.names else "val"
+        raise SystemExit(f"--data: the classes of train and val in {folder} differ: only {part} has {differing}")
+    if type(training) is not type(validation):
+        raise SystemExit(f"--data: one of train and val in {folder} is packed into shards, so their labels may differ")
     if validation.classes > training.classes:
         raise SystemExit(f"--data: val in {folder} has {validation.classes} classes, train only {training.classes}")
     return training, validation
@@ -51,8 +55,6 @@ def open_source(folder: Path) -> Source:
 
 class ImageFolder:
     """One folder for each class, the images inside; classes are numbered in the order of their names."""
-
-    contiguous = False
 
     def __init__(self, folder: Path) -> None:
         self.names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
@@ -78,9 +80,6 @@ class ImageFolder:
     def name(self, index: int) -> str:
         return str(self._files[index][0])
 
-    def order(self, epoch: int, seed: int) -> Tensor:
-        return torch.randperm(len(self), generator=_generator(epoch, seed))
-
 
 class Shards:
     """Tar files of NAME.jpg and NAME.cls (the label as a number) side by side, read one after the other.
@@ -88,12 +87,12 @@ class Shards:
     Where each image lies in its shard is kept beside it, as SHARD.tar.index.
     """
 
-    contiguous = True
-
     def __init__(self, folder: Path) -> None:
         self._paths = sorted(folder.glob("*.tar"))
         self._entries = [shard_index(path) for path in self._paths]
         self._ends = list(accumulate(len(entries) for entries in self._entries))
+        if not len(self):
+            raise SystemExit(f"--data: the shards in {folder} hold no image (NAME.jpg beside NAME.cls)")
         self.classes = 1 + max(label for entries in self._entries for _, _, label in entries)
         self._open: OrderedDict[int, int] = OrderedDict()
 
@@ -111,7 +110,7 @@ class Shards:
 
     def order(self, epoch: int, seed: int) -> Tensor:
         """Shards in a random order, the images of a few neighbours mixed: nearly as good as mixing all of them."""
-        source = _generator(epoch, seed)
+        source = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
         begins = [0, *self._ends]
         shards = [
             torch.arange(begins[number], self._ends[number])
@@ -132,7 +131,7 @@ class Shards:
         return self._open[shard]
 
     def __getstate__(self) -> dict[str, Any]:
-        # Every worker opens its own.
+        # A worker that is not forked opens its own.
         return {**self.__dict__, "_open": OrderedDict()}
 
 
@@ -140,7 +139,12 @@ def shard_index(path: Path) -> list[tuple[int, int, int]]:
     """Offset, size and label of each image of a shard; read from beside it, or found and put there."""
     beside = path.with_name(path.name + ".index")
     if beside.exists() and beside.stat().st_mtime >= path.stat().st_mtime:
-        return [(offset, size, label) for offset, size, label in json.loads(beside.read_text())]
+        try:
+            kept = [(offset, size, label) for offset, size, label in json.loads(beside.read_text())]
+        except (ValueError, TypeError):
+            kept = []
+        if kept and _has_image(path, *kept[-1][:2]):
+            return kept
     jpegs, labels = {}, {}
     try:
         with tarfile.open(path, "r:") as tar:
@@ -155,6 +159,8 @@ def shard_index(path: Path) -> list[tuple[int, int, int]]:
         raise SystemExit(f"--data: {path} is damaged, or not a shard: {error}") from None
     if without := sorted(jpegs.keys() - labels.keys()):
         raise SystemExit(f"--data: {path} has {without[0]}.jpg without {without[0]}.cls, which would be its label")
+    if negative := sorted(name for name, label in labels.items() if label < 0):
+        raise SystemExit(f"--data: {path} has a label below zero in {negative[0]}.cls")
     found = [(*place, labels[name]) for name, place in jpegs.items()]
     try:
         unfinished = beside.with_name(f".{beside.name}.{os.getpid()}.tmp")
@@ -165,15 +171,28 @@ def shard_index(path: Path) -> list[tuple[int, int, int]]:
     return found
 
 
+def _has_image(path: Path, offset: int, size: int) -> bool:
+    """Whether an image of that size begins there, by its header; other images before it would have moved it."""
+    with path.open("rb") as shard:
+        shard.seek(offset - tarfile.BLOCKSIZE)
+        try:
+            return tarfile.TarInfo.frombuf(shard.read(tarfile.BLOCKSIZE), "utf-8", "replace").size == size
+        except tarfile.TarError:
+            return False
+
+
 class Synthetic:
-    """Images that can be learned: each class has a pattern, and each of some hundred images its noise upon it."""
+    """Images that can be learned: each class has a pattern, and each of some hundred images its noise upon it.
 
-    contiguous = False
+    Those that are held back for the validation have another noise.
+    """
 
-    def __init__(self, length: int, classes: int, size: int, device: torch.device) -> None:
+    def __init__(self, length: int, classes: int, size: int, device: torch.device, *, held_back: bool = False) -> None:
         self.length, self.classes, self._size = length, classes, size
         source = torch.Generator().manual_seed(1)
         patterns = interpolate(torch.randn(classes, 3, 8, 8, generator=source), size, mode="bilinear")
+        if held_back:
+            source.manual_seed(2)
         self._labels = torch.arange(min(length, 512 if device.type == "cpu" else 1024)) % classes
         images = torch.empty(len(self._labels), size, size, 3, dtype=torch.uint8)
         for image, label in zip(images, self._labels, strict=True):
@@ -187,9 +206,6 @@ class Synthetic:
     def __len__(self) -> int:
         return self.length
 
-    def order(self, epoch: int, seed: int) -> Tensor:
-        return torch.randperm(self.length, generator=_generator(epoch, seed))
-
     def batch(self, indices: Tensor) -> Batch:
         """Picked where the training happens, which waits for none of it: the index decides what the image is."""
         indices = indices.to(self._rows.device, non_blocking=True)
@@ -198,7 +214,3 @@ class Synthetic:
         shape = (len(indices), self._size, self._size, 3)
         labels = self._labels.index_select(0, picked).masked_fill(indices < 0, PADDING)
         return images.view(shape).permute(0, 3, 1, 2), labels
-
-
-def _generator(epoch: int, seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed * 1_000_003 + epoch)

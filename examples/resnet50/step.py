@@ -19,8 +19,8 @@ the convolutions, and start small ones together."""
 
 
 def tuned(parts: int) -> dict[str, Any]:
-    """A step is handed to the GPU as one graph, which leaves Python to whoever prepares the next batch; not where
-    several parts of a batch add up their gradients, since each run of a graph overwrites those of the one before."""
+    """A step is handed to the GPU as graphs, which leaves Python to whoever prepares the next batch; not where several
+    parts of a batch add up their gradients, since each run of a graph overwrites those of the one before."""
     return {**TUNED, "triton.cudagraphs": parts == 1}
 
 

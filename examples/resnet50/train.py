@@ -24,86 +24,139 @@ def main() -> None:
     # CUDA reads it at its start. In one of its usual eight queues the decoding of JPEGs would wait behind the steps.
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
     world = join()
-    args = arguments(world)
-    torch.manual_seed(args.seed)
-    training, validation = datasets(args, world)
-    model = ResNet50(training.classes, args.width).to(world.device)
-    if args.channels_last:
-        model = model.to(memory_format=torch.channels_last)
-    step = Step(args, world, model)
-    sampler = train_sampler(training, args, world)
-    checkpointer = None
-    if keeps_checkpoints(args):
-        checkpointer = Checkpointer(model, step.optimizer, args.checkpoints, resume_from=args.resume_from)
-    if checkpointer is not None and "MUSTER_STOP_FILE" in os.environ:
-        # A run that is stopped has time to save: `should_stop` tells all ranks, and the signal must not end them first.
-        signal.signal(signal.SIGTERM, lambda *_: None)
-    throughput = Throughput(world.device, warmup_steps=args.warmup_steps)
-    log = Log(args, world, throughput, step)
+    training = Training(arguments(world), world)
+    training.resume()
+    training.run()
+    world.leave()
 
-    progress: dict[str, Any] = {"step": 0, "top1": None}
-    if checkpointer is not None and (found := checkpointer.load()) is not None:
-        progress = found
-        sampler.restore(progress["sampler"])
-        if step.noise is not None and "noise" in progress:
-            step.noise.load_state_dict(progress["noise"])
-    world.share([*model.state_dict().values(), *optimizer_tensors(step.optimizer)])
-    epochs = args.epochs or args.steps / sampler.full_epoch_steps
-    total = args.steps or progress["step"] + steps_left(sampler, epochs)
-    log.begin(len(training), total, progress["step"])
 
-    def save(done: int) -> None:
-        if checkpointer is not None:
-            progress["sampler"] = sampler.state(done)
-            if step.noise is not None:
-                progress["noise"] = step.noise.state_dict()
-            checkpointer.save(progress["step"], progress, metric=progress["top1"])
+class Training:
+    """A model on its way through the data."""
 
-    batches, stopping = Loader(training, args, world, training=True), False
-    if validation is not None:
-        held_back = Loader(validation, args, world, training=False)
-        keys = validation_keys(len(validation), args.batch_size, world.rank, world.size)
-    while progress["step"] < total and not stopping:
-        done = 0
-        for images, labels in throughput.wait_for(batches.over(sampler)):
-            loss = step(images, labels, rate(args, sampler.progress(done), epochs))
-            throughput.step(args.batch_size)
+    def __init__(self, args: argparse.Namespace, world: World) -> None:
+        self._args, self._world = args, world
+        torch.manual_seed(args.seed)
+        training, validation = datasets(args, world)
+        self._images = len(training)
+        self._model = ResNet50(training.classes, args.width).to(world.device)
+        if args.channels_last:
+            self._model = self._model.to(memory_format=torch.channels_last)
+        self._step = Step(args, world, self._model)
+        self._sampler = train_sampler(training, args, world)
+        self._batches, self._held_back = Loader(training, args, world, training=True), None
+        if validation is not None:
+            self._held_back = Loader(validation, args, world, training=False)
+            self._held_back_keys = validation_keys(len(validation), args.batch_size, world.rank, world.size)
+        self._checkpointer = None
+        if keeps_checkpoints(args):
+            self._checkpointer = Checkpointer(
+                self._model, self._step.optimizer, args.checkpoints, resume_from=args.resume_from
+            )
+        if self._checkpointer is not None and "MUSTER_STOP_FILE" in os.environ:
+            # A run that is stopped has time to save: `should_stop` tells all ranks, and the signal must not end them.
+            signal.signal(signal.SIGTERM, lambda *_: None)
+        self._throughput = Throughput(world.device, warmup_steps=args.warmup_steps)
+        self._log = Log(args, world, self._throughput, self._step)
+        self._progress: dict[str, Any] = {"step": 0, "top1": None, "validated": None}
+        self._epochs = args.epochs or args.steps / self._sampler.full_epoch_steps
+
+    def resume(self) -> None:
+        """Go on from a checkpoint, if there is one; all ranks begin with the same."""
+        found = self._checkpointer.load() if self._checkpointer is not None else None
+        progress, sampler, noise = self._progress, self._sampler, self._step.noise
+        if found is not None:
+            progress.update(found)
+            sampler.restore(found["sampler"])
+            if noise is not None and "noise" in found:
+                noise.load_state_dict(found["noise"])
+        self._world.share([*self._model.state_dict().values(), *optimizer_tensors(self._step.optimizer)])
+        self._total = self._args.steps or progress["step"] + steps_left(sampler, self._epochs)
+        if self._total == 0:
+            raise SystemExit(f"--epochs {self._args.epochs:g} of {self._images} images is less than one step")
+        self._log.begin(self._images, self._total, progress["step"])
+        at_end = found is not None and (sampler.epoch > found["sampler"]["epoch"] or progress["step"] == self._total)
+        if at_end and self._validation_is_due(sampler.epoch):
+            # It was stopped before that.
+            self._validate()
+            self._save(0)
+
+    def run(self) -> None:
+        stopping = False
+        while self._progress["step"] < self._total and not stopping:
+            done, stopping = self._train()
+            if not stopping and self._validation_is_due(self._sampler.epoch + 1):
+                self._validate()
+            self._save(done)
+            self._sampler.set_epoch(self._sampler.epoch + 1)
+        step, validated = self._progress["step"], self._progress["validated"]
+        finished = step == self._total and (self._held_back is None or validated == step)
+        self._log.end(self._model, self._progress, self._total, finished)
+        if self._checkpointer is not None:
+            self._checkpointer.close()
+
+    def _train(self) -> tuple[int, bool]:
+        """What is left of an epoch; returns how many steps that was, and whether the training is to stop."""
+        args, progress, sampler, done = self._args, self._progress, self._sampler, 0
+        for images, labels in self._throughput.wait_for(self._batches.over(sampler)):
+            loss = self._step(images, labels, rate(args, sampler.progress(done), self._epochs))
+            self._throughput.step(args.batch_size)
             done += 1
             progress["step"] += 1
-            if progress["step"] % args.log_every == 0 or progress["step"] == total:
-                log.step(loss, progress["step"], total)
+            if progress["step"] % args.log_every == 0 or progress["step"] == self._total:
+                self._log.step(loss, progress["step"], self._total)
                 # Every rank must leave at the same step.
-                stopping = world.any(log.run.should_stop())
-            if progress["step"] == total or stopping:
+                if self._world.any(self._log.run.should_stop()):
+                    return done, True
+            if progress["step"] == self._total:
                 break
-            # The last step of an epoch is saved after its validation, which a resume would leave out otherwise.
+            # The last step of an epoch is saved after its validation.
             if args.checkpoint_every and progress["step"] % args.checkpoint_every == 0 and done < len(sampler):
-                save(done)
-        finished = progress["step"] == total
-        if validation is not None and not stopping and (finished or (sampler.epoch + 1) % args.eval_every == 0):
-            if checkpointer is not None:
-                checkpointer.wait()  # its thread must not be in the middle of something when workers are forked
-            with throughput.paused():
-                figures = validate(model, held_back.over(keys), world, args.amp == "bf16")
-            log.validation(figures, progress["step"])
-            progress["top1"] = figures["top1"]
-        save(done)
-        sampler.set_epoch(sampler.epoch + 1)
-    if checkpointer is not None:
-        checkpointer.close()
-    log.end(model, progress, total)
-    world.leave()
+                self._save(done)
+        return done, False
+
+    def _validation_is_due(self, whole_epochs: int) -> bool:
+        """After every few epochs and after the last step, but not twice after the same one."""
+        step = self._progress["step"]
+        if self._held_back is None or self._progress["validated"] == step:
+            return False
+        return step == self._total or whole_epochs % self._args.eval_every == 0
+
+    def _validate(self) -> None:
+        assert self._held_back is not None
+        with self._throughput.paused():
+            if self._checkpointer is not None:
+                self._checkpointer.wait()  # its thread must not be in the middle of something when workers are forked
+            batches = self._held_back.over(self._held_back_keys)
+            figures = validate(self._model, batches, self._world, self._args.amp == "bf16")
+        self._log.validation(figures, self._progress["step"])
+        self._progress.update(top1=figures["top1"], validated=self._progress["step"])
+
+    def _save(self, done: int) -> None:
+        """After so many steps of this epoch."""
+        progress = self._progress
+        if self._checkpointer is None:
+            return
+        progress["sampler"] = self._sampler.state(done)
+        if self._step.noise is not None:
+            progress["noise"] = self._step.noise.state_dict()
+        metric = progress["top1"] if progress["validated"] == progress["step"] else None
+        self._checkpointer.save(progress["step"], progress, metric=metric)
 
 
 def datasets(args: argparse.Namespace, world: World) -> tuple[Any, Any]:
     """What to train on, and what to validate on, if anything."""
     if args.data is not None:
-        return open_both(args.data)
-    made = [
-        Synthetic(length, args.classes, args.image_size, world.device) if length else None
-        for length in (args.synthetic, args.synthetic_val)
-    ]
-    return made[0], made[1]
+        training, validation = open_both(args.data)
+    else:
+        kind = (args.classes, args.image_size, world.device)
+        training = Synthetic(args.synthetic, *kind)
+        validation = Synthetic(args.synthetic_val, *kind, held_back=True) if args.synthetic_val else None
+    if len(training) < args.global_batch:
+        raise SystemExit(
+            f"{len(training)} images do not fill one step of {world.size} x {args.batch_size}: give more of them, or a "
+            "smaller --batch-size"
+        )
+    return training, validation
 
 
 def optimizer_tensors(optimizer: Optimizer) -> list[Tensor]:

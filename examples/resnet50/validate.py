@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 import torch
-import torch.distributed as dist
 from pixels import normalize
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -13,9 +12,8 @@ from muster.training import World
 
 def validate(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], world: World, amp: bool) -> dict[str, float]:
     """The figures of the whole validation set; every rank gets them."""
-    if world.size > 1:
-        for buffer in model.buffers():
-            _from_first(buffer, world)
+    # The running statistics differ between ranks.
+    world.share(model.buffers())
     model.eval()
     counts = torch.zeros(4, dtype=torch.float64, device=world.device)
     with torch.inference_mode():
@@ -35,10 +33,3 @@ def count(scores: Tensor, labels: Tensor) -> Tensor:
     hits = (best == labels[:, None]) & real[:, None]
     loss = cross_entropy(scores, labels, ignore_index=-1, reduction="sum")
     return torch.stack([real.sum(), hits[:, 0].sum(), hits.sum(), loss]).double()
-
-
-def _from_first(buffer: Tensor, world: World) -> None:
-    """The running statistics of rank 0, for everybody."""
-    common = buffer.cpu()
-    dist.broadcast(common, src=0)
-    buffer.copy_(common)

@@ -188,6 +188,8 @@ class Keeper:
         """Ranks that mpirun is to start and that have not said a word yet."""
         self._running: dict[int, RankLaunch] = {}
         self._signalled = False
+        self._spared: list[processes.Process] = []
+        """Those that have had no SIGTERM, because their parents had it."""
         self._told: set[int] = set()
         """Ranks that mpirun has told to end."""
         self._deserted: tuple[str, float] | None = None
@@ -336,8 +338,11 @@ class Keeper:
         elif self._ending.terminating(now) and not self._signalled:
             # Found first, which takes a while: the signal should come together with the announcement.
             addressed = self._addressed()
+            self._spared = [process for process in addressed if self._is_left_to_parent(process)]
             self._announce("stopping")
-            processes.terminate(addressed)
+            processes.terminate(set(addressed) - set(self._spared))
+        elif self._spared:
+            self._address_orphans()
         if self._mpi and self._signalled and not self._wrapped() and self._mpi.fell_silent():
             self._ending.hurry(now)
 
@@ -355,7 +360,7 @@ class Keeper:
         return processes.descendants([os.getpid()], processes.table())
 
     def _addressed(self) -> list[processes.Process]:
-        """Who gets SIGTERM: everybody, but not mpirun and its helpers, which would kill the ranks in their grace."""
+        """Who may get SIGTERM: everybody, but not mpirun and its helpers, which would kill the ranks in their grace."""
         everything = processes.table()
         below = processes.descendants([os.getpid()], everything)
         if self._mpi is None:
@@ -365,6 +370,15 @@ class Keeper:
         helpers = {process.pid for process in processes.descendants(own, everything)} | set(own)
         helpers -= {process.pid for process in processes.descendants(ranks, everything)} | ranks
         return [process for process in below if process.pid not in helpers]
+
+    def _is_left_to_parent(self, process: processes.Process) -> bool:
+        return process.pid not in self._running and processes.is_part_of_parent(process)
+
+    def _address_orphans(self) -> None:
+        """Those that were left to a parent which has ended."""
+        now = [(before, processes.read(before.pid)) for before in self._spared]
+        self._spared = [before for before, process in now if process and process.parent == before.parent]
+        processes.terminate(process for before, process in now if process and process.parent != before.parent)
 
     def _wrapped(self) -> set[int]:
         """Pids of living ranks that mpirun started."""

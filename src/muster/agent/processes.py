@@ -134,6 +134,18 @@ def kill(targets: Collection[Process], spare_cleaners: bool = False) -> None:
             send(process.pid, signal.SIGKILL)
 
 
+def is_part_of_parent(process: Process) -> bool:
+    """Whether Python forked it, or started it for its `multiprocessing`: then the parent decides about its end.
+
+    A training that is told to stop would fail for want of its data loader's workers before it has saved.
+    """
+    command = _contents(process.pid, "cmdline")
+    if b"from multiprocessing." in command:
+        return True
+    program = command.partition(b"\0")[0].rpartition(b"/")[2]
+    return b"python" in program and command == _contents(process.parent, "cmdline")
+
+
 def is_cleaner(pid: int) -> bool:
     command = _contents(pid, "cmdline")
     return any(name in command for name in _CLEANERS)

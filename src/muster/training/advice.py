@@ -26,14 +26,14 @@ def advise(batch_size: int, noise_scale: float) -> Advice:
         raise ValueError(f"a batch of {batch_size} and a noise scale of {noise_scale}: both must be positive")
     saves = 1 - _steps(2 * batch_size, noise_scale) / _steps(batch_size, noise_scale)
     extra = 1 + batch_size / noise_scale
-    pays = batch_size < noise_scale
+    pays, critical = batch_size < noise_scale, max(1, round(noise_scale))
     verdict = (
-        f"a larger batch still pays, up to about {noise_scale:.0f}"
+        f"a larger batch still pays, up to about {critical}"
         if pays
-        else f"a larger batch stops paying above about {noise_scale:.0f}: use the devices for another run, or fewer"
+        else f"a larger batch stops paying above about {critical}: use the devices for another run, or fewer"
     )
     text = (
-        f"batch {batch_size}, critical batch about {noise_scale:.0f}: {verdict}. Twice the batch would save "
+        f"batch {batch_size}, critical batch about {critical}: {verdict}. Twice the batch would save "
         f"{saves:.0%} of the steps; this one needs {extra:.1f} times the samples of a small one."
     )
     return Advice(batch_size, noise_scale, extra, saves, pays, text)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
-import re
 import shutil
 import threading
 from collections.abc import Callable, Mapping
@@ -20,12 +20,11 @@ from torch.optim import Optimizer
 
 from muster.errors import MusterError
 from muster.training import integrity
+from muster.training.folders import CheckpointFolder, checkpoints_in
 from muster.training.shards import Shards, hush_alone
-from muster.training.state import Stage, TrainingState, random_state, set_random_state
+from muster.training.state import Stage, TrainingState, check_loadable, random_state, set_random_state, snapshot
 
 log = logging.getLogger(__name__)
-
-_NAME = re.compile(r"step_(\d+)")
 
 
 class CheckpointFailed(MusterError):
@@ -33,7 +32,7 @@ class CheckpointFailed(MusterError):
 
 
 class NoGoodCheckpoint(MusterError):
-    """There are checkpoints, and every one of them is damaged."""
+    """There are checkpoints, and none that can be used."""
 
 
 class Checkpointer:
@@ -43,7 +42,7 @@ class Checkpointer:
     its own shards, and hashes them. The folder appears under its name `step_N` only when all of it is on disk.
     Under Muster the folder is the run's own, so each checkpoint is published, and `load` finds what the last attempt
     left; elsewhere give one that all ranks see. `resume_from` is a checkpoint of another training, or a folder of them,
-    for a start that finds none of its own.
+    for a start that finds none of its own. One training at a time can have a folder.
 
     A save that fails (a full disk) is reported, the older ones stay; the third in a row raises.
     """
@@ -64,7 +63,8 @@ class Checkpointer:
             raise ValueError(f"best={best!r} is max or min, and keep_last={keep_last} at least 1")
         self._state = TrainingState(model, optimizer)
         self._stage = Stage()
-        self._folder, self._resume = _places(folder, resume_from)
+        own, self._resume, self._resumes_own_run = _places(folder, resume_from)
+        self._folder = CheckpointFolder(own)
         self._keep_last, self._larger_is_better = keep_last, best == "max"
         self._asynchronous, self._max_failures = asynchronous, max_failures
         self._rank, self._size, self._group = 0, 1, None
@@ -74,7 +74,9 @@ class Checkpointer:
             self._group = dist.new_group(backend="gloo")
         self._shards = Shards(self._rank, self._size, self._group)
         self._sharing, self._part, self._parts = self._find_parts()
+        self._claim_folder()
         self._best: tuple[float, int] | None = None
+        self._checked: set[tuple[str, type]] = set()
         self._thread: threading.Thread | None = None
         self._problem: str | None = None
         self._failures = 0
@@ -87,11 +89,13 @@ class Checkpointer:
         With a `metric`, the checkpoint with the best one is kept beside the last few.
         """
         self.wait()
+        own = {"progress": dict(progress or {}), "plain": self._state.plain()}
+        self._check_loadable(**own)
+        own = {**snapshot(own), "random": random_state()}
+        # Last, since on a GPU the writer waits for these copies, and with them for the ones before.
         tensors = self._stage.copy(self._state.tensors(with_buffers=self._rank == 0))
-        own = {"progress": dict(progress or {}), "plain": self._state.plain(), "random": random_state()}
-        if metric is not None and (self._best is None or self._is_better(metric, self._best[0])):
-            self._best = (metric, step)
-        about = {"step": step, "world_size": self._size, "metric": metric, "best": self._best}
+        best = (metric, step) if self._is_best(metric) else self._best
+        about = {"step": step, "world_size": self._size, "metric": metric, "best": best}
         self._thread = threading.Thread(target=self._write, args=(about, tensors, own), name="checkpoint", daemon=True)
         self._thread.start()
         if not self._asynchronous:
@@ -102,7 +106,7 @@ class Checkpointer:
         self.wait()
         candidates = self._candidates()
         if which == "best":
-            candidates = _best_of(candidates)
+            candidates = self._best_of(candidates)
         found = self._first_good(candidates)
         if found is None:
             return None
@@ -125,58 +129,86 @@ class Checkpointer:
             self._thread.join()
             self._thread = None
         if self._failures >= self._max_failures:
-            raise CheckpointFailed(
-                f"{self._failures} checkpoints in a row could not be written to {self._folder}: {self._problem}",
-                "Free space there or give another folder; the older checkpoints are intact.",
-            )
+            raise self._failed(f"{self._failures} checkpoints in a row")
 
     def close(self) -> None:
-        """Wait for the last one; raises CheckpointFailed when it could not be written."""
-        self.wait()
-        if self._problem is not None:
-            raise CheckpointFailed(
-                f"the last checkpoint could not be written to {self._folder}: {self._problem}",
-                "Free space there or give another folder; the older checkpoints are intact.",
-            )
+        """Wait for the last one and leave the folder to others; raises CheckpointFailed when it was not written."""
+        try:
+            self.wait()
+            if self._problem is not None:
+                raise self._failed("the last checkpoint")
+        finally:
+            self._folder.release()
+
+    def _failed(self, what: str) -> CheckpointFailed:
+        return CheckpointFailed(
+            f"{what} could not be written to {self._folder.path}: {self._problem}",
+            "Free space there or give another folder; the older checkpoints are intact.",
+        )
+
+    def _check_loadable(self, progress: Mapping[str, Any], plain: Mapping[str, Any]) -> None:
+        """Once for every name and type, since it takes time."""
+        named = [(f"progress[{key!r}]", value) for key, value in progress.items()]
+        for group in plain.get("groups", ()):
+            named += [(f"{key!r} of the optimizer", value) for key, value in group.items()]
+        for name, value in named:
+            if (name, type(value)) not in self._checked:
+                check_loadable(name, value)
+                self._checked.add((name, type(value)))
+
+    def _is_best(self, metric: float | None) -> bool:
+        if metric is None or math.isnan(metric):
+            return False
+        if self._best is None:
+            return True
+        return metric > self._best[0] if self._larger_is_better else metric < self._best[0]
 
     # Writing, in the thread
 
     def _write(self, about: dict[str, Any], tensors: dict[str, Tensor], own: dict[str, Any]) -> None:
+        try:
+            self._problem = self._find_problem(about, tensors, own)
+        except Exception as error:  # such as that of a rank that died while they agreed
+            self._problem = f"{type(error).__name__}: {error}"
+        if self._problem is None:
+            self._failures, self._best = 0, about["best"]
+            return
+        self._failures += 1
+        log.warning("the checkpoint of step %d was not written: %s", about["step"], self._problem)
+
+    def _find_problem(self, about: dict[str, Any], tensors: dict[str, Tensor], own: dict[str, Any]) -> str | None:
         """After each step the ranks hear of each other's problems, so that none waits for one that failed."""
-        staged = self._folder / f".step_{about['step']}.tmp"
         steps: tuple[Callable[[], None], ...] = (
-            lambda: self._prepare(staged),
-            lambda: self._write_shards(staged, about, tensors, own),
-            lambda: self._publish(staged, about),
+            lambda: self._prepare(about["step"]),
+            lambda: self._write_shards(about, tensors, own),
+            lambda: self._publish(about),
+            lambda: self._prune(about),
         )
         for act in steps:
-            self._problem = self._agree(act)
-            if self._problem is not None:
-                self._problem = self._explained(self._problem, sum(tensor.nbytes for tensor in tensors.values()))
-                self._failures += 1
-                log.warning("the checkpoint of step %d was not written: %s", about["step"], self._problem)
-                self._agree(lambda: shutil.rmtree(staged, ignore_errors=True) if self._leads else None)
-                return
-        self._failures = 0
+            problem = self._agree(act)
+            if problem is not None:
+                problem = self._explained(problem, sum(tensor.nbytes for tensor in tensors.values()))
+                self._agree(lambda: self._folder.tidy() if self._leads else None)
+                return problem
+        return None
 
     def _explained(self, problem: str, size: int) -> str:
         """PyTorch's writer names anything but the disk when that is full."""
-        free = shutil.disk_usage(self._folder).free
+        try:
+            free = shutil.disk_usage(self._folder.path).free
+        except OSError:
+            return problem
         if free >= size or "No space left" in problem:
             return problem
         return f"No space left on device: {free / 1e6:.1f} MB are free, {size / 1e6:.1f} MB are needed ({problem})"
 
-    def _prepare(self, staged: Path) -> None:
+    def _prepare(self, step: int) -> None:
         self._stage.wait()
         if self._leads:
-            # What a killed training left; only one save is under way at a time.
-            for unfinished in self._folder.glob(".*_*.tmp"):
-                shutil.rmtree(unfinished, ignore_errors=True)
-            staged.mkdir(parents=True)
+            self._folder.stage(step)
 
-    def _write_shards(
-        self, staged: Path, about: dict[str, Any], tensors: dict[str, Tensor], own: dict[str, Any]
-    ) -> None:
+    def _write_shards(self, about: dict[str, Any], tensors: dict[str, Tensor], own: dict[str, Any]) -> None:
+        staged = self._folder.staged(about["step"])
         hashes = self._shards.write(staged, tensors, again=all(self._gather(self._shards.repeats(tensors))))
         with (staged / f"rank_{self._rank:05d}.pt").open("wb") as target:
             torch.save(own, target)
@@ -184,31 +216,20 @@ class Checkpointer:
             os.fsync(target.fileno())
         integrity.write_list(staged, self._rank, about, hashes)
 
-    def _publish(self, staged: Path, about: dict[str, Any]) -> None:
-        """One rename makes it visible; Muster takes every node's part, and counts it when all parts are there."""
+    def _publish(self, about: dict[str, Any]) -> None:
+        """Muster takes every node's part, and counts it when all parts are there."""
         if not self._leads:
             return
+        staged = self._folder.staged(about["step"])
         if self._parts > 1:
             (staged / f"part_{self._part}_of_{self._parts}").write_text("\n")
         if about["best"] and about["best"][1] == about["step"]:
             (staged / "best").write_text("\n")
-        integrity.sync_folder(staged)
-        final = self._folder / f"step_{about['step']}"
-        replaced = self._folder / f".replaced_{about['step']}.tmp"
-        if final.exists():
-            final.rename(replaced)
-        staged.rename(final)
-        integrity.sync_folder(self._folder)
-        shutil.rmtree(replaced, ignore_errors=True)
-        self._prune()
+        self._folder.publish(about["step"])
 
-    def _prune(self) -> None:
-        kept = {step for step, _ in _checkpoints_in(self._folder)[: self._keep_last]}
-        if self._best is not None:
-            kept.add(self._best[1])
-        for step, path in _checkpoints_in(self._folder):
-            if step not in kept:
-                shutil.rmtree(path, ignore_errors=True)
+    def _prune(self, about: dict[str, Any]) -> None:
+        if self._leads:
+            self._folder.prune(about["step"], self._keep_last, best=about["best"] and about["best"][1])
 
     # What the ranks agree on
 
@@ -238,15 +259,15 @@ class Checkpointer:
         """The ranks that share this rank's folder, the number of that folder, and how many folders there are."""
         node = int(os.environ.get("MUSTER_NODE_RANK", "0")) if "MUSTER_CHECKPOINT_DIR" in os.environ else 0
         nodes = self._gather(node)
-        problem = self._agree(lambda: self._folder.mkdir(parents=True, exist_ok=True))
+        problem = self._agree(lambda: self._folder.path.mkdir(parents=True, exist_ok=True))
         if problem is not None:
-            raise CheckpointFailed(f"the checkpoint folder {self._folder} cannot be made: {problem}")
+            raise CheckpointFailed(f"the checkpoint folder {self._folder.path} cannot be made: {problem}")
         sharing = [rank for rank, other in enumerate(nodes) if other == node]
         self._check_shared(sharing[0])
         return sharing, sorted(set(nodes)).index(node), len(set(nodes))
 
     def _check_shared(self, leader: int) -> None:
-        mark = self._folder / f".shared_by_{leader}.tmp"
+        mark = self._folder.path / f".shared_by_{leader}.tmp"
         if self._rank == leader:
             mark.touch()
         seen = self._gather(None)  # everybody is here
@@ -255,21 +276,50 @@ class Checkpointer:
             mark.unlink()
         if not all(seen):
             raise CheckpointFailed(
-                f"rank {seen.index(False)} does not see what rank {leader} writes to {self._folder}",
+                f"rank {seen.index(False)} does not see what rank {leader} writes to {self._folder.path}",
                 "Give a folder that all ranks share, or start the job with Muster, which needs none.",
+            )
+
+    def _claim_folder(self) -> None:
+        """Two trainings would remove what the other one is writing."""
+        problem = self._agree(lambda: self._folder.claim() if self._leads else None)
+        if problem is not None:
+            raise CheckpointFailed(
+                f"the checkpoint folder {self._folder.path} cannot be used: {problem}",
+                "Give each training a folder of its own, or wait until the other has ended.",
             )
 
     # Reading
 
     def _candidates(self) -> list[tuple[int, Path]]:
         """The newest first; the same on every rank."""
-        found = _checkpoints_in(self._folder)
-        if self._resume is not None and (about := _about(self._resume)) is not None:
-            found.append((about["step"], self._resume))
-        elif self._resume is not None and not found:
-            found = _checkpoints_in(self._resume)
+        found = checkpoints_in(self._folder.path)
+        if self._resume is not None and (self._resumes_own_run or not found):
+            about = _about(self._resume)
+            found += checkpoints_in(self._resume) if about is None else [(about["step"], self._resume)]
         known = [{step for step, _ in others} for others in self._gather(found)]
-        return sorted((item for item in found if all(item[0] in steps for steps in known)), reverse=True)
+        candidates = sorted((item for item in found if all(item[0] in steps for steps in known)), reverse=True)
+        if self._resume is not None and not candidates:
+            raise _unusable([f"{self._resume} (damaged, or not made by this class)"])
+        return candidates
+
+    def _best_of(self, candidates: list[tuple[int, Path]]) -> list[tuple[int, Path]]:
+        """The one that is the best so far, as the newest that can be read knows it; rank 0 has the say."""
+        abouts = (_about(path) for _, path in candidates)
+        newest = self._gather(next((about for about in abouts if about is not None), None))[0]
+        if newest is None:
+            return candidates
+        if newest["best"] is None:
+            return []
+        step = newest["best"][1]
+        found = [item for item in candidates if item[0] == step]
+        if not found:
+            raise NoGoodCheckpoint(
+                f"the best checkpoint (step {step}) is not here, though that of step {newest['step']} knows of it",
+                f"Load the last, or start another training with `resume_from` where the best was kept (from a run of "
+                f"Muster: muster download RUN checkpoints/step_{step}).",
+            )
+        return found
 
     def _first_good(self, candidates: list[tuple[int, Path]]) -> Path | None:
         damaged = []
@@ -281,53 +331,46 @@ class Checkpointer:
             said = next(problem for problem in problems if problem)
             log.warning("the checkpoint of step %d is damaged and passed over: %s", step, said)
             damaged.append(f"step {step} ({said})")
-        if self._resume is not None and not candidates:
-            damaged.append(f"{self._resume} (damaged, or not made by this class)")
         if damaged:
-            raise NoGoodCheckpoint(
-                f"no checkpoint can be used: {'; '.join(damaged)}",
-                "Move them away to start from the beginning.",
-            )
+            raise _unusable(damaged)
         return None
 
     def _take_own(self, folder: Path) -> dict[str, Any]:
-        path = folder / f"rank_{self._rank:05d}.pt"
-        same_world = integrity.read_list(folder)["world_size"] == self._size
-        own = torch.load(path if same_world else folder / "rank_00000.pt", map_location="cpu", weights_only=True)
+        about = integrity.read_list(folder)
+        same_world = about["world_size"] == self._size
+        path = folder / f"rank_{self._rank if same_world else 0:05d}.pt"
+        own = torch.load(path, map_location="cpu", weights_only=True)
         self._state.take_plain(own["plain"])
         if same_world:
             # With other ranks the old states would repeat each other's numbers; the seeds of the start stay.
             set_random_state(own["random"])
-        best = integrity.read_list(folder)["best"]
-        self._best = (best[0], best[1]) if best else None
+        # The best of another training says nothing of this one.
+        of_this_run = self._resumes_own_run or folder.parent == self._folder.path
+        self._best = tuple(about["best"]) if about["best"] and of_this_run else None
         progress: dict[str, Any] = own["progress"]
         return progress
 
-    def _is_better(self, metric: float, than: float) -> bool:
-        return metric > than if self._larger_is_better else metric < than
 
-
-def _places(folder: str | Path | None, resume_from: str | Path | None) -> tuple[Path, Path | None]:
-    """Where to write, and what to resume from: what Muster fetched of an earlier attempt before what was asked for."""
+def _places(folder: str | Path | None, resume_from: str | Path | None) -> tuple[Path, Path | None, bool]:
+    """Where to write, what to resume from, and whether that is of an earlier attempt of this run, which goes first."""
     if resume_from is not None and not Path(resume_from).is_dir():
         raise ValueError(f"resume_from={str(resume_from)!r}: there is no such folder")
-    resume = os.environ.get("MUSTER_RESUME_DIR") or resume_from
     given = os.environ.get("MUSTER_CHECKPOINT_DIR") or folder
     if given is None:
         raise ValueError("outside Muster a Checkpointer needs a folder")
-    return Path(given), Path(resume) if resume else None
+    if earlier := os.environ.get("MUSTER_RESUME_DIR"):
+        return Path(given), Path(earlier), True
+    return Path(given), Path(resume_from) if resume_from else None, False
 
 
 def _shape(stored: Mapping[str, Any], name: str) -> torch.Size | None:
     return stored[name].size if name in stored else None
 
 
-def _best_of(candidates: list[tuple[int, Path]]) -> list[tuple[int, Path]]:
-    """The one that is the best so far, as the newest that can be read knows it."""
-    for about in (_about(path) for _, path in candidates):
-        if about is not None:
-            return [item for item in candidates if about["best"] and item[0] == about["best"][1]]
-    return candidates
+def _unusable(what: list[str]) -> NoGoodCheckpoint:
+    return NoGoodCheckpoint(
+        f"no checkpoint can be used: {'; '.join(what)}", "Move them away to start from the beginning."
+    )
 
 
 def _about(folder: Path) -> dict[str, Any] | None:
@@ -337,9 +380,3 @@ def _about(folder: Path) -> dict[str, Any] | None:
         return {"step": int(about["step"]), "best": about["best"]}
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _checkpoints_in(folder: Path) -> list[tuple[int, Path]]:
-    """Finished ones by step, the newest first."""
-    found = [(int(match[1]), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))]
-    return sorted(found, reverse=True)

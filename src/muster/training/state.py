@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import io
 import random
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,8 +14,11 @@ from torch import Tensor, nn
 from torch.distributed._state_dict_utils import _copy_state_dict, _create_cpu_state_dict
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
+from torch.utils._pytree import tree_map
 
 _WRAPPERS = ("module.", "_orig_mod.")
+_COUNT = "step"
+"""What PyTorch's optimizers call the number of steps that a parameter has taken."""
 
 
 class TrainingState:
@@ -54,7 +59,7 @@ class TrainingState:
             for key, about in stored.items():
                 slot = key.removeprefix(prefix)
                 if key.startswith(prefix) and "." not in slot and slot not in self._slots(parameter):
-                    self._slots(parameter)[slot] = _empty(about, parameter)
+                    self._slots(parameter)[slot] = _empty(slot, about, parameter)
         return self.tensors()
 
     def take_plain(self, given: Mapping[str, Any]) -> None:
@@ -68,6 +73,16 @@ class TrainingState:
             group.update(values)
         for name, parameter in self._of_optimizer():
             self._slots(parameter).update(given["slots"].get(name, {}))
+        for group in groups:
+            if group.get("fused") or group.get("capturable"):
+                self._count_on_device(group["params"])
+
+    def _count_on_device(self, parameters: list[nn.Parameter]) -> None:
+        """PyTorch's kernels that are fused or captured want the count of steps beside the parameter."""
+        for parameter in parameters:
+            slots = self._slots(parameter)
+            if isinstance(slots.get(_COUNT), Tensor):
+                slots[_COUNT] = slots[_COUNT].to(parameter.device)
 
     def _of_optimizer(self) -> Iterator[tuple[str, nn.Parameter]]:
         for group in self._optimizer.param_groups if self._optimizer else ():
@@ -118,6 +133,30 @@ def _waiting_room(tensor: Tensor, on_gpu: bool) -> Tensor:
     return torch.empty_like(tensor, device="cpu", pin_memory=on_gpu)
 
 
+def snapshot(values: dict[str, Any]) -> dict[str, Any]:
+    """A copy that what happens later does not reach."""
+
+    def copied(value: Any) -> Any:
+        return value.detach().clone() if isinstance(value, Tensor) else copy.deepcopy(value)
+
+    found: dict[str, Any] = tree_map(copied, values)
+    return found
+
+
+def check_loadable(name: str, value: Any) -> None:
+    """Raise TypeError for what `torch.save` takes, and `torch.load` refuses since it could be anything."""
+    content = io.BytesIO()
+    try:
+        torch.save(value, content)
+        content.seek(0)
+        torch.load(content, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise TypeError(
+            f"{name} ({type(value).__name__}) could not be loaded from a checkpoint. Allowed are tensors, numbers, "
+            "texts, None, and lists, tuples and dicts of them: convert it, for example with float(), .tolist() or str()"
+        ) from error
+
+
 def random_state() -> dict[str, Any]:
     """The state of every random generator of this process, made of tensors and plain values."""
     version, internal, gauss = random.getstate()
@@ -146,9 +185,11 @@ def _plain_name(name: str) -> str:
     return name
 
 
-def _empty(about: Any, parameter: nn.Parameter) -> Tensor:
+def _empty(slot: str, about: Any, parameter: nn.Parameter) -> Tensor:
     """Sharded as the parameter where it has the parameter's shape."""
     dtype = about.properties.dtype
+    if slot == _COUNT:
+        return torch.zeros(about.size, dtype=dtype)
     if about.size == parameter.shape:
         return torch.zeros_like(parameter, dtype=dtype, requires_grad=False)
-    return torch.zeros(about.size, dtype=dtype)
+    return torch.zeros(about.size, dtype=dtype, device=parameter.device)

@@ -40,7 +40,8 @@ class Throughput:
         self._warmup_steps = warmup_steps
         self._steps = 0
         self._before = self._asked = self._ready = self._clock.mark()
-        self._under_way: deque[tuple[Any, Any, Any, Any, int, bool]] = deque()
+        self._pauses: list[tuple[Any, Any]] = []
+        self._under_way: deque[tuple[Any, Any, Any, Any, int, bool, list[tuple[Any, Any]]]] = deque()
         self._step_s = array("d")
         self._samples = 0
         self._seconds = 0.0
@@ -64,15 +65,16 @@ class Throughput:
         """A step over so many samples of this rank has been given to the device."""
         done = self._clock.mark()
         counted = self._steps >= self._warmup_steps
-        self._under_way.append((self._before, self._asked, self._ready, done, samples, counted))
-        self._before = done
+        self._under_way.append((self._before, self._asked, self._ready, done, samples, counted, self._pauses))
+        self._before, self._pauses = done, []
         self._steps += 1
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Leave out what happens here, such as a validation."""
+        """Leave out what happens here, such as a validation between two steps."""
+        began = self._clock.mark()
         yield
-        self._before = self._clock.mark()
+        self._pauses.append((began, self._clock.mark()))
 
     def rates(self) -> Rates:
         """The rate of the steps that ended since the last call."""
@@ -111,8 +113,8 @@ class Throughput:
 
     def _collect(self) -> None:
         while self._under_way and self._clock.has_passed(self._under_way[0][3]):
-            before, asked, ready, done, samples, counted = self._under_way.popleft()
-            step_s = self._clock.seconds(before, done)
+            before, asked, ready, done, samples, counted, pauses = self._under_way.popleft()
+            step_s = self._clock.seconds(before, done) - sum(self._clock.seconds(*pause) for pause in pauses)
             # What was done before asking, such as saving, is the script's own.
             data_s = min(step_s, max(0.0, self._clock.seconds(asked, ready)))
             self.data_s += data_s

@@ -93,10 +93,21 @@ def join(environ: Mapping[str, str] = os.environ) -> World:
         if place.launcher == "torch":
             dist.init_process_group("gloo")
         else:
-            host, port = meeting_point(place, environ)
-            dist.init_process_group("gloo", init_method=f"tcp://{host}:{port}", rank=place.rank, world_size=place.size)
+            _meet(place, *meeting_point(place, environ))
     device, group = _share_out(place)
     return World(place.rank, place.size, place.local_rank, place.local_size, device, place.launcher, group)
+
+
+def _meet(place: Place, host: str, port: int) -> None:
+    try:
+        dist.init_process_group("gloo", init_method=f"tcp://{host}:{port}", rank=place.rank, world_size=place.size)
+    except dist.DistNetworkError as error:
+        if "EADDRINUSE" not in str(error):
+            raise
+        raise ValueError(
+            f"the port {port} is in use, perhaps by another training. Give mpirun `-x MASTER_PORT=PORT` with another "
+            "one, or start the job with Muster, which finds one."
+        ) from error
 
 
 def find_place(environ: Mapping[str, str]) -> Place:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from dataclasses import replace
 
+import pytest
+
 from .conftest import Harness, alive, until
 
 
@@ -118,6 +120,49 @@ def test_a_stop_gives_its_grace_to_what_a_shell_started(node: Harness) -> None:
     node.server.wait_event(key, "delivered")
     assert b"saved" in node.log(key)
     assert ended.data["reason"] == "cancelled"
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_stop_leaves_the_workers_of_a_python_program_to_it(node: Harness, method: str) -> None:
+    """As those of a DataLoader, without which a training could not go on until it has saved."""
+    script = (
+        "import multiprocessing, signal, sys, time\n"
+        f"worker = multiprocessing.get_context('{method}').Process(target=time.sleep, args=(1000,))\n"
+        "worker.start()\n"
+        "def save(*_):\n"
+        "    time.sleep(0.5)\n"
+        "    print('saved beside', 'a living' if worker.is_alive() else 'a dead', 'worker', flush=True)\n"
+        "    worker.terminate()\n"
+        "    sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, save)\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(1000)\n"
+    )
+    node.start_agent()
+    key = node.run(["python", "-c", script])
+    node.wait_log(key, b"ready")
+    node.stop(key, grace_s=600.0)
+    node.server.wait_event(key, "delivered")
+    assert b"saved beside a living worker" in node.log(key)
+
+
+def test_workers_whose_program_ends_at_once_do_not_use_up_its_grace(node: Harness) -> None:
+    script = (
+        "import multiprocessing, time\n"
+        "def fork(depth):\n"
+        "    if depth:\n"
+        "        multiprocessing.get_context('fork').Process(target=fork, args=(depth - 1,)).start()\n"
+        "    print('ready', depth, flush=True)\n"
+        "    time.sleep(1000)\n"
+        "fork(2)\n"
+    )
+    node.start_agent()
+    key = node.run(["python", "-c", script])
+    for depth in range(3):
+        node.wait_log(key, b"ready %d" % depth)
+    node.stop(key, grace_s=600.0)
+    node.server.wait_event(key, "delivered")
+    assert node.exits(key)[0]["signal"] == signal.SIGTERM
 
 
 def test_a_second_stop_shortens_the_grace(node: Harness) -> None:

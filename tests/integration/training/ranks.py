@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -22,7 +24,7 @@ from sources import Synthetic
 from step import Step
 from validate import validate
 
-from muster.training import Checkpointer, NoiseScale, join
+from muster.training import Checkpointer, CheckpointFailed, NoiseScale, join
 
 SMALL = ["--width", "4", "--image-size", "32", "--synthetic", "64", "--momentum", "0", "--warmup-epochs", "0"]
 
@@ -38,10 +40,9 @@ def main() -> None:
         "sharded": sharded(folder / "ddp"),
         "fsdp": fully_sharded(folder / "fsdp"),
         "shared": shared(world),
+        "refused": refused(world, folder / "held"),
     }
-    if world.rank == 0:
-        (folder / "found.json").write_text(json.dumps(found))
-    world.leave()
+    left_alone(world, folder, found)
 
 
 def moved(world, accumulate: int) -> list[float]:
@@ -130,6 +131,44 @@ def shared(world) -> list[object]:
     own = torch.full((3,), float(world.rank + 1))
     world.share([own])
     return [own.tolist(), world.sum(torch.tensor([world.rank + 1.0])).tolist(), world.any(world.rank == 1)]
+
+
+def refused(world, folder: Path) -> list[str]:
+    """What each rank is told of a folder that another process has."""
+    script = "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.lockf(file, fcntl.LOCK_EX); input('held')"
+    said = ""
+    if world.rank == 0:
+        folder.mkdir()
+        holder = subprocess.Popen(
+            [sys.executable, "-c", script, str(folder / ".lock")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        holder.stdout.read(4)
+    dist.barrier()
+    try:
+        Checkpointer(nn.Linear(2, 2), None, folder)
+    except CheckpointFailed as error:
+        said = str(error)
+    if world.rank == 0:
+        holder.communicate("done")
+    return world.gather(said)
+
+
+def left_alone(world, folder: Path, found: dict[str, object]) -> None:
+    """A rank dies; the other one's next checkpoint fails and it hears of it. Then there is nobody to take leave of."""
+    keeper = Checkpointer(nn.Linear(2, 2), None, folder / "alone")
+    keeper.save(1)
+    keeper.wait()
+    if world.rank == 0:
+        keeper.save(2)
+        try:
+            keeper.close()
+        except CheckpointFailed as error:
+            found["alone"] = str(error)
+        (folder / "found.json").write_text(json.dumps(found))
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -92,5 +92,14 @@ def test_a_fully_sharded_model_comes_back_with_its_optimizer(found: dict[str, An
     assert found["fsdp"]
 
 
+def test_every_rank_is_told_that_another_training_has_the_folder(found: dict[str, Any]) -> None:
+    first, second = found["refused"]
+    assert first == second and "rank 0: InUse: another training writes its checkpoints there" in first
+
+
+def test_a_checkpoint_that_fails_with_a_rank_that_died_is_told(found: dict[str, Any]) -> None:
+    assert "the last checkpoint could not be written" in found["alone"]
+
+
 def test_ranks_share_add_and_agree(found: dict[str, Any]) -> None:
     assert found["shared"] == [[1.0, 1.0, 1.0], [3.0], True]

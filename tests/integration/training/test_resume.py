@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -13,6 +14,7 @@ import pytest
 import torch
 from tests.conftest import wait_until
 from tests.integration.training.conftest import EXAMPLE, TINY, Site, train
+from tests.unit.training.images import write_shards
 
 STEPS = 24
 
@@ -72,16 +74,24 @@ def test_killed_at_random_it_has_the_losses_of_a_run_that_was_not(site: Site) ->
     assert views[1]["attempts"][-1]["resumed_from"] is not None
 
 
-def test_a_run_that_is_cancelled_saves_first(site: Site) -> None:
+@pytest.mark.parametrize("images", ["made up", "from a folder"])
+def test_a_run_that_is_cancelled_saves_first(site: Site, tmp_path: Path, images: str) -> None:
+    """Also when it has worker processes, which must not be told to end before it is done."""
+    source: tuple[str, ...] = ()
+    if images == "from a folder":
+        source = ("--data", str(tmp_path / "images"), "--workers", "2", "--eval-every", "100000")
+        for part in ("train", "val"):
+            write_shards(tmp_path / "images" / part)
+    length = ("--batch-size", "4", "--steps", "100000", "--checkpoint-every", "50000")
     run_id = site.run(
         code=str(EXAMPLE),
-        command=["python", "train.py", *TINY, "--batch-size", "4", "--steps", "100000", "--checkpoint-every", "50000"],
+        command=["python", "train.py", *TINY, *source, *length],
         environment_variables={"OMP_NUM_THREADS": "1"},
     )
     wait_until(lambda: max(losses(site, run_id), default=0) >= 3, 120.0, "step 3")
     site.client.cancel(run_id)
     view = site.wait(run_id, timeout_s=120)
-    assert view["status"] == "Canceled"
+    assert view["status"] == "Canceled" and view["attempts"][0]["ranks"][0]["exit_code"] == 0
     (stopped_after,) = re.findall(rb"stopped after step (\d+) of", site.log(run_id))
     assert view["checkpoints"][0]["name"] == f"step_{stopped_after.decode()}"
 
@@ -104,6 +114,24 @@ def test_another_number_of_ranks_goes_on_where_the_others_stopped(place: Path) -
     # The eight images that are left of the first epoch fill no step of nine; the second epoch has eight steps.
     on_three = train(place, "--global-batch", "9", "--epochs", "2", *common, ranks=3).stdout
     assert "resumed after step 9" in on_three and sorted(printed(on_three)) == list(range(10, 18))
+
+
+def test_a_validation_that_a_stop_prevented_comes_first_after_the_resume(place: Path) -> None:
+    stop = place / "stop"
+    stop.touch()
+    told = {"MUSTER_RUN_ID": "some", "MUSTER_STOP_FILE": str(stop)}
+    common = ("--batch-size", "20", "--log-every", "4", "--synthetic-val", "20", "--checkpoints", "c")
+    stopped = train(place, *common, "--epochs", "2", **told).stdout
+    assert "stopped after step 4 of 8" in stopped and "top-1" not in stopped
+    stopped = train(place, *common, "--epochs", "2", **told).stdout
+    assert stopped.index("step 4  top-1") < stopped.index("step 8/8")
+    assert "stopped after step 8 of 8, before its validation" in stopped
+    resumed = train(place, *common, "--epochs", "2").stdout
+    assert "step 8  top-1" in resumed and "nothing was left to train" in resumed
+    figures = json.loads((place / "outputs" / "throughput.json").read_text())
+    assert figures["images_per_sec"] is None and figures["top1"] is not None
+    assert (place / "outputs" / "model.pt").exists()
+    assert "top-1" not in train(place, *common, "--epochs", "2").stdout
 
 
 def test_three_ranks_resume_bit_for_bit(place: Path) -> None:

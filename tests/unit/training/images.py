@@ -12,14 +12,14 @@ def jpeg(shade: int, size=(40, 30)) -> bytes:
     return target.getvalue()
 
 
-def write_shards(folder, shards=5, per_shard=6):
+def write_shards(folder, shards=5, per_shard=6, size=(40, 30)):
     folder.mkdir(parents=True, exist_ok=True)
     for shard in range(shards):
         with tarfile.open(folder / f"s-{shard}.tar", "w") as tar:
             for number in range(per_shard):
                 label = shard * per_shard + number
                 for name, content in (
-                    (f"{number:04d}.jpg", jpeg(label * 8)),
+                    (f"{number:04d}.jpg", jpeg(label * 8, size)),
                     (f"{number:04d}.cls", str(label).encode()),
                 ):
                     about = tarfile.TarInfo(name)

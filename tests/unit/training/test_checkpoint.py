@@ -2,16 +2,21 @@
 
 import errno
 import json
+import os
 import random
 import shutil
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy
 import pytest
 import torch
+from tests.unit.training.test_folders import another_process
 from torch import nn
 
 from muster.training import Checkpointer, CheckpointFailed, NoGoodCheckpoint, integrity
+from muster.training.state import TrainingState
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
@@ -43,6 +48,15 @@ def trained(folder: Path, steps: int = 4, **more) -> tuple[Training, Checkpointe
         keeper.save(step, {"step": step})
     keeper.close()
     return training, keeper
+
+
+def scored(folder: Path, *metrics: float | None, **more) -> Checkpointer:
+    """Checkpoints 1, 2, … with these metrics; it is left open."""
+    keeper = checkpointer(Training(), folder, **more)
+    for step, metric in enumerate(metrics, 1):
+        keeper.save(step, {"step": step}, metric=metric)
+    keeper.wait()
+    return keeper
 
 
 def steps_in(folder: Path) -> list[int]:
@@ -85,6 +99,67 @@ def test_saving_takes_the_values_of_the_moment(tmp_path):
     assert torch.equal(training.model[0].weight, before)
 
 
+@pytest.fixture
+def slow_disk(monkeypatch):
+    """Nothing is synced before the event is set."""
+    written, sync = threading.Event(), os.fsync
+
+    def fsync(descriptor):
+        assert written.wait(30)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    yield written
+    written.set()
+
+
+def test_progress_is_that_of_the_moment_too(tmp_path, slow_disk):
+    training = Training()
+    keeper = checkpointer(training, tmp_path)
+    order, seen = torch.zeros(3), {"epochs": [1]}
+    keeper.save(1, {"order": order, "seen": seen})
+    order.fill_(9)
+    seen["epochs"].append(2)
+    training.optimizer.param_groups[0]["lr"] = 7.0
+    slow_disk.set()
+    keeper.close()
+    fresh = Training()
+    progress = checkpointer(fresh, tmp_path).load()
+    assert (progress["order"].tolist(), progress["seen"]) == ([0, 0, 0], {"epochs": [1]})
+    assert fresh.optimizer.param_groups[0]["lr"] == 0.1
+
+
+@pytest.mark.parametrize(
+    "value", [numpy.float64(0.5), numpy.arange(3), Path("here"), [{"deep": numpy.int64(1)}]], ids=repr
+)
+def test_what_could_not_be_loaded_is_not_saved(tmp_path, value):
+    keeper = checkpointer(Training(), tmp_path)
+    with pytest.raises(TypeError, match=r"progress\['odd'\] \(\w+\) could not be loaded.*Allowed are tensors, numbers"):
+        keeper.save(1, {"step": 1, "odd": value})
+    keeper.close()
+    assert steps_in(tmp_path) == []
+
+
+def test_what_becomes_impossible_to_load_is_noticed_too(tmp_path):
+    training = Training()
+    keeper = checkpointer(training, tmp_path)
+    keeper.save(1, {"top1": None})
+    with pytest.raises(TypeError, match=r"progress\['top1'\] \(float64\)"):
+        keeper.save(2, {"top1": numpy.float64(0.5)})
+    training.optimizer.param_groups[0]["lr"] = numpy.float64(0.5)
+    with pytest.raises(TypeError, match="'lr' of the optimizer"):
+        keeper.save(2)
+
+
+def test_a_loss_with_its_graph_is_saved_as_a_number(tmp_path):
+    training = Training()
+    keeper = checkpointer(training, tmp_path)
+    keeper.save(1, {"loss": training.model(torch.ones(2, 4)).sum(), "ints": {1, 2}, "bytes": b"b"})
+    keeper.close()
+    progress = checkpointer(training, tmp_path).load()
+    assert not progress["loss"].requires_grad and (progress["ints"], progress["bytes"]) == ({1, 2}, b"b")
+
+
 def test_nothing_saved_is_nothing_to_load(tmp_path):
     assert checkpointer(Training(), tmp_path).load() is None
 
@@ -111,6 +186,39 @@ def test_where_less_is_better_the_least_is_kept(tmp_path):
         keeper.save(step, metric=metric)
     keeper.close()
     assert steps_in(tmp_path) == [2, 3]
+
+
+def test_who_goes_on_from_the_best_leaves_the_line_behind_it(tmp_path):
+    scored(tmp_path, 0.1, 0.9, 0.3, 0.3, 0.2, keep_last=2).close()
+    keeper = checkpointer(Training(), tmp_path, keep_last=2)
+    assert keeper.load("best") == {"step": 2}
+    keeper.save(3, {"step": "new"}, metric=0.1)
+    keeper.close()
+    assert steps_in(tmp_path) == [2, 3]
+    assert checkpointer(Training(), tmp_path).load() == {"step": "new"}
+
+
+def test_a_damaged_one_with_a_larger_number_does_not_outlive_the_new(tmp_path):
+    trained(tmp_path, steps=2)
+    (tmp_path / "step_2").rename(tmp_path / "step_9")
+    cut(tmp_path / "step_9")
+    keeper = checkpointer(Training(), tmp_path, keep_last=1)
+    assert keeper.load() == {"step": 1}
+    keeper.save(2)
+    keeper.close()
+    assert steps_in(tmp_path) == [2]
+
+
+@pytest.mark.parametrize("metric", [float("nan"), None])
+def test_what_is_no_number_is_not_the_best(tmp_path, metric):
+    scored(tmp_path, metric, 0.9, metric, 0.5, keep_last=1).close()
+    assert steps_in(tmp_path) == [2, 4]
+
+
+def test_without_a_metric_there_is_no_best(tmp_path):
+    trained(tmp_path / "other")
+    assert checkpointer(Training(), tmp_path / "other").load("best") is None
+    assert checkpointer(Training(), tmp_path / "own", resume_from=tmp_path / "other").load("best") is None
 
 
 def damage_bytes(folder):
@@ -192,10 +300,16 @@ def test_the_best_is_found_though_the_newest_is_damaged(tmp_path):
 
 def test_what_a_killed_training_left_is_removed_with_the_next_save(tmp_path):
     trained(tmp_path, steps=1)
-    for name in (".step_7.tmp", ".replaced_5.tmp"):
+    for name in (".step_7.tmp", ".replaced_1.tmp", ".removed_3.tmp"):
         shutil.copytree(tmp_path / "step_1", tmp_path / name)
     trained(tmp_path, steps=2)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["step_1", "step_2"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "step_1", "step_2"]
+
+
+def test_what_a_killed_training_was_replacing_is_taken_back(tmp_path):
+    trained(tmp_path, steps=2)
+    (tmp_path / "step_2").rename(tmp_path / ".replaced_2.tmp")
+    assert checkpointer(Training(), tmp_path).load() == {"step": 2}
 
 
 def test_saving_the_same_step_again_replaces_it(tmp_path):
@@ -203,13 +317,12 @@ def test_saving_the_same_step_again_replaces_it(tmp_path):
     keeper.save(1, {"step": "again"})
     keeper.close()
     assert checkpointer(training, tmp_path).load()["step"] == "again"
-    assert not list(tmp_path.glob(".*"))
+    assert not list(tmp_path.glob(".*.tmp"))
 
 
 @pytest.fixture
 def full_disk(monkeypatch):
     """Syncing fails as it does where no space is left, while `on` is set."""
-    import os
 
     class Disk:
         on = False
@@ -231,7 +344,7 @@ def test_a_full_disk_costs_one_checkpoint_and_is_told(tmp_path, full_disk, caplo
     keeper.save(3, {"step": 3})
     keeper.wait()
     assert "the checkpoint of step 3 was not written: rank 0: OSError: [Errno 28] No space left" in caplog.text
-    assert steps_in(tmp_path) == [1, 2] and not list(tmp_path.glob(".*"))
+    assert steps_in(tmp_path) == [1, 2] and not list(tmp_path.glob(".*.tmp"))
     full_disk.on = False
     keeper.save(4, {"step": 4})
     keeper.close()
@@ -252,6 +365,33 @@ def test_the_end_of_a_training_fails_where_its_last_checkpoint_did(tmp_path, ful
     full_disk.on = True
     keeper.save(2)
     with pytest.raises(CheckpointFailed, match="the last checkpoint could not be written"):
+        keeper.close()
+
+
+def test_a_better_one_that_was_not_written_does_not_cost_the_best(tmp_path, full_disk):
+    keeper = scored(tmp_path, 0.5, keep_last=1)
+    full_disk.on = True
+    keeper.save(2, metric=0.9)
+    keeper.wait()
+    full_disk.on = False
+    keeper.save(3, {"step": 3}, metric=0.4)
+    keeper.close()
+    assert steps_in(tmp_path) == [1, 3]
+    assert checkpointer(Training(), tmp_path).load("best") == {"step": 1}
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(OSError("stale"), "No space left"), (ValueError("odd"), "ValueError: odd")]
+)
+def test_whatever_ends_the_writing_is_told(tmp_path, full_disk, monkeypatch, error, told):
+    def disk_usage(folder):
+        raise error
+
+    _, keeper = trained(tmp_path, steps=1)
+    monkeypatch.setattr(shutil, "disk_usage", disk_usage)
+    full_disk.on = True
+    keeper.save(2)
+    with pytest.raises(CheckpointFailed, match=f"the last checkpoint could not be written.*{told}"):
         keeper.close()
 
 
@@ -305,6 +445,58 @@ def test_another_training_is_gone_on_with_until_there_is_a_checkpoint_of_its_own
     assert checkpointer(Training(), tmp_path / "own", resume_from=tmp_path / "other" / inner).load() == {"step": 5}
 
 
+@pytest.mark.parametrize("inner", ["", "step_1"], ids=["all of them", "one of them"])
+def test_the_best_of_another_training_is_not_the_best_of_this_one(tmp_path, inner):
+    scored(tmp_path / "other", 0.9).close()
+    keeper = checkpointer(Training(), tmp_path / "own", resume_from=tmp_path / "other" / inner, keep_last=1)
+    assert keeper.load("best") == {"step": 1}
+    for step, metric in ((2, 0.8), (3, 0.5)):
+        keeper.save(step, {"step": step}, metric=metric)
+    keeper.close()
+    assert steps_in(tmp_path / "own") == [2, 3]
+    assert keeper.load("best") == {"step": 2}
+
+
+def test_another_training_does_not_count_where_there_are_own_checkpoints(tmp_path):
+    trained(tmp_path / "other")
+    keeper = checkpointer(Training(), tmp_path / "own", resume_from=tmp_path / "other" / "step_4")
+    keeper.load()
+    keeper.save(1, {"step": "own"})
+    assert keeper.load() == {"step": "own"}
+
+
+def test_the_best_of_an_earlier_attempt_stays_the_best_and_is_missed(tmp_path, monkeypatch):
+    scored(tmp_path / "before", 0.1, 0.9, 0.5).close()
+    monkeypatch.setenv("MUSTER_CHECKPOINT_DIR", str(tmp_path / "own"))
+    monkeypatch.setenv("MUSTER_RESUME_DIR", str(tmp_path / "before" / "step_3"))
+    keeper = checkpointer(Training(), None)
+    assert keeper.load() == {"step": 3}
+    keeper.save(4, metric=0.7)
+    keeper.close()
+    assert not (tmp_path / "own" / "step_4" / "best").exists()
+    with pytest.raises(NoGoodCheckpoint, match=r"the best checkpoint \(step 2\) is not here[^$]*checkpoints/step_2"):
+        keeper.load("best")
+
+
+def test_a_folder_that_another_training_has_is_refused(tmp_path):
+    with another_process(tmp_path) as answer:
+        assert answer == "held"
+        with pytest.raises(CheckpointFailed, match=r"cannot be used: .*another training[^$]*a folder of its own, or"):
+            checkpointer(Training(), tmp_path)
+    _, keeper = trained(tmp_path)
+    keeper.save(5)
+    with another_process(tmp_path) as answer:
+        assert answer == "refused"
+    keeper.close()
+    with another_process(tmp_path) as answer:
+        assert answer == "held"
+        (tmp_path / ".step_6.tmp").mkdir()
+        keeper.save(6)
+        with pytest.raises(CheckpointFailed, match="InUse: another training"):
+            keeper.close()
+        assert (tmp_path / ".step_6.tmp").exists()
+
+
 def test_what_is_resumed_from_must_be_there(tmp_path):
     with pytest.raises(ValueError, match=r"resume_from=.*none.*there is no such folder"):
         checkpointer(Training(), tmp_path / "own", resume_from=tmp_path / "none")
@@ -329,3 +521,19 @@ def test_names_do_not_depend_on_what_the_model_is_wrapped_in(tmp_path):
     fresh = Training()
     assert Checkpointer(Wrapper(fresh.model), fresh.optimizer, tmp_path).load()["step"] == 4
     assert torch.equal(fresh.model[0].weight, training.model[0].weight)
+
+
+@pytest.mark.parametrize(("option", "place"), [("fused", "meta"), ("capturable", "meta"), ("foreach", "cpu")])
+def test_steps_are_counted_where_the_optimizer_wants_it(option, place):
+    model = nn.ParameterDict({name: torch.zeros(shape, device="meta") for name, shape in (("a", (2, 3)), ("b", ()))})
+    optimizer = torch.optim.Adam(model.values())
+    state = TrainingState(model, optimizer)
+    optimizer.param_groups[0][option] = True
+
+    def stored(*size):
+        return SimpleNamespace(size=torch.Size(size), properties=SimpleNamespace(dtype=torch.float32))
+
+    state.make_room({"optimizer.a.step": stored(), "optimizer.b.step": stored(), "optimizer.a.row_var": stored(2, 1)})
+    state.take_plain(state.plain())
+    assert [optimizer.state[parameter]["step"].device.type for parameter in model.values()] == [place, place]
+    assert optimizer.state[model["a"]]["row_var"].device.type == "meta"

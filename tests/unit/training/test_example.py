@@ -179,6 +179,16 @@ def test_gradients_that_are_added_up_are_not_kept_where_the_next_part_overwrites
         options.arguments(join({}), ["--accumulate", "2", "--compile", "reduce-overhead"])
 
 
+def test_images_that_are_held_back_are_others_of_the_same_classes():
+    trained, held_back = (
+        sources.Synthetic(100, 10, 16, torch.device("cpu"), held_back=some).batch(torch.arange(100))[0].float()
+        for some in (False, True)
+    )
+    assert not any(torch.equal(one, other) for one, other in zip(trained, held_back, strict=True))
+    means = [images.reshape(10, 10, -1).mean(0) for images in (trained, held_back)]
+    assert torch.cdist(*means).argmin(1).tolist() == list(range(10))
+
+
 def test_padding_is_no_image():
     made = sources.Synthetic(1000, 10, 16, torch.device("cpu"))
     assert made.batch(torch.tensor([3, sources.PADDING]))[1].tolist() == [3, sources.PADDING]
@@ -191,7 +201,7 @@ def test_the_central_view_is_a_square_in_the_middle():
 def test_shards_are_read_by_index_and_keep_their_own(tmp_path):
     write_shards(tmp_path)
     shards = sources.open_source(tmp_path)
-    assert (len(shards), shards.classes, shards.contiguous) == (30, 30, True)
+    assert (len(shards), shards.classes) == (30, 30)
     assert [shards.read(index)[1] for index in range(30)] == list(range(30))
     assert shards.read(7)[0] == jpeg(7 * 8)
     assert len(json.loads((tmp_path / "s-0.tar.index").read_text())) == 6

@@ -14,9 +14,6 @@ from PIL import Image
 class Photographs:
     """Twelve images of different sizes, smooth enough that a JPEG keeps what they show."""
 
-    contiguous = False
-    classes = 12
-
     def __init__(self) -> None:
         self._jpegs = []
         for number in range(12):
@@ -66,20 +63,18 @@ def test_the_gpus_way_to_an_image_shows_the_same_as_the_cpus():
 class Stream:
     """A GPU's, where there is none."""
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-
     def synchronize(self) -> None:
         return
 
 
 def test_batches_go_from_workers_through_decoder_and_views_in_their_order(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
     monkeypatch.setattr(pixels, "decode_on_gpu", lambda jpegs, device: [decoded(jpeg) for jpeg in jpegs])
     args = SimpleNamespace(image_size=32, decode="gpu", seed=0, workers=2)
     world = SimpleNamespace(device=torch.device("cpu"), rest=lambda: None)
     loader = data.Loader(Photographs(), args, world, training=True)
+    loader._streams = [Stream(), Stream()]
     keys = [[(0, index) for index in batch] for batch in ([3, 1], [0, 2], [11, 7], [5, 5], [4, 6])]
     for _ in range(2):
         found = list(loader._on_device(loader._start(keys)))

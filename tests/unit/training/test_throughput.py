@@ -69,6 +69,17 @@ def test_a_pause_counts_for_nothing(clock):
     assert meter.total(join({}))["samples_per_s"] == 5
 
 
+def test_what_happens_beside_a_pause_counts(clock):
+    meter = Throughput(torch.device("cpu"), warmup_steps=0)
+    train(clock, meter, [1], [1])
+    clock.sleep(6)  # saves
+    for _ in range(2):
+        with meter.paused():
+            clock.sleep(100)
+    train(clock, meter, [1], [1])
+    assert meter.total(join({}))["seconds"] == 10
+
+
 def test_a_training_that_never_left_the_warm_up_has_no_rate(clock):
     meter = Throughput(torch.device("cpu"), warmup_steps=5)
     train(clock, meter, [1], [1])

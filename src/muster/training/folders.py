@@ -1,0 +1,105 @@
+"""Where a training keeps its checkpoints. Each gets its name, and loses it, by a rename: none is ever seen in part."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import shutil
+import weakref
+from pathlib import Path
+
+from muster.training import integrity
+
+_NAME = re.compile(r"step_(\d+)")
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class InUse(Exception):
+    """Another training writes there."""
+
+
+class CheckpointFolder:
+    """Folders `step_N`, and hidden ones on their way to such a name or from it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+        self._close: weakref.finalize[[int], CheckpointFolder] | None = None
+
+    def claim(self) -> None:
+        """Keep other trainings out until `release` or the end of this process, and take back what one left behind.
+
+        It is this process's. Another object of it that is released gives it up for all, until it is claimed again.
+        """
+        if self._descriptor is None:
+            self._descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._close = weakref.finalize(self, os.close, self._descriptor)
+        try:
+            # With `flock` data workers would have it too, and those that outlive their training would keep it.
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise InUse("another training writes its checkpoints there") from None
+            if error.errno not in _NO_LOCKS:
+                raise
+        self._restore()
+
+    def release(self) -> None:
+        if self._close is not None:
+            self._close()
+        self._descriptor = self._close = None
+
+    def stage(self, step: int) -> None:
+        """Make room for a checkpoint; only one is under way at a time."""
+        self.tidy()
+        self.staged(step).mkdir(parents=True)
+
+    def staged(self, step: int) -> Path:
+        """Where it is until all of it is there."""
+        return self.path / f".step_{step}.tmp"
+
+    def publish(self, step: int) -> None:
+        """One rename makes it visible."""
+        staged, final, replaced = self.staged(step), self._final(step), self.path / f".replaced_{step}.tmp"
+        integrity.sync_folder(staged)
+        if final.exists():
+            final.rename(replaced)
+        staged.rename(final)
+        integrity.sync_folder(self.path)
+        shutil.rmtree(replaced, ignore_errors=True)
+
+    def prune(self, newest: int, keep_last: int, best: int | None) -> None:
+        """Keep the last few up to the newest, and the best. Larger numbers are damaged, or of a line that was left."""
+        steps = [step for step, _ in checkpoints_in(self.path)]
+        kept = {*[step for step in steps if step <= newest][:keep_last], best}
+        for step in steps:
+            if step not in kept:
+                removed = self.path / f".removed_{step}.tmp"
+                with contextlib.suppress(OSError):
+                    self._final(step).rename(removed)
+                shutil.rmtree(removed, ignore_errors=True)
+
+    def tidy(self) -> None:
+        """Remove what a training that was killed, or a save that failed, left behind: never what is another's."""
+        self.claim()
+        for unfinished in self.path.glob(".*_*.tmp"):
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+    def _restore(self) -> None:
+        """What was to be replaced gets its name again where the replacement never came."""
+        for replaced in self.path.glob(".replaced_*.tmp"):
+            final = self._final(int(replaced.name.removeprefix(".replaced_").removesuffix(".tmp")))
+            if not final.exists():
+                replaced.rename(final)
+
+    def _final(self, step: int) -> Path:
+        return self.path / f"step_{step}"
+
+
+def checkpoints_in(folder: Path) -> list[tuple[int, Path]]:
+    """Finished ones by step, the newest first."""
+    found = [(int(match[1]), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))]
+    return sorted(found, reverse=True)
