@@ -162,8 +162,12 @@ def is_finished(name: str) -> bool:
     return not name.startswith(".") and not name.endswith(".tmp")
 
 
-def fetch(order: Order, paths: AttemptPaths, link: Link) -> tuple[int | None, str | None]:
-    """Put the newest good checkpoint in place; returns which it is and where. Raises when the server is away."""
+def fetch(order: Order, paths: AttemptPaths, link: Link) -> tuple[int | None, str | None, list[str]]:
+    """Put the newest good checkpoint in place; returns which it is, where, and what is to be said of damaged ones.
+
+    Raises when the server is away.
+    """
+    damaged: list[str] = []
     for checkpoint in order.resume:
         partial = paths.root / f"resume.{checkpoint}"
         shutil.rmtree(partial, ignore_errors=True)
@@ -173,12 +177,17 @@ def fetch(order: Order, paths: AttemptPaths, link: Link) -> tuple[int | None, st
                 _fetch_file(file, partial / file["target"], checkpoint, order.run, link)
         except (Damaged, NotFound) as error:
             log.warning("%s: the checkpoint %s is passed over: %s", order.key, checkpoint, error)
+            damaged.append(f"{_which(len(damaged))} is damaged and passed over: {error}")
             shutil.rmtree(partial, ignore_errors=True)
             continue
         shutil.rmtree(paths.resume, ignore_errors=True)
         partial.rename(paths.resume)
-        return checkpoint, str(paths.resume)
-    return None, None
+        return checkpoint, str(paths.resume), damaged
+    return None, None, damaged
+
+
+def _which(newer: int) -> str:
+    return "the newest checkpoint" if newer == 0 else "the one before it"
 
 
 class Damaged(Exception):
@@ -193,7 +202,7 @@ def _fetch_file(file: dict[str, Any], target: Path, checkpoint: int, run: str, l
             digest.update(piece)
             out.write(piece)
     if digest.hexdigest() != file["sha256"]:
-        raise Damaged(f"{file['path']} has the hash {digest.hexdigest()}, not {file['sha256']}")
+        raise Damaged(f"{file['path']} is not what was published (SHA-256 {digest.hexdigest()})")
 
 
 def _signature(path: Path) -> Signature:

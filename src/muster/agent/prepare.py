@@ -30,8 +30,8 @@ from muster.protocol import Order, order_to_json
 # multiprocessing puts sockets below TMPDIR, and a socket's path may have 107 bytes.
 _LONGEST_TMP = 60
 
-Resume = Callable[[Order, AttemptPaths], tuple[int | None, str | None]]
-"""Puts the checkpoint to resume from in place; which it is and where."""
+Resume = Callable[[Order, AttemptPaths], tuple[int | None, str | None, list[str]]]
+"""Puts the checkpoint to resume from in place; which it is, where, and notices."""
 MakeReady = Callable[[Order, AttemptPaths], Ready | None]
 """Puts the attempt's environment in place, where it has one of its own."""
 PlaceInputs = Callable[[Order, AttemptPaths], dict[str, str]]
@@ -98,7 +98,7 @@ def prepare(
             _place_code(order, node, paths, fetch)
             # Before what may take long: a job that cannot run need not wait for its data.
             facts = look.result().to_json()
-        resumed = resume(order, paths)
+        resumed, resume_dir, about_resume = resume(order, paths)
         outputs = places(order, paths)
         inputs = place_inputs(order, paths)
         held = ports.hold(order.ports_count, order.ports_preferred, order.ports_avoid, chosen=needs.port)
@@ -119,9 +119,10 @@ def prepare(
         raise Refusal("platform", message) from trouble
     except OSError as error:
         raise refusal_of(error, paths.root) from error
-    facts = {**facts, "machine": whereabouts.machine()}
+    notices = [*facts.get("notices", ()), *about_resume]
+    facts = {**facts, "machine": whereabouts.machine(), "notices": notices}
     tmp = str(short_tmp(paths))
-    return Prepared(tuple(held), inputs, outputs, python, python_bin, tmp, *resumed, facts, environment, mpi)
+    return Prepared(tuple(held), inputs, outputs, python, python_bin, tmp, resumed, resume_dir, facts, environment, mpi)
 
 
 def refusal_of(error: OSError, place: Path) -> Refusal:

@@ -20,6 +20,9 @@ from muster.manifest import digest_of
 _PIECE_BYTES = 1 << 20
 _BATCH_BYTES = 64 << 20
 _TRIES = 3
+_RESULTS = frozenset({"outputs", "logs"})
+"""Folders of a rank's working directory that are kept as the run's own."""
+_PLACEHOLDERS = frozenset({".gitignore", ".gitkeep"})
 
 
 class FileChanged(JobError):
@@ -41,15 +44,18 @@ class Manifest:
         return sum(int(size) for _, size, _ in self.files.values())
 
 
-def scan(folder: Path | str, limit_bytes: int = CODE_LIMIT_BYTES, use_ignore_files: bool = True) -> Manifest:
-    """What of a folder (or single file) goes with the job; JobError when it is too large or leaves the folder."""
+def scan(folder: Path | str, limit_bytes: int = CODE_LIMIT_BYTES, is_code: bool = True) -> Manifest:
+    """What of a folder (or single file) is sent; JobError when it is too large or leaves the folder.
+
+    Of code, what ignore files name and results of earlier runs stay behind.
+    """
     root = Path(folder).resolve()
     if root.is_file():
         files = {root.name: _entry(root)}
         return Manifest(root.parent, files, (), digest_of(files))
     if not root.is_dir():
         raise JobError(f"there is no code folder {folder}", "Give the folder that holds the script.")
-    walk = _Walk(root, limit_bytes, IgnoreRules(root, use_ignore_files))
+    walk = _Walk(root, limit_bytes, IgnoreRules(root, is_code), _RESULTS if is_code else frozenset())
     files = {name: _entry(path) for name, path in sorted(walk.run().items())}
     return Manifest(root, files, tuple(walk.notices), digest_of(files))
 
@@ -74,11 +80,12 @@ def push(client: Client, manifest: Manifest) -> str:
 class _Walk:
     """One pass over a folder that looks at names and sizes only, and stops as soon as it is too much."""
 
-    def __init__(self, root: Path, limit_bytes: int, rules: IgnoreRules) -> None:
+    def __init__(self, root: Path, limit_bytes: int, rules: IgnoreRules, results: frozenset[str]) -> None:
         self.notices: list[str] = []
         self._root = root
         self._limit_bytes = limit_bytes
         self._rules = rules
+        self._results = results
         self._found: dict[str, Path] = {}
         self._sizes: list[tuple[int, str]] = []
         self._total = 0
@@ -95,15 +102,13 @@ class _Walk:
 
     def _folder(self, folder: Path, prefix: str, above: tuple[Path, ...]) -> None:
         self._rules.enter(folder, prefix)
-        try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-        except OSError as error:
-            raise JobError(f"the code folder cannot be read: {error}", self._ignore_hint()) from error
-        for entry in entries:
+        for entry in self._entries(folder):
             name = prefix + entry.name
             if not _is_text(name):
                 raise JobError(f"the file name {name!r} is not valid UTF-8", f"Rename it. {self._ignore_hint()}")
             if self._rules.ignores(name, is_folder=entry.is_dir()):
+                continue
+            if name in self._results and entry.is_dir() and self._is_of_earlier_runs(Path(entry.path), name):
                 continue
             if entry.is_symlink() and not self._link_stays(entry, name):
                 continue
@@ -113,6 +118,24 @@ class _Walk:
                 self._file(Path(entry.path), name, entry.stat().st_size)
             else:
                 self.notices.append(f"code: {name} is not a regular file and was left out")
+
+    def _entries(self, folder: Path) -> list[os.DirEntry[str]]:
+        try:
+            return sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError as error:
+            raise JobError(f"the code folder cannot be read: {error}", self._ignore_hint()) from error
+
+    def _is_of_earlier_runs(self, folder: Path, name: str) -> bool:
+        """Whether a folder holds results, which a run would keep as its own; a package of that name is code."""
+        held = {entry.name for entry in self._entries(folder)}
+        if "__init__.py" in held:
+            return False
+        if held - _PLACEHOLDERS:
+            self.notices.append(
+                f"{name}/ in the code folder is not sent: it is where a run puts its own results; "
+                "what the job needs of it belongs in another folder"
+            )
+        return True
 
     def _link_stays(self, entry: os.DirEntry[str], name: str) -> bool:
         target = Path(entry.path).resolve()

@@ -6,7 +6,7 @@ import sys
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from muster.client.api import Client
 from muster.client.snapshot import FileChanged, push, scan
@@ -21,6 +21,13 @@ from muster.job.spec import JobSpec, Scalar
 _TRIES = 3
 
 
+class SentCode(NamedTuple):
+    """A snapshot that the server has, and what there is to say about it."""
+
+    digest: str
+    notices: tuple[str, ...]
+
+
 def submit(
     client: Client,
     spec: JobSpec,
@@ -29,14 +36,15 @@ def submit(
     python: str | None = sys.executable,
     key: str | None = None,
     notices: Sequence[str] = (),
+    sent: SentCode | None = None,
 ) -> dict[str, Any]:
-    """Check the job's files, send its code, submit it; returns the run's view."""
+    """Check the job's files, send its code unless it is `sent` already, submit it; returns the run's view."""
     base = Path(base_dir).resolve()
     all_notices = [*notices, *check_files(spec, base)]
     described = with_contents(absolute_inputs(with_build(client, spec, base), base), base)
     snapshot = None
     if spec.code is not None:
-        snapshot, about_code = _send_code(client, base / spec.code)
+        snapshot, about_code = sent or send_code(client, base / spec.code)
         all_notices += about_code
     return client.submit(
         described,
@@ -62,7 +70,7 @@ def with_build(client: Client, spec: JobSpec, base_dir: Path) -> JobSpec:
         hint = "Correct build.path or build.dockerfile_path."
         raise JobError(f"environment.build: there is no file {dockerfile} in {folder}", hint)
     # The engine has an ignore file of its own.
-    digest = push(client, scan(folder, use_ignore_files=False))
+    digest = push(client, scan(folder, is_code=False))
     sent = build.model_copy(update={"path": f"{SNAPSHOT}:{digest}"})
     return spec.model_copy(update={"environment": environment.model_copy(update={"build": sent})})
 
@@ -98,11 +106,12 @@ def is_local(path: str) -> bool:
     return "://" not in path and not path.startswith("azureml:")
 
 
-def _send_code(client: Client, folder: Path) -> tuple[str, tuple[str, ...]]:
+def send_code(client: Client, folder: Path) -> SentCode:
+    """Send a job's code as it is now."""
     for attempt in range(1, _TRIES + 1):
         manifest = scan(folder)
         try:
-            return push(client, manifest), manifest.notices
+            return SentCode(push(client, manifest), manifest.notices)
         except FileChanged:
             if attempt == _TRIES:
                 raise

@@ -15,6 +15,7 @@ from muster.errors import JobError, NotFound
 
 _PIECE = 4 << 20
 _CHECK = re.compile(r"(?P<which>train|val|devkit)=(?P<kind>size|md5|sha1|sha256):(?P<value>[0-9a-fA-F]+)")
+_DIGITS = {"md5": 32, "sha1": 40, "sha256": 64}
 _IMAGE = (".jpeg", ".jpg")
 
 
@@ -45,70 +46,102 @@ def parse_check(text: str) -> Check:
             f"--check {text}: this is not WHICH=KIND:VALUE.",
             "WHICH is train, val or devkit; KIND is size, md5, sha1 or sha256. Such as: --check val=size:6744924160",
         )
-    return Check(match["which"], match["kind"], match["value"].lower())
+    which, kind, value = match.groups()
+    if kind == "size" and not value.isdigit():
+        raise JobError(
+            f"--check {text}: {value} is no size.",
+            "A size is a number of bytes, in digits alone. Such as: --check val=size:6744924160",
+        )
+    if kind != "size" and len(value) != _DIGITS[kind]:
+        raise JobError(
+            f"--check {text}: {kind} has {_DIGITS[kind]} digits, and this has {len(value)}.",
+            f"Copy the whole checksum, or give another kind: {', '.join(f'{k} has {n}' for k, n in _DIGITS.items())}.",
+        )
+    return Check(which, kind, value.lower())
 
 
-def verify(archive: Path, checks: Sequence[Check], progress: Callable[[int], None]) -> None:
-    """Compare an archive with what is said of it; sizes first, because they cost nothing."""
-    size = archive.stat().st_size
+def verify_size(archive: Path, checks: Sequence[Check]) -> None:
+    """Compare an archive's size with what is said of it, which costs nothing."""
+    size = size_of(archive)
     for check in checks:
         if check.kind == "size" and int(check.value) != size:
             raise JobError(
                 f"{archive} has {size} bytes; --check says {check.value}.", "Download it again, or mend --check."
             )
-    wanted = {check.kind: check.value for check in checks if check.kind != "size"}
-    if not wanted:
-        return
-    digests = {kind: hashlib.new(kind, usedforsecurity=False) for kind in wanted}
+
+
+def verify_checksums(archive: Path, checks: Sequence[Check], progress: Callable[[int], None]) -> None:
+    """Read a whole archive and compare its checksums with what is said of it."""
+    digests = {check.kind: hashlib.new(check.kind, usedforsecurity=False) for check in checks}
     with archive.open("rb") as file:
         while piece := file.read(_PIECE):
             for digest in digests.values():
                 digest.update(piece)
             progress(len(piece))
-    for kind, digest in digests.items():
-        if digest.hexdigest() != wanted[kind]:
+    for check in checks:
+        found = digests[check.kind].hexdigest()
+        if found != check.value:
             raise JobError(
-                f"the {kind} of {archive} is {digest.hexdigest()}; --check says {wanted[kind]}.",
+                f"the {check.kind} of {archive} is {found}; --check says {check.value}.",
                 "The archive is damaged or another one: download it again, or mend --check.",
             )
 
 
-def train_images(archive: Path, workers: Executor) -> tuple[tuple[str, ...], list[Image]]:
+def train_images(
+    archive: Path, workers: Executor, progress: Callable[[int], None]
+) -> tuple[tuple[str, ...], list[Image]]:
     """The classes in the order of their names, and every image; the archive holds one archive for each class."""
-    inner = _members(archive, (".tar",), what="one archive for each class (n01440764.tar …)")
+    inner = _members(archive, (".tar",), "archives of classes (n01440764.tar …)")
+    inner.sort(key=lambda member: member.name)
     classes = tuple(sorted(PurePosixPath(member.name).stem for member in inner))
     if len(set(classes)) != len(classes):
         twice = next(name for name in classes if classes.count(name) > 1)
-        raise JobError(f"{archive} holds the class {twice} twice.")
+        raise JobError(f"{archive} holds the class {twice} twice.", "Is it the original archive?")
     numbers = {name: number for number, name in enumerate(classes)}
     jobs = [
-        workers.submit(_inner_images, archive, member, numbers[PurePosixPath(member.name).stem])
-        for member in sorted(inner, key=lambda member: member.name)
+        workers.submit(_inner_images, archive, member, numbers[PurePosixPath(member.name).stem]) for member in inner
     ]
-    return classes, [image for job in jobs for image in job.result()]
+    images: list[Image] = []
+    for member, job in zip(inner, jobs, strict=True):
+        images += job.result()
+        progress(member.size)
+    return classes, images
 
 
-def val_images(archive: Path, labels: Mapping[str, int] | Sequence[int]) -> list[Image]:
+def val_images(
+    archive: Path, labels: Mapping[str, int] | Sequence[int], progress: Callable[[int], None]
+) -> list[Image]:
     """The validation images with their labels, by name or in the order of their names."""
-    members = sorted(_members(archive, _IMAGE, what="images"), key=lambda member: member.name)
+    members = sorted(_members(archive, _IMAGE, "images", progress), key=lambda member: member.name)
     names = [PurePosixPath(member.name).name for member in members]
     if not isinstance(labels, Mapping):
         if len(labels) != len(names):
-            raise JobError(f"{archive} has {len(names)} images, and there are {len(labels)} labels.")
+            raise JobError(
+                f"{archive} has {len(names)} images, and there are {len(labels)} labels.",
+                "There must be one label for each image: is the archive whole, and do the labels belong to it?",
+            )
         labels = dict(zip(names, labels, strict=True))
     missing = [name for name in names if name not in labels]
     if missing:
-        raise JobError(f"{len(missing)} images of {archive} have no label; the first is {missing[0]}.")
+        raise JobError(
+            f"{len(missing)} of the {len(names)} images of {archive} have no label; the first is {missing[0]}.",
+            "Add a line of its name and its class to --val-labels.",
+        )
     return [
         Image(name, member.offset_data, member.size, labels[name]) for name, member in zip(names, members, strict=True)
     ]
 
 
-def _members(archive: Path, endings: tuple[str, ...], what: str) -> list[tarfile.TarInfo]:
-    size = _size(archive)
+def _members(
+    archive: Path, endings: tuple[str, ...], what: str, progress: Callable[[int], None] = lambda count: None
+) -> list[tarfile.TarInfo]:
+    size, found = size_of(archive), []
     try:
         with tarfile.open(archive, "r:") as tar:
-            found = [member for member in tar if member.isfile() and member.name.lower().endswith(endings)]
+            for member in tar:
+                if member.isfile() and member.name.lower().endswith(endings):
+                    found.append(member)
+                    progress(member.size)
     except (tarfile.TarError, EOFError) as error:
         raise JobError(f"{archive} cannot be read as a tar archive: {error}.", "Download it again.") from error
     if not found:
@@ -158,7 +191,8 @@ class _Window:
         return self._at
 
 
-def _size(archive: Path) -> int:
+def size_of(archive: Path) -> int:
+    """Its bytes; says what is missing where it is not there."""
     try:
         return archive.stat().st_size
     except FileNotFoundError:

@@ -82,20 +82,38 @@ def alone_in(out: Path) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def full_disk_told(out: Path, packings: Iterable[Packing], num_shards: int) -> Iterator[None]:
+    """A disk that fills up is an interruption like any other: the user makes room and starts again."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        written = sum(len(packing.done) for packing in packings)
+        raise JobError(
+            f"{out} has no room left. Shards that are written, and stay: {written} of {num_shards}.",
+            "Free some; the same command then goes on from here.",
+        ) from error
+
+
 class Packing:
-    """The shards of one folder; what an earlier start finished is kept, if it was the same work."""
+    """The shards of one folder; what an earlier start finished is kept, if it was the same work.
+
+    Nothing is written before `write`.
+    """
 
     def __init__(self, folder: Path, about: dict[str, Any]) -> None:
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        self._about = about
         self._lock = threading.Lock()
         plan = folder / _PLAN
-        if plan.exists() and json.loads(plan.read_text()) != about:
+        # A plan that led to no shard binds nobody.
+        if plan.exists() and any(folder.glob("*.tar")) and json.loads(plan.read_text()) != about:
             raise Conflict(
                 f"{folder} holds shards that were made in another way ({plan} tells how)",
                 "Give another --out, or remove the folder.",
             )
-        replace(plan, json.dumps(about, indent=2).encode())
         self.done = {packed.name: packed for packed in self._read_done()}
 
     def left(self, shards: Sequence[Shard]) -> list[Shard]:
@@ -105,17 +123,12 @@ class Packing:
         self, archive: Path, shards: Sequence[Shard], resize: int | None, workers: Executor, told: Callable[[int], None]
     ) -> None:
         """Write what is left, several at once; each shard counts from the moment that it is whole on disk."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        replace(self.folder / _PLAN, json.dumps(self._about, indent=2).encode())
         jobs = [workers.submit(self._write_one, archive, shard, resize, told) for shard in self.left(shards)]
         try:
             for job in as_completed(jobs):
                 job.result()
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            raise JobError(
-                f"{self.folder} has no room left: {len(self.done)} of {len(shards)} shards are written, and stay.",
-                "Free some; the same command then goes on from here.",
-            ) from error
         finally:
             _drop(jobs)
 
@@ -228,7 +241,8 @@ def _padded(data: bytes) -> bytes:
 def replace(path: Path, data: bytes) -> None:
     """Write a file that is there whole, or as it was."""
     part = path.with_name(f".{path.name}.part")
-    part.write_bytes(data)
+    with _removed_on_failure(part):
+        part.write_bytes(data)
     part.replace(path)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.errors import JobError, MissingExtra
-from muster.imagenet import archives, labels, pack
+from muster.imagenet import archives, classes, labels, pack
 from muster.imagenet.archives import Check, Image
 
 Progress = Callable[[int], None]
@@ -44,92 +44,125 @@ class Request:
 def prepare(request: Request, stage: Stage) -> dict[str, Any]:
     """Make the shards; returns the manifest, which is also kept in the folder."""
     _require(request)
+    # Before the archives are read, which takes long.
+    names = _listed_classes(request) if request.train is None else None
     with ThreadPoolExecutor(request.workers) as workers:
         _verify(request, stage)
-        classes, splits = _look(request, workers)
+        names, splits = _look(request, names, workers, stage)
         with pack.alone_in(request.out):
-            return _pack(request, classes, splits, workers, stage)
+            return _pack(request, names, splits, workers, stage)
 
 
 def _pack(
-    request: Request, classes: Sequence[str], splits: Splits, workers: ThreadPoolExecutor, stage: Stage
+    request: Request, names: Sequence[str], splits: Splits, workers: ThreadPoolExecutor, stage: Stage
 ) -> dict[str, Any]:
     planned = {
         split: pack.plan_shards(images, request.images_per_shard, request.seed, split)
         for split, (_, images) in splits.items()
     }
     packings = {
-        split: pack.Packing(request.out / split, _about(request, archive, images, classes))
+        split: pack.Packing(request.out / split, _about(request, archive, images, names))
         for split, (archive, images) in splits.items()
     }
-    _check_room(request, [shard for split in splits for shard in packings[split].left(planned[split])])
-    for split, (archive, _) in splits.items():
-        left = packings[split].left(planned[split])
-        told = stage(f"packing {split}", sum(image.size for shard in left for image in shard.images))
-        packings[split].write(archive, planned[split], request.resize, workers, told)
-    return _finish(request, classes, {split: (planned[split], packings[split]) for split in splits})
+    left = [shard for split in splits for shard in packings[split].left(planned[split])]
+    _check_room(request, left, begun=any(packing.done for packing in packings.values()))
+    with pack.full_disk_told(request.out, packings.values(), sum(map(len, planned.values()))):
+        # Before the first shard: its labels mean nothing without them.
+        pack.replace(classes.path_in(request.out), "".join(f"{name}\n" for name in names).encode())
+        for split, (archive, _) in splits.items():
+            bytes_left = sum(image.size for shard in packings[split].left(planned[split]) for image in shard.images)
+            told = stage(f"packing {split}", bytes_left)
+            packings[split].write(archive, planned[split], request.resize, workers, told)
+        return _finish(request, names, {split: (planned[split], packings[split]) for split in splits})
 
 
 def _require(request: Request) -> None:
     if request.train is None and request.val is None:
         raise JobError("neither --train nor --val is given.", "Give the path of at least one original archive.")
-    if request.val is not None and (request.devkit is None) == (request.val_labels is None):
+    if request.devkit is not None and request.val_labels is not None:
+        raise JobError(
+            "both --devkit and --val-labels are given; the labels come from only one of them.", "Leave one of them out."
+        )
+    if request.val is not None and request.devkit is None and request.val_labels is None:
         raise JobError(
             "the validation archive has no labels inside; one of --devkit and --val-labels is needed.",
             "The development kit is the archive that comes with ImageNet; a list has a class in each line.",
         )
-    if request.train is None and request.classes_file is None:
+    if request.train is not None and request.classes_file is not None:
         raise JobError(
-            "the order of the classes is not known without the training archive.",
-            "Give --train too, or --classes-file: the classes.txt of shards that were made with it.",
+            f"--classes-file {request.classes_file} cannot be given together with --train.",
+            "The classes are those of the training archive, in the order of their names: leave --classes-file out.",
         )
+    for check in request.checks:
+        if getattr(request, check.which) is None:
+            raise JobError(
+                f"--check speaks of the {check.which} archive, which is not given.",
+                f"Give --{check.which} too, or leave that --check out.",
+            )
     if find_spec("PIL") is None:
         raise MissingExtra("reading images needs Pillow", "pip install 'muster[images]'")
 
 
+def _listed_classes(request: Request) -> tuple[str, ...]:
+    """Without the training archive: the list that is given, or that of the shards in the folder."""
+    own = classes.path_in(request.out)
+    if request.classes_file is None and not own.exists():
+        raise JobError(
+            "the order of the classes is not known without the training archive.",
+            "Give --train too, or --classes-file: the classes.txt of shards that were made with it.",
+        )
+    source = request.classes_file or own
+    names = classes.read(source)
+    hint = f"Leave --classes-file out: {own} is then taken. Or give another --out."
+    classes.refuse_others(request.out, names, source, hint)
+    return names
+
+
 def _verify(request: Request, stage: Stage) -> None:
     given = {"train": request.train, "val": request.val, "devkit": request.devkit}
-    for which, archive in given.items():
-        checks = [check for check in request.checks if check.which == which]
-        if checks and archive is None:
-            raise JobError(f"--check speaks of the {which} archive, which is not given.")
-        if not checks or archive is None:
-            continue
-        if not archive.exists():
-            raise JobError(f"there is no archive {archive}.")
-        hashed = any(check.kind != "size" for check in checks)
-        archives.verify(archive, checks, stage(f"verifying {archive.name}", archive.stat().st_size if hashed else 0))
+    asked = [(archive, [check for check in request.checks if check.which == which]) for which, archive in given.items()]
+    for archive, checks in asked:
+        if archive is not None and checks:
+            archives.verify_size(archive, checks)
+    for archive, checks in asked:
+        checksums = [check for check in checks if check.kind != "size"]
+        if archive is not None and checksums:
+            told = stage(f"verifying {archive.name}", archives.size_of(archive))
+            archives.verify_checksums(archive, checksums, told)
 
 
-def _look(request: Request, workers: ThreadPoolExecutor) -> tuple[tuple[str, ...], Splits]:
+def _look(
+    request: Request, names: tuple[str, ...] | None, workers: ThreadPoolExecutor, stage: Stage
+) -> tuple[tuple[str, ...], Splits]:
     splits: Splits = {}
     if request.train is not None:
-        classes, images = archives.train_images(request.train, workers)
+        told = stage(f"looking into {request.train.name}", archives.size_of(request.train))
+        names, images = archives.train_images(request.train, workers, told)
         splits["train"] = (request.train, images)
-    else:
-        assert request.classes_file is not None
-        classes = tuple(request.classes_file.read_text().split())
-    if request.num_classes is not None and len(classes) != request.num_classes:
+        classes.refuse_others(request.out, names, request.train, f"Give another --out, or remove {request.out}.")
+    assert names is not None
+    if request.num_classes is not None and len(names) != request.num_classes:
         raise JobError(
-            f"there are {len(classes)} classes, not {request.num_classes}.", "Is the archive whole? Or mend --classes."
+            f"there are {len(names)} classes, not {request.num_classes}.", "Is the archive whole? Or mend --classes."
         )
     if request.val is not None:
         known: Any = (
-            labels.from_devkit(request.devkit, classes)
+            labels.from_devkit(request.devkit, names)
             if request.devkit is not None
-            else labels.from_list(request.val_labels or Path(), classes)
+            else labels.from_list(request.val_labels or Path(), names)
         )
-        splits["val"] = (request.val, archives.val_images(request.val, known))
-    return classes, splits
+        told = stage(f"looking into {request.val.name}", archives.size_of(request.val))
+        splits["val"] = (request.val, archives.val_images(request.val, known, told))
+    return names, splits
 
 
-def _about(request: Request, archive: Path, images: Sequence[Image], classes: Sequence[str]) -> dict[str, Any]:
+def _about(request: Request, archive: Path, images: Sequence[Image], names: Sequence[str]) -> dict[str, Any]:
     """What must be the same for shards of an earlier start to count."""
     return {
         "archive": archive.name,
         "archive_size": archive.stat().st_size,
         "images": len(images),
-        "classes": len(classes),
+        "classes": len(names),
         # Other labels make other shards.
         "labels_sha256": hashlib.sha256(repr([(image.name, image.label) for image in images]).encode()).hexdigest(),
         "images_per_shard": request.images_per_shard,
@@ -138,25 +171,26 @@ def _about(request: Request, archive: Path, images: Sequence[Image], classes: Se
     }
 
 
-def _check_room(request: Request, left: Sequence[pack.Shard]) -> None:
+def _check_room(request: Request, left: Sequence[pack.Shard], begun: bool) -> None:
     needed, free = pack.room_needed(left), shutil.disk_usage(request.out).free
     # Smaller images need less; how much less is known only afterwards.
     if request.resize is None and needed > free:
+        # Smaller images are not mixed into shards that are there.
+        smaller = "make the images smaller with --resize 256" + (" and another --out" if begun else "")
         raise JobError(
             f"{request.out} has {free / 1e9:,.3g} GB free; the shards need {needed / 1e9:,.3g} GB.",
-            "Free some, give another --out, or make the images smaller with --resize 256.",
+            f"Free some, give another --out, or {smaller}.",
         )
 
 
 def _finish(
-    request: Request, classes: Sequence[str], made: dict[str, tuple[list[pack.Shard], pack.Packing]]
+    request: Request, names: Sequence[str], made: dict[str, tuple[list[pack.Shard], pack.Packing]]
 ) -> dict[str, Any]:
-    (request.out / "classes.txt").write_text("".join(f"{name}\n" for name in classes))
     path = request.out / "manifest.json"
     # Train and val may be made by a command each.
     known = json.loads(path.read_text())["splits"] if path.exists() else {}
     others = {split: about for split, about in known.items() if (request.out / split).is_dir()}
-    manifest: dict[str, Any] = {"format": "jpg+cls tar shards", "classes": len(classes), "splits": others}
+    manifest: dict[str, Any] = {"format": "jpg+cls tar shards", "classes": len(names), "splits": others}
     for split, (shards, packing) in made.items():
         packed = [packing.done[shard.name] for shard in shards]
         manifest["splits"][split] = {

@@ -95,6 +95,21 @@ The vocabulary is whole; sweeps and pipelines are refused before the start, with
 [data on nodes](data-on-nodes.md).
 """
 
+_CODE = """\
+## What of the code is sent
+
+All of the folder, up to 1 GiB, except:
+
+- what `.musterignore` in the folder names, in the manner of a `.gitignore`. Without one `.amlignore` counts, and
+  without that every `.gitignore` from the folder on down;
+- `.git`, `.muster`, `__pycache__` and virtual environments;
+- the folders `outputs` and `logs` at its top, with a notice when they hold something. What lies there when a run ends
+  is kept as its own, so that it starts without the results of earlier ones. A Python package of that name (with
+  `__init__.py`) is sent.
+
+Each run finds its code as it was when it was submitted.
+"""
+
 _EXPRESSIONS = """\
 ## Expressions
 
@@ -135,6 +150,7 @@ def reference() -> str:
     parts = [
         _INTRODUCTION,
         *(_section(title, model) for title, model in _SECTIONS),
+        _CODE,
         _EXPRESSIONS,
         _VARIABLES,
         _ignored(),

@@ -61,7 +61,7 @@ class Model:
         source = Path(model_path).expanduser()
         if not source.exists():
             raise NotFound(f"there is no file or folder {source} to register as {model_name!r}")
-        digest = push(workspace.client, scan(source, _LIMIT_BYTES, use_ignore_files=False))
+        digest = push(workspace.client, scan(source, _LIMIT_BYTES, is_code=False))
         view = workspace.client.register_model(
             {
                 "name": model_name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,9 +25,14 @@ if os.environ["RANK"] == "0":
 
 
 @pytest.fixture
-def job(cli: Any) -> str:
+def fail(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """While this file is there runs fail; it is no part of the code."""
+    return tmp_path_factory.mktemp("switch") / "fail"
+
+
+@pytest.fixture
+def job(cli: Any, fail: Path) -> str:
     cli.script("train.py", SCRIPT)
-    fail = cli.folder / "fail"
     cli.script(
         "job.yml",
         "display_name: small\ncode: .\n"
@@ -54,17 +60,41 @@ def test_each_size_is_run_and_compared_with_the_smallest_and_drawn(cli: Any, job
         assert f"<!-- {word} -->" in drawn
 
 
-def test_a_failed_size_stops_the_study_and_the_same_command_goes_on_from_there(cli: Any, job: str) -> None:
-    (cli.folder / "fail").touch()
+def test_a_failed_size_stops_the_study_and_the_same_command_goes_on_from_there(cli: Any, job: str, fail: Path) -> None:
+    fail.touch()
     done = cli("bench", "scaling", job, "--procs", "1,2", "--no-plot")
     assert done.returncode == 1
     assert "the run with 2 processes failed" in done.stderr
-    (cli.folder / "fail").unlink()
+    fail.unlink()
     done = cli("bench", "scaling", job, "--procs", "1,2", "--no-plot", "--json")
     assert done.returncode == 0, done.stderr
     assert "Kept from an earlier start: 1 of the runs" in done.stderr
     assert [row["procs"] for row in json.loads(done.stdout)["rows"]] == [1, 2]
     assert len(json.loads(cli("ps", "--json").stdout)) == 3
+
+
+def test_runs_of_other_code_are_not_mixed_with_those_of_this_one(cli: Any, job: str) -> None:
+    command = ("bench", "scaling", job, "--no-plot", "--json", "--procs")
+    assert cli(*command, "1").returncode == 0
+    cli.script("train.py", SCRIPT.replace("100.0 * world", "500.0 * world"))
+    done = cli(*command, "1,2")
+    assert done.returncode == 0, done.stderr
+    assert "The code is not that of the runs in scaling/scaling.json: starting over." in done.stderr
+    assert "Kept from an earlier start" not in done.stderr
+    assert [row["value"] for row in json.loads(done.stdout)["rows"]] == [500.0, 900.0]
+    done = cli(*command, "1,2")
+    assert "Kept from an earlier start: 2 of the runs" in done.stderr
+
+
+def test_an_edit_during_a_study_does_not_reach_its_later_runs(cli: Any) -> None:
+    text = "from pathlib import Path\nfrom muster import Run\nRun.get_context().log('images_per_sec', 100.0)\n"
+    source = cli.folder / "edits.py"
+    edit = f"Path({str(source)!r}).write_text('raise SystemExit(3)')\n"
+    cli.script("edits.py", text + edit)
+    cli.script("edits.yml", "code: .\ncommand: python edits.py\n")
+    done = cli("bench", "scaling", "edits.yml", "--procs", "1", "--repeat", "2", "--no-plot")
+    assert done.returncode == 0, done.stderr
+    assert source.read_text() == "raise SystemExit(3)"
 
 
 def test_a_metric_that_no_run_logged_is_named_with_those_that_were(cli: Any, job: str) -> None:

@@ -87,6 +87,22 @@ def test_a_failed_run_ends_with_its_verdict(cli: Any) -> None:
     assert "[rank 1] ValueError: boom" in done.stdout.splitlines()
 
 
+def test_results_beside_the_script_are_not_taken_for_those_of_a_run(cli: Any, workspace: Path) -> None:
+    for folder in ("outputs", "logs"):
+        (workspace / folder).mkdir()
+        (workspace / folder / "old.txt").write_text("of an earlier run")
+    fails = "open('outputs/new.txt', 'w').write('mine')\nraise SystemExit(1)\n"
+    done = cli("run", cli.script("train.py", fails), "--nodes", "2")
+    assert done.returncode == 1
+    assert done.stderr.count("outputs/ in the code folder is not sent") == 1
+    files = {entry["path"] for entry in json.loads(cli("show", "@latest", "--json").stdout)["files"]}
+    assert {name for name in files if "outputs/" in name or "old.txt" in name} <= {
+        "outputs/new.txt",
+        "node_1/outputs/new.txt",
+    }
+    assert files & {"outputs/new.txt", "node_1/outputs/new.txt"}
+
+
 def test_the_first_ctrl_c_cancels_the_run(cli: Any) -> None:
     process = cli.start("run", cli.script("wait.py", WAITS))
     assert process.stdout.readline() == "up\n"

@@ -182,6 +182,30 @@ def test_what_was_not_finished_is_never_seen(site: Site):
     assert [item["name"] for item in view["checkpoints"]] == ["step_1"]
 
 
+def test_a_damaged_checkpoint_is_passed_over_and_named(site: Site):
+    (site.folder / "src").mkdir(exist_ok=True)
+    (site.folder / "src" / "steps.py").write_text(
+        "import os, sys, time\nfrom pathlib import Path\n"
+        "resume = os.environ.get('MUSTER_RESUME_DIR')\n"
+        "if resume:\n    print((Path(resume) / 'state').read_text(), flush=True)\n    sys.exit()\n"
+        "for step in (1, 2):\n"
+        "    new = Path(os.environ['MUSTER_CHECKPOINT_DIR']) / f'.step_{step}.tmp'\n    new.mkdir()\n"
+        "    (new / 'state').write_text(f'of step {step}')\n    new.rename(new.with_name(f'step_{step}'))\n"
+        "sys.exit(1)\n"
+    )
+    run_id = site.run(code="./src", command="python steps.py")
+    assert [item["name"] for item in site.wait(run_id)["checkpoints"]] == ["step_2", "step_1"]
+    for path in (site.folder / ".muster" / "store").rglob("state"):
+        if path.read_text() == "of step 2":
+            path.chmod(0o644)
+            path.write_text("of step X")
+    site.client.retry(run_id)
+    assert wait_until(lambda: site.view(run_id)["status"] == "Completed", 30)
+    assert site.log(run_id) == b"of step 1\n"
+    said = [event.data["text"] for event in site.client.stream(run_id, follow=False) if event.event == "note"]
+    assert any("the newest checkpoint is damaged and passed over: state is not what was published" in t for t in said)
+
+
 def test_every_node_gets_the_checkpoint_of_the_one_that_wrote_it(site: Site):
     (site.folder / "nodes.py").write_text(
         "import os, sys\nfrom pathlib import Path\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,17 +92,34 @@ def test_the_median_of_repeats_counts() -> None:
 
 def test_a_study_comes_back_from_its_file_and_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "scaling.json"
-    half = measured(100.0, 190.0)
+    half = replace(measured(100.0, 190.0), code="d1")
     study.write(path, half)
     found = study.read(path)
     assert found == half
-    assert [size.procs for size, _ in study.resume(found, a_study()).left()] == [4]
+    assert [size.procs for size, _ in study.resume(found, a_study(code="d1")).left()] == [4]
     assert json.loads(path.read_text())["rows"][1]["efficiency"] == 0.95
 
 
 def test_a_study_of_another_job_is_not_mixed_with_this_one() -> None:
     with pytest.raises(Conflict, match="another job"):
         study.resume(measured(1.0), a_study(key="other"))
+
+
+def test_runs_of_other_code_are_not_kept() -> None:
+    wanted = a_study(code="new", metric="")
+    assert study.resume(replace(measured(1.0, 2.0), code="old"), wanted) == wanted
+    kept = study.resume(replace(measured(1.0, 2.0), code="new"), wanted)
+    assert [size.procs for size, _ in kept.left()] == [4]
+
+
+def test_a_file_from_before_the_code_was_noted_is_of_other_code(tmp_path: Path) -> None:
+    path = tmp_path / "scaling.json"
+    study.write(path, measured(1.0))
+    data = json.loads(path.read_text())
+    del data["code"]
+    path.write_text(json.dumps(data))
+    wanted = a_study(code="new")
+    assert study.resume(study.read(path), wanted) == wanted
 
 
 def test_a_size_that_is_laid_out_otherwise_is_measured_again() -> None:

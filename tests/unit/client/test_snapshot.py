@@ -69,6 +69,44 @@ def test_what_no_job_needs_always_stays_behind(code: Path) -> None:
     assert list(scan(code).files) == ["pkg/a.py", "pkg/b.py", "train.py"]
 
 
+@pytest.mark.parametrize("name", ["outputs", "logs"])
+def test_results_of_earlier_runs_stay_behind_with_a_notice(code: Path, name: str) -> None:
+    before = scan(code).digest
+    write(code, {f"{name}/model.pt": "old", f"{name}/deep/more.txt": "old"})
+    manifest = scan(code)
+    assert list(manifest.files) == ["pkg/a.py", "pkg/b.py", "train.py"]
+    assert manifest.digest == before
+    (notice,) = manifest.notices
+    assert notice.startswith(f"{name}/ in the code folder is not sent: it is where a run puts its own results")
+
+
+def test_results_behind_a_link_that_leaves_the_folder_stay_behind_too(code: Path, tmp_path: Path) -> None:
+    write(tmp_path / "scratch", {"model.pt": "old"})
+    (code / "outputs").symlink_to(tmp_path / "scratch")
+    manifest = scan(code)
+    assert list(manifest.files) == ["pkg/a.py", "pkg/b.py", "train.py"]
+    assert len(manifest.notices) == 1
+
+
+def test_nothing_is_said_of_a_folder_for_results_that_is_empty_or_ignored(code: Path) -> None:
+    write(code, {"outputs/.gitkeep": "", "logs/run.txt": "old", ".gitignore": "logs/\n"})
+    manifest = scan(code)
+    assert list(manifest.files) == [".gitignore", "pkg/a.py", "pkg/b.py", "train.py"]
+    assert manifest.notices == ()
+
+
+def test_a_package_that_is_called_outputs_and_folders_further_down_are_code(code: Path) -> None:
+    write(code, {"outputs/__init__.py": "", "outputs/writer.py": "", "pkg/outputs/a.txt": "", "pkg/logs/b.txt": ""})
+    manifest = scan(code)
+    assert {"outputs/__init__.py", "outputs/writer.py", "pkg/outputs/a.txt", "pkg/logs/b.txt"} <= set(manifest.files)
+    assert manifest.notices == ()
+
+
+def test_what_is_not_code_is_taken_with_its_outputs_and_in_spite_of_ignore_files(code: Path) -> None:
+    write(code, {"outputs/model.pt": "", "logs/x": "", ".gitignore": "pkg/\n"})
+    assert {"outputs/model.pt", "logs/x", "pkg/a.py"} <= set(scan(code, is_code=False).files)
+
+
 def test_a_gitignore_and_nested_ones_are_honoured(code: Path) -> None:
     write(code, {".gitignore": "*.log\n/data/\n", "x.log": "", "pkg/y.log": "", "data/big": "", "pkg/data/kept": ""})
     write(code, {"pkg/.gitignore": "b.py\n!y.log\n"})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from muster.client.api import Client
-from muster.client.submit import absolute_inputs, submit
+from muster.client.submit import SentCode, absolute_inputs, submit
 from muster.errors import JobError
 from muster.job.explain import make_spec
 from muster.job.parts import Input
@@ -40,6 +40,19 @@ def test_a_job_is_checked_sent_and_submitted(tmp_path: Path) -> None:
         put, post = server.requests[-2:]
         assert post.json["snapshot"] == put.path.rsplit("/", 1)[1]
         assert post.json["notices"] == ["x"]
+
+
+def test_code_that_was_sent_before_is_not_sent_again(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print(1)")
+    with RestServer() as server:
+        server.on("POST", "/api/v1/runs", {"id": "r"})
+        client = Client(Address(server.url))
+        spec = make_spec({"command": ["python", "train.py"], "code": "."})
+        submit(client, spec, tmp_path, sent=SentCode("d1", ("about it",)))
+        client.close()
+        (post,) = server.requests
+        assert post.json["snapshot"] == "d1"
+        assert post.json["notices"] == ["about it"]
 
 
 def test_a_missing_script_is_refused_before_anything_is_sent(tmp_path: Path) -> None:

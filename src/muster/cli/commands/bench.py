@@ -23,6 +23,7 @@ from muster.errors import JobError, RunFailed
 if TYPE_CHECKING:
     from muster.cli.scaling.study import Row, Sample, Size, Study
     from muster.client.api import Client
+    from muster.client.submit import SentCode
     from muster.job.jobfile import LoadedJob
 
 HELP = """Measure how a job scales.
@@ -72,7 +73,7 @@ def scaling(
 
     The throughput is the last value of a metric that the job logs, such as images_per_sec. The smallest size is the
     measure of the others. Results go to DIR/scaling.json after every run; the same command goes on where an
-    interrupted one stopped. Ctrl-C cancels the run under way.
+    interrupted one stopped, unless the code has changed since: then it starts over. Ctrl-C cancels the run under way.
 
     \b
     Examples:
@@ -82,6 +83,7 @@ def scaling(
     """
     from muster.cli.scaling import plot as picture
     from muster.cli.scaling import study as studies
+    from muster.job.check import check_files
 
     if not is_job_file(target):
         raise JobError(f"{target} is not a job file (.yml, .yaml).", "A study needs one, so that it can be repeated.")
@@ -103,11 +105,15 @@ def scaling(
         return
     if plot:
         picture.require()
+    check_files(job.spec, job.base_dir)
     path = out / "scaling.json"
-    study = studies.resume(None if fresh else studies.read(path), wanted)
+    found = None if fresh else studies.read(path)
+    study = studies.resume(found, replace(wanted, code=_code(job, out)))
     out.mkdir(parents=True, exist_ok=True)
     if study.samples:
         say(f"Kept from an earlier start: {len(study.samples)} of the runs. --fresh measures them again.")
+    elif found and found.samples and found.code != study.code:
+        say(f"The code is not that of the runs in {path}: starting over.")
     study = _measure(job, study, path)
     studies.write(path, study)
     for text in studies.doubts(study.rows()):
@@ -120,26 +126,44 @@ def scaling(
     say(f"Written: {', '.join(map(str, [path, *pictures]))}")
 
 
+def _code(job: LoadedJob, out: Path) -> str:
+    """The digest of the job's code, without what the study itself writes there."""
+    from muster.cli.scaling.study import FILES
+    from muster.client.snapshot import scan
+    from muster.manifest import digest_of
+
+    if job.spec.code is None:
+        return ""
+    manifest = scan(job.base_dir / job.spec.code)
+    written = {out.resolve() / name for name in FILES}
+    return digest_of({name: entry for name, entry in manifest.files.items() if manifest.folder / name not in written})
+
+
 def _measure(job: LoadedJob, study: Study, path: Path) -> Study:
     """Run what is left, one after the other, and keep each figure at once."""
     from muster.cli.scaling import study as studies
     from muster.client.connect import connect
+    from muster.client.submit import send_code
 
     left = study.left()
     if not left:
         return study
     client = connect()
+    # Once for all runs: an edit in between does not reach those that follow.
+    sent = send_code(client, job.base_dir / job.spec.code) if job.spec.code is not None else None
     told: set[str] = set()
     for number, (size, turn) in enumerate(left, 1):
         say(f"[{number}/{len(left)}] {_counted(size.procs)} on {size} (nodes x processes)")
-        sample, name = _run_one(client, job, study, size, turn, told)
+        sample, name = _run_one(client, job, study, size, turn, sent, told)
         study = replace(study.add(sample), metric=name)
         studies.write(path, study)
         say(f"    {sample.value:,.1f} {name}  ({sample.run})")
     return study
 
 
-def _run_one(client: Client, job: LoadedJob, study: Study, size: Size, turn: int, told: set[str]) -> tuple[Sample, str]:
+def _run_one(
+    client: Client, job: LoadedJob, study: Study, size: Size, turn: int, sent: SentCode | None, told: set[str]
+) -> tuple[Sample, str]:
     """`told`: what earlier runs of the study have said, which is much the same every time."""
     from muster.cli.request import with_overrides
     from muster.cli.scaling.study import Sample
@@ -150,7 +174,7 @@ def _run_one(client: Client, job: LoadedJob, study: Study, size: Size, turn: int
     # A run's name is its own; the study's runs are found by their experiment.
     data.pop("name", None)
     spec = make_spec({**data, "display_name": f"{study.job}-{size.procs}"})
-    view = submit(client, spec, job.base_dir, python=sys.executable, notices=job.notices)
+    view = submit(client, spec, job.base_dir, python=sys.executable, notices=job.notices, sent=sent)
     status = follow(client, view, quiet=True, told=told)
     view = client.run(view["id"])
     if status == "Canceled":

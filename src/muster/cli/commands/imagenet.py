@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +13,11 @@ from typing import Annotated
 import typer
 
 from muster.cli.commands.files import Meter
-from muster.cli.console import notice, say
+from muster.cli.console import is_terminal, notice, say
 from muster.cli.options import Json, print_json
-from muster.cli.text import size
+from muster.cli.text import duration, size
+
+_LINE_EVERY_S = 30.0
 
 
 def imagenet(
@@ -39,7 +44,11 @@ def imagenet(
     ] = None,
     classes_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="For val alone: classes.txt of the training shards.", show_default=False),
+        typer.Option(
+            metavar="FILE",
+            help="For val alone: the order of classes, a class in each line; DIR/classes.txt else.",
+            show_default=False,
+        ),
     ] = None,
     check: Annotated[
         list[str] | None,
@@ -104,24 +113,52 @@ def imagenet(
         print_json(made)
         return
     for split, about in made["splits"].items():
-        print(f"{split}: {about['images']:,} images in {len(about['shards'])} shards, {size(about['bytes'])}")
+        images, shards = _count(about["images"], "image"), _count(len(about["shards"]), "shard")
+        print(f"{split}: {images} in {shards}, {size(about['bytes'])}")
         if about["converted"]:
-            notice(f"{len(about['converted'])} images of {split} were no plain RGB JPEGs and were made ones")
-    print(f"{made['classes']} classes; {out / 'manifest.json'} has the hash of every shard")
+            notice(f"{_count(len(about['converted']), 'image')} of {split} made plain RGB JPEG")
+    print(f"{_count(made['classes'], 'class', 'es')}; {out / 'manifest.json'} has the hash of every shard")
+
+
+def _count(number: int, noun: str, ending: str = "s") -> str:
+    return f"{number:,} {noun}{'' if number == 1 else ending}"
 
 
 class Stages:
-    """A line on the terminal for each stage of the work."""
+    """How far each stage of the work is: one line that is drawn again, or a line now and then where it cannot be."""
 
     def __init__(self) -> None:
-        self._meter: Meter | None = None
+        self._meter: Meter | Lines | None = None
 
     def __call__(self, name: str, total: int) -> Callable[[int], None]:
         self.end()
         say(f"{name}: {size(total)}" if total else f"{name}: nothing to do")
-        self._meter = Meter(total)
+        self._meter = Meter(total) if is_terminal(sys.stderr) else Lines(name, total)
         return self._meter.add
 
     def end(self) -> None:
         if self._meter is not None:
             self._meter.end()
+
+
+class Lines:
+    """How far a stage is, for a log: a plain line twice a minute."""
+
+    def __init__(self, name: str, total: int) -> None:
+        self._name, self._total, self._done = name, total, 0
+        self._began = self._shown = time.monotonic()
+        self._lock = threading.Lock()
+
+    def add(self, count: int) -> None:
+        with self._lock:
+            self._done += count
+            now = time.monotonic()
+            if now - self._shown < _LINE_EVERY_S:
+                return
+            self._shown = now
+            rate = self._done / (now - self._began)
+            left = duration((self._total - self._done) / rate)
+            say(f"{self._name}: {size(self._done)} of {size(self._total)}, {size(rate)}/s, about {left} left")
+
+    def end(self) -> None:
+        """What a line says stays."""

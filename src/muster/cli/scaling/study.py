@@ -15,6 +15,8 @@ from muster.errors import Conflict, JobError
 from muster.job.parts import TensorFlow
 from muster.job.spec import JobSpec
 
+FILES = ("scaling.json", "scaling.part", "scaling.png", "scaling.svg")
+"""What a study writes."""
 _FORMAT = 1
 _BELIEVABLE = 1.15
 
@@ -65,6 +67,8 @@ class Study:
     machine: Mapping[str, Any] = field(default_factory=dict)
     samples: tuple[Sample, ...] = ()
     notices: tuple[str, ...] = ()
+    code: str = ""
+    """The digest of the job's code; empty where the job has none."""
 
     def left(self) -> list[tuple[Size, int]]:
         """What is still to be run; sizes take turns, so that a slow hour falls on all of them."""
@@ -134,7 +138,7 @@ def key_of(spec: JobSpec) -> str:
 
 
 def resume(found: Study | None, wanted: Study) -> Study:
-    """The study to go on with: what an earlier one of the same job measured is kept."""
+    """The study to go on with: what an earlier one of the same job and the same code measured is kept."""
     if found is None:
         return wanted
     if found.key != wanted.key or (wanted.metric and found.metric not in ("", wanted.metric)):
@@ -142,6 +146,8 @@ def resume(found: Study | None, wanted: Study) -> Study:
             f"the folder holds a study of another job or metric ({found.job}, {found.metric or 'any throughput'})",
             "Give another --out, or --fresh to write over it.",
         )
+    if found.code != wanted.code:
+        return wanted
     asked = {(size.procs, repeat) for size, repeat in wanted.left()}
     shapes = {size.procs: size for size in found.sizes}
     kept = tuple(
@@ -181,6 +187,7 @@ def read(path: Path) -> Study | None:
         machine=data["machine"],
         samples=tuple(Sample(**sample) for sample in data["samples"]),
         notices=tuple(data["notices"]),
+        code=data.get("code", ""),
     )
 
 
