@@ -41,7 +41,14 @@ def pytest_configure(config: pytest.Config) -> None:
     for variable, folder in (("HOME", "home"), ("XDG_RUNTIME_DIR", "run")):
         (private / folder).mkdir(mode=0o700)
         os.environ[variable] = str(private / folder)
-    config.add_cleanup(lambda: shutil.rmtree(private, ignore_errors=True))
+    config.add_cleanup(lambda: _leave_home(private))
+
+
+def _leave_home(private: Path) -> None:
+    """End the server of the workspace in that home, where a command made one."""
+    if (private / "home" / ".muster").exists():
+        subprocess.run([MUSTER, "down"], cwd=private / "home", capture_output=True, check=False)
+    shutil.rmtree(private, ignore_errors=True)
 
 
 @pytest.hookimpl(optionalhook=True)
