@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
@@ -28,6 +28,18 @@ class Rates:
     compute_s: float
 
 
+class _Step(NamedTuple):
+    """The moments of a step, as its clock marks them."""
+
+    before: Any
+    asked: Any
+    ready: Any
+    done: Any
+    samples: int
+    counted: bool
+    pauses: list[tuple[Any, Any]]
+
+
 class Throughput:
     """Times the steps of one rank.
 
@@ -41,7 +53,7 @@ class Throughput:
         self._steps = 0
         self._before = self._asked = self._ready = self._clock.mark()
         self._pauses: list[tuple[Any, Any]] = []
-        self._under_way: deque[tuple[Any, Any, Any, Any, int, bool, list[tuple[Any, Any]]]] = deque()
+        self._under_way: deque[_Step] = deque()
         self._step_s = array("d")
         self._samples = 0
         self._seconds = 0.0
@@ -65,7 +77,7 @@ class Throughput:
         """A step over so many samples of this rank has been given to the device."""
         done = self._clock.mark()
         counted = self._steps >= self._warmup_steps
-        self._under_way.append((self._before, self._asked, self._ready, done, samples, counted, self._pauses))
+        self._under_way.append(_Step(self._before, self._asked, self._ready, done, samples, counted, self._pauses))
         self._before, self._pauses = done, []
         self._steps += 1
 
@@ -112,17 +124,18 @@ class Throughput:
         }
 
     def _collect(self) -> None:
-        while self._under_way and self._clock.has_passed(self._under_way[0][3]):
-            before, asked, ready, done, samples, counted, pauses = self._under_way.popleft()
-            step_s = self._clock.seconds(before, done) - sum(self._clock.seconds(*pause) for pause in pauses)
+        seconds = self._clock.seconds
+        while self._under_way and self._clock.has_passed(self._under_way[0].done):
+            step = self._under_way.popleft()
+            step_s = seconds(step.before, step.done) - sum(seconds(*pause) for pause in step.pauses)
             # What was done before asking, such as saving, is the script's own.
-            data_s = min(step_s, max(0.0, self._clock.seconds(asked, ready)))
+            data_s = min(step_s, max(0.0, seconds(step.asked, step.ready)))
             self.data_s += data_s
             self.compute_s += step_s - data_s
             seen_samples, seen_s, seen_steps = self._seen
-            self._seen = (seen_samples + samples, seen_s + step_s, seen_steps + 1)
-            if counted:
-                self._samples += samples
+            self._seen = (seen_samples + step.samples, seen_s + step_s, seen_steps + 1)
+            if step.counted:
+                self._samples += step.samples
                 self._seconds += step_s
                 self._data_s += data_s
                 self._step_s.append(step_s)
