@@ -33,7 +33,7 @@ class Jpegs(Dataset[Any]):
             return *self._viewed(jpeg, key), label
         except Exception as error:  # of many kinds, none of which says which image it is
             said = "it is no image" if type(error).__name__ == "UnidentifiedImageError" else error
-            raise ValueError(f"{self._source.name(max(index, 0))} cannot be decoded: {said}") from None
+            raise ValueError(f"{self._source.name(max(index, 0))} cannot be decoded: {said}") from error
 
     def _viewed(self, jpeg: bytes, key: Key) -> tuple[Any, ...]:
         epoch, index = key
