@@ -130,7 +130,7 @@ def test_a_stop_leaves_the_workers_of_a_python_program_to_it(node: Harness, meth
         f"worker = multiprocessing.get_context('{method}').Process(target=time.sleep, args=(1000,))\n"
         "worker.start()\n"
         "def save(*_):\n"
-        "    time.sleep(0.5)\n"
+        "    worker.join(0.5)\n"
         "    print('saved beside', 'a living' if worker.is_alive() else 'a dead', 'worker', flush=True)\n"
         "    worker.terminate()\n"
         "    sys.exit(0)\n"

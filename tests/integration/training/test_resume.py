@@ -74,11 +74,11 @@ def test_killed_at_random_it_has_the_losses_of_a_run_that_was_not(site: Site) ->
     assert views[1]["attempts"][-1]["resumed_from"] is not None
 
 
-@pytest.mark.parametrize("images", ["made up", "from a folder"])
+@pytest.mark.parametrize("images", ["made up", "from shards"])
 def test_a_run_that_is_cancelled_saves_first(site: Site, tmp_path: Path, images: str) -> None:
     """Also when it has worker processes, which must not be told to end before it is done."""
     source: tuple[str, ...] = ()
-    if images == "from a folder":
+    if images == "from shards":
         source = ("--data", str(tmp_path / "images"), "--workers", "2", "--eval-every", "100000")
         for part in ("train", "val"):
             write_shards(tmp_path / "images" / part)

@@ -1,5 +1,6 @@
 """Which rank a process is, from what its launcher says."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,16 @@ def test_a_bare_mpirun_on_several_nodes_is_told_what_is_missing():
         ValueError, match=r"MASTER_ADDR is not set, and the 8 ranks are on several nodes.*-x MASTER_ADDR"
     ):
         meeting_point(Place(3, 8, 1, 2, "mpi"), {})
+
+
+def test_a_port_that_another_training_has_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        mpi = {
+            f"OMPI_COMM_WORLD_{name}": value for name, value in {"RANK": "0", "SIZE": "2", "LOCAL_SIZE": "2"}.items()
+        }
+        with pytest.raises(ValueError, match=f"the port {port} is in use.*MASTER_PORT"):
+            join({**mpi, "MASTER_PORT": str(port)})
 
 
 def test_alone_there_is_nobody_to_ask():
