@@ -268,7 +268,7 @@ def mover(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
     """One transfer by the process that agents start; its time includes its start."""
     began = time.perf_counter()
     child = subprocess.Popen(
-        [sys.executable, "-m", "muster.transfer"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "muster.storage.staging"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert child.stdin and child.stdout
     child.stdin.write(json.dumps(request) + "\n")

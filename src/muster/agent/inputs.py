@@ -17,13 +17,13 @@ from typing import Any, Protocol
 from muster.agent import mounts
 from muster.agent.link import Backoff
 from muster.agent.mover import Abandoned, Failed, Mover, Rate, Renew, Serving
-from muster.data.access import Access, access_from_json, access_to_json, entries_from_json, file_etag
 from muster.defaults import LISTING_RETRY_S
 from muster.errors import UserError
 from muster.paths import AttemptPaths, data_cache_dir
 from muster.protocol import InputOrder, Order
-from muster.transfer.cache import Cache, Held
-from muster.transfer.model import TransferError
+from muster.storage.access import Access, access_from_json, access_to_json, entries_from_json, file_etag
+from muster.storage.staging.cache import Cache, Held
+from muster.storage.staging.model import TransferError
 
 log = logging.getLogger(__name__)
 

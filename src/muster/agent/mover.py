@@ -95,7 +95,7 @@ class Mover:
     def _start(self) -> subprocess.Popen[bytes]:
         with spawning:
             child = subprocess.Popen(
-                [sys.executable, "-m", "muster.transfer"],
+                [sys.executable, "-m", "muster.storage.staging"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 cwd="/",

@@ -16,11 +16,11 @@ from urllib.parse import unquote
 from muster.agent.files import settle
 from muster.agent.link import Backoff, Link, Trouble
 from muster.agent.mover import Abandoned, Failed, Mover, Rate, shown
-from muster.data.access import Access, access_from_json, access_to_json
 from muster.defaults import OUTPUT_LOOK_S, OUTPUT_RETRY_S
 from muster.errors import UserError
 from muster.paths import AttemptPaths
 from muster.protocol import Order, OutputOrder
+from muster.storage.access import Access, access_from_json, access_to_json
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from muster.client.api import Client
-from muster.data.addresses import check_asset_name, datastore_address, parse_address
 from muster.errors import Conflict, JobError, MusterError, NotFound
 from muster.manifest import is_safe
+from muster.storage.addresses import check_asset_name, datastore_address, parse_address
 
 _PIECE_BYTES = 1 << 20
 _AT_ONCE = 4

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from muster.client.storage import Storage
-from muster.data.addresses import DEFAULT_DATASTORE, Location, datastore_address, parse_address
 from muster.errors import JobError
 from muster.sdk.connected import Connected
 from muster.sdk.datastore import DataPath, Datastore
+from muster.storage.addresses import DEFAULT_DATASTORE, Location, datastore_address, parse_address
 
 _Place = str | os.PathLike[str] | DataPath | tuple[Datastore, str]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from muster.client.storage import Storage
-from muster.data.addresses import DEFAULT_DATASTORE, datastore_address, safe_path
 from muster.errors import JobError, NotFound
 from muster.sdk.connected import Connected
 from muster.sdk.notices import tell
+from muster.storage.addresses import DEFAULT_DATASTORE, datastore_address, safe_path
 
 
 class Datastore:

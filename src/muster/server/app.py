@@ -16,8 +16,6 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from muster import errors
-from muster.data.access import GRANT_HEADER
-from muster.data.granting import DATA_ROUTE
 from muster.defaults import PROTOCOL_VERSION
 from muster.protocol import VERSION_HEADER
 from muster.server import grants
@@ -38,6 +36,8 @@ from muster.server.routes import (
     secrets,
     workspace,
 )
+from muster.storage.access import GRANT_HEADER
+from muster.storage.granting import DATA_ROUTE
 from muster.version import VERSION
 
 log = logging.getLogger("muster.server")

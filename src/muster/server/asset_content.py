@@ -10,13 +10,13 @@ from typing import Any
 from sqlalchemy import Connection
 
 from muster import errors
-from muster.data.access import FileEntry
-from muster.data.addresses import DEFAULT_DATASTORE, Location, check_asset_name, parse_address, safe_path
-from muster.data.kinds import BUILT_IN, StoreSpec
 from muster.server import assets, datastores, grants
 from muster.server.assets import AssetBody
 from muster.server.context import Context
-from muster.store.reach import Reach
+from muster.storage.access import FileEntry
+from muster.storage.addresses import DEFAULT_DATASTORE, Location, check_asset_name, parse_address, safe_path
+from muster.storage.connectors.reach import Reach
+from muster.storage.kinds import BUILT_IN, StoreSpec
 
 _HERE = ("local", "nfs", BUILT_IN)
 _TYPES = ("uri_file", "uri_folder", "mltable")

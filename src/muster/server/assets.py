@@ -12,11 +12,11 @@ from pydantic import BaseModel
 from sqlalchemy import Connection, func, insert, select, update
 
 from muster import errors
-from muster.data.access import FileEntry
-from muster.data.addresses import Location, datastore_address, parse_address
-from muster.data.grants import covers
 from muster.server import tables
 from muster.server.database import Transaction
+from muster.storage.access import FileEntry
+from muster.storage.addresses import Location, datastore_address, parse_address
+from muster.storage.grants import covers
 
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from muster.control.scheduling.model import Node
-from muster.data.kinds import StoreSpec
 from muster.engines.base import AllocationState, Engine, NodeOffer
 from muster.paths import WorkspacePaths
 from muster.server.access import Tokens
@@ -17,9 +16,10 @@ from muster.server.board import Board
 from muster.server.database import Database
 from muster.server.hub import Hub
 from muster.server.vault import Vault
+from muster.storage.connectors.reach import Reach
+from muster.storage.kinds import StoreSpec
 from muster.store.backend import Store
 from muster.store.keyring import KeyRing
-from muster.store.reach import Reach
 from muster.store.snapshots import Snapshots
 from muster.store.streams import Streams
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from muster import errors
-from muster.data.addresses import Location, datastore_address, parse_address
-from muster.data.kinds import BUILT_IN, StoreSpec
 from muster.job import rules
 from muster.job.expressions import secret_names
 from muster.job.parts import Input, Output
 from muster.job.spec import JobSpec
 from muster.server import assets, datastores, grants, secrets
 from muster.server.context import Context
+from muster.storage.addresses import Location, datastore_address, parse_address
+from muster.storage.kinds import BUILT_IN, StoreSpec
 
 
 def settle(context: Context, connection: Connection, spec: JobSpec) -> JobSpec:

@@ -13,13 +13,13 @@ from pydantic import BaseModel, Field
 from sqlalchemy import Connection, delete, select
 
 from muster.control import states
-from muster.data.addresses import DEFAULT_DATASTORE, datastore_address, parse_address
-from muster.data.grants import covers
 from muster.defaults import GC_AGE_S
 from muster.server import checkpoints, datastores, tables
 from muster.server.context import Context
 from muster.server.database import Transaction
 from muster.server.environments import build_snapshot, registered_folders
+from muster.storage.addresses import DEFAULT_DATASTORE, datastore_address, parse_address
+from muster.storage.grants import covers
 
 
 class Policy(BaseModel):

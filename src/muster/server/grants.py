@@ -11,11 +11,6 @@ from sqlalchemy import Connection, insert, select, update
 
 from muster import errors
 from muster.control import states
-from muster.data.access import INLINE_FILES, READ, WRITE, Access, FileEntry, access_to_json
-from muster.data.addresses import Location, parse_address, safe_path
-from muster.data.granting import DATA_ROUTE, Asked, Terms, access_of, file_token
-from muster.data.grants import Grant, new_id, sign, verify
-from muster.data.kinds import StoreSpec
 from muster.defaults import GRANT_S
 from muster.job import rules
 from muster.job.parts import Input, Output
@@ -24,6 +19,11 @@ from muster.protocol import InputOrder, OutputOrder
 from muster.server import assets, datastores, tables
 from muster.server.context import Context
 from muster.server.database import Transaction
+from muster.storage.access import INLINE_FILES, READ, WRITE, Access, FileEntry, access_to_json
+from muster.storage.addresses import Location, parse_address, safe_path
+from muster.storage.granting import DATA_ROUTE, Asked, Terms, access_of, file_token
+from muster.storage.grants import Grant, new_id, sign, verify
+from muster.storage.kinds import StoreSpec
 
 _CHECK_AGAIN_S = 2.0
 _FOLDERS = ("uri_folder", "mltable", "custom_model", "mlflow_model")

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from muster import errors
-from muster.data.addresses import refuse_embedded_secret
+from muster.storage.addresses import refuse_embedded_secret
+from muster.storage.connectors.reach import without_secrets
 from muster.store.backend import Store
 from muster.store.keyring import KeyRing
-from muster.store.reach import without_secrets
 
 _ANSWER_S = 20.0
 

@@ -17,8 +17,8 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from muster import errors
-from muster.store.beside import Beside
 from muster.store.keyring import MAGIC, KeyRing
+from muster.store.parallel import Beside
 
 _PIECE = 2 << 20
 _HASHED_AT_ONCE = 1 << 19

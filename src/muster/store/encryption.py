@@ -21,8 +21,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from muster import errors
-from muster.store.beside import Beside
 from muster.store.keyring import KEY_BYTES, MAGIC, KeyRing
+from muster.store.parallel import Beside
 
 HEADER_BYTES = 80
 CHUNK_BYTES = 64 << 10

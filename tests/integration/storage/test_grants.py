@@ -19,12 +19,12 @@ from tests.integration.storage.conftest import ACCOUNT, ACCOUNT_KEY, Azurite, Co
 
 from muster.client.api import API
 from muster.client.storage import Storage
-from muster.data.access import GRANT_HEADER
-from muster.data.grants import sign, verify
-from muster.data.sas import blob_sas
 from muster.errors import AccessDenied, Conflict
 from muster.paths import WorkspacePaths
 from muster.server.vault import load_vault
+from muster.storage.access import GRANT_HEADER
+from muster.storage.grants import sign, verify
+from muster.storage.sas import blob_sas
 from muster.transport import Address, Connection
 
 OWN = "azureml://datastores/workspaceblobstore/paths/"

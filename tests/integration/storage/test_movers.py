@@ -18,11 +18,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 from tests.conftest import wait_until
 
-from muster.data.access import Access, access_to_json
-from muster.transfer.cache import Cache
-from muster.transfer.model import Progress
-from muster.transfer.remotes import open_remote
-from muster.transfer.stage import stage
+from muster.storage.access import Access, access_to_json
+from muster.storage.connectors.remotes import open_remote
+from muster.storage.staging.cache import Cache
+from muster.storage.staging.model import Progress
+from muster.storage.staging.stage import stage
 
 
 @dataclass
@@ -133,7 +133,7 @@ class Mover:
 
     def __init__(self, **request: Any) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "muster.transfer"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "muster.storage.staging"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.say(request)
 
@@ -212,7 +212,7 @@ def test_a_mover_ends_with_its_agent(share: Share, tmp_path: Path) -> None:
 EVICT = """
 import sys
 from pathlib import Path
-from muster.transfer.cache import Cache
+from muster.storage.staging.cache import Cache
 print("ready", flush=True)
 Cache(Path(sys.argv[1]), 1).sweep()
 Cache(Path(sys.argv[1]), 1)._make_room("x", 1, "input")

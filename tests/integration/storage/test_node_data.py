@@ -50,7 +50,7 @@ def sha(data: bytes) -> str:
 
 
 def movers(site: Site) -> list[psutil.Process]:
-    return [child for child in site.agent().children() if "muster.transfer" in " ".join(child.cmdline())]
+    return [child for child in site.agent().children() if "muster.storage.staging" in " ".join(child.cmdline())]
 
 
 @pytest.mark.parametrize("mode", ["ro_mount", "download"])

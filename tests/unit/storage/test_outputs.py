@@ -13,9 +13,9 @@ from sqlalchemy import create_engine, insert
 from muster import errors
 from muster.agent.mover import Rate
 from muster.server import outputs, tables
-from muster.transfer.files import Folder
-from muster.transfer.model import Progress, TransferError
-from muster.transfer.upload import Sending, measure, send
+from muster.storage.connectors.files import Folder
+from muster.storage.staging.model import Progress, TransferError
+from muster.storage.staging.upload import Sending, measure, send
 
 
 @pytest.fixture

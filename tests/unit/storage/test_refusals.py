@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from muster.transfer.blob import Blob
-from muster.transfer.files import Folder
-from muster.transfer.http import Answer, is_final
-from muster.transfer.keys import Keys
-from muster.transfer.model import AccessRefused, Progress, TransferError
-from muster.transfer.upload import Sending, send
+from muster.storage.connectors.blob import Blob
+from muster.storage.connectors.credentials import Keys
+from muster.storage.connectors.files import Folder
+from muster.storage.connectors.http import Answer, is_final
+from muster.storage.staging.model import AccessRefused, Progress, TransferError
+from muster.storage.staging.upload import Sending, send
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.transfer import cache as cache_module
-from muster.transfer.cache import Cache
-from muster.transfer.download import Journal, connections, fetch
-from muster.transfer.model import (
+from muster.storage.staging import cache as cache_module
+from muster.storage.staging.cache import Cache
+from muster.storage.staging.download import Journal, connections, fetch
+from muster.storage.staging.model import (
     BLOCK_BYTES,
     Entry,
     Progress,
@@ -22,7 +22,7 @@ from muster.transfer.model import (
     check_entries,
     tree_digest,
 )
-from muster.transfer.stage import stage
+from muster.storage.staging.stage import stage
 
 
 class Memory:

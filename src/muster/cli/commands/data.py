@@ -51,7 +51,7 @@ def create(
     """
     from muster.client.connect import connect
     from muster.client.storage import Storage, local_files
-    from muster.data.addresses import DEFAULT_DATASTORE, parse_address
+    from muster.storage.addresses import DEFAULT_DATASTORE, parse_address
 
     storage = Storage(connect())
     asset: dict[str, Any] = {"name": name, "version": version, "type": kind, "description": description}
@@ -153,7 +153,7 @@ def upload(
     """
     from muster.client.connect import connect
     from muster.client.storage import Storage, local_files
-    from muster.data.addresses import parse_address
+    from muster.storage.addresses import parse_address
 
     location = parse_address(target)
     if location.kind != "datastore":
@@ -184,7 +184,7 @@ def download(
     """
     from muster.client.connect import connect
     from muster.client.storage import Storage
-    from muster.data.addresses import parse_address
+    from muster.storage.addresses import parse_address
 
     storage = Storage(connect())
     meter = Meter(0)
@@ -205,7 +205,7 @@ def download(
 
 
 def _split(asset: str) -> tuple[str, str | None]:
-    from muster.data.addresses import parse_address
+    from muster.storage.addresses import parse_address
 
     location = parse_address(f"azureml:{asset.removeprefix('azureml:')}")
     return location.store, location.version

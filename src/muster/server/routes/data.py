@@ -12,15 +12,15 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from muster import errors
-from muster.data import grants as signed
-from muster.data.access import READ, WRITE
-from muster.data.addresses import safe_path
 from muster.defaults import GRANT_MOST_S, GRANT_S
 from muster.server import asset_content, assets, datastores, grants, ranges
 from muster.server.context import Context
 from muster.server.dependencies import CallerOf, ContextOf
 from muster.server.uploads import body_pieces
-from muster.store.reach import Reach
+from muster.storage import grants as signed
+from muster.storage.access import READ, WRITE
+from muster.storage.addresses import safe_path
+from muster.storage.connectors.reach import Reach
 
 router = APIRouter(tags=["data"])
 

@@ -12,8 +12,6 @@ from sqlalchemy import Connection, select
 
 from muster import errors
 from muster.control import states
-from muster.data.access import FileEntry
-from muster.data.addresses import parse_address
 from muster.job.parts import Input
 from muster.job.spec import JobSpec
 from muster.server import assets, environments, grants, tables
@@ -21,6 +19,8 @@ from muster.server.database import Transaction
 from muster.server.dependencies import CallerOf, ContextOf
 from muster.server.records import find_run
 from muster.server.routes.agents import own
+from muster.storage.access import FileEntry
+from muster.storage.addresses import parse_address
 
 router = APIRouter(prefix="/agents", tags=["agents"])
 

@@ -17,7 +17,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from muster.errors import ServerUnavailable
 from muster.spool import SpoolConnection
-from muster.transfer.model import AccessRefused, SourceChanged, TransferError
+from muster.storage.staging.model import AccessRefused, SourceChanged, TransferError
 
 _TRIES = 6
 _TIMEOUT_S = 60.0

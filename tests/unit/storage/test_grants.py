@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.data.access import READ, WRITE
-from muster.data.grants import Grant, check, covers, sign, verify
 from muster.errors import AccessDenied
+from muster.storage.access import READ, WRITE
+from muster.storage.grants import Grant, check, covers, sign, verify
 
 KEY = b"k" * 32
 NOW = 1_000_000.0

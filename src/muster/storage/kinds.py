@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from muster.data.addresses import DEFAULT_DATASTORE, parse_address, refuse_embedded_secret, safe_path
 from muster.errors import JobError
+from muster.storage.addresses import DEFAULT_DATASTORE, parse_address, refuse_embedded_secret, safe_path
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _SECRET_OPTION = re.compile(r"^key$|secret|password|passphrase|token$|_key$|connection_string")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from muster.data.kinds import StoreSpec, make_store
 from muster.errors import AccessDenied, Conflict, JobError, MissingExtra, NotFound
-from muster.store import reach
+from muster.storage.connectors import reach
+from muster.storage.kinds import StoreSpec, make_store
 
 BLOB = make_store("blob", "azure-blob", {"account": "a", "container": "c"}, {"account_key": "U0VDUkVUU0VDUkVU"})
 

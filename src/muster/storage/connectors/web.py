@@ -12,9 +12,9 @@ from urllib.parse import quote, urlsplit
 
 from muster.defaults import PROTOCOL_VERSION
 from muster.protocol import VERSION_HEADER
-from muster.transfer.http import Answer, Http, is_final
-from muster.transfer.keys import Keys
-from muster.transfer.model import AccessRefused, Entry, SourceChanged, TransferError
+from muster.storage.connectors.credentials import Keys
+from muster.storage.connectors.http import Answer, Http, is_final
+from muster.storage.staging.model import AccessRefused, Entry, SourceChanged, TransferError
 
 _TOKENS = 3
 """As many are tried for one request: its own, one that another thread has just got, and a fresh one."""

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from muster.transfer.download import Damaged
-from muster.transfer.files import Folder
-from muster.transfer.model import Entry, Progress, TransferError
+from muster.storage.connectors.files import Folder
+from muster.storage.staging.download import Damaged
+from muster.storage.staging.model import Entry, Progress, TransferError
 
 _FICLONE = 0x40049409
 _PIECE = 8 << 20

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.defaults import CACHE_KEEP_FREE_BYTES, CACHE_SHARE_OF_DISK
-from muster.transfer.model import Entry, TransferError, tree_digest
+from muster.storage.staging.model import Entry, TransferError, tree_digest
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

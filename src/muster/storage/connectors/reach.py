@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from muster import errors
-from muster.data.access import FileEntry, file_etag
-from muster.data.kinds import StoreSpec, describe, endpoint_of
+from muster.storage.access import FileEntry, file_etag
+from muster.storage.kinds import StoreSpec, describe, endpoint_of
 from muster.store.backend import Store, pieces_of, safe_name
 from muster.store.keyring import KeyRing
 

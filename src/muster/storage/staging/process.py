@@ -22,16 +22,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from muster.data.access import Access, access_from_json
-from muster.transfer.cache import Cache
-from muster.transfer.copying import copy_frame, copy_in, copy_out
-from muster.transfer.files import Folder
-from muster.transfer.gateway import Mounted
-from muster.transfer.model import Entry, Progress, Sink, Source, TransferError, Unwanted, check_entries
-from muster.transfer.remotes import open_remote, single_name
-from muster.transfer.stage import check_room, stage
-from muster.transfer.upload import Sending, measure, send
-from muster.transfer.web import Web
+from muster.storage.access import Access, access_from_json
+from muster.storage.connectors.files import Folder
+from muster.storage.connectors.remotes import open_remote, single_name
+from muster.storage.connectors.web import Web
+from muster.storage.staging.cache import Cache
+from muster.storage.staging.copying import copy_frame, copy_in, copy_out
+from muster.storage.staging.gateway import Mounted
+from muster.storage.staging.model import Entry, Progress, Sink, Source, TransferError, Unwanted, check_entries
+from muster.storage.staging.stage import check_room, stage
+from muster.storage.staging.upload import Sending, measure, send
 
 _TELL_S = 0.5
 _END_S = 15.0

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from muster.store.beside import Beside
+from muster.store.parallel import Beside
 
 
 def test_calls_are_made_in_their_order() -> None:

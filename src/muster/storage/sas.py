@@ -9,8 +9,8 @@ import hmac
 from datetime import UTC, datetime
 from urllib.parse import parse_qsl, quote, urlencode
 
-from muster.data.access import WRITE
 from muster.errors import JobError
+from muster.storage.access import WRITE
 
 _VERSION = "2020-02-10"
 _EARLY_S = 300.0

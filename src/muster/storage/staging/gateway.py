@@ -20,7 +20,7 @@ from pathlib import Path
 from threading import Thread
 from urllib.parse import quote, unquote
 
-from muster.transfer.model import BLOCK_BYTES, Entry, Source, TransferError
+from muster.storage.staging.model import BLOCK_BYTES, Entry, Source, TransferError
 
 _READY_S = 30.0
 _PR_SET_PDEATHSIG = 1

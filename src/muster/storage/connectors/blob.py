@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from muster.transfer.model import BLOCK_BYTES, Entry, TransferError
-from muster.transfer.web import Web, check_unchanged, hash_of
+from muster.storage.connectors.web import Web, check_unchanged, hash_of
+from muster.storage.staging.model import BLOCK_BYTES, Entry, TransferError
 
 _VERSION = "2021-12-02"
 _PUT_CONNECTIONS = 4

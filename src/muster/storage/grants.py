@@ -10,8 +10,8 @@ import json
 import secrets
 from dataclasses import asdict, dataclass
 
-from muster.data.access import READ, WRITE
 from muster.errors import AccessDenied
+from muster.storage.access import READ, WRITE
 
 _PREFIX = "mg1"
 _CLOCK_SKEW_S = 5.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from muster.transfer.model import Progress, Sink, TransferError
+from muster.storage.staging.model import Progress, Sink, TransferError
 
 _FILES_AT_ONCE = 4
 _FINAL = (errno.EROFS, errno.ENAMETOOLONG, errno.ENOTDIR)

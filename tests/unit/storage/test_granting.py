@@ -8,12 +8,12 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from muster.data.access import READ, WRITE, Access, FileEntry, access_from_json, access_to_json
-from muster.data.granting import Asked, Terms, access_of, file_token
-from muster.data.grants import verify
-from muster.data.kinds import StoreSpec, make_store
-from muster.data.sas import blob_sas, file_sas, is_narrow
 from muster.errors import JobError
+from muster.storage.access import READ, WRITE, Access, FileEntry, access_from_json, access_to_json
+from muster.storage.granting import Asked, Terms, access_of, file_token
+from muster.storage.grants import verify
+from muster.storage.kinds import StoreSpec, make_store
+from muster.storage.sas import blob_sas, file_sas, is_narrow
 
 KEY = base64.b64encode(b"x" * 64).decode()
 TERMS = Terms(b"k" * 32, 1_700_000_000.0, 3600.0)

@@ -6,9 +6,9 @@ import json
 import shutil
 from pathlib import Path
 
-from muster.transfer.cache import Cache, Held, boot_unchanged, mark_boot, total_size
-from muster.transfer.download import Damaged, Journal, fetch
-from muster.transfer.model import (
+from muster.storage.staging.cache import Cache, Held, boot_unchanged, mark_boot, total_size
+from muster.storage.staging.download import Damaged, Journal, fetch
+from muster.storage.staging.model import (
     Entry,
     Progress,
     Source,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from muster.data.access import READ, Access
-from muster.data.addresses import datastore_address
-from muster.data.grants import Grant, new_id, sign
-from muster.data.kinds import BUILT_IN, StoreSpec, endpoint_of
-from muster.data.sas import blob_sas, file_sas, is_narrow
+from muster.storage.access import READ, Access
+from muster.storage.addresses import datastore_address
+from muster.storage.grants import Grant, new_id, sign
+from muster.storage.kinds import BUILT_IN, StoreSpec, endpoint_of
+from muster.storage.sas import blob_sas, file_sas, is_narrow
 
 DATA_ROUTE = "/api/v1/data"
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.data.addresses import Location, parse_address, safe_path
 from muster.errors import JobError
+from muster.storage.addresses import Location, parse_address, safe_path
 
 BLOB = Location("azure-blob", "a/b", "c", account="acct", endpoint="https://acct.blob.core.windows.net")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from muster.transfer.model import BLOCK_BYTES, Entry, Progress, Source, TransferError
+from muster.storage.staging.model import BLOCK_BYTES, Entry, Progress, Source, TransferError
 
 _FOR_BLOCKS = 8
 _FOR_SMALL_FILES = 16

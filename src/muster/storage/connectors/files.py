@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from muster.transfer.model import Entry, SourceChanged, TransferError
-from muster.transfer.web import check_unchanged
+from muster.storage.connectors.web import check_unchanged
+from muster.storage.staging.model import Entry, SourceChanged, TransferError
 
 _PIECE = 1 << 20
 _OWN = "seen:"

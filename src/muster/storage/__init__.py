@@ -1,0 +1,1 @@
+"""Storage that jobs read and write: addresses, datastores, grants, connectors and staging."""

@@ -1,0 +1,3 @@
+from muster.storage.staging.process import main
+
+main()

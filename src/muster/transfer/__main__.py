@@ -1,3 +1,0 @@
-from muster.transfer.process import main
-
-main()
