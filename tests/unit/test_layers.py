@@ -184,10 +184,10 @@ def test_modules_are_named_by_what_they_hold() -> None:
         ("launch.model", set()),
         ("launch.expand", set()),
         *(
-            (f"environments.{name}", set())
-            for name in ("cache", "contents", "failures", "interpreters", "limits", "locks", "recipe", "request")
+            (f"environments.venvs.{name}", set())
+            for name in ("cache", "contents", "interpreters", "locks", "recipe", "request", "sources", "steps")
         ),
-        *((name, set()) for name in ("environments.sources", "environments.steps", "containers")),
+        *((name, set()) for name in ("environments.failures", "environments.limits", "environments.images")),
         ("launch.devices", set()),
         ("launch.fabric", set()),
         ("storage.staging.cache", set()),

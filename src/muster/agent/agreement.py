@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from muster.environments import locks
-from muster.environments.interpreters import host_platform
-from muster.environments.recipe import Recipe
+from muster.environments.venvs import locks
+from muster.environments.venvs.interpreters import host_platform
+from muster.environments.venvs.recipe import Recipe
 from muster.protocol import Order
 
 Ask = Callable[[Order, Mapping[str, Any] | None], Mapping[str, Any]]

@@ -19,14 +19,14 @@ from muster.agent.agreement import Agreement, Ask
 from muster.agent.builders import builders, end_group
 from muster.agent.environ import NODE_MARK
 from muster.agent.gpus import spawning
-from muster.containers.used import Used
-from muster.environments import locks
-from muster.environments.cache import Built, Cache
 from muster.environments.failures import Failure, killed
-from muster.environments.interpreters import Interpreter, NoInterpreter, find, host_platform
+from muster.environments.images.used import Used
 from muster.environments.limits import limit_bytes
-from muster.environments.recipe import Recipe, key_of, recipe_from_json
-from muster.environments.request import Request
+from muster.environments.venvs import locks
+from muster.environments.venvs.cache import Built, Cache
+from muster.environments.venvs.interpreters import Interpreter, NoInterpreter, find, host_platform
+from muster.environments.venvs.recipe import Recipe, key_of, recipe_from_json
+from muster.environments.venvs.request import Request
 from muster.errors import MusterError
 from muster.paths import AttemptPaths, environments_dir
 from muster.protocol import Order
@@ -134,7 +134,7 @@ class Builder:
         )
         with spawning:
             child = subprocess.Popen(
-                [sys.executable, "-m", "muster.environments.build"],
+                [sys.executable, "-m", "muster.environments.venvs.build"],
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=out,

@@ -12,8 +12,8 @@ from muster.agent.container import place
 from muster.agent.environ import Places, rank_environment
 from muster.agent.mpi.setting import HERE, Ground, Setting
 from muster.agent.prepare import Prepared, Refusal
-from muster.containers.command import APPTAINER
 from muster.defaults import GRACE_FAILURE_S, KILL_AFTER_TERM_S
+from muster.environments.images.command import APPTAINER
 from muster.errors import JobError
 from muster.launch.expand import expand_all
 from muster.launch.model import NodePlan, RankPlan, node_plan_from_json

@@ -21,7 +21,7 @@ from typing import Any
 from muster.agent import devices
 from muster.agent.environ import SYSTEM_PATH
 from muster.agent.gpus import spawning
-from muster.environments.contents import MODULES
+from muster.environments.venvs.contents import MODULES
 from muster.launch.devices import to_json
 from muster.launch.fabric import check_interfaces
 from muster.launch.model import Needs

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from muster.containers.command import Engine
-    from muster.containers.kept import Kept
+    from muster.environments.images.command import Engine
+    from muster.environments.images.kept import Kept
 
 _ASK_S = 30.0
 
@@ -33,7 +33,7 @@ class Image:
 
     def remove(self) -> bool:
         """Remove it unless a job or a container uses it."""
-        from muster.containers.kept import remove
+        from muster.environments.images.kept import remove
 
         return remove(self.engine, self.kept, _ask)
 
@@ -45,8 +45,8 @@ class Image:
 
 def images_here() -> list[Image]:
     """Every image that Muster made, by engine, the one used last first."""
-    from muster.containers.command import APPTAINER, KINDS, Engine
-    from muster.containers.kept import listing
+    from muster.environments.images.command import APPTAINER, KINDS, Engine
+    from muster.environments.images.kept import listing
 
     found = []
     for kind in KINDS:

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from muster.environments.names import CURATED
-from muster.environments.recipe import Recipe
+from muster.environments.venvs.recipe import Recipe
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from importlib import metadata
 
-from muster.environments.recipe import normalised
+from muster.environments.venvs.recipe import normalised
 
 PACKAGES = (
     "torch",

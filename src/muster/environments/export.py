@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from muster.environments import locks
+from muster.environments.venvs import locks
 
 
 def conda_text(name: str, facts: Mapping[str, Any]) -> str:

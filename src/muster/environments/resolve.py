@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from muster.environments import catalogue, condafile, interpreters, names, requirements
+from muster.environments import catalogue, condafile, names, requirements
 from muster.environments.current import satisfies
 from muster.environments.names import Meaning
-from muster.environments.recipe import Recipe
+from muster.environments.venvs import interpreters
+from muster.environments.venvs.recipe import Recipe
 from muster.job.explain import job_error
 from muster.job.parts import EnvironmentSpec
 from muster.job.refusal import Path, Problem, show

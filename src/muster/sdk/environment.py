@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from muster.client.submit import register_environment
-from muster.containers.failing import secret_name
-from muster.containers.model import registry_of
 from muster.environments import catalogue, names
-from muster.environments.builder import has_gpus
 from muster.environments.files import conda_content, requirement_file
+from muster.environments.images.failing import secret_name
+from muster.environments.images.model import registry_of
+from muster.environments.venvs.builder import has_gpus
 from muster.errors import JobError, NotFound
 from muster.job.explain import make_spec
 from muster.job.rules import is_snapshot

@@ -11,11 +11,11 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select, update
 
 from muster import errors
-from muster.containers.failing import secret_name
-from muster.containers.model import DEFAULT_SHM_BYTES, Container, Login, container_from_json, registry_of
 from muster.environments import names
-from muster.environments.recipe import Recipe, recipe_from_json, without_secrets
+from muster.environments.images.failing import secret_name
+from muster.environments.images.model import DEFAULT_SHM_BYTES, Container, Login, container_from_json, registry_of
 from muster.environments.resolve import Resolved, Site, resolve
+from muster.environments.venvs.recipe import Recipe, recipe_from_json, without_secrets
 from muster.job.parts import EnvironmentSpec, Mpi
 from muster.job.rules import RUN_NAME, is_snapshot
 from muster.job.spec import JobSpec

@@ -17,9 +17,9 @@ import pytest
 from tests.conftest import wait_until
 from tests.integration.environments.conftest import Shelf
 
-from muster.environments.cache import Cache
-from muster.environments.recipe import Recipe
-from muster.environments.request import Request
+from muster.environments.venvs.cache import Cache
+from muster.environments.venvs.recipe import Recipe
+from muster.environments.venvs.request import Request
 
 KILLS = 12
 
@@ -32,7 +32,7 @@ class Building:
         version = list(sys.version_info[:3])
         request = Request(recipe.to_json(), "key", sys.executable, version, str(root), limit_bytes, theirs)
         self.process = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "muster.environments.build"],
+            [*prefix, sys.executable, "-m", "muster.environments.venvs.build"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -12,11 +12,11 @@ import pytest
 from tests.conftest import MUSTER, wait_until
 from tests.integration.environments.conftest import Shelf, Site
 
-from muster.environments.builder import ensure
-from muster.environments.cache import Cache
 from muster.environments.failures import Failure
-from muster.environments.interpreters import find, host_platform
-from muster.environments.recipe import Recipe
+from muster.environments.venvs.builder import ensure
+from muster.environments.venvs.cache import Cache
+from muster.environments.venvs.interpreters import find, host_platform
+from muster.environments.venvs.recipe import Recipe
 from muster.errors import AccessDenied
 
 SHOW = "python -c 'import small; print(small.VERSION)'"

@@ -13,9 +13,9 @@ import yaml
 from tests.conftest import MUSTER, processes_of, wait_until
 from tests.integration.environments.conftest import Shelf, Site
 
-from muster.environments.cache import Cache
 from muster.environments.failures import Failure
-from muster.environments.locks import plain
+from muster.environments.venvs.cache import Cache
+from muster.environments.venvs.locks import plain
 from muster.paths import environments_dir
 from muster.sdk.environment import CondaDependencies, Environment
 from muster.sdk.workspace import Workspace
@@ -161,7 +161,7 @@ def test_a_build_survives_the_death_of_its_agent_and_of_its_own_process(shelf: S
     site.agent().kill()
     wait_until(lambda: not any(process.is_running() for process in before), 60.0, "the end of the old build")
     again = wait_until(lambda: builders(shelf), 60.0, "the build by the next agent")
-    next(process for process in again if "muster.environments.build" in " ".join(process.cmdline())).kill()
+    next(process for process in again if "muster.environments.venvs.build" in " ".join(process.cmdline())).kill()
     wait_until(lambda: not any(process.is_running() for process in again), 60.0, "the end of what it started")
     wait_until(lambda: builders(shelf), 60.0, "the second try")
     gate.open()
@@ -176,7 +176,7 @@ def builders(shelf: Shelf) -> list[psutil.Process]:
 
 def _is_builder(process: psutil.Process, shelf: Shelf) -> bool:
     try:
-        is_build = "muster.environments.build" in process.cmdline()
+        is_build = "muster.environments.venvs.build" in process.cmdline()
         return is_build and process.environ().get("MUSTER_ENVIRONMENTS_DIR") == str(environments_dir())
     except psutil.Error:
         return False
@@ -231,9 +231,9 @@ def test_conda_packages_come_from_condas_tool(
     shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workspace: Path
 ) -> None:
     """With a stand-in for micromamba: the real one needs its channels."""
-    from muster.environments.builder import Shop, make
-    from muster.environments.interpreters import find
-    from muster.environments.recipe import Recipe
+    from muster.environments.venvs.builder import Shop, make
+    from muster.environments.venvs.interpreters import find
+    from muster.environments.venvs.recipe import Recipe
 
     tool = tmp_path / "bin" / "micromamba"
     tool.parent.mkdir()
@@ -276,9 +276,9 @@ def test_the_command_line_builds_shows_and_removes(shelf: Shelf, cache: Cache, w
 def test_pip_builds_where_there_is_no_uv(
     shelf: Shelf, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from muster.environments.builder import ensure
-    from muster.environments.interpreters import find
-    from muster.environments.recipe import Recipe
+    from muster.environments.venvs.builder import ensure
+    from muster.environments.venvs.interpreters import find
+    from muster.environments.venvs.recipe import Recipe
 
     monkeypatch.setenv("MUSTER_ENVIRONMENT_BUILDER", "pip")
     shelf.wheel("small", "1.0", script="small-says")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster.agent.agreement import Agreement
-from muster.environments.interpreters import host_platform
-from muster.environments.recipe import Recipe
+from muster.environments.venvs.interpreters import host_platform
+from muster.environments.venvs.recipe import Recipe
 from muster.protocol import Order
 
 HASH = "a" * 64

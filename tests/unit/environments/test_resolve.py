@@ -8,9 +8,9 @@ import pytest
 
 from muster.environments import catalogue, names
 from muster.environments.current import PACKAGES, installed, satisfies
-from muster.environments.recipe import Recipe, key_of, normalised, recipe_from_json, without_secrets
 from muster.environments.resolve import Resolved, Site, resolve
-from muster.environments.steps import steps
+from muster.environments.venvs.recipe import Recipe, key_of, normalised, recipe_from_json, without_secrets
+from muster.environments.venvs.steps import steps
 from muster.errors import JobError
 from muster.job.explain import make_spec
 

@@ -16,9 +16,9 @@ from muster.agent.builders import builders, end_group
 from muster.agent.environ import NODE_MARK
 from muster.agent.environment import Abandoned
 from muster.agent.gpus import spawning
-from muster.containers import rootless
-from muster.containers.command import APPTAINER, DOCKER, KINDS, PODMAN, Engine, list_command, remove_command
 from muster.environments.failures import Failure
+from muster.environments.images import rootless
+from muster.environments.images.command import APPTAINER, DOCKER, KINDS, PODMAN, Engine, list_command, remove_command
 
 log = logging.getLogger(__name__)
 

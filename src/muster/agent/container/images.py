@@ -24,14 +24,14 @@ from muster.agent.container import engines, packages
 from muster.agent.container.locking import locked
 from muster.agent.container.workshop import Workshop
 from muster.agent.environment import Ready
-from muster.containers import failing, kept, probe
-from muster.containers.command import APPTAINER, Engine, build_command, pull_command
-from muster.containers.kept import images_dir
-from muster.containers.model import Container, Login, container_from_json, registry_of
-from muster.containers.used import Used
 from muster.environments.failures import Failure
+from muster.environments.images import failing, kept, probe
+from muster.environments.images.command import APPTAINER, Engine, build_command, pull_command
+from muster.environments.images.kept import images_dir
+from muster.environments.images.model import Container, Login, container_from_json, registry_of
+from muster.environments.images.used import Used
 from muster.environments.limits import images_limit_bytes
-from muster.environments.recipe import recipe_from_json
+from muster.environments.venvs.recipe import recipe_from_json
 from muster.paths import AttemptPaths, NodePaths
 from muster.protocol import Order
 

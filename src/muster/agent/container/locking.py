@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from muster.agent.environment import Abandoned
-from muster.containers.kept import images_dir
+from muster.environments.images.kept import images_dir
 
 
 @contextmanager

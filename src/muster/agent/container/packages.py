@@ -14,19 +14,18 @@ from pathlib import Path
 from muster.agent.container import engines
 from muster.agent.container.locking import locked
 from muster.agent.container.workshop import Workshop
-from muster.containers import failing, installing, packages
-from muster.containers.command import APPTAINER, remove_command
-from muster.containers.kept import held, images_dir, label
-from muster.containers.model import Container
-from muster.containers.probe import Contents
-from muster.environments import failures, sources
+from muster.environments import failures
 from muster.environments.failures import Failure
-from muster.environments.recipe import Recipe
-from muster.environments.steps import COMPILER
+from muster.environments.images import failing, installing, packages
+from muster.environments.images.command import APPTAINER, remove_command
+from muster.environments.images.kept import held, images_dir, label
+from muster.environments.images.model import Container
+from muster.environments.images.probe import Contents
+from muster.environments.venvs import sources, steps
+from muster.environments.venvs.recipe import Recipe
 
 # An engine's own trouble, unlike that of what runs in the container.
 _ENGINES_OWN = (125, 126, 127)
-_PLACE = Path(__file__).parents[2]
 
 
 def put_on(shop: Workshop, container: Container, recipe: Recipe, base: str, contents: Contents, auth: str) -> str:
@@ -83,7 +82,7 @@ def _install(
         for file, text in packages.files(recipe, work, configured, shop.environ).items():
             (folder / file).write_text(text)
         shutil.copyfile(installing.__file__, folder / "installing.py")
-        shutil.copyfile(_PLACE / "environments" / COMPILER, folder / "compiler")
+        shutil.copyfile(Path(steps.__file__).with_name(steps.COMPILER), folder / "compiler")
         (folder / "compiler").chmod(0o755)
         cache = images_dir() / "pip"
         cache.mkdir(exist_ok=True)

@@ -11,9 +11,17 @@ from typing import Any
 from muster.agent import devices
 from muster.agent.container import engines
 from muster.agent.preflight import Found
-from muster.containers import probe, rootless
-from muster.containers.command import APPTAINER, Host, Mount, Place, inspect_command, remove_command, run_command
-from muster.containers.used import Used
+from muster.environments.images import probe, rootless
+from muster.environments.images.command import (
+    APPTAINER,
+    Host,
+    Mount,
+    Place,
+    inspect_command,
+    remove_command,
+    run_command,
+)
+from muster.environments.images.used import Used
 from muster.launch.devices import to_json
 from muster.launch.model import Needs, NodePlan
 from muster.paths import AttemptPaths

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from muster.agent.container import engines
 from muster.agent.environment import log_file
-from muster.containers import probe
-from muster.containers.command import Engine, inspect_image_command, probe_command, pull_command, push_command
 from muster.environments.failures import Failure
+from muster.environments.images import probe
+from muster.environments.images.command import Engine, inspect_image_command, probe_command, pull_command, push_command
 from muster.paths import AttemptPaths
 from muster.protocol import Order
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from muster.agent.environ import SYSTEM_PATH
 from muster.agent.gpus import spawning
-from muster.containers.used import Used
-from muster.environments.contents import MPI_LIBRARY
+from muster.environments.images.used import Used
+from muster.environments.venvs.contents import MPI_LIBRARY
 from muster.launch.mpi import INSTALL, OPEN_MPI, SLURM, Kind, recognise
 
 PLUGIN_VARIABLE = "MUSTER_AGENT_MPI"

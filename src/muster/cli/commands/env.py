@@ -18,9 +18,9 @@ from muster.cli.text import ago, duration, size, table
 from muster.errors import Conflict, MusterError, NotFound, UserError
 
 if TYPE_CHECKING:
-    from muster.environments.cache import Built, Cache
-    from muster.environments.recipe import Recipe
     from muster.environments.resolve import Resolved
+    from muster.environments.venvs.cache import Built, Cache
+    from muster.environments.venvs.recipe import Recipe
     from muster.job.spec import JobSpec
 
 HELP = """Look at, build, register and remove environments: what the ranks of a job run in.
@@ -73,7 +73,7 @@ def show(
       muster env show pytorch
       muster env show pytorch-gpu --json
     """
-    from muster.environments.recipe import without_secrets
+    from muster.environments.venvs.recipe import without_secrets
 
     cache = _cache()
     built = _built(name, cache)
@@ -97,7 +97,7 @@ def show(
 
 
 def _show_image(name: str, resolved: Resolved, as_json: bool) -> None:
-    from muster.environments.recipe import without_secrets
+    from muster.environments.venvs.recipe import without_secrets
 
     container = dict(resolved.container or {})
     if "packages" in container:
@@ -129,9 +129,9 @@ def build(
     """
     from dataclasses import replace
 
-    from muster.environments.builder import ensure
     from muster.environments.failures import Failure
     from muster.environments.limits import limit_bytes
+    from muster.environments.venvs.builder import ensure
 
     recipe, notices = _recipe_of(name)
     for text in notices:
@@ -330,7 +330,7 @@ def description(found: dict[str, Any], paint: Paint, now: float) -> list[str]:
 
 
 def _cache() -> Cache:
-    from muster.environments.cache import Cache
+    from muster.environments.venvs.cache import Cache
     from muster.paths import environments_dir
 
     return Cache(environments_dir())
@@ -397,9 +397,9 @@ def _recipe_of(name: str) -> tuple[Recipe, tuple[str, ...]]:
 
 
 def _resolved(name: str) -> Resolved:
-    from muster.environments.builder import has_gpus
     from muster.environments.files import with_contents
     from muster.environments.resolve import Site, resolve
+    from muster.environments.venvs.builder import has_gpus
     from muster.job.parts import Mpi
 
     path = Path(name)
@@ -448,8 +448,8 @@ def _find_registered(name: str, version: str | None) -> dict[str, Any] | None:
 
 
 def _key(recipe: Recipe) -> tuple[str, Any]:
-    from muster.environments.interpreters import NoInterpreter, find, host_platform
-    from muster.environments.recipe import key_of
+    from muster.environments.venvs.interpreters import NoInterpreter, find, host_platform
+    from muster.environments.venvs.recipe import key_of
 
     try:
         base = find(recipe.python, sys.executable)

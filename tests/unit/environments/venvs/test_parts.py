@@ -11,12 +11,13 @@ import yaml
 
 from muster.control.evidence import Evidence, NodeEvidence
 from muster.control.verdict import judge
-from muster.environments import condafile, interpreters, requirements, sources
-from muster.environments.cache import Cache
+from muster.environments import condafile, requirements
 from muster.environments.export import conda_text
 from muster.environments.failures import classify
 from muster.environments.files import conda_content, requirement_file, with_contents
-from muster.environments.sources import Sources, uv_variables
+from muster.environments.venvs import interpreters, sources
+from muster.environments.venvs.cache import Cache
+from muster.environments.venvs.sources import Sources, uv_variables
 from muster.errors import JobError
 from muster.job.explain import make_spec
 from muster.job.parts import EnvironmentSpec

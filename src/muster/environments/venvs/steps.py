@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from muster.environments import locks
-from muster.environments.recipe import Recipe, requirement_name
+from muster.environments.venvs import locks
+from muster.environments.venvs.recipe import Recipe, requirement_name
 
 COMPILER = "horovod-cxx"
 """The name of the compiler wrapper, which lies beside this module."""

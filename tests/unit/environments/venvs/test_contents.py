@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from muster.environments.contents import MODULES, MPI_LIBRARY
+from muster.environments.venvs.contents import MODULES, MPI_LIBRARY
 
 
 def test_a_version_is_that_of_the_module_and_not_of_one_with_a_similar_name(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from muster.agent.mpi.find import Found, NoMpi, find_inside
 from muster.agent.mpi.setting import Ground, Setting
-from muster.containers.command import PODMAN, Engine
-from muster.containers.model import Container
-from muster.containers.probe import Contents
-from muster.containers.used import Used
+from muster.environments.images.command import PODMAN, Engine
+from muster.environments.images.model import Container
+from muster.environments.images.probe import Contents
+from muster.environments.images.used import Used
 from muster.launch.model import MpiHost, NodePlan, RankPlan
 from muster.launch.mpi import MPICH, OPEN_MPI, Kind
 from muster.paths import AttemptPaths

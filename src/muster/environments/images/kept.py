@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster.containers.command import APPTAINER, Engine
+from muster.environments.images.command import APPTAINER, Engine
 from muster.paths import environments_dir
 
 _LABEL = "muster.built"

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from muster.environments.contents import MODULES, MPI_LIBRARY
 from muster.environments.failures import Failure
+from muster.environments.venvs.contents import MODULES, MPI_LIBRARY
 
 OLDEST = (3, 8)
 FRAMEWORKS = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.containers.command import (
+from muster.environments.images.command import (
     APPTAINER,
     DOCKER,
     PODMAN,

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from muster.containers import installing, packages
-from muster.containers.command import DOCKER, PODMAN, Engine
-from muster.containers.packages import Lent, Looked
 from muster.environments.failures import Failure
-from muster.environments.recipe import Recipe
-from muster.environments.sources import Sources
+from muster.environments.images import installing, packages
+from muster.environments.images.command import DOCKER, PODMAN, Engine
+from muster.environments.images.packages import Lent, Looked
+from muster.environments.venvs.recipe import Recipe
+from muster.environments.venvs.sources import Sources
 
 PYTHON = (3, 11, 2)
 LENT = Lent("/node/pip", "24.0", ">=3.8")

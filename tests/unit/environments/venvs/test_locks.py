@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from muster.environments import archives, locks
 from muster.environments.export import conda_text
-from muster.environments.recipe import Recipe
-from muster.environments.steps import steps
+from muster.environments.venvs import archives, locks
+from muster.environments.venvs.recipe import Recipe
+from muster.environments.venvs.steps import steps
 
 A, B = "a" * 64, "b" * 64
 SIX = f"six==1.17 --hash=sha256:{A}"

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from muster.environments import locks
-from muster.environments.recipe import normalised, requirement_name
+from muster.environments.venvs import locks
+from muster.environments.venvs.recipe import normalised, requirement_name
 
 Hashes = dict[str, list[str]]
 """By the normalised names of packages."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from muster.containers import failing, probe
-from muster.containers.model import Build, Container, Login, container_from_json, registry_of
 from muster.environments.failures import Failure
+from muster.environments.images import failing, probe
+from muster.environments.images.model import Build, Container, Login, container_from_json, registry_of
 
 WHOLE: dict[str, Any] = {"required": (), "programs": (), "shell": False, "mpi": False, "deepspeed": False}
 

@@ -1,4 +1,4 @@
-"""The process that builds one environment for an agent: `python -m muster.environments.build`.
+"""The process that builds one environment for an agent: `python -m muster.environments.venvs.build`.
 
 Its first line of standard input is the request; when standard input closes, whoever asked is gone, and everything ends.
 Standard output and error are the log. What is being done, and how it ended, goes as JSON lines to the descriptor that
@@ -15,12 +15,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from muster.environments.builder import ensure
-from muster.environments.cache import Cache
 from muster.environments.failures import Failure
-from muster.environments.interpreters import Interpreter
-from muster.environments.recipe import recipe_from_json
-from muster.environments.request import Request
+from muster.environments.venvs.builder import ensure
+from muster.environments.venvs.cache import Cache
+from muster.environments.venvs.interpreters import Interpreter
+from muster.environments.venvs.recipe import recipe_from_json
+from muster.environments.venvs.request import Request
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from muster.environments.recipe import requirement_name
+from muster.environments.venvs.recipe import requirement_name
 
 _CONDA = "conda:"
 _HASH = re.compile(r"\s+--hash=sha256:([0-9a-f]{64})")

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from urllib.parse import unquote
 
-from muster.containers.command import ATTEMPT, MARK, RUN, Engine
-from muster.containers.installing import LOCK, PREFIX
-from muster.environments import locks
 from muster.environments.failures import Failure
-from muster.environments.interpreters import fits
-from muster.environments.recipe import Recipe, key_of
-from muster.environments.sources import Sources, pip_variables
-from muster.environments.steps import Step, steps
+from muster.environments.images.command import ATTEMPT, MARK, RUN, Engine
+from muster.environments.images.installing import LOCK, PREFIX
+from muster.environments.venvs import locks
+from muster.environments.venvs.interpreters import fits
+from muster.environments.venvs.recipe import Recipe, key_of
+from muster.environments.venvs.sources import Sources, pip_variables
+from muster.environments.venvs.steps import Step, steps
 
 INSIDE = "/opt/muster/build"
 """Where the folder of the build is mounted while packages are installed."""

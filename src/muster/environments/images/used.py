@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from muster.containers.command import Engine
-from muster.containers.model import Container
-from muster.containers.probe import Contents
+from muster.environments.images.command import Engine
+from muster.environments.images.model import Container
+from muster.environments.images.probe import Contents
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster.environments import archives, locks, sources
-from muster.environments.cache import Built, Cache
 from muster.environments.failures import Failure, classify
-from muster.environments.interpreters import Interpreter
-from muster.environments.recipe import Recipe, requirement_name, without_secrets
-from muster.environments.steps import COMPILER, Step, steps
+from muster.environments.venvs import archives, locks, sources
+from muster.environments.venvs.cache import Built, Cache
+from muster.environments.venvs.interpreters import Interpreter
+from muster.environments.venvs.recipe import Recipe, requirement_name, without_secrets
+from muster.environments.venvs.steps import COMPILER, Step, steps
 
 CHOICE = "MUSTER_ENVIRONMENT_BUILDER"
 _CONDA_TOOLS = ("micromamba", "mamba", "conda")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.containers import rootless
+from muster.environments.images import rootless
 
 NO_PROGRAM = 'exec: "newuidmap": executable file not found in $PATH'
 NO_NAMESPACE = "cannot clone: Operation not permitted"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.containers import kept
-from muster.containers.command import APPTAINER, PODMAN, Engine
+from muster.environments.images import kept
+from muster.environments.images.command import APPTAINER, PODMAN, Engine
 
 ENGINE = Engine(PODMAN, "podman")
 

@@ -1,0 +1,1 @@
+"""Images that ranks run in: engines, their command lines, what an image holds, packages on top of one."""
