@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from muster.engines.base import Engine
 
 ENGINES = {
-    "local": "muster.engines.local:LocalEngine",
+    "local": "muster.engines.local.engine:LocalEngine",
     "ray": "muster.engines.ray.engine:RayEngine",
     "slurm": "muster.engines.slurm.engine:SlurmEngine",
 }

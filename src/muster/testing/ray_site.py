@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from muster.clusters.ray import certificates, starting
+from muster.engines.ray.machines import certificates, starting
 
 _PATIENCE_S = 120.0
 FAKE_HEAD_ID = "f" * 51 + "00000"

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from muster.cli.commands.ray import _start
 from muster.cli.main import app
 from muster.client.workspace import create_workspace
-from muster.clusters.ray import certificates
-from muster.clusters.ray.starting import SECRETS, Host, Setup
+from muster.engines.ray.machines import certificates
+from muster.engines.ray.machines.starting import SECRETS, Host, Setup
 from muster.errors import UserError
 
 SSH = """#!/bin/sh

@@ -13,7 +13,7 @@ from muster.cli.console import notice, say
 from muster.errors import NotFound, UserError
 
 if TYPE_CHECKING:
-    from muster.clusters.ray.starting import Host, Setup
+    from muster.engines.ray.machines.starting import Host, Setup
 
 HELP = """Start Ray on machines of your own, or describe those of a cloud to Ray's launcher.
 
@@ -51,8 +51,8 @@ def hosts(
       muster ray hosts many --host 10.0.0.1 --host 10.0.0.2
     """
     from muster.client.workspace import find_workspace
-    from muster.clusters.ray import certificates
-    from muster.clusters.ray.starting import SECRETS, Host, Setup, command
+    from muster.engines.ray.machines import certificates
+    from muster.engines.ray.machines.starting import SECRETS, Host, Setup, command
 
     folder = find_workspace(Path.cwd()).root / "ray" / name
     listed = [Host(text.rpartition("@")[2], text) for text in host]
@@ -106,8 +106,8 @@ def file(
     from muster.client.workspace import find_workspace
     from muster.clusters.file import load_cluster_file
     from muster.clusters.options import parse_options
-    from muster.clusters.ray import certificates
-    from muster.clusters.ray.launcher import Described, make_file
+    from muster.engines.ray.machines import certificates
+    from muster.engines.ray.machines.launcher import Described, make_file
 
     if cluster_file is not None:
         options = load_cluster_file(cluster_file).options
@@ -135,7 +135,7 @@ def _start(setup: Setup, host: Host, folder: Path) -> None:
     import subprocess
     import tarfile
 
-    from muster.clusters.ray.starting import SECRETS, command
+    from muster.engines.ray.machines.starting import SECRETS, command
 
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
@@ -170,7 +170,7 @@ def _create(name: str, setup: Setup, folder: Path, server_address: str | None) -
 
 
 def _options(setup: Setup, folder: Path, server_address: str | None) -> dict[str, str]:
-    from muster.clusters.ray.starting import CA, CERTIFICATE, KEY, TOKEN
+    from muster.engines.ray.machines.starting import CA, CERTIFICATE, KEY, TOKEN
 
     found = {"address": setup.address, "token_file": str(folder / TOKEN)}
     if setup.tls:

@@ -13,7 +13,7 @@ from typing import Any
 
 from muster import errors
 from muster.clusters.options import Options
-from muster.clusters.ray.starting import CLIENT_PORT, GCS_PORT, TOKEN, TUNING
+from muster.engines.ray.machines.starting import CLIENT_PORT, GCS_PORT, TOKEN, TUNING
 from muster.version import VERSION
 
 PROVIDERS = ("azure", "aws", "gcp", "local", "kubernetes")

@@ -11,9 +11,9 @@ import pytest
 
 from muster import errors
 from muster.clusters.options import parse_options
-from muster.clusters.ray import certificates
-from muster.clusters.ray.launcher import WORKERS, Described, make_file
-from muster.clusters.ray.starting import SECRETS, Host, Setup, command
+from muster.engines.ray.machines import certificates
+from muster.engines.ray.machines.launcher import WORKERS, Described, make_file
+from muster.engines.ray.machines.starting import SECRETS, Host, Setup, command
 
 SETUP = Setup([Host("10.0.0.1", "me@10.0.0.1"), Host("10.0.0.2")], ".muster/ray/many", labels={"kind": "a"})
 

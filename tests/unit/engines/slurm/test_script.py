@@ -16,7 +16,7 @@ from muster.engines.slurm.reading import NodeInfo
 from muster.engines.slurm.script import limit_for, make_script
 from muster.protocol import AgentConfig
 
-GOLDEN = Path(__file__).parent / "slurm_golden"
+GOLDEN = Path(__file__).parent / "golden"
 PYTHON = "/home/ada/venv/bin/python"
 CPU_NODES = [NodeInfo(f"cpu{index}", "idle", 64, 256_000, "", "", 86_400.0) for index in range(4)]
 GPU_NODES = [NodeInfo(f"gpu{index}", "idle", 96, 1_000_000, "gpu:a100:4", "", 172_800.0, 4) for index in range(4)]

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
-from muster.clusters.ray.starting import CA, CERTIFICATE, KEY, TOKEN
+from muster.engines.ray.machines.starting import CA, CERTIFICATE, KEY, TOKEN
 
 _DAYS = 3650
 

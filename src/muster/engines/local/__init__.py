@@ -1,0 +1,1 @@
+"""The embedded engine: this machine, with as many simulated nodes as a job asks for."""
