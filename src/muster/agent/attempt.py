@@ -7,10 +7,10 @@ import threading
 from dataclasses import dataclass, field
 from enum import Enum
 
-from muster.agent.environment import Ready
-from muster.agent.inputs import Inputs
-from muster.agent.journal import Story
-from muster.agent.prepare import Prepared
+from muster.agent.prepare.environment import Ready
+from muster.agent.prepare.inputs import Inputs
+from muster.agent.prepare.steps import Prepared
+from muster.agent.run.journal import Story
 from muster.paths import AttemptPaths
 from muster.protocol import Order
 

@@ -17,12 +17,13 @@ from typing import Any
 
 import psutil
 
-from muster.agent import gpus, inrun, processes, whereabouts
-from muster.agent.container import engines
-from muster.agent.keepers import sweep
+from muster.agent import gpus, identity
 from muster.agent.link import Backoff, Link, Trouble
 from muster.agent.node import Node
-from muster.agent.sampler import Sampler
+from muster.agent.prepare.images import engines
+from muster.agent.run import processes, runtime_copy
+from muster.agent.run.keeper_pool import sweep
+from muster.agent.run.sampler import Sampler
 from muster.agent.setup import set_up
 from muster.defaults import ORDERS_WAIT_S, PROTOCOL_VERSION
 from muster.errors import AccessDenied, ProtocolMismatch
@@ -41,7 +42,7 @@ _LOCK_PATIENCE_S = 0.5
 def main() -> None:
     if len(sys.argv) != 2:
         sys.exit("usage: muster-agent CONFIG   (the file that an engine writes)")
-    config = whereabouts.filled_in(read_config(Path(sys.argv[1])), os.environ)
+    config = identity.filled_in(read_config(Path(sys.argv[1])), os.environ)
     paths = NodePaths(Path(config.root))
     paths.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = take_lock(paths.lock)
@@ -72,13 +73,13 @@ def _run(config: AgentConfig, paths: NodePaths, is_first: bool) -> None:
     agent_id = uuid.uuid4().hex
     link = Link(config, agent_id)
     gpu_ids = _gpu_ids(config)
-    node = Node(config, link, inrun.folder(paths, VERSION), mark, Sampler(gpu_ids))
+    node = Node(config, link, runtime_copy.folder(paths, VERSION), mark, Sampler(gpu_ids))
     facts: dict[str, Any] = {
         "node": config.node,
         "cluster": config.cluster,
         "allocation": config.allocation,
         "agent": agent_id,
-        "host": whereabouts.host_name(os.environ),
+        "host": identity.host_name(os.environ),
         "address": config.address,
         "pid": os.getpid(),
         "version": VERSION,
@@ -94,7 +95,7 @@ def _run(config: AgentConfig, paths: NodePaths, is_first: bool) -> None:
         link.hello({**facts, "holding": [list(key) for key in node.holding]})
 
     def install() -> None:
-        inrun.install(paths, VERSION)
+        runtime_copy.install(paths, VERSION)
 
     listener = Listener(link, node, greet)
     node.post(listener.start)

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.agent.builders import builders
-from muster.agent.environ import NODE_MARK
 from muster.agent.gpus import spawning
+from muster.agent.run.variables import NODE_MARK
 from muster.errors import MusterError
 
 log = logging.getLogger(__name__)

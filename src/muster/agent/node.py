@@ -16,16 +16,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from muster.agent import checkpoints, files, journal, launching, mounts, prepare
 from muster.agent.attempt import Attempt, Phase, Step, next_step
-from muster.agent.container import engines
-from muster.agent.keepers import Keepers
 from muster.agent.link import Link
-from muster.agent.outputs import Sender
-from muster.agent.prepare import Prepared, Refusal
-from muster.agent.preparing import Preparer
-from muster.agent.sampler import Sampler
-from muster.agent.shipper import Drop, Finish, Look, Shipper, Tell, Track
+from muster.agent.prepare import mounts, steps
+from muster.agent.prepare.images import engines
+from muster.agent.prepare.queue import Preparer
+from muster.agent.prepare.steps import Prepared, Refusal
+from muster.agent.run import journal, launch_file
+from muster.agent.run.keeper_pool import Keepers
+from muster.agent.run.sampler import Sampler
+from muster.agent.ship import checkpoints, files
+from muster.agent.ship.outputs import Sender
+from muster.agent.ship.shipper import Drop, Finish, Look, Shipper, Tell, Track
 from muster.agent.workers import Workers
 from muster.defaults import GRACE_CANCEL_S, KILL_AFTER_TERM_S
 from muster.paths import AttemptPaths, NodePaths
@@ -299,7 +301,7 @@ class Node:
             self._end(attempt, attempt.order.stop_reason or "done", time.time())
             return
         attempt.phase = Phase.PREPARED
-        prepare.will_be_told(attempt.paths)
+        steps.will_be_told(attempt.paths)
         ports = [held.port for held in prepared.ports]
         told: dict[str, Any] = {"ports": ports, "address": self._config.address, "resumed": prepared.resumed}
         if prepared.facts:
@@ -318,18 +320,20 @@ class Node:
         assert attempt.prepared is not None
         prepared, paths = attempt.prepared, attempt.paths
         try:
-            launch = launching.make_launch(attempt.order, prepared, paths, self._runtime, self._mark, self._environment)
+            launch = launch_file.make_launch(
+                attempt.order, prepared, paths, self._runtime, self._mark, self._environment
+            )
             if prepared.environment is not None and prepared.environment.container is not None:
-                described = launching.describe_container(
+                described = launch_file.describe_container(
                     attempt.order, prepared, paths, self._runtime, self._mark, self._environment
                 )
-                prepare.write_private(paths.container, json.dumps(described).encode())
-            prepare.write_private(paths.launch, json.dumps(launch).encode())
+                steps.write_private(paths.container, json.dumps(described).encode())
+            steps.write_private(paths.launch, json.dumps(launch).encode())
         except Refusal as refusal:
             self._refuse(attempt, refusal)
             return
         except OSError as error:
-            self._refuse(attempt, prepare.refusal_of(error, paths.root))
+            self._refuse(attempt, steps.refusal_of(error, paths.root))
             return
         attempt.phase = Phase.RUNNING
         locks = [held.lock for held in prepared.ports]
@@ -434,7 +438,7 @@ class Node:
         while len(self._forgotten) > _REMEMBERED:
             del self._forgotten[next(iter(self._forgotten))]
         self._update_holding()
-        self._fetchers.submit(lambda: prepare.remove(attempt.paths))
+        self._fetchers.submit(lambda: steps.remove(attempt.paths))
 
     # After a restart
 
@@ -446,10 +450,10 @@ class Node:
             run, _, number = folder.name.rpartition(".")
             paths = self._paths.attempt(run, int(number)) if run and number.isdigit() else None
             order = _read_order(paths.order) if paths else None
-            if paths is None or order is None or not prepare.was_told(paths):
+            if paths is None or order is None or not steps.was_told(paths):
                 # The server has not heard that it was prepared, so it can be prepared again.
                 log.warning("%s was not ready and is removed", folder)
-                prepare.remove(AttemptPaths(folder.with_name(folder.name.removesuffix(".gone"))))
+                steps.remove(AttemptPaths(folder.with_name(folder.name.removesuffix(".gone"))))
                 continue
             attempt = Attempt(order, paths, phase=Phase.RUNNING, tracked=True)
             self._add(attempt)

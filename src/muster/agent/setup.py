@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from muster.agent import processes
-from muster.agent.environ import NODE_MARK
+from muster.agent.run import processes
+from muster.agent.run.variables import NODE_MARK
 from muster.defaults import SETUP_TIMEOUT_S
 from muster.paths import NodePaths
 

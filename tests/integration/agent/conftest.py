@@ -17,8 +17,8 @@ from typing import Any
 import psutil
 import pytest
 
-from muster.agent import processes
-from muster.agent.environ import NODE_MARK
+from muster.agent.run import processes
+from muster.agent.run.variables import NODE_MARK
 from muster.launch.model import NodePlan, RankPlan, to_json
 from muster.paths import NodePaths
 from muster.protocol import Order
@@ -102,7 +102,7 @@ class Harness:
 
     def keeper(self, key: tuple[str, int]) -> int:
         pid = psutil.Process(self.pids(key)[0]).ppid()
-        assert "muster.agent.nursery" in processes.command_line(pid)
+        assert "muster.agent.run.nursery" in processes.command_line(pid)
         return pid
 
     def nursery(self) -> int:
@@ -137,7 +137,7 @@ class Harness:
 
 
 def is_nursery(pid: int) -> bool:
-    return "muster.agent.nursery" in processes.command_line(pid)
+    return "muster.agent.run.nursery" in processes.command_line(pid)
 
 
 def plan_of(*commands: str | Sequence[str]) -> dict[str, Any]:

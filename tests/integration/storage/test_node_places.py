@@ -23,7 +23,7 @@ from tests.conftest import MUSTER, wait_until
 from tests.integration.server.conftest import Site
 from tests.integration.storage.conftest import Azurite, Container
 
-from muster.agent import mounts
+from muster.agent.prepare import mounts
 from muster.client.connect import connect
 from muster.client.storage import Storage
 from muster.client.workspace import find_workspace

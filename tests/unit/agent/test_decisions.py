@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.agent import journal
 from muster.agent.attempt import Phase, Step, next_step
-from muster.agent.journal import Story
-from muster.agent.keeper import Ending
+from muster.agent.run import journal
+from muster.agent.run.journal import Story
+from muster.agent.run.keeper import Ending
 from muster.protocol import Order
 
 PLAN = {"node_rank": 0, "name": "n", "address": "a", "gpus": [], "ranks": []}

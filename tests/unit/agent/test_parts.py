@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from muster.agent import code, files, gpus, inrun, processes
-from muster.agent.code import Archive
+from muster.agent import gpus
+from muster.agent.prepare import code
+from muster.agent.prepare.code import Archive
+from muster.agent.run import processes, runtime_copy
+from muster.agent.ship import files
 from muster.paths import AttemptPaths, NodePaths
 
 
@@ -111,13 +114,13 @@ def test_a_link_in_place_of_outputs_is_not_followed_outside(tmp_path: Path) -> N
 
 
 def test_the_in_run_copy_holds_what_a_rank_may_import(tmp_path: Path) -> None:
-    target = inrun.install(NodePaths(tmp_path), "1.0")
+    target = runtime_copy.install(NodePaths(tmp_path), "1.0")
     assert target == tmp_path / "runtime/1.0"
     assert (target / "muster/errors.py").exists()
     assert (target / "muster/runtime/__init__.py").exists()
     assert not (target / "muster/agent").exists()
     (target / "muster/errors.py").write_text("damaged")
-    inrun.install(NodePaths(tmp_path), "1.0")
+    runtime_copy.install(NodePaths(tmp_path), "1.0")
     assert (target / "muster/errors.py").read_text() != "damaged"
 
 

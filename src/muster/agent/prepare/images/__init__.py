@@ -1,0 +1,1 @@
+"""The image of an attempt, brought to its node."""

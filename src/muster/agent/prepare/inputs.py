@@ -1,0 +1,297 @@
+"""Inputs on the node: read in place, staged through the host's cache, copied, or mounted. Runs in a worker thread."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import stat
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from muster.agent.link import Backoff
+from muster.agent.mover import Abandoned, Failed, Mover, Rate, Renew, Serving
+from muster.agent.prepare import mounts
+from muster.defaults import LISTING_RETRY_S
+from muster.errors import UserError
+from muster.paths import AttemptPaths, data_cache_dir
+from muster.protocol import InputOrder, Order
+from muster.storage.access import Access, access_from_json, access_to_json, entries_from_json, file_etag
+from muster.storage.staging.cache import Cache, Held
+from muster.storage.staging.model import TransferError
+
+log = logging.getLogger(__name__)
+
+
+class Server(Protocol):
+    """What is asked of the server; `muster.agent.link.Link` is one."""
+
+    def manifest(self, order: Order, name: str) -> list[Mapping[str, Any]]: ...
+    def grants(self, order: Order, paths: Mapping[str, list[str]]) -> dict[str, Any]: ...
+    def hashes(self, order: Order, name: str, files: list[dict[str, Any]]) -> None: ...
+    def reached_at(self) -> dict[str, Any]: ...
+
+
+@dataclass
+class Inputs:
+    """Puts the inputs of one attempt in place."""
+
+    order: Order
+    paths: AttemptPaths
+    server: Server
+    mover: Mover
+    doing: Callable[[str], None]
+    """Told how far it is; empty at the end."""
+    note: Callable[[str, str], None]
+    """Tells those who follow the run: level and text."""
+    held: list[Held] = field(default_factory=list)
+    """Trees that the job uses."""
+    mounted: list[Serving] = field(default_factory=list)
+    """Mounts that live as long as the job."""
+
+    def place(self) -> dict[str, str]:
+        """Where the job finds each input; raises Failed."""
+        try:
+            return {item.name: self._place(item) for item in self.order.inputs}
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self.doing("")
+
+    def close(self) -> None:
+        """The job has ended: nothing of its inputs is needed any more."""
+        self.release()
+        for serving in self.mounted:
+            serving.close()
+        self.mounted.clear()
+
+    def release(self) -> None:
+        for held in self.held:
+            held.release()
+        self.held.clear()
+
+    def _place(self, item: InputOrder) -> str:
+        access = self._access(item)
+        if access.kind == "refused":
+            raise Failed("data_unavailable", f"input {item.name!r}: {access.options.get('message')}")
+        if access.kind == "file":
+            return self._place_local(item, access)
+        if item.mode == "direct":
+            return access.label or access.url
+        if item.mode == "ro_mount" and _wish() == "mount":
+            return self._mount(item, access, "as this node is set to do (MUSTER_RO_MOUNT=mount)")
+        try:
+            return self._stage(item, access)
+        except Failed as error:
+            if item.mode != "ro_mount" or error.code != "disk_full" or _wish() == "stage" or not _can_mount():
+                raise
+            return self._mount(item, access, "because it does not fit the node's cache")
+
+    def _access(self, item: InputOrder) -> Access:
+        if item.access is None:
+            return Access(
+                "file", item.source.removeprefix("file://"), folder=item.type != "uri_file", label=item.source
+            )
+        access = access_from_json(item.access)
+        is_listed = access.kind != "file" or access.asset is not None
+        if access.manifest_by_reference and item.mode != "direct" and is_listed:
+            entries = entries_from_json(self._manifest(item))
+            access = Access(**{**vars(access), "manifest": entries, "manifest_by_reference": False})
+        return access
+
+    def _manifest(self, item: InputOrder) -> list[Mapping[str, Any]]:
+        """What an input holds; a storage that fails is asked again for a while, and the run says why it waits."""
+        deadline, backoff = time.monotonic() + LISTING_RETRY_S, Backoff(most_s=5.0)
+        while not self.mover.unwanted.is_set():
+            try:
+                return self.server.manifest(self.order, item.name)
+            except UserError as error:
+                if error.code != "storage" or time.monotonic() > deadline:
+                    code = error.code if error.code == "bad_input" else "data_unavailable"
+                    raise Failed(code, f"input {item.name!r}: {error}") from error
+                self.doing(f"input {item.name} cannot be listed, trying again: {error.message}")
+            self.mover.unwanted.wait(backoff.next_s())
+        raise Abandoned("nobody wants the data any more")
+
+    def _place_local(self, item: InputOrder, access: Access) -> str:
+        """What the node sees as files itself: no cache is in between."""
+        source = Path(access.url)
+        check_local(item, source)
+        if item.mode == "direct":
+            return str(source)
+        target = self._target(item, source.name)
+        if item.mode == "ro_mount":
+            if access.asset is not None:
+                check_registered(item, access)
+            if access.asset is not None and _can_show() and not mounts.below(source):
+                _show(source, target)
+            else:
+                with suppress(FileExistsError):
+                    target.symlink_to(source)
+            return str(target)
+        folder = target if source.is_dir() else target.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        request = {"do": "copy", "what": f"input {item.name!r}", "access": access_to_json(access)}
+        with self._moving({**request, "copy_to": str(folder)}, item, f"copying input {item.name}") as done:
+            self._tell_hashes(item, done["found"])
+        return str(target)
+
+    def _stage(self, item: InputOrder, access: Access) -> str:
+        copied = item.mode == "download" or not _can_show()
+        target = self.paths.inputs / item.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        request: dict[str, Any] = {
+            "do": "stage",
+            "what": f"input {item.name!r}",
+            "access": access_to_json(access),
+            "cache": str(data_cache_dir()),
+            "server": self.server.reached_at(),
+        }
+        if copied:
+            target.mkdir(exist_ok=True)
+            request["copy_to"] = str(target)
+        with self._moving(request, item, f"fetching input {item.name}") as done:
+            self._tell_hashes(item, done["found"])
+            if not copied:
+                self._hold(done["digest"])
+                data, name = Path(done["data"]), done["one_file"]
+                if name:
+                    target.mkdir(exist_ok=True)
+                _show(data / "file" if name else data, target / name if name else target)
+        return str(target / done["one_file"]) if done["one_file"] else str(target)
+
+    def _mount(self, item: InputOrder, access: Access, why: str) -> str:
+        target = self.paths.inputs / item.name
+        target.mkdir(parents=True, exist_ok=True)
+        request = {
+            "do": "mount",
+            "access": access_to_json(access),
+            "server": self.server.reached_at(),
+            "target": str(target),
+        }
+        serving = self.mover.serve(request, self._renew(item))
+        self.mounted.append(serving)
+        self.note(
+            "warning",
+            f"input {item.name} is mounted, {why}: every read goes to the storage, which is too slow to feed GPUs. "
+            "Where it fits a disk, a staged copy is faster: see MUSTER_CACHE_BYTES and MUSTER_CACHE_DIR.",
+        )
+        return str(target / serving.done["one_file"]) if serving.done["one_file"] else str(target)
+
+    def _hold(self, digest: str) -> None:
+        try:
+            held = Cache(data_cache_dir()).hold(digest)
+        except TransferError as error:
+            raise Failed(error.code, error.message) from error
+        if held is None:
+            raise Failed("platform", f"the staged data {digest} went away")
+        self.held.append(held)
+
+    def _moving(self, request: Mapping[str, Any], item: InputOrder, what: str):  # type: ignore[no-untyped-def]
+        rate = Rate(what)
+        return self.mover.run(request, lambda progress: self.doing(rate.text(progress)), self._renew(item))
+
+    def _renew(self, item: InputOrder) -> Renew:
+        def renew(paths: list[str]) -> Mapping[str, Any]:
+            try:
+                fresh = self.server.grants(self.order, {}).get("inputs", {}).get(item.name) or {}
+            except UserError as error:
+                raise Failed("data_unavailable", f"no fresh grant for input {item.name!r}: {error}") from error
+            tokens = {}
+            if fresh.get("per_file"):
+                tokens = {entry["path"]: entry["token"] for entry in self._manifest(item)}
+            return {"token": fresh.get("token"), "tokens": tokens}
+
+        return renew
+
+    def _tell_hashes(self, item: InputOrder, found: list[list[Any]]) -> None:
+        """What a first download of a data asset found out; the asset is held to it from now on."""
+        if found:
+            files = [{"path": path, "size": size, "sha256": sha256} for path, size, sha256, _ in found]
+            self.server.hashes(self.order, item.name, files)
+
+    def _target(self, item: InputOrder, name: str) -> Path:
+        self.paths.inputs.mkdir(parents=True, exist_ok=True)
+        target = self.paths.inputs / item.name
+        if item.type != "uri_file":
+            return target
+        # The name of a file often says what it is.
+        target.mkdir(exist_ok=True)
+        return target / name
+
+
+def check_local(item: InputOrder, source: Path) -> None:
+    """Refuse a local input that is not there, not of its type or not readable."""
+    try:
+        is_dir = stat.S_ISDIR(source.stat().st_mode)
+    except OSError as error:
+        message = f"input {item.name!r}: {source}: {error.strerror}. It must exist on every node that reads it."
+        raise Failed("data_unavailable", message) from error
+    if item.type == "uri_file" and is_dir:
+        raise Failed("bad_input", f"input {item.name!r}: {source} is a folder. Give it the type uri_folder.")
+    if item.type == "uri_folder" and not is_dir:
+        raise Failed("bad_input", f"input {item.name!r}: {source} is a file. Give it the type uri_file.")
+    if not os.access(source, os.R_OK):
+        raise Failed("data_unavailable", f"input {item.name!r}: {source} may not be read by this user.")
+
+
+def check_registered(item: InputOrder, access: Access) -> None:
+    """Refuse a data asset that lies in a folder and is not what it was; only what looks changed is read."""
+    source = Path(access.url)
+    for entry in access.manifest or ():
+        file = source / entry.path if entry.path else source
+        try:
+            status = file.stat()
+            same = status.st_size == entry.size and (
+                file_etag(status.st_size, status.st_mtime) == entry.etag or _sha256(file) == entry.sha256
+            )
+        except OSError:
+            same = False
+        if not same:
+            raise Failed(
+                "data_unavailable",
+                f"input {item.name!r}: {file} is not what was registered as {access.asset}. Register a new version.",
+            )
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as body:
+        return hashlib.file_digest(body, "sha256").hexdigest()
+
+
+def _wish() -> str:
+    """What a site wants of `ro_mount`: staged (and mounted where that does not fit), only staged, or always mounted."""
+    wish = os.environ.get("MUSTER_RO_MOUNT", "fit")
+    if wish not in ("fit", "stage", "mount"):
+        raise Failed("bad_input", f"MUSTER_RO_MOUNT is {wish!r} on this node; it may be fit, stage or mount")
+    return wish
+
+
+def _can_mount() -> bool:
+    return shutil.which("rclone") is not None and os.access("/dev/fuse", os.R_OK | os.W_OK)
+
+
+def _can_show() -> bool:
+    """Whether data can be shown to a job that then cannot spoil it: root is kept off only by a mount."""
+    return os.getuid() != 0 or mounts.allowed()
+
+
+def _show(source: Path, place: Path) -> None:
+    """Show what a job must not change at the job's place, read-only and without a copy."""
+    if os.getuid() != 0:
+        # The files are read-only for this user, so a link is enough.
+        with suppress(FileExistsError):
+            place.symlink_to(source)
+        return
+    if source.is_dir():
+        place.mkdir(exist_ok=True)
+    else:
+        place.touch()
+    if str(place.resolve()) not in mounts.below(place.parent) and not mounts.bind_read_only(source, place):
+        raise Failed("platform", f"{source} could not be mounted at {place}")

@@ -1,0 +1,233 @@
+"""Looking at the node before ranks start: what a job needs of it and would only miss later.
+
+Everything but the look into the ranks' Python is a few reads of the kernel's files. That look is a small process,
+started beside the other preparation, and remembered until something is installed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from muster.agent import devices
+from muster.agent.gpus import spawning
+from muster.agent.run.variables import SYSTEM_PATH
+from muster.environments.venvs.contents import MODULES
+from muster.launch.devices import to_json
+from muster.launch.fabric import check_interfaces
+from muster.launch.model import Needs
+
+# A Python on a slow share may take longer; then nothing is known, and nothing is held against it.
+_PROBE_TIMEOUT_S = 2.0
+_SHM_PER_RANK_BYTES = 64 << 20
+_PACKAGES = {"torch": "muster[torch]", "tensorflow": "muster[tensorflow]", "mpi4py": "muster[mpi]"}
+
+_PROBE = f"""{MODULES}
+import json, sys
+print(json.dumps({{"modules": modules(sys.argv[1:]), "places": [place for place in sys.path if os.path.isdir(place)]}}))
+"""
+
+
+class Problem(Exception):
+    """The job cannot run here."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is worth telling the server."""
+
+    notices: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    devices: Mapping[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        facts = {"notices": list(self.notices), "versions": dict(self.versions), "devices": self.devices}
+        return {name: value for name, value in facts.items() if value}
+
+
+def check_node(needs: Needs, user_env: Mapping[str, str], root: Path = Path("/")) -> None:
+    """Problem where the machine itself is not as the job was promised or says; costs next to nothing."""
+    _check_gpus(needs, root)
+    _check_names(user_env, root)
+
+
+class Preflight:
+    """One look at what the ranks will run in, begun when it is made."""
+
+    def __init__(
+        self,
+        needs: Needs,
+        python: str,
+        python_bin: str,
+        user_env: Mapping[str, str],
+        root: Path = Path("/"),
+    ) -> None:
+        self._needs = needs
+        self._python = python
+        self._notices: list[str] = []
+        self._modules: Mapping[str, str] | None = None
+        _check_programs(needs, python, user_env.get("PATH") or f"{python_bin}:{SYSTEM_PATH}")
+        self._notices += _shared_memory(needs, root)
+        self._devices = to_json(devices.gather(root)) if needs.devices else None
+        self._probing: threading.Thread | None = None
+        if needs.modules:
+            self._probe(user_env.get("PYTHONPATH", ""))
+
+    def result(self) -> Found:
+        """What was found; Problem where the job is certain to fail."""
+        if self._probing is not None:
+            self._probing.join(_PROBE_TIMEOUT_S + 1)
+        found = self._modules
+        if found is None:
+            return Found(tuple(self._notices), {}, self._devices)
+        for module in self._needs.required:
+            if module not in found:
+                raise Problem("environment", f"{_missing(module, self._python)}, and the command runs it")
+        absent = [module for module in self._needs.modules if module not in found and module in ("torch", "tensorflow")]
+        self._notices += [f"{_missing(module, self._python)}; a script that imports it fails" for module in absent]
+        versions = {module: found[module] for module in self._needs.modules if found.get(module)}
+        return Found(tuple(self._notices), versions, self._devices)
+
+    def _probe(self, pythonpath: str) -> None:
+        known = _remembered(self._python, pythonpath, self._needs.modules)
+        if known is not None:
+            self._modules = known
+            return
+
+        def look() -> None:
+            self._modules = _look_into(self._python, pythonpath, self._needs.modules)
+
+        self._probing = threading.Thread(target=look, name="preflight", daemon=True)
+        self._probing.start()
+
+
+_Key = tuple[str, str, tuple[str, ...]]
+_memory: dict[_Key, tuple[tuple[tuple[str, int], ...], Mapping[str, str]]] = {}
+
+
+def _remembered(python: str, pythonpath: str, modules: tuple[str, ...]) -> Mapping[str, str] | None:
+    """What an earlier look found, if nothing was installed since: that changes the folder's time."""
+    known = _memory.get((python, pythonpath, modules))
+    if known is None or any(_modified(place) != at for place, at in known[0]):
+        return None
+    return known[1]
+
+
+def _look_into(python: str, pythonpath: str, modules: tuple[str, ...]) -> Mapping[str, str] | None:
+    env = {"PATH": SYSTEM_PATH, "HOME": os.environ.get("HOME", "/"), "LANG": "C.UTF-8"}
+    if pythonpath:
+        env["PYTHONPATH"] = pythonpath
+    try:
+        with spawning:
+            said = json.loads(_output([python, "-c", _PROBE, *modules], env))
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+    found: Mapping[str, str] = said["modules"]
+    places = tuple((place, _modified(place)) for place in (python, *said["places"]))
+    _memory[python, pythonpath, modules] = (places, found)
+    return found
+
+
+def _output(command: list[str], env: Mapping[str, str]) -> bytes:
+    """What a command prints; it and all that it started are ended when it takes too long."""
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env=env,
+        start_new_session=True,
+    )
+    with child:
+        try:
+            return child.communicate(timeout=_PROBE_TIMEOUT_S)[0]
+        except BaseException:
+            os.killpg(child.pid, signal.SIGKILL)
+            raise
+
+
+def _modified(path: str) -> int:
+    try:
+        return Path(path).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _check_gpus(needs: Needs, root: Path) -> None:
+    count = devices.gpu_count(root) if needs.gpus else None
+    if count is None:
+        return
+    # Parts of a GPU (MIG) have names of their own, of which the driver's files say nothing.
+    whole = [gpu for gpu in needs.gpus if gpu.isdigit() or gpu.startswith("GPU-")]
+    lacking = [gpu for gpu in whole if gpu.isdigit() and int(gpu) >= count]
+    if lacking or len(whole) > count:
+        message = (
+            f"the job was promised {len(needs.gpus)} GPUs ({', '.join(needs.gpus)}), and the driver shows {count}. "
+            "One may have failed: look at `nvidia-smi` and at the kernel's log (Xid) on this node"
+        )
+        raise Problem("gpu_fault", message)
+
+
+def _check_names(user_env: Mapping[str, str], root: Path) -> None:
+    if not any(name.endswith("_SOCKET_IFNAME") for name in user_env):
+        return
+    wrong = check_interfaces(user_env, devices.interface_names(root))
+    if wrong:
+        raise Problem("bad_input", f"{wrong}. Name one of these, or leave it out: Muster chooses")
+
+
+def _check_programs(needs: Needs, python: str, path: str) -> None:
+    for program in needs.programs:
+        if shutil.which(program, path=path) is None:
+            message = (
+                f"the command begins with {program}, which is not installed beside {python} nor on the PATH. "
+                f"Install it there ({_package(program)}), or name an environment that has it"
+            )
+            raise Problem("launcher_missing", message)
+
+
+def _shared_memory(needs: Needs, root: Path) -> list[str]:
+    try:
+        usage = shutil.disk_usage(root / "dev/shm")
+    except OSError:
+        lacking = needs.ranks > 1 and sys.platform == "linux"
+        return ["there is no /dev/shm: data loaders with workers, and NCCL, fail without it"] if lacking else []
+    if needs.shm_bytes is not None and usage.total < needs.shm_bytes:
+        return [
+            f"the job asks for {_mib(needs.shm_bytes)} of shared memory, and /dev/shm has {_mib(usage.total)} in all: "
+            "data loaders may end with a bus error; enlarge it (mount -o remount,size=… /dev/shm)"
+        ]
+    if needs.ranks > 1 and usage.free < needs.ranks * _SHM_PER_RANK_BYTES:
+        return [
+            f"/dev/shm has {_mib(usage.free)} free for {needs.ranks} ranks: data loaders with workers, and NCCL, "
+            "may end with a bus error; remove what is left there, or enlarge it"
+        ]
+    return []
+
+
+def _missing(module: str, python: str) -> str:
+    return f"{python} has no {module} (install it there with {_package(module)}, or name an environment that has it)"
+
+
+def _package(name: str) -> str:
+    package = {"torchrun": "torch", "horovodrun": "horovod"}.get(name, name)
+    wanted = _PACKAGES.get(package, package)
+    return f"pip install '{wanted}'" if "[" in wanted else f"pip install {wanted}"
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):,.0f} MiB"

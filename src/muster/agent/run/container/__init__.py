@@ -1,0 +1,1 @@
+"""The two keepers of a container: one on the node, one inside."""

@@ -1,0 +1,76 @@
+"""Process 1 of a container: the keeper of the attempt's ranks. Runs in the image's own Python, from 3.8 on.
+
+Started with the folder that holds this copy of Muster and the attempt's folder. It ends when the socket to the keeper
+outside closes, and the kernel ends with it whatever is left in the container.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+from typing import Any
+
+SOCKET = "container.sock"
+
+# Open MPI 4 and 5 in a container whose engine does not let processes read each other's memory.
+_WITHOUT_SINGLE_COPY = {"OMPI_MCA_btl_vader_single_copy_mechanism": "none", "OMPI_MCA_smsc": "^cma"}
+
+
+def main() -> None:
+    sys.path.append(sys.argv[1])
+    from muster.agent.run.keeper import ExecStarter, Keeper
+
+    os.chdir(sys.argv[2])
+    outside = socket.socket(socket.AF_UNIX)
+    # By a relative name: a socket's path may have 107 bytes.
+    outside.connect(SOCKET)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    wake, wake_write = os.pipe()
+    for end in (wake, wake_write):
+        os.set_blocking(end, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    with open("launch.json", "rb") as file:  # noqa: PTH123
+        launch = json.load(file)
+    launch["ranks"] = [found(rank) for rank in launch["ranks"]]
+    if launch["mpi"] and not reads_memory():
+        copy_twice(launch)
+    Keeper(launch, outside, ExecStarter(), wake).run()
+
+
+def reads_memory() -> bool:
+    """Whether the profile of system calls lets a process read another one's memory; older ones of docker do not."""
+
+    class Span(ctypes.Structure):
+        _fields_ = [("start", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+
+    word, copy = ctypes.create_string_buffer(b"word"), ctypes.create_string_buffer(5)
+    there, here = (Span(ctypes.addressof(buffer), 5) for buffer in (word, copy))
+    read = getattr(ctypes.CDLL(None), "process_vm_readv", None)
+    return read is not None and read(os.getpid(), ctypes.byref(here), 1, ctypes.byref(there), 1, 0) == 5
+
+
+def copy_twice(launch: dict[str, Any]) -> None:
+    """Have the ranks hand over what they send in shared memory; mpirun and its daemon tell them."""
+    for env in (launch["mpi"]["daemon_env"], *(rank["env"] for rank in launch["ranks"])):
+        env.update({name: value for name, value in _WITHOUT_SINGLE_COPY.items() if name not in env})
+
+
+def found(rank: dict[str, Any]) -> dict[str, Any]:
+    """The rank with its program as the image has it; empty where PATH does not."""
+    name = rank["argv"][0]
+    if "/" in name:
+        program = name if name.startswith("/") else os.path.normpath(os.path.join(rank["cwd"], name))  # noqa: PTH118
+    else:
+        program = shutil.which(name, path=rank["env"].get("PATH")) or ""
+    return {**rank, "program": program, "argv": [program or name, *rank["argv"][1:]]}
+
+
+if __name__ == "__main__":
+    main()

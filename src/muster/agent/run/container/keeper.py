@@ -1,0 +1,294 @@
+"""The keeper of an attempt whose ranks run in a container: starts it, passes on what is said, and leaves none behind.
+
+Forked from the nursery in place of a plain keeper. The ranks' own keeper is process 1 inside and ends when the socket
+from here closes. Standard library only and single-threaded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from muster.agent.run import processes
+from muster.agent.run.container.inside import SOCKET
+
+OVERDUE_S = 10.0
+CLOSING_S = 3.0
+_TOOL_S = 30.0
+_PASS_S = 0.02
+_TAIL_BYTES = 4096
+
+
+def wanted(launch_file: str) -> bool:
+    return _description(launch_file).exists()
+
+
+def _description(launch_file: str) -> Path:
+    return Path(launch_file).with_name("container.json")
+
+
+def run(launch_file: str, agent: socket.socket, wake: int) -> None:
+    """What the nursery's child does."""
+    os.setsid()
+    processes.become_subreaper()
+    processes.set_name("muster-keeper")
+    Outside(json.loads(_description(launch_file).read_bytes()), agent, wake).run()
+
+
+class Outside:
+    """Looks after one container to its end."""
+
+    def __init__(self, description: dict[str, Any], agent: socket.socket, wake: int) -> None:
+        self._command: list[str] = description["command"]
+        self._inspect: list[str] = description["inspect"]
+        self._remove: list[str] = description["remove"]
+        self._env: dict[str, str] = description["env"]
+        self._ranks: list[int] = description["ranks"]
+        self._root: str = description["root"]
+        self._log = os.path.join(self._root, "container.log")  # noqa: PTH118
+        self._journal = os.open(description["journal"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._agent: socket.socket | None = agent
+        self._wake = wake
+        self._inner: socket.socket | None = None
+        self._listener: socket.socket | None = None
+        self._engine = 0
+        self._status: int | None = None
+        self._held = b""
+        """What the agent said before there was somebody to hear it."""
+        self._unread = b""
+        self._overdue: float | None = None
+        """When the container is ended from outside."""
+        self._reason = ""
+        self._running: set[int] = set()
+        self._seen: set[int] = set()
+        self._ended = b""
+        """The keeper's last word."""
+        self._died_at: float | None = None
+        """When the keeper went without one, before anybody told it to stop."""
+
+    def run(self) -> None:
+        self._tell("keeper", pid=os.getpid())
+        self._listen()
+        self._start()
+        while not self._reap():
+            self._wait()
+            self._pursue()
+        self._drain()
+        if not self._ended:
+            self._explain()
+        self._tool(self._remove)
+        self._end_rest()
+        # Last: the attempt's folder may go as soon as the agent hears it.
+        self._send(self._ended)
+
+    def _listen(self) -> None:
+        os.chdir(self._root)
+        Path(SOCKET).unlink(missing_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(SOCKET)
+        self._listener.listen(1)
+
+    def _start(self) -> None:
+        with open(self._log, "ab") as log:  # noqa: PTH123
+            child = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._env, start_new_session=True
+            )
+        self._engine = child.pid
+        # It is waited for with all others, below.
+        child.returncode = 0
+
+    def _reap(self) -> bool:
+        """Collect the dead; True when the engine's process is among them."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return self._status is not None
+            if pid == self._engine:
+                self._status = status
+            if pid == 0:
+                return self._status is not None
+
+    def _wait(self) -> None:
+        watched: list[Any] = [self._wake, *(s for s in (self._agent, self._inner, self._listener) if s is not None)]
+        now = time.monotonic()
+        timeout = None if self._overdue is None else max(_PASS_S, self._overdue - now)
+        ready, _, _ = select.select(watched, [], [], timeout)
+        if self._wake in ready:
+            os.read(self._wake, 4096)
+        if self._listener in ready:
+            self._accept()
+        # First, because it may have died before the agent said a word.
+        if self._inner in ready:
+            self._hear_inner()
+        if self._agent in ready:
+            self._hear_agent()
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        self._inner, _ = self._listener.accept()
+        self._listener.close()
+        self._listener = None
+        if self._agent is None:
+            # Nobody is left whom it could work for.
+            self._close_inner()
+        elif self._held:
+            self._pass_on(self._held)
+
+    def _hear_agent(self) -> None:
+        assert self._agent is not None
+        data = _receive(self._agent)
+        if not data:
+            self._agent = None
+            self._reason = self._reason or "agent_lost"
+            self._close_inner()
+            self._end_by(time.monotonic() + CLOSING_S)
+            return
+        for line in data.splitlines():
+            command = json.loads(line)
+            self._reason = self._reason or command["reason"]
+            self._end_by(time.monotonic() + command["grace_s"] + OVERDUE_S)
+        if self._inner is None:
+            self._held += data
+        else:
+            self._pass_on(data)
+
+    def _pass_on(self, data: bytes) -> None:
+        assert self._inner is not None
+        try:
+            self._inner.sendall(data)
+        except OSError:
+            self._close_inner()
+
+    def _hear_inner(self) -> None:
+        assert self._inner is not None
+        data = _receive(self._inner)
+        if not data:
+            if not self._ended and not self._reason:
+                self._died_at = time.time()
+            self._close_inner()
+            return
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        for line in lines:
+            self._note(json.loads(line))
+
+    def _note(self, entry: dict[str, Any]) -> None:
+        kind = entry["kind"]
+        if kind == "keeper":
+            return
+        if kind in ("started", "refused"):
+            self._seen.add(entry["rank"])
+        if kind == "started":
+            self._running.add(entry["rank"])
+        elif kind == "exited":
+            self._running.discard(entry["rank"])
+        line = json.dumps(entry).encode() + b"\n"
+        if kind == "ended":
+            self._ended = line
+        else:
+            self._send(line)
+
+    def _drain(self) -> None:
+        """Hear what the keeper inside said before it went."""
+        while self._inner is not None:
+            self._hear_inner()
+
+    def _end_by(self, moment: float) -> None:
+        self._overdue = moment if self._overdue is None else min(self._overdue, moment)
+
+    def _pursue(self) -> None:
+        if self._overdue is not None and time.monotonic() >= self._overdue:
+            self._overdue = time.monotonic() + OVERDUE_S
+            self._tool(self._remove)
+
+    def _explain(self) -> None:
+        """The container has gone without a word of its keeper: say why, as far as it can be known."""
+        oom = self._tool(self._inspect).strip().lower() == "true"
+        expected = bool(self._reason) and self._died_at is None
+        at = time.time() if self._died_at is None else self._died_at
+        for rank in sorted(self._running):
+            data = {"exit_code": None, "signal": int(signal.SIGKILL), "expected": expected, "oom_killed": oom}
+            self._record("exited", at=at, rank=rank, **data, max_rss_kb=0, core_dumped=False)
+        if not self._seen and not expected:
+            message = f"the container did not start: {said_last(self._log)}"
+            self._record("refused", rank=min(self._ranks), message=message, exit_code=126)
+        self._ended = self._record("ended", reason=self._reason or "rank_failed")
+
+    def _tool(self, command: Sequence[str]) -> str:
+        """What a command of the engine prints; it must not hold up the end."""
+        if not command:
+            return ""
+        with open(self._log, "ab") as log:  # noqa: PTH123
+            try:
+                done = subprocess.run(
+                    list(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=self._env,
+                    timeout=_TOOL_S, check=False,
+                )  # fmt: skip
+            except (OSError, subprocess.TimeoutExpired) as error:
+                log.write(f"muster: {command[0]} {command[1]}: {error}\n".encode())
+                return ""
+        return done.stdout.decode(errors="replace")
+
+    def _end_rest(self) -> None:
+        """End what the engine left below this process."""
+        patience = time.monotonic() + CLOSING_S
+        while True:
+            try:
+                if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                    # The engine cleans up by itself for a moment.
+                    if time.monotonic() > patience:
+                        processes.kill(processes.descendants([os.getpid()], processes.table()))
+                    select.select([], [], [], _PASS_S)
+            except ChildProcessError:
+                return
+
+    def _close_inner(self) -> None:
+        if self._inner is not None:
+            self._inner.close()
+            self._inner = None
+
+    def _record(self, kind: str, **data: Any) -> bytes:
+        line = json.dumps({"kind": kind, "at": time.time(), **data}).encode() + b"\n"
+        try:
+            os.write(self._journal, line)
+        except OSError:
+            pass
+        if kind != "ended":
+            self._send(line)
+        return line
+
+    def _tell(self, kind: str, **data: Any) -> None:
+        self._send(json.dumps({"kind": kind, "at": time.time(), **data}).encode() + b"\n")
+
+    def _send(self, line: bytes) -> None:
+        if self._agent is None:
+            return
+        try:
+            self._agent.send(line, socket.MSG_DONTWAIT)
+        except OSError:
+            pass
+
+
+def said_last(log: str) -> str:
+    """The last lines that the engine printed, as one."""
+    try:
+        text = Path(log).read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
+    except OSError:
+        return "it said nothing"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " | ".join(lines[-3:]) or "it said nothing"
+
+
+def _receive(source: socket.socket) -> bytes:
+    try:
+        return source.recv(65536)
+    except OSError:
+        return b""

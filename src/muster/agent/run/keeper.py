@@ -1,0 +1,448 @@
+"""The keeper of one attempt: starts its ranks, records how they end, and leaves no process behind.
+
+Standard library only and single-threaded: it is forked from the nursery in about a millisecond, and nothing
+that it does may depend on the server, on the agent being quick, or on the ranks behaving.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from muster.agent.run import processes
+from muster.agent.run.mpi.coordinator import Side
+
+KILL_PASS_S = 0.01
+SPARE_CLEANERS_S = 0.2
+OOM_WINDOW_S = 5.0
+DAEMON_PATIENCE_S = 10.0
+DESERTED_S = 0.3
+
+
+class RankLaunch(NamedTuple):
+    """One process to start, with everything final."""
+
+    rank: int
+    program: str
+    """Absolute path; empty when PATH has no such program."""
+    argv: Sequence[str]
+    env: dict[str, str]
+    cwd: str
+    log: str
+    essential: bool = True
+    wrapped: bool = False
+    """Started by mpirun."""
+
+
+class Refused(Exception):
+    """A rank could not be started; carries the shell's exit code for that."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class Starter(Protocol):
+    """The one way in which a rank comes to life."""
+
+    def start(self, launch: RankLaunch) -> int:
+        """The pid of a child that runs the rank; raises Refused."""
+
+
+class ExecStarter:
+    """Fork and exec."""
+
+    def start(self, launch: RankLaunch) -> int:
+        if not launch.program:
+            path = launch.env.get("PATH", "")
+            raise Refused(f"there is no program {launch.argv[0]!r} on PATH ({path})", 127)
+        parent = os.getpid()
+        # Closed by a successful exec; otherwise it carries what went wrong.
+        read_end, write_end = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            _become(launch, parent, write_end)
+        os.close(write_end)
+        with os.fdopen(read_end, "rb") as trouble:
+            said = trouble.read()
+        if said:
+            os.waitpid(pid, 0)
+            raise _refusal(launch, json.loads(said))
+        return pid
+
+
+def _become(launch: RankLaunch, parent: int, trouble: int) -> None:
+    """In the child: never returns. Every descriptor above 2 closes by itself on exec."""
+    stage = "session"
+    try:
+        os.setsid()
+        processes.die_with_parent(parent)
+        stage = "log"
+        log = os.open(launch.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        stage = "cwd"
+        os.chdir(launch.cwd)
+        os.umask(0o022)
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        stage = "exec"
+        os.execve(launch.program, list(launch.argv), launch.env)
+    except OSError as error:
+        os.write(trouble, json.dumps([stage, error.errno, os.strerror(error.errno or 0)]).encode())
+    except BaseException as error:
+        os.write(trouble, json.dumps([stage, 0, repr(error)]).encode())
+    finally:
+        os._exit(127)
+
+
+def _refusal(launch: RankLaunch, trouble: Sequence[Any]) -> Refused:
+    stage, number, text = trouble
+    if stage == "cwd":
+        return Refused(f"the working folder {launch.cwd} cannot be entered: {text}", 126)
+    if stage == "log":
+        return Refused(f"the log {launch.log} cannot be opened: {text}", 126)
+    if number == errno.ENOENT and os.path.exists(launch.program):  # noqa: PTH110
+        return Refused(f"the interpreter that {launch.program} names in its first line does not exist", 127)
+    return Refused(f"{launch.program} cannot be run: {text}", 127 if number == errno.ENOENT else 126)
+
+
+class Ending:
+    """When the ranks get SIGTERM and when SIGKILL, and why: a decision without processes or clocks."""
+
+    def __init__(self, grace_failure_s: float, kill_after_term_s: float) -> None:
+        self._grace_failure_s = grace_failure_s
+        self._kill_after_term_s = kill_after_term_s
+        self.reason = ""
+        self.term_at: float | None = None
+        self.kill_at: float | None = None
+        self._asked = False
+
+    def failed(self, now: float) -> None:
+        """An essential rank failed: a short quiet, in which the others may say what they saw."""
+        self._schedule("rank_failed", now + self._grace_failure_s, self._kill_after_term_s)
+
+    def done(self, now: float) -> None:
+        """No essential rank is left: what still runs is not waited for.
+
+        Unless a stop was asked for: a shell dies at once, and the grace belongs to what it had started.
+        """
+        if not self._asked:
+            self._schedule("done", now, self._kill_after_term_s)
+
+    def stop(self, now: float, grace_s: float, reason: str) -> None:
+        self._asked = True
+        self._schedule(reason, now, grace_s)
+
+    def _schedule(self, reason: str, term_at: float, grace_s: float) -> None:
+        """The first reason stays; the earlier moment wins."""
+        self.reason = self.reason or reason
+        kill_at = term_at + grace_s
+        self.term_at = term_at if self.term_at is None else min(self.term_at, term_at)
+        self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
+
+    def hurry(self, now: float) -> None:
+        """Nobody is left who needs the grace."""
+        self.kill_at = now if self.kill_at is None else min(self.kill_at, now)
+
+    def killing(self, now: float) -> bool:
+        return self.kill_at is not None and now >= self.kill_at
+
+    def terminating(self, now: float) -> bool:
+        return self.term_at is not None and now >= self.term_at
+
+    def wait_s(self, now: float, termed: bool) -> float | None:
+        """How long nothing needs to be done."""
+        moments = [moment for moment in (None if termed else self.term_at, self.kill_at) if moment is not None]
+        if not moments:
+            return None
+        return max(KILL_PASS_S if self.killing(now) else 0.0, min(moments) - now)
+
+
+class Keeper:
+    """Runs one attempt's ranks on this node to their end."""
+
+    def __init__(self, launch: dict[str, Any], agent: socket.socket, starter: Starter, wake: int) -> None:
+        self._launches = [RankLaunch(**rank) for rank in launch["ranks"]]
+        self._whole_gang: bool = launch["whole_gang"]
+        self._stop_file: str = launch["stop_file"]
+        self._ending = Ending(launch["grace_failure_s"], launch["kill_after_term_s"])
+        self._agent = agent
+        self._agent_gone = False
+        self._starter = starter
+        self._wake = wake
+        self._journal = os.open(launch["journal"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._unread = b""
+        self._mpi = Side(**launch["mpi"]) if launch.get("mpi") else None
+        self._awaited = set(self._mpi.ranks) if self._mpi else set()
+        """Ranks that mpirun is to start and that have not said a word yet."""
+        self._running: dict[int, RankLaunch] = {}
+        self._signalled = False
+        self._spared: list[processes.Process] = []
+        """Those that have had no SIGTERM, because their parents had it."""
+        self._told: set[int] = set()
+        """Ranks that mpirun has told to end."""
+        self._deserted: tuple[str, float] | None = None
+        """What should have waited for ranks and has ended, and when to look whether any is left."""
+        self._oom_kills = [processes.oom_kills()] * 2
+        self._oom_seen = time.monotonic()
+
+    def run(self) -> None:
+        self._record("keeper", pid=os.getpid())
+        if self._mpi is not None and self._mpi.trouble:
+            self._refuse_wrapped(self._mpi.trouble)
+        else:
+            self._start_ranks()
+        while self._reap() or (self._awaited and not self._signalled):
+            self._pursue()
+            self._wait()
+        self._close_wrapped()
+        self._record("ended", reason=self._ending.reason or "done")
+
+    def _start_ranks(self) -> None:
+        for launch in self._launches:
+            try:
+                pid = self._starter.start(launch)
+            except Refused as refused:
+                self._refuse(launch, refused)
+                return
+            self._running[pid] = launch
+            self._record("started", rank=launch.rank, pid=pid)
+        self._record("running")
+
+    def _refuse(self, launch: RankLaunch, refused: Refused) -> None:
+        """A gang that cannot start whole does not start."""
+        line = f"muster: rank {launch.rank} could not be started: {refused}\n".encode()
+        try:
+            log = os.open(launch.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            os.write(log, line)
+            os.close(log)
+        except OSError:
+            pass
+        self._record("refused", rank=launch.rank, message=str(refused), exit_code=refused.exit_code)
+        self._ending.stop(time.monotonic(), 0.0, "rank_failed")
+
+    def _refuse_wrapped(self, trouble: str) -> None:
+        """mpirun cannot have its ranks on this node."""
+        assert self._mpi is not None
+        self._awaited.clear()
+        self._record("refused", rank=min(self._mpi.ranks), message=trouble, exit_code=126)
+        self._ending.stop(time.monotonic(), 0.0, "rank_failed")
+
+    def _reap(self) -> bool:
+        """Collect the dead; False when no descendant is left (orphans become children of a sub-reaper)."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                self._hear_wrappers()
+                return False
+            self._hear_wrappers()
+            if pid == 0:
+                return True
+            if self._mpi is not None and self._mpi.reaped(pid, status):
+                self._deserted = ("daemon of mpirun", time.monotonic() + DESERTED_S)
+                continue
+            launch = self._running.pop(pid, None)
+            if launch is None:
+                continue
+            self._exited(launch, status, usage.ru_maxrss, told=launch.rank in self._told)
+            if self._mpi is not None and not launch.wrapped and status == 0:
+                self._deserted = ("mpirun", time.monotonic() + DESERTED_S)
+
+    def _hear_wrappers(self) -> None:
+        """What the processes say that mpirun starts in front of each rank."""
+        for entry in self._mpi.hear() if self._mpi else ():
+            kind, rank = entry["kind"], entry["rank"]
+            if kind == "told":
+                self._told.add(rank)
+            elif kind == "refused" and rank in self._awaited:
+                self._awaited.discard(rank)
+                self._record("refused", rank=rank, message=entry["message"], exit_code=entry["exit_code"])
+                self._ending.failed(time.monotonic())
+            elif kind == "started" and rank in self._awaited:
+                self._awaited.discard(rank)
+                self._running[entry["pid"]] = RankLaunch(rank, "", (), {}, "", "", wrapped=True)
+                self._record("started", rank=rank, pid=entry["pid"], at=entry["at"])
+            elif kind == "exited":
+                pid = next((pid for pid, launch in self._running.items() if launch.rank == rank), None)
+                if pid is not None:
+                    launch = self._running.pop(pid)
+                    self._exited(launch, entry["status"], entry["max_rss_kb"], entry["told"], entry["at"])
+
+    def _lose_deserted(self, now: float) -> None:
+        """mpirun or its daemon has gone; a rank that it should have waited for is lost, and with it the gang."""
+        if self._deserted is None or now < self._deserted[1]:
+            return
+        lost_with, self._deserted = self._deserted[0], None
+        left = self._awaited | {launch.rank for launch in self._running.values() if launch.wrapped}
+        if not left or self._signalled or self._told:
+            return
+        lost = min(left)
+        self._awaited.discard(lost)
+        self._running = {pid: launch for pid, launch in self._running.items() if launch.rank != lost}
+        self._record("exited", rank=lost, exit_code=None, signal=None, expected=False, lost_with=lost_with)
+        self._ending.failed(time.monotonic())
+
+    def _close_wrapped(self) -> None:
+        """No process is left: what mpirun started and nobody saw ending went with it."""
+        for launch in self._running.values():
+            expected = self._signalled or launch.rank in self._told
+            data = {"exit_code": None, "signal": None, "expected": expected, "lost_with": "mpirun"}
+            self._record("exited", rank=launch.rank, **data)
+
+    def _exited(
+        self, launch: RankLaunch, status: int, max_rss_kb: int, told: bool = False, at: float | None = None
+    ) -> None:
+        """Record how a rank ended; `told`: mpirun had told it to end."""
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+        self._record(
+            "exited",
+            at=time.time() if at is None else at,
+            rank=launch.rank,
+            exit_code=code,
+            signal=number,
+            max_rss_kb=max_rss_kb,
+            core_dumped=bool(number and os.WCOREDUMP(status)),
+            expected=self._signalled or told,
+            oom_killed=code != 0 and not self._signalled and processes.oom_kills() > self._oom_kills[0],
+        )
+        now = time.monotonic()
+        if launch.essential and code != 0 and not self._signalled and not told:
+            self._ending.failed(now)
+        # With ranks on other nodes too, only the server knows whether a helper here is still needed.
+        needed = self._awaited or any(other.essential or not self._whole_gang for other in self._running.values())
+        if not needed:
+            # mpirun's daemon ends by itself, a moment after the last rank.
+            self._ending.done(now + (DAEMON_PATIENCE_S if self._mpi and self._mpi.listen else 0.0))
+
+    def _pursue(self) -> None:
+        """Send the signals whose time has come."""
+        now = time.monotonic()
+        self._lose_deserted(now)
+        if self._ending.killing(now):
+            overdue_s = now - (self._ending.kill_at or now)
+            self._announce("killing")
+            processes.kill(self._descendants(), spare_cleaners=overdue_s < SPARE_CLEANERS_S)
+        elif self._ending.terminating(now) and not self._signalled:
+            # Found first, which takes a while: the signal should come together with the announcement.
+            addressed = self._addressed()
+            self._spared = [process for process in addressed if self._is_left_to_parent(process)]
+            self._announce("stopping")
+            processes.terminate(set(addressed) - set(self._spared))
+        elif self._spared:
+            self._address_orphans()
+        if self._mpi and self._signalled and not self._wrapped() and self._mpi.fell_silent():
+            self._ending.hurry(now)
+
+    def _announce(self, kind: str) -> None:
+        if self._signalled:
+            return
+        self._signalled = True
+        ranks = sorted(launch.rank for launch in self._running.values())
+        left = [process.pid for process in self._descendants() if not process.dead and process.pid not in self._running]
+        self._record(kind, reason=self._ending.reason, ranks=ranks, other_pids=left[:100])
+        # Last, so that the signal follows at once: a script may look at the file before its handler has run.
+        self._touch_stop_file()
+
+    def _descendants(self) -> list[processes.Process]:
+        return processes.descendants([os.getpid()], processes.table())
+
+    def _addressed(self) -> list[processes.Process]:
+        """Who may get SIGTERM: everybody, but not mpirun and its helpers, which would kill the ranks in their grace."""
+        everything = processes.table()
+        below = processes.descendants([os.getpid()], everything)
+        if self._mpi is None:
+            return below
+        ranks = self._wrapped()
+        own = [pid for pid in (*self._running.keys() - ranks, self._mpi.daemon) if pid is not None]
+        helpers = {process.pid for process in processes.descendants(own, everything)} | set(own)
+        helpers -= {process.pid for process in processes.descendants(ranks, everything)} | ranks
+        return [process for process in below if process.pid not in helpers]
+
+    def _is_left_to_parent(self, process: processes.Process) -> bool:
+        return process.pid not in self._running and processes.is_part_of_parent(process)
+
+    def _address_orphans(self) -> None:
+        """Those that were left to a parent which has ended."""
+        now = [(before, processes.read(before.pid)) for before in self._spared]
+        self._spared = [before for before, process in now if process and process.parent == before.parent]
+        processes.terminate(process for before, process in now if process and process.parent != before.parent)
+
+    def _wrapped(self) -> set[int]:
+        """Pids of living ranks that mpirun started."""
+        return {pid for pid, launch in self._running.items() if launch.wrapped}
+
+    def _touch_stop_file(self) -> None:
+        try:
+            os.close(os.open(self._stop_file, os.O_WRONLY | os.O_CREAT, 0o644))
+        except OSError:
+            pass
+
+    def _wait(self) -> None:
+        watched = [self._wake] if self._agent_gone else [self._wake, self._agent.fileno()]
+        watched += self._mpi.descriptors() if self._mpi else []
+        wait_s = self._ending.wait_s(time.monotonic(), self._signalled)
+        if self._deserted is not None:
+            wait_s = DESERTED_S
+        ready, _, _ = select.select(watched, [], [], OOM_WINDOW_S if wait_s is None else min(wait_s, OOM_WINDOW_S))
+        self._watch_memory()
+        if self._wake in ready:
+            os.read(self._wake, 4096)
+        if self._agent.fileno() in ready:
+            self._listen()
+        if self._mpi is not None and (trouble := self._mpi.serve(ready)):
+            self._refuse_wrapped(trouble)
+
+    def _watch_memory(self) -> None:
+        """Remember the count of a while ago: only kills around an exit have to do with it."""
+        if time.monotonic() - self._oom_seen >= OOM_WINDOW_S:
+            self._oom_seen = time.monotonic()
+            self._oom_kills = [self._oom_kills[1], processes.oom_kills()]
+
+    def _listen(self) -> None:
+        try:
+            data = self._agent.recv(65536)
+        except OSError:
+            data = b""
+        if not data:
+            self._agent_gone = True
+            self._ending.stop(time.monotonic(), 0.0, "agent_lost")
+            return
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        for line in lines:
+            command = json.loads(line)
+            self._ending.stop(time.monotonic(), command["grace_s"], command["reason"])
+
+    def _record(self, kind: str, **data: Any) -> None:
+        """One line, to the journal and to the agent; neither a full disk nor a busy agent may hold it up."""
+        line = json.dumps({"kind": kind, "at": time.time(), **data}).encode() + b"\n"
+        try:
+            os.write(self._journal, line)
+        except OSError:
+            pass
+        try:
+            self._agent.send(line, socket.MSG_DONTWAIT)
+        except OSError:
+            pass
+
+
+def run(launch_file: str, agent: socket.socket, wake: int) -> None:
+    """What the nursery's child does; the held ports' locks stay open beside it until it exits."""
+    os.setsid()
+    processes.become_subreaper()
+    processes.set_name("muster-keeper")
+    with open(launch_file, "rb") as file:  # noqa: PTH123
+        launch = json.load(file)
+    Keeper(launch, agent, ExecStarter(), wake).run()

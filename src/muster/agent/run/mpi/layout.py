@@ -1,0 +1,201 @@
+"""From a node's plan to what mpirun, its daemons and the ranks' wrappers find on the node."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import marshal
+import os
+import shlex
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import muster.agent
+from muster.agent.prepare.steps import Refusal, write_private
+from muster.agent.run.mpi.find import Found
+from muster.errors import JobError
+from muster.launch.expand import Variable, expand, parse
+from muster.launch.model import NodePlan, RankPlan
+from muster.launch.mpi import (
+    OPEN_MPI,
+    RANK_PROGRAM,
+    REMOTE_PROGRAM,
+    SLURM,
+    STAND_IN_PROGRAM,
+    Host,
+    command,
+    named,
+    srun_command,
+    without_batch_system,
+)
+from muster.paths import AttemptPaths, shared_memory_dir
+
+# Known only once mpirun has started the rank.
+_TOLD_BY_LAUNCHER = ("OMPI_", "PMIX_", "PMI_", "MPI_", "PRTE_", "I_MPI_")
+_SEGMENT_SETTINGS = ("OMPI_MCA_btl_sm_backing_directory", "OMPI_MCA_btl_vader_backing_directory")
+# Of Python 3.4 and all after it.
+_MARSHAL_VERSION = 4
+_OF_ONE_RANK = ("OMPI_COMM_WORLD_", "MUSTER_EVENTS_FILE", "OMPI_MCA_orte_hnp_uri")
+
+Wrapped = Sequence[tuple[RankPlan, dict[str, str]]]
+
+
+class Ground(NamedTuple):
+    """What Muster's own programs run on: this installation, or the copy of it in a container."""
+
+    python: str
+    library: Path
+    named: bool = False
+    """The node has its name from the container's engine."""
+    own_memory: bool = False
+    """What ranks share in memory goes with the container."""
+
+
+HERE = Ground(sys.executable, Path(muster.agent.__file__).parents[2])
+
+
+class Setting:
+    """The files of one attempt's MPI part on one node."""
+
+    def __init__(self, node: NodePlan, paths: AttemptPaths, found: Found, secret: str, ground: Ground = HERE) -> None:
+        self._node = node
+        self._paths = paths
+        self._found = found
+        self._secret = secret
+        self._ground = ground
+        self._folder = paths.root / "mpi"
+
+    def launcher(self, rank: RankPlan, env: dict[str, str]) -> tuple[RankPlan, dict[str, str]]:
+        """mpirun with its whole command, and an environment in which it finds Muster's own programs first."""
+        if self._found.kind.name == SLURM:
+            return self._srun(rank, env)
+        own = socket.gethostname()
+        hosts = [Host(named(host.name) if number else own, host.ranks) for number, host in enumerate(self._node.mpi)]
+        argv = command(
+            self._found.kind,
+            self._found.program,
+            hosts,
+            settings=env,
+            loopback=all(_is_loopback(host.address) for host in self._node.mpi),
+            root=os.getuid() == 0,
+        )
+        return replace(rank, argv=argv), self._launching(env)
+
+    def _srun(self, rank: RankPlan, env: dict[str, str]) -> tuple[RankPlan, dict[str, str]]:
+        hosts = [Host(host.name, host.ranks) for host in self._node.mpi]
+        stand_in, own = self._folder / "bin" / STAND_IN_PROGRAM, os.environ
+        argv = srun_command(self._found.program, self._found.kind.version, own["SLURM_JOB_ID"], hosts, str(stand_in))
+        site = {"SLURM_CONF": own["SLURM_CONF"]} if "SLURM_CONF" in own else {}
+        return replace(rank, argv=argv), {**self._launching(env), **site}
+
+    def make(self, wrapped: Wrapped, stop_file: str) -> dict[str, Any]:
+        """Write what the programs read; returns the keeper's part."""
+        for rank, env in wrapped:
+            _check(rank, env)
+        programs = self._folder / "bin"
+        programs.mkdir(parents=True, exist_ok=True)
+        wrapped = [(rank, {**self._shared_memory(), **env}) for rank, env in wrapped]
+        ranks = self._folder / "ranks"
+        hosts = self._folder / "hosts.json"
+        # Read by a Python in front of every rank: this form takes the least time, and all that may read it know it.
+        write_private(ranks, marshal.dumps(self._ranks(wrapped, stop_file), _MARSHAL_VERSION))
+        write_private(hosts, json.dumps(self._hosts()).encode())
+        self._write_program(programs / RANK_PROGRAM, "rank.py", str(ranks))
+        self._write_program(programs / REMOTE_PROGRAM, "remote.py", str(hosts))
+        by_srun = self._found.kind.name == SLURM
+        if by_srun:
+            nodes, inside = self._shared_folders()
+            self._write_program(programs / STAND_IN_PROGRAM, "standin.py", nodes, inside)
+        here = self._node.mpi[self._node.node_rank]
+        shared_env = {name: value for name, value in wrapped[0][1].items() if not name.startswith(_OF_ONE_RANK)}
+        return {
+            "fifo": str(self._fifo),
+            "ranks": [rank.rank for rank, _ in wrapped],
+            "listen": [here.address, here.port] if self._node.node_rank and not by_srun else None,
+            "secret": self._secret,
+            "daemon_env": self._launching(shared_env),
+            "daemon_log": str(self._folder / "daemon.log"),
+            "hostname": None if self._ground.named else self.hostname,
+            "pmix": {"folder": str(self._folder), "program": str(programs / RANK_PROGRAM)} if by_srun else None,
+        }
+
+    @property
+    def hostname(self) -> str | None:
+        """Open MPI names what ranks share after the host, so nodes that share a machine need names of their own."""
+        here = self._node.mpi[self._node.node_rank]
+        if not (here.shared and self._node.node_rank and self._found.kind.name in (OPEN_MPI, SLURM)):
+            return None
+        # A name that every library can resolve.
+        return f"127.0.0.{self._node.node_rank + 1}" if _is_loopback(here.address) else named(here.name)
+
+    @property
+    def _fifo(self) -> Path:
+        return self._folder / "said"
+
+    def _shared_folders(self) -> tuple[str, str]:
+        """Where stand-ins find the folders of all nodes, and what lies below each."""
+        nodes = os.environ["MUSTER_NODES"]
+        return nodes, str(self._folder.relative_to(f"{nodes}.{self._node.node_rank}"))
+
+    def _launching(self, env: Mapping[str, str]) -> dict[str, str]:
+        return {**without_batch_system(env), "PATH": f"{self._folder / 'bin'}:{env['PATH']}"}
+
+    def _shared_memory(self) -> dict[str, str]:
+        """A folder of the attempt's own, because Open MPI leaves its segments behind when it is killed."""
+        folder = shared_memory_dir(self._paths.root)
+        if self._ground.own_memory or not folder.parent.is_dir():
+            return {}
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return dict.fromkeys(_SEGMENT_SETTINGS, str(folder))
+
+    def _ranks(self, wrapped: Wrapped, stop_file: str) -> dict[str, Any]:
+        return {
+            "name": self._node.name,
+            "fifo": str(self._fifo),
+            "stop_file": stop_file,
+            "library": str(self._ground.library),
+            "ranks": {
+                str(rank.rank): {
+                    "argv": list(rank.argv),
+                    "expand": rank.expand,
+                    "env": env,
+                    "cwd": str(self._paths.work),
+                    "log": str(self._paths.streams / rank.log),
+                }
+                for rank, env in wrapped
+            },
+        }
+
+    def _hosts(self) -> dict[str, Any]:
+        others = {named(host.name): [host.address, host.port] for host in self._node.mpi[1:]}
+        return {"secret": self._secret, "fifo": str(self._fifo), "hosts": others}
+
+    def _write_program(self, path: Path, program: str, *arguments: str) -> None:
+        file = self._ground.library / "muster" / "agent" / "run" / "mpi" / program
+        parts = (self._ground.python, "-I", "-S", str(file), *arguments)
+        write_private(path, f'#!/bin/sh\nexec {shlex.join(parts)} "$@"\n'.encode())
+        path.chmod(0o700)
+
+
+def _check(rank: RankPlan, env: Mapping[str, str]) -> None:
+    """Refuse a variable that no rank will have; those of mpirun are not known yet."""
+    if not rank.expand:
+        return
+    try:
+        for element in rank.argv:
+            names = [part.name for part in parse(element) if isinstance(part, Variable)]
+            later = {name: "" for name in names if name.startswith(_TOLD_BY_LAUNCHER)}
+            expand(element, {**later, **env})
+    except JobError as error:
+        raise Refusal("bad_input", f"rank {rank.rank}: {error.message}. {error.hint}") from error
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"

@@ -1,0 +1,151 @@
+"""The nursery of a node: forks keepers, and ends what a dead keeper left. Standard library only.
+
+Started with the descriptor of a socket to the agent as its last argument. One per agent. A keeper's orphans become
+its children, because it is the next sub-reaper above; so a child that is not a keeper is something to be ended.
+"""
+
+from __future__ import annotations
+
+import array
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from typing import Any
+
+from muster.agent.run import keeper, processes
+from muster.agent.run.container import keeper as container_keeper
+
+_PASS_S = 0.01
+
+
+class Nursery:
+    def __init__(self, agent: socket.socket) -> None:
+        self._agent = agent
+        self._agent_gone = False
+        self._keepers: dict[int, str] = {}
+        self._lost: list[tuple[int, int]] = []
+        """Keepers that died before their time: (pid, wait status); reported when their orphans are gone."""
+        self._wake, self._wake_write = os.pipe()
+        self._watch_children()
+
+    def run(self) -> None:
+        while not (self._agent_gone and not self._keepers and not self._lost):
+            watched: list[Any] = [self._wake] if self._agent_gone else [self._wake, self._agent]
+            ready, _, _ = select.select(watched, [], [], _PASS_S if self._lost else None)
+            if self._wake in ready:
+                os.read(self._wake, 4096)
+            if self._agent in ready:
+                self._serve()
+            self._reap()
+            if self._lost:
+                self._end_orphans()
+
+    def _watch_children(self) -> None:
+        for end in (self._wake, self._wake_write):
+            os.set_blocking(end, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+
+    def _serve(self) -> None:
+        """One request: where the launch file is, with the keeper's socket and the port locks beside it."""
+        try:
+            data, descriptors = _receive(self._agent)
+        except OSError:
+            data, descriptors = b"", []
+        if not data:
+            self._agent_gone = True
+            return
+        request = json.loads(data)
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self._tell(failed=request["key"], message=f"no keeper could be started: {error}")
+        else:
+            if pid == 0:
+                self._become_keeper(request["launch"], descriptors)
+            self._keepers[pid] = request["key"]
+            self._tell(born=request["key"], pid=pid)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    def _become_keeper(self, launch_file: str, descriptors: list[int]) -> None:
+        """In the child: never returns."""
+        try:
+            self._agent.close()
+            for end in (self._wake, self._wake_write):
+                os.close(end)
+            self._wake, self._wake_write = os.pipe()
+            self._watch_children()
+            run = container_keeper.run if container_keeper.wanted(launch_file) else keeper.run
+            run(launch_file, socket.socket(fileno=descriptors[0]), self._wake)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if self._keepers.pop(pid, None) is None:
+                continue
+            if status == 0:
+                self._tell(gone=pid, status=0)
+            else:
+                self._lost.append((pid, status))
+
+    def _end_orphans(self) -> None:
+        """Kill every child that is no keeper, with all that is below it; then say so."""
+        everything = processes.table()
+        orphans = [
+            process
+            for process in everything.values()
+            if process.parent == os.getpid() and process.pid not in self._keepers and not process.dead
+        ]
+        if not orphans:
+            for pid, status in self._lost:
+                self._tell(gone=pid, status=status)
+            self._lost.clear()
+            return
+        below = processes.descendants([process.pid for process in orphans], everything)
+        processes.kill([*orphans, *below])
+
+    def _tell(self, **message: Any) -> None:
+        try:
+            self._agent.send(json.dumps(message).encode() + b"\n", socket.MSG_DONTWAIT)
+        except OSError:
+            pass
+
+
+def _receive(agent: socket.socket) -> tuple[bytes, list[int]]:
+    # The kernel does not glue together two messages that carry descriptors.
+    size = array.array("i").itemsize
+    data, ancillary, _, _ = agent.recvmsg(65536, socket.CMSG_SPACE(64 * size), getattr(socket, "MSG_CMSG_CLOEXEC", 0))
+    descriptors = array.array("i")
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors.frombytes(content[: len(content) - len(content) % size])
+    return data, list(descriptors)
+
+
+def main() -> None:
+    agent = socket.socket(fileno=int(sys.argv[-1]))
+    agent.set_inheritable(False)
+    # The agent decides when this ends, not whoever signals the whole session or step.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    processes.become_subreaper()
+    processes.set_name("muster-nursery")
+    # Collecting garbage would touch, and so copy, the pages that every keeper shares with this process.
+    gc.disable()
+    gc.freeze()
+    Nursery(agent).run()

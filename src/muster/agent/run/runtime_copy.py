@@ -1,0 +1,60 @@
+"""The copy of the in-run API that goes on the ranks' PYTHONPATH, where Muster may not be installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import muster.agent
+from muster.paths import NodePaths
+
+_PARTS = ("__init__.py", "run.py", "errors.py", "runtime")
+_KEEPER_PARTS = (
+    "__init__.py",
+    "errors.py",
+    "agent/__init__.py",
+    "agent/run/__init__.py",
+    "agent/run/keeper.py",
+    "agent/run/processes.py",
+    "agent/run/container/__init__.py",
+    "agent/run/container/inside.py",
+    "agent/run/mpi/__init__.py",
+    "agent/run/mpi/pmix.py",
+    "agent/run/mpi/rank.py",
+    "agent/run/mpi/remote.py",
+    "agent/run/mpi/coordinator.py",
+    "agent/run/mpi/standin.py",
+    "launch/__init__.py",
+    "launch/expand.py",
+)
+
+
+def install(node: NodePaths, version: str) -> Path:
+    """Bring the copy in step with this installation; returns the folder for PYTHONPATH."""
+    _bring(_KEEPER_PARTS, node.runtime / f"{version}-keeper")
+    return _bring(_PARTS, folder(node, version))
+
+
+def folder(node: NodePaths, version: str) -> Path:
+    """Where the copy is."""
+    return node.runtime / version
+
+
+def _bring(parts: tuple[str, ...], target: Path) -> Path:
+    package = Path(muster.agent.__file__).parents[1]
+    for part in parts:
+        source = package / part
+        for file in sorted(source.rglob("*.py")) if source.is_dir() else [source]:
+            if file.exists():
+                _copy(file, target / "muster" / file.relative_to(package))
+    return target
+
+
+def _copy(source: Path, target: Path) -> None:
+    content = source.read_bytes()
+    if target.exists() and target.read_bytes() == content:
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Ranks may be importing the old one at this moment.
+    partial = target.with_name(f".{target.name}.new")
+    partial.write_bytes(content)
+    partial.rename(target)

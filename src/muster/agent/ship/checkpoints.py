@@ -1,0 +1,243 @@
+"""Checkpoints on the node: what a job published is taken whole and sent to the store; fetched before it resumes.
+
+A checkpoint is a file or folder directly in MUSTER_CHECKPOINT_DIR. While it is being written its name begins with `.`
+or ends in `.tmp`; renaming it publishes it. What was written under its final name counts once it has been left alone
+for a while.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from muster.agent.link import Backoff, Link, Trouble
+from muster.agent.ship import files
+from muster.agent.ship.renames import Renames
+from muster.defaults import CHECKPOINT_LOOK_S
+from muster.errors import Conflict, NotFound, UserError
+from muster.paths import AttemptPaths
+from muster.protocol import Order
+
+log = logging.getLogger(__name__)
+
+_LEFT_ALONE_S = 2.0
+_PIECE = 1 << 20
+
+Signature = tuple[tuple[Any, ...], ...]
+
+
+@dataclass
+class Watched:
+    """The checkpoints of one attempt."""
+
+    order: Order
+    paths: AttemptPaths
+    unwanted: threading.Event
+    renamed: set[str] = field(default_factory=set)
+    """Names that were given by renaming, so that what bears them is complete."""
+    taken: dict[str, Signature] = field(default_factory=dict)
+    refused: bool = False
+    """The attempt is over for the server: nothing more is taken of it."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A checkpoint as it lies there."""
+
+    path: Path
+    at: float
+    signature: Signature
+    settled: bool
+
+
+class Publisher(threading.Thread):
+    """Takes what the jobs of this node publish."""
+
+    def __init__(self, link: Link) -> None:
+        super().__init__(name="checkpoints", daemon=True)
+        self._link = link
+        self._renames = Renames()
+        self._watched: dict[tuple[str, int], Watched] = {}
+        self._wake = threading.Event()
+        self._closing = False
+
+    def watch(self, order: Order, paths: AttemptPaths, unwanted: threading.Event) -> None:
+        self._watched[order.key] = Watched(order, paths, unwanted, self._renames.watch(paths.checkpoints))
+        self._wake.set()
+
+    def finish(self, order: Order, paths: AttemptPaths, unwanted: threading.Event) -> None:
+        """No process is left: take what is still to be taken. Returns when it is with the server."""
+        self._try(self._watched.pop(order.key, Watched(order, paths, unwanted)))
+
+    def close(self) -> None:
+        self._closing = True
+        self._wake.set()
+
+    def run(self) -> None:
+        while not self._closing:
+            self._wake.wait(CHECKPOINT_LOOK_S if self._watched else None)
+            self._wake.clear()
+            for watched in list(self._watched.values()):
+                self._try(watched)
+        self._renames.close()
+        self._link.close()
+
+    def _try(self, watched: Watched) -> None:
+        try:
+            self._take(watched)
+        except OSError as error:
+            log.warning("the checkpoints of %s cannot be taken: %s", watched.order.key, error)
+
+    def _take(self, watched: Watched) -> None:
+        with watched.lock:
+            self._renames.collect()
+            for entry in look(watched.paths.checkpoints, watched.renamed, watched.taken, time.time()):
+                if watched.refused or watched.unwanted.is_set():
+                    return
+                if entry.settled and self._publish(watched, entry):
+                    watched.taken[entry.path.name] = entry.signature
+
+    def _publish(self, watched: Watched, entry: Entry) -> bool:
+        """Send one checkpoint, as often as it takes; False when it changed under way."""
+        staged = watched.paths.root / "publishing"
+        shutil.rmtree(staged, ignore_errors=True)
+        backoff = Backoff()
+        try:
+            _link_tree(entry.path, staged)
+            manifest = _manifest(entry.path, staged)
+            while not watched.unwanted.is_set():
+                try:
+                    self._send(watched.order, entry, staged, manifest)
+                    return True
+                except UserError as error:
+                    watched.refused = isinstance(error, (Conflict, NotFound))
+                    log.warning("%s: the checkpoint %s is not taken: %s", watched.order.key, entry.path.name, error)
+                    return False
+                except Trouble as error:
+                    log.info("%s: %s was not sent, trying again: %s", watched.order.key, entry.path.name, error)
+                    watched.unwanted.wait(backoff.next_s())
+        except FileNotFoundError:
+            log.info("%s: %s went away before it could be taken", watched.order.key, entry.path.name)
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
+        return False
+
+    def _send(self, order: Order, entry: Entry, staged: Path, manifest: list[dict[str, Any]]) -> None:
+        said = json.dumps([entry.path.name, manifest], sort_keys=True)
+        key = hashlib.sha256(said.encode()).hexdigest()
+        query = {"run": order.run, "attempt": order.attempt, "key": key}
+        for file in manifest:
+            with (staged / file["path"]).open("rb") as source:
+                body = source.read() if file["size"] <= _PIECE else _pieces(source)
+                self._link.put_checkpoint_file(body, {**query, **file})
+        self._link.publish_checkpoint({**query, "name": entry.path.name, "at": entry.at, "files": manifest})
+
+
+def look(folder: Path, renamed: Collection[str], taken: Mapping[str, Signature], now: float) -> list[Entry]:
+    """Finished checkpoints that have not been taken as they are now, the oldest first."""
+    found = []
+    for item in os.scandir(folder) if folder.is_dir() else ():
+        if not is_finished(item.name) or item.is_symlink():
+            continue
+        signature = _signature(Path(item.path))
+        if signature and taken.get(item.name) != signature:
+            status = item.stat(follow_symlinks=False)
+            changed = max(part[2] for part in signature) / 1e9
+            settled = item.name in renamed or now - changed > _LEFT_ALONE_S
+            found.append(Entry(Path(item.path), status.st_ctime_ns / 1e9, signature, settled))
+    return sorted(found, key=lambda entry: entry.at)
+
+
+def is_finished(name: str) -> bool:
+    return not name.startswith(".") and not name.endswith(".tmp")
+
+
+def fetch(order: Order, paths: AttemptPaths, link: Link) -> tuple[int | None, str | None, list[str]]:
+    """Put the newest good checkpoint in place; returns which it is, where, and what is to be said of damaged ones.
+
+    Raises when the server is away.
+    """
+    damaged: list[str] = []
+    for checkpoint in order.resume:
+        partial = paths.root / f"resume.{checkpoint}"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        try:
+            for file in link.checkpoint(checkpoint, order.run):
+                _fetch_file(file, partial / file["target"], checkpoint, order.run, link)
+        except (Damaged, NotFound) as error:
+            log.warning("%s: the checkpoint %s is passed over: %s", order.key, checkpoint, error)
+            damaged.append(f"{_which(len(damaged))} is damaged and passed over: {error}")
+            shutil.rmtree(partial, ignore_errors=True)
+            continue
+        shutil.rmtree(paths.resume, ignore_errors=True)
+        partial.rename(paths.resume)
+        return checkpoint, str(paths.resume), damaged
+    return None, None, damaged
+
+
+def _which(newer: int) -> str:
+    return "the newest checkpoint" if newer == 0 else "the one before it"
+
+
+class Damaged(Exception):
+    """A file is not what its manifest says."""
+
+
+def _fetch_file(file: dict[str, Any], target: Path, checkpoint: int, run: str, link: Link) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    with link.checkpoint_file(checkpoint, file["part"], file["path"], run) as source, target.open("wb") as out:
+        while piece := source.read(_PIECE):
+            digest.update(piece)
+            out.write(piece)
+    if digest.hexdigest() != file["sha256"]:
+        raise Damaged(f"{file['path']} is not what was published (SHA-256 {digest.hexdigest()})")
+
+
+def _signature(path: Path) -> Signature:
+    """What changes when anything in it does: empty when it went away."""
+    try:
+        parts = [path, *sorted(path.rglob("*"))] if path.is_dir() else [path]
+        statuses = [(part, part.lstat()) for part in parts]
+    except OSError:
+        return ()
+    return tuple((str(part), status.st_ino, status.st_mtime_ns, status.st_size) for part, status in statuses)
+
+
+def _link_tree(source: Path, target: Path) -> None:
+    """The same files by other names: they stay when the job removes or replaces its own."""
+    for path in [source] if source.is_file() else sorted(source.rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            place = target / (path.relative_to(source) if source.is_dir() else path.name)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                place.hardlink_to(path)
+            except OSError:
+                shutil.copyfile(path, place)
+
+
+def _manifest(source: Path, staged: Path) -> list[dict[str, Any]]:
+    found = []
+    for path in sorted(staged.rglob("*")):
+        if path.is_file():
+            sha256, size = files.measure(path)
+            found.append({"path": path.relative_to(staged).as_posix(), "size": size, "sha256": sha256})
+    if not found:
+        raise FileNotFoundError(source)
+    return found
+
+
+def _pieces(source: Any) -> Iterator[bytes]:
+    while piece := source.read(_PIECE):
+        yield piece

@@ -1,0 +1,347 @@
+"""Outputs that go to a datastore: sent while the job runs where its mode allows, complete and verified at its end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from muster.agent.link import Backoff, Link, Trouble
+from muster.agent.mover import Abandoned, Failed, Mover, Rate, shown
+from muster.agent.ship.files import settle
+from muster.defaults import OUTPUT_LOOK_S, OUTPUT_RETRY_S
+from muster.errors import UserError
+from muster.paths import AttemptPaths
+from muster.protocol import Order, OutputOrder
+from muster.storage.access import Access, access_from_json, access_to_json
+
+log = logging.getLogger(__name__)
+
+_LEFT_ALONE_S = 2.0
+_TOLD = 5
+Files = dict[str, dict[str, Any]]
+
+
+def places(order: Order, paths: AttemptPaths) -> dict[str, str]:
+    """Where the job writes each output; raises Failed where one cannot be written at all."""
+    told = {item.name: item for item in order.output_orders}
+    return {name: _place(name, told.get(name), paths) for name in order.outputs}
+
+
+def _place(name: str, item: OutputOrder | None, paths: AttemptPaths) -> str:
+    access = access_from_json(item.access) if item and item.access else None
+    if item is None or access is None:
+        folder = paths.work / "outputs" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        return str(folder)
+    if access.kind == "refused":
+        raise Failed("data_unavailable", f"output {name!r}: {access.options.get('message')}")
+    if access.kind == "http":
+        raise Failed("bad_input", f"output {name!r}: {access.label}: plain HTTP can only be read. Name a datastore.")
+    if item.mode == "direct":
+        if access.kind != "file":
+            return access.label or access.url
+        place = Path(access.url)
+        (place if access.folder else place.parent).mkdir(parents=True, exist_ok=True)
+        return str(place)
+    folder = paths.out / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return str(folder) if access.folder else str(folder / _last_part(access))
+
+
+@dataclass
+class Watched:
+    """The outputs of one attempt."""
+
+    order: Order
+    paths: AttemptPaths
+    mover: Mover
+    items: list[tuple[OutputOrder, Access]]
+    sent: dict[str, Files] = field(default_factory=dict)
+    """By output and path: what was sent before the end, and under which name."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def apart(self) -> str:
+        """Where an attempt's files lie until it has succeeded."""
+        node = f"node_{self.order.node_rank}/" if self.order.num_nodes > 1 else ""
+        return f"attempts/{self.order.run}.{self.order.attempt}/{node}"
+
+
+class Sender(threading.Thread):
+    """Sends what the jobs of this node write."""
+
+    def __init__(
+        self,
+        link: Link,
+        mark: str,
+        doing: Callable[[tuple[str, int], str], None],
+        note: Callable[[Order, str, str], None],
+    ) -> None:
+        super().__init__(name="outputs", daemon=True)
+        self._link = link
+        self._mark = mark
+        self._doing = doing
+        self._note = note
+        self._watched: dict[tuple[str, int], Watched] = {}
+        self._wake = threading.Event()
+        self._closing = False
+
+    def watch(self, order: Order, paths: AttemptPaths, unwanted: threading.Event) -> None:
+        watched = self._of(order, paths, unwanted)
+        if any(item.mode == "rw_mount" and access.folder for item, access in watched.items):
+            self._watched[order.key] = watched
+            self._wake.set()
+
+    def close(self) -> None:
+        self._closing = True
+        self._wake.set()
+
+    def run(self) -> None:
+        took_s = 0.0
+        while not self._closing:
+            # Many files take long to look at: then it is done less often.
+            self._wake.wait(max(OUTPUT_LOOK_S, 20 * took_s) if self._watched else None)
+            self._wake.clear()
+            began = time.monotonic()
+            for watched in list(self._watched.values()):
+                try:
+                    with watched.lock:
+                        self._send_settled(watched)
+                except (Failed, Abandoned, *Trouble) as error:
+                    log.info("%s: outputs were not sent yet: %s", watched.order.key, error)
+                    if isinstance(error, Failed) and error.final:
+                        self._give_up_early(watched, error)
+            took_s = time.monotonic() - began
+        self._link.close()
+
+    def _give_up_early(self, watched: Watched, error: Failed) -> None:
+        """Said while the job can still be stopped; at its end it is tried once more."""
+        self._watched.pop(watched.order.key, None)
+        text = f"outputs cannot be sent while the job runs: {error.message}. They are tried once more at its end"
+        self._note(watched.order, "warning", text)
+
+    def finish(self, order: Order, paths: AttemptPaths, unwanted: threading.Event, succeeded: bool) -> list[str]:
+        """No process is left: bring everything to its place. Returns what should be told of it."""
+        watched = self._watched.pop(order.key, None) or self._of(order, paths, unwanted)
+        notes: list[str] = []
+        with watched.lock:
+            for item, access in watched.items:
+                notes += self._finish(watched, item, access, succeeded)
+        self._doing(order.key, "")
+        return notes
+
+    def _of(self, order: Order, paths: AttemptPaths, unwanted: threading.Event) -> Watched:
+        pairs = [(item, access_from_json(item.access)) for item in order.output_orders if item.access]
+        items = [(item, access) for item, access in pairs if item.mode != "direct" and access.kind != "refused"]
+        return Watched(order, paths, Mover(self._mark, unwanted), items, _read(paths.sent_outputs))
+
+    def _send_settled(self, watched: Watched) -> None:
+        """While the job runs: files that it has left alone go to the attempt's own place."""
+        for item, access in watched.items:
+            if item.mode != "rw_mount" or not access.folder or watched.mover.unwanted.is_set():
+                continue
+            folder, known = watched.paths.out / item.name, watched.sent.setdefault(item.name, {})
+            if not _has_news(folder, known):
+                continue
+            now = time.time()
+            found = self._measure(watched, folder, known)
+            fresh = {
+                path: facts
+                for path, facts in found.items()
+                if "name" not in facts and now - facts["mtime_ns"] / 1e9 > _LEFT_ALONE_S
+            }
+            if fresh:
+                names = {path: f"{watched.apart}{path}" for path in fresh}
+                self._send(watched, item, access, fresh, names)
+                known.update({path: {**facts, "name": names[path]} for path, facts in fresh.items()})
+                _write(watched.paths.sent_outputs, watched.sent)
+
+    def _finish(self, watched: Watched, item: OutputOrder, access: Access, succeeded: bool) -> list[str]:
+        folder, label = watched.paths.out / item.name, access.label or access.url
+        self._tell_left_out(watched, item.name, settle(folder, watched.paths.root))
+        deadline = time.monotonic() + OUTPUT_RETRY_S
+        backoff = Backoff(most_s=30.0)
+        while not watched.mover.unwanted.is_set():
+            try:
+                found = self._measure(watched, folder, watched.sent.get(item.name, {}))
+                return self._bring(watched, item, access, found, succeeded)
+            except Abandoned:
+                return []
+            except Trouble as error:
+                # The server is away: nothing is lost by waiting for it.
+                log.info("%s: output %s waits for the server: %s", watched.order.key, item.name, error)
+            except Failed as error:
+                log.warning("%s: output %s was not sent: %s", watched.order.key, item.name, error.message)
+                if error.final or time.monotonic() > deadline or error.code in ("bad_input", "disk_full"):
+                    _keep_with_run(folder, watched.paths, item.name)
+                    why = f"output {item.name} could not be written to {label}: {error.message}"
+                    return [f"{why.removesuffix('.')}. It is kept with the run, under outputs/{item.name}"]
+                self._doing(watched.order.key, f"output {item.name} is not sent yet, trying again: {error.message}")
+            watched.mover.unwanted.wait(backoff.next_s())
+        return []
+
+    def _tell_left_out(self, watched: Watched, name: str, left_out: list[str]) -> None:
+        for what in left_out[:_TOLD]:
+            self._note(watched.order, "warning", f"output {name}: left out {what}")
+        if len(left_out) > _TOLD:
+            self._note(watched.order, "warning", f"output {name}: left out {len(left_out) - _TOLD:,} more like these")
+
+    def _bring(self, watched: Watched, item: OutputOrder, access: Access, found: Files, succeeded: bool) -> list[str]:
+        """Once it is known how the attempt ended: to the output's place, or apart from it."""
+        order, label = watched.order, access.label or access.url
+        if not found:
+            return []
+        if not access.folder:
+            return self._bring_file(watched, item, access, found, succeeded)
+        names: dict[str, str | None] = {path: path for path in found}
+        if order.num_nodes > 1:
+            succeeded, names = self._claim(watched, item, found)
+        if not succeeded:
+            apart: dict[str, str] = {path: f"{watched.apart}{path}" for path in found}
+            self._send(watched, item, access, found, apart)
+            return [f"output {item.name} of the failed attempt is kept apart: {_below(label, watched.apart)}"]
+        wanted = {path: name for path, name in names.items() if name is not None}
+        self._send(watched, item, access, {path: found[path] for path in wanted}, wanted, at_end=True)
+        size = shown(sum(found[path]["size"] for path in wanted))
+        self._note(order, "info", f"output {item.name}: {_files(len(wanted))}, {size}, at {label}")
+        renamed = sum(1 for path, name in wanted.items() if name != path)
+        if not renamed:
+            return []
+        where = _below(label, f"node_{order.node_rank}/")
+        what = f"{_files(renamed)} whose name another node wrote too"
+        return [f"output {item.name}: {what} now {'lies' if renamed == 1 else 'lie'} in {where}"]
+
+    def _bring_file(
+        self, watched: Watched, item: OutputOrder, access: Access, found: Files, succeeded: bool
+    ) -> list[str]:
+        """An output that is one file: what belongs elsewhere is kept with the run."""
+        name = _last_part(access)
+        if watched.order.num_nodes > 1:
+            mine = {name: found[name]} if name in found else {}
+            succeeded, names = self._claim(watched, item, mine)
+            succeeded = succeeded and names.get(name) == name
+        if succeeded and name in found:
+            self._send(watched, item, access, {name: found[name]}, {name: ""})
+            found = {path: facts for path, facts in found.items() if path != name}
+            (watched.paths.out / item.name / name).unlink(missing_ok=True)
+        if not found:
+            return []
+        _keep_with_run(watched.paths.out / item.name, watched.paths, item.name)
+        return [
+            f"output {item.name}: what did not go to {access.label} is kept with the run, under outputs/{item.name}"
+        ]
+
+    def _claim(self, watched: Watched, item: OutputOrder, found: Files) -> tuple[bool, dict[str, str | None]]:
+        """Wait until the whole gang has ended; the server gives every file a name of its own."""
+        files = [{"path": path, "size": facts["size"], "sha256": facts["sha256"]} for path, facts in found.items()]
+        backoff = Backoff()
+        while not watched.mover.unwanted.is_set():
+            answer = self._link.claim_outputs(watched.order, item.name, files)
+            if answer["outcome"] != "running":
+                return answer["outcome"] == "succeeded", answer["names"]
+            watched.mover.unwanted.wait(backoff.next_s())
+        raise Abandoned("nobody wants the outputs any more")
+
+    def _measure(self, watched: Watched, folder: Path, known: Files) -> Files:
+        request = {"do": "measure", "folder": str(folder), "known": known}
+        with watched.mover.run(request, lambda _: None, lambda _: {}) as done:
+            return dict(done["files"])
+
+    def _send(
+        self,
+        watched: Watched,
+        item: OutputOrder,
+        access: Access,
+        found: Files,
+        names: Mapping[str, str],
+        at_end: bool = False,
+    ) -> None:
+        folder = watched.paths.out / item.name
+        early = {path: facts["name"] for path, facts in watched.sent.get(item.name, {}).items()}
+        files = [
+            {
+                "path": str(folder / path),
+                "name": names[path],
+                "size": facts["size"],
+                "sha256": facts["sha256"],
+                "already": facts.get("name") if facts.get("name") != names[path] else None,
+            }
+            for path, facts in found.items()
+        ]
+        rate = Rate(f"sending output {item.name}")
+        request = {
+            "do": "send",
+            "access": access_to_json(access),
+            "files": files,
+            # What was sent early and then changed, removed or found to be another node's does not stay behind.
+            "remove": [name for path, name in early.items() if at_end and found.get(path, {}).get("name") != name],
+            "server": self._link.reached_at(),
+        }
+
+        def renew(paths: list[str]) -> Mapping[str, Any]:
+            wanted = {item.name: paths} if access.per_file else {}
+            try:
+                fresh = self._link.grants(watched.order, wanted)
+            except UserError as error:
+                raise Failed("data_unavailable", f"no fresh grant for output {item.name!r}: {error}", True) from error
+            token = (fresh.get("outputs", {}).get(item.name) or {}).get("token")
+            return {"token": token, "tokens": fresh.get("tokens", {}).get(item.name, {})}
+
+        with watched.mover.run(request, lambda p: self._doing(watched.order.key, rate.text(p)), renew) as done:
+            log.info("%s: output %s: %s sent", watched.order.key, item.name, shown(done["bytes"]))
+        self._doing(watched.order.key, "")
+
+
+def _has_news(folder: Path, known: Files) -> bool:
+    """Whether anything there has not been sent; cheap, so that an idle output starts no process."""
+    for path in folder.rglob("*"):
+        facts = known.get(path.relative_to(folder).as_posix())
+        try:
+            status = path.lstat()
+        except OSError:
+            continue
+        if path.is_file() and (facts is None or facts["mtime_ns"] != status.st_mtime_ns):
+            return True
+    return False
+
+
+def _keep_with_run(folder: Path, paths: AttemptPaths, name: str) -> None:
+    """Put an output where the run's own files are collected."""
+    target = paths.work / "outputs" / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(folder, target, dirs_exist_ok=True, symlinks=True)
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count:,} files"
+
+
+def _last_part(access: Access) -> str:
+    name = access.url.rstrip("/").rpartition("/")[2]
+    return name if access.kind in ("file", "fsspec") else unquote(name)
+
+
+def _below(label: str, path: str) -> str:
+    return f"{label.rstrip('/')}/{path}"
+
+
+def _read(path: Path) -> dict[str, Files]:
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _write(path: Path, data: Mapping[str, Any]) -> None:
+    part = path.with_name(f"{path.name}.new")
+    part.write_text(json.dumps(data))
+    part.replace(path)

@@ -1,0 +1,404 @@
+"""Ships events and bytes to the server, in order, as often as it takes.
+
+One thread owns everything here; others hand it messages. Bytes stay in their files until the server has them, and
+the server says how much it has, so nothing needs to be remembered for correctness.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import logging
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from muster.agent.link import Backoff, Link, Trouble
+from muster.agent.ship.masking import LEAST, Masker, make_masker
+from muster.agent.ship.streams import Piece, Stream, covered, share
+from muster.defaults import HEARTBEAT_S, SHIP_BATCH_BYTES
+from muster.errors import AccessDenied, UserError
+from muster.paths import AttemptPaths
+from muster.protocol import Chunk, Event, encode
+
+log = logging.getLogger(__name__)
+
+PASS_S = 0.03
+_SAVE_S = 1.0
+_libc = ctypes.CDLL(None, use_errno=True)
+_GROUPS = ("user_logs", "events")
+
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Track:
+    """An attempt whose streams grow from now on."""
+
+    key: Key
+    paths: AttemptPaths
+    limit_bytes: int
+    masked: tuple[str, ...] = ()
+    """Secrets that must not leave the node."""
+
+
+@dataclass(frozen=True)
+class Tell:
+    event: Event
+
+
+@dataclass(frozen=True)
+class Finish:
+    """No process of the attempt is left: what lies there is all."""
+
+    key: Key
+
+
+@dataclass(frozen=True)
+class Drop:
+    """The attempt is forgotten."""
+
+    key: Key
+
+
+@dataclass(frozen=True)
+class Look:
+    """Something was probably written."""
+
+
+Message = Track | Tell | Finish | Drop | Look
+
+
+class Sent(NamedTuple):
+    """A chunk of a stream, and its bytes as they are in the file."""
+
+    stream: Stream
+    chunk: Chunk
+    raw: bytes
+
+
+@dataclass
+class Tracked:
+    """One attempt's streams."""
+
+    paths: AttemptPaths
+    limit_bytes: int
+    masker: Masker | None = None
+    streams: dict[str, Stream] = field(default_factory=dict)
+    finished: bool = False
+    saved_at: float = field(default_factory=time.monotonic)
+    unsaved: bool = False
+
+
+class Shipper(threading.Thread):
+    """Delivers for all attempts of the node."""
+
+    def __init__(
+        self,
+        link: Link,
+        heartbeat: Callable[[], dict[str, Any]],
+        delivered: Callable[[Key], None],
+        forget: Callable[[Key], None],
+        unknown: Callable[[], None],
+    ) -> None:
+        super().__init__(name="shipper", daemon=True)
+        self._link = link
+        self._heartbeat = heartbeat
+        self._delivered = delivered
+        self._forget = forget
+        self._unknown = unknown
+        self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._outbox: list[Event] = []
+        self._tracked: dict[Key, Tracked] = {}
+        self._backoff = Backoff()
+        # The hello, which comes first, is as good as a heartbeat.
+        self._next_heartbeat = time.monotonic() + HEARTBEAT_S
+        self._closing = False
+
+    def send(self, message: Message) -> None:
+        self._inbox.put(message)
+
+    def close(self) -> None:
+        self._closing = True
+        self._inbox.put(Look())
+
+    def run(self) -> None:
+        wait_s = 0.0
+        while True:
+            self._take(wait_s)
+            if self._closing:
+                break
+            wait_s = self._pass()
+        for tracked in self._tracked.values():
+            _save(tracked)
+        self._link.close()
+
+    def _take(self, wait_s: float) -> None:
+        try:
+            message: Message | None = self._inbox.get(timeout=wait_s) if wait_s else self._inbox.get_nowait()
+            while message is not None:
+                self._handle(message)
+                message = self._inbox.get_nowait()
+        except queue.Empty:
+            pass
+
+    def _handle(self, message: Message) -> None:
+        if isinstance(message, Track):
+            tracked = Tracked(message.paths, message.limit_bytes, make_masker(message.masked))
+            _load(tracked)
+            self._tracked[message.key] = tracked
+        elif isinstance(message, Tell):
+            self._outbox.append(message.event)
+        elif isinstance(message, Finish):
+            if message.key in self._tracked:
+                self._tracked[message.key].finished = True
+        elif isinstance(message, Drop):
+            self._tracked.pop(message.key, None)
+            self._outbox = [event for event in self._outbox if (event.run, event.attempt) != message.key]
+
+    def _pass(self) -> float:
+        """Look at everything once and send what there is; returns how long nothing needs to be done."""
+        for tracked in self._tracked.values():
+            _look(tracked)
+        events, pieces = self._choose()
+        heartbeat_due = time.monotonic() >= self._next_heartbeat
+        if events or pieces or heartbeat_due:
+            if not self._deliver(events, pieces):
+                return self._backoff.next_s()
+            self._backoff.reset()
+            if self._more():
+                return 0.0
+        if self._tracked:
+            return PASS_S
+        return max(0.001, self._next_heartbeat - time.monotonic())
+
+    def _choose(self) -> tuple[list[Event], list[tuple[Key, Stream, Piece]]]:
+        """One batch: events first, then bytes; `delivered` only behind the last byte of its attempt."""
+        owned = [
+            (key, stream)
+            for key, tracked in self._tracked.items()
+            for stream in tracked.streams.values()
+            if _ready(tracked, stream)
+        ]
+        owners = {id(stream): key for key, stream in owned}
+        chosen = share([stream for _, stream in owned], SHIP_BATCH_BYTES)
+        events = [event for event in self._outbox if event.kind != "delivered" or self._complete(event, chosen)]
+        return events, [(owners[id(stream)], stream, piece) for stream, piece in chosen]
+
+    def _complete(self, event: Event, chosen: list[tuple[Stream, Piece]]) -> bool:
+        tracked = self._tracked.get((event.run, event.attempt))
+        return tracked is None or (tracked.finished and covered(list(tracked.streams.values()), chosen))
+
+    def _deliver(self, events: list[Event], pieces: list[tuple[Key, Stream, Piece]]) -> bool:
+        read = [(stream, self._chunk(key, stream, piece)) for key, stream, piece in pieces]
+        chunks = [Sent(stream, *found) for stream, found in read if found is not None]
+        early = [event for event in events if event.kind != "delivered"]
+        late = [event for event in events if event.kind == "delivered"]
+        if sum(len(sent.chunk.data) for sent in chunks) != sum(piece.size for _, _, piece in pieces):
+            # A file is not what it was a moment ago: look again before saying that this was all.
+            late = []
+        frames: list[Event | Sent] = [*early, *chunks, *late]
+        try:
+            try:
+                return self._exchange(frames, beat=time.monotonic() >= self._next_heartbeat)
+            except AccessDenied:
+                raise
+            except UserError as error:
+                log.warning("a delivery was refused, and is sent frame by frame: %s", error)
+                return all(self._exchange_or_drop(frame) for frame in frames)
+        except Trouble as error:
+            if self._backoff.fresh:
+                log.info("not delivered, will be sent again: %s", error)
+            return False
+
+    def _exchange_or_drop(self, frame: Event | Sent) -> bool:
+        """Send one frame; what the server will never take is left out, visibly, so that the rest is not held up."""
+        try:
+            return self._exchange([frame])
+        except AccessDenied:
+            raise
+        except UserError as error:
+            log.error("refused for good, and left out: %s", error)
+        if isinstance(frame, Sent):
+            run, attempt = frame.chunk.run, frame.chunk.attempt
+            what = f"{len(frame.chunk.data):,} bytes of {frame.chunk.stream}"
+            frame.stream.acknowledge(frame.chunk.offset + len(frame.chunk.data))
+        else:
+            run, attempt, what = frame.run, frame.attempt, f"an event ({frame.kind})"
+            self._outbox.remove(frame)
+        if not (isinstance(frame, Event) and frame.kind == "noted"):
+            text = f"{what} could not be delivered, and is left out: the server refuses it"
+            self._outbox.append(Event(run, attempt, "noted", time.time(), {"level": "error", "text": text}))
+        return True
+
+    def _exchange(self, frames: Sequence[Event | Sent], beat: bool = False) -> bool:
+        """One delivery and what its answer means."""
+        wire = [frame.chunk if isinstance(frame, Sent) else frame for frame in frames]
+        answer = self._link.deliver(b"".join(encode([*([self._heartbeat()] if beat else []), *wire])))
+        if answer.get("missing"):
+            self._unknown()
+            return False
+        self._acknowledge(answer.get("lengths", ()))
+        for frame in frames:
+            if isinstance(frame, Sent):
+                frame.stream.remember(frame.chunk.offset, frame.raw)
+        if beat:
+            self._next_heartbeat = time.monotonic() + HEARTBEAT_S
+        events = [frame for frame in frames if isinstance(frame, Event)]
+        sent = {id(event) for event in events}
+        self._outbox = [event for event in self._outbox if id(event) not in sent]
+        for event in events:
+            if event.kind == "delivered":
+                self._delivered((event.run, event.attempt))
+        for run, attempt in answer.get("forget", ()):
+            self._forget((run, attempt))
+        return True
+
+    def _chunk(self, key: Key, stream: Stream, piece: Piece) -> tuple[Chunk, bytes] | None:
+        """What is sent of a piece, and the same bytes as they are in the file."""
+        if piece.mark:
+            return Chunk(key[0], key[1], stream.name, piece.offset, piece.mark), piece.mark
+        tracked = self._tracked[key]
+        path = tracked.paths.streams / stream.name
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                before = _before(tracked, descriptor, piece)
+                overlap = len(stream.tail)
+                data = os.pread(descriptor, piece.size + overlap, piece.position - overlap)
+            finally:
+                os.close(descriptor)
+            if not data.startswith(stream.tail):
+                stream.restart()
+                return None
+            data = data[overlap:]
+        except OSError as error:
+            log.warning("%s cannot be read, so what it still held is lost: %s", path, error)
+            stream.seen(0)
+            return None
+        shown = data if tracked.masker is None else _masked(tracked, stream, piece, before, data)
+        return (Chunk(key[0], key[1], stream.name, piece.offset, shown), data[: len(shown)]) if shown else None
+
+    def _acknowledge(self, lengths: Iterable[tuple[str, int, str, int]]) -> None:
+        for run, attempt, name, length in lengths:
+            tracked = self._tracked.get((run, attempt))
+            stream = tracked.streams.get(name) if tracked else None
+            if tracked is None or stream is None:
+                continue
+            stream.acknowledge(length)
+            tracked.unsaved = True
+        for key, tracked in list(self._tracked.items()):
+            if tracked.finished and not any(stream.pending for stream in tracked.streams.values()):
+                # Nothing more can come, and everything is with the server.
+                del self._tracked[key]
+                continue
+            for stream in tracked.streams.values():
+                _punch(tracked, stream)
+            if tracked.unsaved and time.monotonic() - tracked.saved_at > _SAVE_S:
+                _save(tracked)
+
+    def _more(self) -> bool:
+        """Bytes are waiting already: do not pause."""
+        return bool(self._outbox) or any(
+            _ready(tracked, stream) for tracked in self._tracked.values() for stream in tracked.streams.values()
+        )
+
+
+def _before(tracked: Tracked, descriptor: int, piece: Piece) -> bytes:
+    """The bytes of the file before a piece, as far as a secret that ends in it could begin there."""
+    if tracked.masker is None:
+        return b""
+    reach = min(tracked.masker.overlap, piece.position)
+    return os.pread(descriptor, reach, piece.position - reach)
+
+
+def _masked(tracked: Tracked, stream: Stream, piece: Piece, before: bytes, data: bytes) -> bytes:
+    """A piece without secrets. Its end stays back while it may be the beginning of one."""
+    assert tracked.masker is not None
+    whole = before + data
+    masked = tracked.masker.mask(whole)[len(before) :]
+    held = min(tracked.masker.unfinished(whole), len(masked))
+    at_end = piece.position + len(data) >= stream.size
+    if (tracked.finished and at_end) or stream.is_cut_at(piece.offset + len(data)):
+        # Nothing follows: what is there of a secret is more than nobody should see, or just a letter.
+        return masked if held < LEAST else masked[: len(masked) - held] + b"*" * held
+    stream.waits_at = stream.size if held and at_end else None
+    return masked[: len(masked) - held]
+
+
+def _ready(tracked: Tracked, stream: Stream) -> bool:
+    """Whether there are bytes to send that do not wait for others."""
+    return stream.pending > 0 and (stream.waits_at != stream.size or tracked.finished)
+
+
+def _look(tracked: Tracked) -> None:
+    """See how long the streams are by now."""
+    for group in _GROUPS:
+        try:
+            entries = list(os.scandir(tracked.paths.streams / group))
+        except OSError:
+            continue
+        for entry in entries:
+            if not entry.is_file(follow_symlinks=False):
+                continue
+            name = f"{group}/{entry.name}"
+            stream = tracked.streams.get(name)
+            if stream is None:
+                limit = tracked.limit_bytes if group == "user_logs" else None
+                stream = tracked.streams[name] = Stream(name, limit)
+            stream.seen(entry.stat(follow_symlinks=False).st_size)
+
+
+def _punch(tracked: Tracked, stream: Stream) -> None:
+    """Give the blocks behind what was delivered back to the disk."""
+    if not stream.name.startswith("user_logs/"):
+        return
+    part = stream.punchable()
+    if part is None:
+        return
+    punch_hole(tracked.paths.streams / stream.name, *part)
+    stream.punched = part[0] + part[1]
+
+
+def punch_hole(path: Path, position: int, size: int) -> None:
+    """Free a range of a file without changing its length; where that cannot be done, nothing happens."""
+    if sys.platform != "linux":
+        return
+    keep_size, punch = 1, 2
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        _libc.fallocate(descriptor, keep_size | punch, ctypes.c_int64(position), ctypes.c_int64(size))
+    finally:
+        os.close(descriptor)
+
+
+def _save(tracked: Tracked) -> None:
+    """Only saves the next agent some questions: the server knows better."""
+    known = {name: [stream.acked, stream.base, stream.punched] for name, stream in tracked.streams.items()}
+    tracked.saved_at = time.monotonic()
+    tracked.unsaved = False
+    partial = tracked.paths.delivered.with_suffix(".new")
+    try:
+        partial.write_text(json.dumps(known))
+        partial.rename(tracked.paths.delivered)
+    except OSError as error:
+        log.info("%s was not written: %s", tracked.paths.delivered, error)
+
+
+def _load(tracked: Tracked) -> None:
+    try:
+        known = json.loads(tracked.paths.delivered.read_text())
+    except (OSError, ValueError):
+        return
+    for name, (acked, base, punched) in known.items():
+        limit = tracked.limit_bytes if name.startswith("user_logs/") else None
+        tracked.streams[name] = Stream(name, limit, acked=acked, base=base, punched=punched)
