@@ -29,8 +29,8 @@ from muster.client.workspace import create_workspace
 from muster.control.evidence import Evidence, NodeEvidence, RankEvidence
 from muster.control.verdict import judge
 from muster.job.explain import make_spec
-from muster.server import tables
-from muster.server.evidence import gather
+from muster.server.database import tables
+from muster.server.runs.evidence import gather
 from muster.store.streams import Streams
 
 HERE = Path(__file__).parent

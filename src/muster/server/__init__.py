@@ -1,0 +1,1 @@
+"""The server of one workspace, by noun."""

@@ -11,11 +11,11 @@ from typing import Any, BinaryIO
 from muster.control.scheduling.model import Node
 from muster.engines.base import AllocationState, Engine, NodeOffer
 from muster.paths import WorkspacePaths
-from muster.server.access import Tokens
-from muster.server.board import Board
-from muster.server.database import Database
+from muster.server.database.connection import Database
 from muster.server.hub import Hub
-from muster.server.vault import Vault
+from muster.server.people.access import Tokens
+from muster.server.people.vault import Vault
+from muster.server.runs.queue import Board
 from muster.storage.connectors.reach import Reach
 from muster.storage.kinds import StoreSpec
 from muster.store.backend import Store

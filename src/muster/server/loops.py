@@ -14,12 +14,14 @@ from muster.control import states
 from muster.control.scheduling.capacity import Capacity
 from muster.control.scheduling.passes import schedule
 from muster.defaults import NODE_LOST_S, PUBLISH_S
-from muster.server import allocations, attempts, clusters, nodes, tables
-from muster.server.agents import ensure_agents, poll
-from muster.server.board import Board, load_running
 from muster.server.context import Context
-from muster.server.database import Transaction
-from muster.server.records import CLUSTERS
+from muster.server.database import tables
+from muster.server.database.connection import Transaction
+from muster.server.database.records import CLUSTERS
+from muster.server.nodes import allocations, clusters, lifecycle
+from muster.server.nodes.agents import ensure_agents, poll
+from muster.server.runs import attempts
+from muster.server.runs.queue import Board, load_running
 
 log = logging.getLogger("muster.server")
 
@@ -67,7 +69,7 @@ def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str,
     """One pass; returns the (cluster, node) pairs that got something to do."""
     board, now = context.board, time.time()
     changed = board.update(transaction)
-    nodes.judge_nodes(transaction, changed)
+    lifecycle.judge_nodes(transaction, changed)
     rows = {row.name: row for row in transaction.execute(CLUSTERS)}
     known = clusters.load_states(transaction)
     offers = {

@@ -28,17 +28,21 @@ from muster.control import states
 from muster.defaults import IDLE_EXIT_S
 from muster.engines import load_engines
 from muster.paths import WorkspacePaths, user_runtime_dir
-from muster.server import agents, attempts, encryption, loops, nodes, retries, tables
-from muster.server.access import Tokens, write_private
-from muster.server.app import make_app
-from muster.server.clusters import has_living_nodes
+from muster.server import loops
 from muster.server.context import Context
-from muster.server.database import Database, Transaction
+from muster.server.data import encryption
+from muster.server.data.workspace_store import check_answers, open_workspace_store
+from muster.server.database import tables
+from muster.server.database.connection import Database, Transaction
+from muster.server.database.records import active_run_count
+from muster.server.http.app import make_app
+from muster.server.http.remote import Door
 from muster.server.hub import Hub
-from muster.server.outside import Door
-from muster.server.records import active_run_count
-from muster.server.vault import load_vault
-from muster.server.workspace_store import check_answers, open_workspace_store
+from muster.server.nodes import agents, lifecycle
+from muster.server.nodes.clusters import has_living_nodes
+from muster.server.people.access import Tokens, write_private
+from muster.server.people.vault import load_vault
+from muster.server.runs import attempts, retries
 from muster.store.keyring import load_keyring
 from muster.store.snapshots import Snapshots
 from muster.store.streams import Streams
@@ -84,7 +88,7 @@ class Process:
             loop.add_signal_handler(number, self.stop)
         context.database.before_commit = loops.schedule_at_once(context)
         await context.database.write(lambda transaction: _take_up(context, transaction))
-        work = (loops.scheduler, loops.watch_nodes, nodes.tend_clusters, loops.publish_streams)
+        work = (loops.scheduler, loops.watch_nodes, lifecycle.tend_clusters, loops.publish_streams)
         tasks = [asyncio.create_task(loop_of(context)) for loop_of in work]
         if self._options.idle_exit_s > 0:
             tasks.append(asyncio.create_task(self._leave_when_idle(context)))
@@ -182,7 +186,7 @@ class Process:
         if self._options.tls_cert:
             return Path(self._options.tls_cert), Path(self._options.tls_key)
         if self._options.tls_self_signed:
-            from muster.server.tls import self_signed
+            from muster.server.http.tls import self_signed
 
             return self_signed(self._paths.tls_dir, host)
         return None, None

@@ -13,7 +13,7 @@ from tests.integration.server.conftest import Site
 from muster.client.connect import connect
 from muster.client.workspace import find_workspace
 from muster.errors import Conflict
-from muster.server.database import Database
+from muster.server.database.connection import Database
 
 
 @pytest.fixture

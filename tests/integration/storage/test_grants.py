@@ -21,7 +21,7 @@ from muster.client.api import API
 from muster.client.storage import Storage
 from muster.errors import AccessDenied, Conflict
 from muster.paths import WorkspacePaths
-from muster.server.vault import load_vault
+from muster.server.people.vault import load_vault
 from muster.storage.access import GRANT_HEADER
 from muster.storage.grants import sign, verify
 from muster.storage.sas import blob_sas

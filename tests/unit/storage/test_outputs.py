@@ -12,7 +12,8 @@ from sqlalchemy import create_engine, insert
 
 from muster import errors
 from muster.agent.mover import Rate
-from muster.server import outputs, tables
+from muster.server.database import tables
+from muster.server.runs import outputs
 from muster.storage.connectors.files import Folder
 from muster.storage.staging.model import Progress, TransferError
 from muster.storage.staging.upload import Sending, measure, send

@@ -1,0 +1,1 @@
+"""Datastores, data assets, grants, code, encryption and retention."""

@@ -1,0 +1,118 @@
+"""What a data asset holds when it is made: listed where it lies, hashed where that costs no download."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection
+
+from muster import errors
+from muster.server.context import Context
+from muster.server.data import assets, datastores, grants
+from muster.server.data.assets import AssetBody
+from muster.storage.access import FileEntry
+from muster.storage.addresses import DEFAULT_DATASTORE, Location, check_asset_name, parse_address, safe_path
+from muster.storage.connectors.reach import Reach
+from muster.storage.kinds import BUILT_IN, StoreSpec
+
+_HERE = ("local", "nfs", BUILT_IN)
+_TYPES = ("uri_file", "uri_folder", "mltable")
+
+
+def measure(context: Context, body: AssetBody) -> tuple[str, list[FileEntry]]:
+    """The type and the manifest of an asset to be; raises NotFound where nothing lies at its address."""
+    check_asset_name(body.name)
+    if body.type is not None and body.type not in _TYPES:
+        raise errors.JobError(f"a data asset cannot be of type {body.type!r}", f"Types are {', '.join(_TYPES)}.")
+    location = parse_address(body.address)
+    if location.kind == "asset":
+        raise errors.JobError(f"{body.address} is an asset already", "Name the place where the data lies.")
+    spec, path = context.database.read_now(lambda c: _store(context, c, location))
+    way = datastores.open_store(context, spec)
+    is_file = body.type == "uri_file" if body.type else _is_file(location, spec, way, path)
+    found = grants.listing(context, spec, path, body.address, folder=not is_file)
+    if body.files is not None:
+        found = _told(body.files, found)
+    elif spec.kind in _HERE:
+        found = [replace(entry, sha256=_hash(way, _joined(path, entry.path))) for entry in found]
+    return body.type or ("uri_file" if is_file else "uri_folder"), found
+
+
+def protect(context: Context, address: str, files: Sequence[FileEntry]) -> None:
+    """Take the permission to write from what never changes, where it lies in the workspace's own folder."""
+    location, root = parse_address(address), context.store.local_root
+    if location.kind != "datastore" or location.store != DEFAULT_DATASTORE or root is None or context.store.encrypted:
+        return
+    for entry in files:
+        (root / datastores.BUILT_IN_FOLDER / _joined(location.path, entry.path)).chmod(0o444)
+
+
+def locate(context: Context, name: str, version: str, path: str) -> tuple[Reach, str, int]:
+    """The way to one file of an asset, its path there and its size; raises Conflict where it is another one by now."""
+
+    def look(connection: Connection) -> tuple[StoreSpec, str, int]:
+        asset = assets.find(connection, name, version)
+        known = {entry.path: entry for entry in assets.files(connection, asset)}
+        if path not in known:
+            raise errors.NotFound(f"the data asset {name}:{version} has no file {path!r}", "Its manifest lists them.")
+        spec, folder = _store(context, connection, parse_address(asset.address))
+        return spec, _joined(folder, path), known[path].size
+
+    spec, inner, size = context.database.read_now(look)
+    way = datastores.open_store(context, spec)
+    there = way.entry(inner)
+    if there is None or there.size != size:
+        raise errors.Conflict(
+            f"{path or inner} of the data asset {name}:{version} is not what it was when the asset was made",
+            "Something wrote to its place: make a new version of it.",
+        )
+    return way, inner, size
+
+
+def _told(given: Sequence[Mapping[str, Any]], found: Sequence[FileEntry]) -> list[FileEntry]:
+    """What the sender says that it sent, compared with what arrived."""
+    sent = {safe_path(str(item["path"])): item for item in given}
+    there = {entry.path: entry for entry in found}
+    if sent.keys() != there.keys():
+        wrong = sorted(sent.keys() ^ there.keys())[0]
+        raise errors.Conflict(
+            f"what was sent and what lies there differ, first in {wrong!r}", "Send it again, to an empty place."
+        )
+    for path, item in sent.items():
+        if int(item["size"]) != there[path].size:
+            raise errors.Conflict(
+                f"{path} has {there[path].size} bytes there, {item['size']} were sent", "Send it again."
+            )
+    return [replace(there[path], sha256=str(item["sha256"])) for path, item in sorted(sent.items())]
+
+
+def _store(context: Context, connection: Connection, location: Location) -> tuple[StoreSpec, str]:
+    known = grants.find_store(context, connection, location) or grants.public_store(location)
+    if known is not None:
+        return known
+    if location.kind == "local":
+        folder, _, name = location.path.rstrip("/").rpartition("/")
+        return StoreSpec(location.path, "local", {"path": folder or "/"}), name
+    base, _, name = location.url.rstrip("/").rpartition("/")
+    return StoreSpec(location.url, "fsspec", {"url": base}), name
+
+
+def _is_file(location: Location, spec: StoreSpec, way: Reach, path: str) -> bool:
+    if str(spec.options.get("url", "")).startswith(("http://", "https://")):
+        # A web server shows a folder as a page, which looks like a file: the address says what is meant.
+        return location.kind == "http"
+    return bool(path) and way.entry(path) is not None
+
+
+def _hash(way: Reach, path: str) -> str:
+    digest = hashlib.sha256()
+    for piece in way.read(path):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _joined(folder: str, path: str) -> str:
+    return "/".join(part for part in (folder, path) if part)

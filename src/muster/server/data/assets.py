@@ -1,0 +1,190 @@
+"""Data assets: named, versioned, immutable, with a manifest of sizes and hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from sqlalchemy import Connection, func, insert, select, update
+
+from muster import errors
+from muster.server.database import tables
+from muster.server.database.connection import Transaction
+from muster.storage.access import FileEntry
+from muster.storage.addresses import Location, datastore_address, parse_address
+from muster.storage.grants import covers
+
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+class AssetBody(BaseModel):
+    """A data asset to be made: `files` is what was uploaded; without it the server lists what lies at `address`."""
+
+    name: str
+    version: str | None = None
+    type: str | None = None
+    """As found, unless it is said."""
+    address: str
+    description: str | None = None
+    tags: dict[str, str] = {}
+    run_id: str | None = None
+    files: list[dict[str, Any]] | None = None
+
+
+def create(transaction: Transaction, body: AssetBody, files: Sequence[FileEntry], user: str) -> dict[str, Any]:
+    """Record the next version, or the one that is named; an existing one never changes."""
+    table = tables.assets
+    number = 1 + (transaction.execute(select(func.max(table.c.number)).where(table.c.name == body.name)).scalar() or 0)
+    version = body.version or _free_version(transaction, body.name, number)
+    if not _VERSION.fullmatch(version):
+        raise errors.JobError(f"{version!r} cannot be a version", "Use letters, digits, '_', '.' and '-', at most 64.")
+    if _row(transaction.connection, body.name, version) is not None:
+        raise errors.Conflict(
+            f"the data asset {body.name}:{version} exists, and what exists never changes",
+            "Leave the version out for the next one.",
+        )
+    row = {
+        "name": body.name,
+        "version": version,
+        "number": number,
+        "type": body.type,
+        "address": str(parse_address(body.address)),
+        "num_files": len(files),
+        "size": sum(entry.size for entry in files),
+        "digest": digest_of(files),
+        "description": body.description,
+        "tags": dict(body.tags),
+        "run_id": body.run_id,
+        "created_by": user,
+        "created_at": time.time(),
+    }
+    transaction.execute(insert(table).values(**row))
+    if files:
+        own = {"name": body.name, "version": version}
+        facts = ({"path": e.path, "size": e.size, "sha256": e.sha256, "etag": e.etag} for e in files)
+        transaction.execute(insert(tables.asset_files), [{**own, **item} for item in facts])
+    return row
+
+
+def resolve(connection: Connection, location: Location) -> tuple[Location, Any]:
+    """Where an asset's bytes lie, and the asset; any other location stays as it is, with None."""
+    if location.kind != "asset":
+        return location, None
+    asset = find(connection, location.store, location.version)
+    return parse_address(asset.address), asset
+
+
+def find(connection: Connection, name: str, version: str | None) -> Any:
+    """An asset, its newest version unless one is named."""
+    table = tables.assets
+    if version is not None:
+        row = _row(connection, name, version)
+    else:
+        row = connection.execute(select(table).where(table.c.name == name).order_by(table.c.number.desc())).first()
+    if row is not None:
+        return row
+    known = connection.execute(
+        select(table.c.version).where(table.c.name == name).order_by(table.c.number.desc()).limit(10)
+    ).scalars()
+    versions = ", ".join(known)
+    if versions:
+        raise errors.NotFound(f"the data asset {name} has no version {version}", f"Its newest versions: {versions}.")
+    raise errors.NotFound(
+        f"there is no data asset {name!r}", f"`muster data create {name} --path …` makes one; `muster data list` lists."
+    )
+
+
+def listing(connection: Connection, name: str | None = None) -> list[dict[str, Any]]:
+    """Assets, the newest version of each first."""
+    table = tables.assets
+    query = select(table).order_by(table.c.name, table.c.number.desc())
+    if name is not None:
+        query = query.where(table.c.name == name)
+    return [dict(row._mapping) for row in connection.execute(query)]
+
+
+def files(connection: Connection, asset: Any) -> tuple[FileEntry, ...]:
+    """The manifest of an asset."""
+    table = tables.asset_files
+    rows = connection.execute(
+        select(table).where(table.c.name == asset.name, table.c.version == asset.version).order_by(table.c.path)
+    )
+    return tuple(FileEntry(row.path, row.size, row.sha256, row.etag) for row in rows)
+
+
+def pin(transaction: Transaction, name: str, version: str, found: Iterable[FileEntry]) -> int:
+    """Keep the hashes that a first download found; raises Conflict where something else is known. Returns how many."""
+    table = tables.asset_files
+    asset = find(transaction.connection, name, version)
+    known = {entry.path: entry for entry in files(transaction.connection, asset)}
+    fresh = 0
+    for entry in found:
+        have = known.get(entry.path)
+        if have is None or have.size != entry.size or (have.sha256 and entry.sha256 != have.sha256):
+            raise errors.Conflict(
+                f"{entry.path} of the data asset {name}:{version} is not what it was when the asset was made",
+                "Something wrote to its place: make a new version of it.",
+            )
+        if have.sha256 is None and entry.sha256:
+            fresh += 1
+            transaction.execute(
+                update(table)
+                .where(table.c.name == name, table.c.version == version, table.c.path == entry.path)
+                .values(sha256=entry.sha256)
+            )
+    if fresh:
+        digest = digest_of(files(transaction.connection, asset))
+        transaction.execute(
+            update(tables.assets)
+            .where(tables.assets.c.name == name, tables.assets.c.version == version)
+            .values(digest=digest)
+        )
+    return fresh
+
+
+def refuse_kept(connection: Connection, store: str, path: str) -> None:
+    """Refuse to write where the content of an asset lies, or to a folder around it: it never changes."""
+    table = tables.assets
+    root = datastore_address(store, "")
+    for row in connection.execute(select(table.c.name, table.c.version, table.c.address).where(_below(table, root))):
+        kept = parse_address(row.address).path
+        if covers(path, kept, folder=True) and path != kept:
+            place = path or "the root"
+            raise errors.Conflict(
+                f"the data asset {row.name}:{row.version}, which never changes, lies below {place} of {store}",
+                "Write to a folder of its own.",
+            )
+        if covers(kept, path, folder=True):
+            raise errors.Conflict(
+                f"{path} in {store} belongs to the data asset {row.name}:{row.version}, which never changes",
+                "Write elsewhere, and make a new version.",
+            )
+
+
+def _below(table: Any, root: str) -> Any:
+    return func.substr(table.c.address, 1, len(root)) == root
+
+
+def digest_of(found: Iterable[FileEntry]) -> str | None:
+    """One hash over all names, sizes and hashes; None while a hash is not known."""
+    digest = hashlib.sha256()
+    for entry in sorted(found, key=lambda item: item.path):
+        if entry.sha256 is None:
+            return None
+        digest.update(f"{entry.path}\0{entry.size}\0{entry.sha256}\n".encode())
+    return digest.hexdigest()
+
+
+def _free_version(transaction: Transaction, name: str, number: int) -> str:
+    while _row(transaction.connection, name, str(number)) is not None:
+        number += 1
+    return str(number)
+
+
+def _row(connection: Connection, name: str, version: str) -> Any:
+    table = tables.assets
+    return connection.execute(select(table).where(table.c.name == name, table.c.version == version)).first()

@@ -1,0 +1,101 @@
+"""A job's data before it is queued: its datastores and secrets exist, and its versions are fixed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from muster import errors
+from muster.job import rules
+from muster.job.expressions import secret_names
+from muster.job.parts import Input, Output
+from muster.job.spec import JobSpec
+from muster.server.context import Context
+from muster.server.data import assets, datastores, grants
+from muster.server.people import secrets
+from muster.storage.addresses import Location, datastore_address, parse_address
+from muster.storage.kinds import BUILT_IN, StoreSpec
+
+
+def settle(context: Context, connection: Connection, spec: JobSpec) -> JobSpec:
+    """The job with the versions of its data fixed; raises what names the input and what is wrong with it."""
+    if names := secret_names(spec):
+        secrets.require(connection, names)
+    inputs = dict(spec.inputs)
+    for name, item in spec.inputs.items():
+        if isinstance(item, Input) and item.path and rules.is_address(item.path):
+            with _Named(f"inputs.{name}"):
+                inputs[name] = _settled(context, connection, item)
+    taken: dict[str, str] = {}
+    for name, output in spec.outputs.items():
+        if output.path is not None:
+            with _Named(f"outputs.{name}"):
+                place = _check_output(context, connection, output)
+                if place in taken:
+                    raise errors.JobError(
+                        f"{output.path} is the place of outputs.{taken[place]} too, and one would overwrite the other",
+                        "Give each output a place of its own.",
+                    )
+                taken[place] = name
+    # Checked above; a copy keeps what was validated.
+    return spec.model_copy(update={"inputs": inputs})
+
+
+def _settled(context: Context, connection: Connection, item: Input) -> Input:
+    location = parse_address(item.path or "")
+    if location.kind != "asset":
+        store = grants.find_store(context, connection, location)
+        if store is not None:
+            _check_there(context, store[0], store[1], item)
+        return item
+    asset = assets.find(connection, location.store, location.version)
+    fixed = str(Location("asset", store=asset.name, version=asset.version))
+    return item.model_copy(update={"path": fixed, "type": asset.type})
+
+
+def _check_there(context: Context, spec: StoreSpec, path: str, item: Input) -> None:
+    """Look where looking costs nothing; a remote store is asked when the job starts."""
+    if spec.kind == BUILT_IN:
+        root = context.store.local_root
+        folder = root / datastores.BUILT_IN_FOLDER if root is not None else None
+    else:
+        folder = Path(str(spec.options["path"])) if spec.kind == "local" else None
+    if folder is None:
+        return
+    there = folder / path
+    if not there.exists():
+        raise errors.NotFound(f"{item.path} does not exist (looked for {there})", "Correct the path.")
+    if item.type == "uri_file" and there.is_dir():
+        raise errors.JobError(f"{item.path} is a folder", "Give it the type uri_folder.")
+    if item.type == "uri_folder" and not there.is_dir():
+        raise errors.JobError(f"{item.path} is a file", "Give it the type uri_file.")
+
+
+def _check_output(context: Context, connection: Connection, item: Output) -> str:
+    """Refuse a place that cannot be written to; its address in one spelling."""
+    where = "Write azureml://datastores/NAME/paths/…, or leave `path` out: it is kept with the run."
+    if not rules.is_address(item.path or ""):
+        raise errors.JobError(f"{item.path!r} is no address that can be written to", where)
+    location = parse_address(item.path or "")
+    if location.kind == "local":
+        return str(location)
+    store = grants.find_store(context, connection, location)
+    if store is None:
+        raise errors.JobError(f"{item.path!r} lies in no datastore of the workspace", where)
+    assets.refuse_kept(connection, store[0].name, store[1])
+    return datastore_address(store[0].name, store[1])
+
+
+class _Named:
+    """Puts the place in the job file before an error's message."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, errors.MusterError):
+            raise errors.JobError(f"{self._place}: {error.message}", error.hint) from error

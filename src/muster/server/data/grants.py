@@ -1,0 +1,274 @@
+"""Grants: what runs and users may reach of datastores, made, checked, renewed and revoked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from muster import errors
+from muster.control import states
+from muster.defaults import GRANT_S
+from muster.job import rules
+from muster.job.parts import Input, Output
+from muster.job.spec import JobSpec
+from muster.protocol import InputOrder, OutputOrder
+from muster.server.context import Context
+from muster.server.data import assets, datastores
+from muster.server.database import tables
+from muster.server.database.connection import Transaction
+from muster.storage.access import INLINE_FILES, READ, WRITE, Access, FileEntry, access_to_json
+from muster.storage.addresses import Location, parse_address, safe_path
+from muster.storage.granting import DATA_ROUTE, Asked, Terms, access_of, file_token
+from muster.storage.grants import Grant, new_id, sign, verify
+from muster.storage.kinds import StoreSpec
+
+_CHECK_AGAIN_S = 2.0
+_FOLDERS = ("uri_folder", "mltable", "custom_model", "mlflow_model")
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Whose grants they are: one attempt, on nodes of one kind."""
+
+    run: str
+    attempt: int
+    same_machine: bool
+    """Its nodes see the folders of the server's machine."""
+
+    @property
+    def subject(self) -> str:
+        return f"run/{self.run}/{self.attempt}"
+
+
+def input_orders(context: Context, connection: Connection, spec: JobSpec, holder: Holder) -> tuple[InputOrder, ...]:
+    """The inputs of a run as its nodes are told of them, each with the access that it needs."""
+    return tuple(
+        InputOrder(name, item.path, item.mode, item.type, _told(input_access, context, connection, item, holder))
+        for name, item in spec.inputs.items()
+        if isinstance(item, Input) and item.path is not None
+    )
+
+
+def output_orders(context: Context, connection: Connection, spec: JobSpec, holder: Holder) -> tuple[OutputOrder, ...]:
+    return tuple(
+        OutputOrder(name, item.mode, item.type, _told(output_access, context, connection, item, holder))
+        for name, item in spec.outputs.items()
+    )
+
+
+def input_access(context: Context, connection: Connection, item: Input, holder: Holder) -> Access | None:
+    """How the input is reached; None for a path that the node reads itself."""
+    assert item.path is not None
+    if not rules.is_address(item.path):
+        return None
+    location, asset = assets.resolve(connection, parse_address(item.path))
+    folder = item.type in _FOLDERS
+    access = _access(context, connection, location, Asked("", READ, folder, holder.subject), holder)
+    if asset is None:
+        return replace(access, label=item.path)
+    access = replace(access, label=item.path, asset=f"{asset.name}:{asset.version}")
+    if access.per_file or asset.num_files > INLINE_FILES:
+        return replace(access, manifest_by_reference=True)
+    return replace(access, manifest=assets.files(connection, asset), manifest_by_reference=False)
+
+
+def output_access(context: Context, connection: Connection, item: Output, holder: Holder) -> Access | None:
+    if item.path is None or not rules.is_address(item.path):
+        return None
+    asked = Asked("", WRITE, item.type in _FOLDERS, holder.subject)
+    access = _access(context, connection, parse_address(item.path), asked, holder)
+    return replace(access, label=item.path)
+
+
+def _access(context: Context, connection: Connection, location: Location, asked: Asked, holder: Holder) -> Access:
+    store = find_store(context, connection, location)
+    if store is not None:
+        spec, path = store
+        return access_of(spec, replace(asked, path=path), _terms(context, holder))
+    if location.kind == "local":
+        return Access("file", location.path, asked.scope, asked.folder)
+    if location.kind == "azure-blob":
+        listed = asked.folder and asked.scope == READ
+        return Access("azure-blob", str(location), asked.scope, asked.folder, manifest_by_reference=listed)
+    kind = "http" if location.kind == "http" and not asked.folder else "fsspec"
+    return Access(kind, location.url, asked.scope, asked.folder)
+
+
+def find_store(context: Context, connection: Connection, location: Location) -> tuple[StoreSpec, str] | None:
+    """The datastore that a location lies in, and where there."""
+    if location.kind == "datastore":
+        return datastores.find(context, connection, location.store), location.path
+    return datastores.matching(context, connection, location) if location.kind == "azure-blob" else None
+
+
+def manifest(context: Context, connection: Connection, item: Input, holder: Holder) -> list[FileEntry]:
+    """What an input holds, with a token for each file where the store signs file by file."""
+    assert item.path is not None
+    location, asset = assets.resolve(connection, parse_address(item.path))
+    access = input_access(context, connection, item, holder)
+    store = find_store(context, connection, location) or public_store(location)
+    if access is None or store is None:
+        raise errors.JobError(f"{item.path} is read by the node itself", "There is no list of it here.")
+    spec, path = store
+    found: Iterable[FileEntry]
+    if asset is not None:
+        found = assets.files(connection, asset)
+    else:
+        found = listing(context, spec, path, item.path, access.folder)
+    if not access.per_file:
+        return list(found)
+    terms = _terms(context, holder)
+    return [replace(entry, token=file_token(spec, _below(path, entry.path), READ, terms)) for entry in found]
+
+
+def listing(context: Context, spec: StoreSpec, path: str, label: str, folder: bool) -> list[FileEntry]:
+    """What lies at a path of a datastore; raises NotFound where nothing does."""
+    way = datastores.open_store(context, spec)
+    if folder:
+        found = list(way.entries(path))
+    else:
+        one = way.entry(path)
+        found = [one] if one is not None else []
+    if found:
+        return found
+    if folder and path and way.entry(path) is not None:
+        raise errors.JobError(f"{label} is a file", "Give it the type uri_file.")
+    raise errors.NotFound(f"{label}: there is no {'file below it' if folder else 'such file'}", "Check the path.")
+
+
+def renew(
+    context: Context, connection: Connection, spec: JobSpec, holder: Holder, paths: Mapping[str, list[str]]
+) -> dict[str, Any]:
+    """Fresh accesses of a run, and tokens for the files that it is about to write."""
+    outputs = output_orders(context, connection, spec, holder)
+    tokens: dict[str, dict[str, str]] = {}
+    for name, wanted in paths.items():
+        item = spec.outputs.get(name)
+        if item is None or item.path is None:
+            raise errors.NotFound(f"the run has no output {name!r} that goes to a datastore")
+        store = find_store(context, connection, parse_address(item.path))
+        access = output_access(context, connection, item, holder)
+        if store is None or access is None or not access.per_file:
+            raise errors.JobError(f"the output {name} needs no token for each file", "Use its access.")
+        terms = _terms(context, holder)
+        tokens[name] = {path: file_token(store[0], _below(store[1], _file(path)), WRITE, terms) for path in wanted}
+    return {
+        "inputs": {item.name: item.access for item in input_orders(context, connection, spec, holder) if item.access},
+        "outputs": {item.name: item.access for item in outputs if item.access},
+        "tokens": tokens,
+    }
+
+
+def admit(context: Context, token: str) -> Grant:
+    """The grant behind a token, if it still holds; raises AccessDenied."""
+    now = time.time()
+    grant = verify(token, context.vault.grant_key, now)
+    kept = context.grants_checked.get(grant.id)
+    if kept is None or now - kept > _CHECK_AGAIN_S:
+        context.database.read_now(lambda c: _check_standing(c, grant))
+        if len(context.grants_checked) > 10_000:
+            context.grants_checked.clear()
+        context.grants_checked[grant.id] = now
+    return grant
+
+
+def _check_standing(connection: Connection, grant: Grant) -> None:
+    """Refuse a grant that was revoked, or whose attempt is over."""
+    kind, _, rest = grant.subject.partition("/")
+    if kind == "run":
+        run, _, number = rest.rpartition("/")
+        placements = tables.placements
+        open_here = connection.execute(
+            select(placements.c.node).where(
+                placements.c.run_id == run, placements.c.number == int(number), placements.c.phase.in_(states.IS_OPEN)
+            )
+        ).first()
+        if open_here is None:
+            raise errors.AccessDenied(f"the grant was made for attempt {number} of {run}, which is over")
+        return
+    row = connection.execute(select(tables.grants).where(tables.grants.c.id == grant.id)).first()
+    if row is None or row.revoked_at is not None:
+        raise errors.AccessDenied("the grant was revoked", "Ask for a new one.")
+
+
+def issue(
+    context: Context, transaction: Transaction, address: str, scope: str, folder: bool, lifetime_s: float, user: str
+) -> dict[str, Any]:
+    """A grant for somebody who has no token of the workspace: bytes go through the server."""
+    store = find_store(context, transaction.connection, parse_address(address))
+    if store is None:
+        raise errors.JobError(f"{address} lies in no datastore of the workspace", "Register one first.")
+    now = time.time()
+    grant = Grant(new_id(), store[0].name, store[1], folder, scope, now, now + lifetime_s, f"user/{user}")
+    fields = ("id", "store", "path", "scope", "subject", "expires_at")
+    row = {**{name: getattr(grant, name) for name in fields}, "created_at": now}
+    transaction.execute(insert(tables.grants).values(**row))
+    url = f"{DATA_ROUTE}/{grant.store}/{grant.path}".rstrip("/")
+    return {**row, "url": url, "token": sign(grant, context.vault.grant_key)}
+
+
+def revoke(context: Context, transaction: Transaction, grant_id: str) -> None:
+    table = tables.grants
+    done = transaction.execute(
+        update(table).where(table.c.id == grant_id, table.c.revoked_at.is_(None)).values(revoked_at=time.time())
+    )
+    if not done.rowcount:
+        raise errors.NotFound(f"there is no grant {grant_id!r} that could be revoked")
+    transaction.after_commit.append(context.grants_checked.clear)
+
+
+def standing(connection: Connection) -> list[dict[str, Any]]:
+    """Grants of people that still hold."""
+    table = tables.grants
+    rows = connection.execute(
+        select(table).where(table.c.revoked_at.is_(None), table.c.expires_at > time.time()).order_by(table.c.expires_at)
+    )
+    return [dict(row._mapping) for row in rows]
+
+
+def _terms(context: Context, holder: Holder) -> Terms:
+    local = context.store.local_root
+    own = str(local / datastores.BUILT_IN_FOLDER) if local is not None and not context.store.encrypted else None
+    return Terms(context.vault.grant_key, time.time(), GRANT_S, holder.same_machine, own)
+
+
+def public_store(location: Location) -> tuple[StoreSpec, str] | None:
+    if location.kind != "azure-blob":
+        return None
+    options = {"account": location.account, "container": location.store, "endpoint": location.endpoint}
+    return StoreSpec(str(location), "azure-blob", options), location.path
+
+
+def _file(path: str) -> str:
+    inner = safe_path(path)
+    if not inner:
+        raise errors.JobError("an empty path cannot be written to", "Name the file.")
+    return inner
+
+
+def _below(folder: str, path: str) -> str:
+    return "/".join(part for part in (folder, path) if part)
+
+
+def refused_input(name: str, error: errors.MusterError) -> InputOrder:
+    """Keeps an attempt from starting, with a reason that its verdict tells."""
+    return InputOrder(name, "", "download", "uri_file", _refused(error))
+
+
+def _refused(error: errors.MusterError) -> dict[str, Any]:
+    return access_to_json(Access("refused", "", options={"message": str(error)}))
+
+
+def _told(
+    make: Callable[..., Access | None], context: Context, connection: Connection, item: Any, holder: Holder
+) -> dict[str, Any] | None:
+    """An access as an order carries it. What fails for one input must not keep the node's other orders back."""
+    try:
+        access = make(context, connection, item, holder)
+    except errors.MusterError as error:
+        return _refused(error)
+    return None if access is None else access_to_json(access)

@@ -1,0 +1,221 @@
+"""Retention: what nothing refers to any more is found, told, and removed when asked. Everything else stays."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection, delete, select
+
+from muster.control import states
+from muster.defaults import GC_AGE_S
+from muster.server.context import Context
+from muster.server.data import datastores
+from muster.server.database import tables
+from muster.server.database.connection import Transaction
+from muster.server.environments.records import build_snapshot, registered_folders
+from muster.server.runs import checkpoints
+from muster.storage.addresses import DEFAULT_DATASTORE, datastore_address, parse_address
+from muster.storage.grants import covers
+
+
+class Policy(BaseModel):
+    """What may go: only what is older than this; of unused code snapshots the last few stay."""
+
+    dry_run: bool = True
+    older_than_s: float = Field(default=GC_AGE_S, ge=0)
+    keep_last: int = Field(default=0, ge=0)
+
+
+@dataclass(frozen=True)
+class Rubbish:
+    """One thing that may go."""
+
+    kind: str
+    name: str
+    """A snapshot's digest, a checkpoint's id, or a name in the workspace store."""
+    size: int
+    at: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the database refers to."""
+
+    runs: frozenset[str]
+    """Those that exist, and those that models come from."""
+    snapshots: dict[str, float]
+    """Every snapshot and when it was last used."""
+    used_snapshots: frozenset[str]
+    checkpoint_folders: frozenset[str]
+    superseded: tuple[Any, ...]
+    """Checkpoints of completed runs that are older than their last."""
+    assets: tuple[str, ...]
+    """Where assets lie in the workspace's own datastore."""
+
+
+_UPLOAD = re.compile(r"[0-9a-f]{12}")
+Objects = list[tuple[str, int, float]]
+"""Names, sizes and times of everything in the workspace store."""
+
+
+def collect(context: Context, policy: Policy) -> dict[str, Any]:
+    """Find what may go and, unless that is only asked for, remove it."""
+    known = context.database.read_now(_load)
+    objects = list(context.store.files())
+    before = time.time() - policy.older_than_s
+    found = [
+        *_snapshots(known, before, policy.keep_last),
+        *_superseded(known, before),
+        *_objects(known, objects, before),
+    ]
+    if not policy.dry_run:
+        _remove(context, found)
+    blobs = _blobs(context, objects, before, found, policy.dry_run)
+    found += blobs
+    return {
+        "dry_run": policy.dry_run,
+        "count": len(found),
+        "size": sum(item.size for item in found),
+        "items": [vars(item) for item in found],
+    }
+
+
+def _load(connection: Connection) -> Known:
+    runs = connection.execute(
+        select(tables.runs.c.id, tables.runs.c.snapshot, tables.runs.c.status, tables.runs.c.environment)
+    ).all()
+    rows = connection.execute(select(tables.checkpoints)).all()
+    completed = {row.id for row in runs if row.status == states.COMPLETED}
+    by_run: dict[str, list[Any]] = {}
+    for row in rows:
+        by_run.setdefault(row.run_id, []).append(row)
+    superseded = [row for run in completed & by_run.keys() for row in checkpoints.superseded(by_run[run])]
+    root = datastore_address(DEFAULT_DATASTORE, "")
+    addresses = connection.execute(select(tables.assets.c.address)).scalars()
+    snapshots = connection.execute(select(tables.snapshots)).all()
+    models = connection.execute(select(tables.models.c.run_id).where(tables.models.c.run_id.is_not(None))).scalars()
+    return Known(
+        runs=frozenset(row.id for row in runs) | frozenset(models),
+        snapshots={row.digest: max(row.created_at, row.used_at or 0.0) for row in snapshots},
+        used_snapshots=frozenset(
+            digest for row in runs for digest in (row.snapshot, build_snapshot(row.environment)) if digest
+        )
+        | registered_folders(connection),
+        checkpoint_folders=frozenset(checkpoints.folder_of(row) for row in rows),
+        superseded=tuple(superseded),
+        assets=tuple(parse_address(address).path for address in addresses if address.startswith(root)),
+    )
+
+
+def _snapshots(known: Known, before: float, keep_last: int) -> list[Rubbish]:
+    unused = sorted(
+        ((at, digest) for digest, at in known.snapshots.items() if digest not in known.used_snapshots), reverse=True
+    )
+    return [
+        Rubbish("code snapshot", digest, 0, at, "no run was made from it")
+        for at, digest in unused[keep_last:]
+        if at < before
+    ]
+
+
+def _superseded(known: Known, before: float) -> list[Rubbish]:
+    return [
+        Rubbish("checkpoint", str(row.id), row.size, row.at, f"{row.run_id} has completed, and published later ones")
+        for row in known.superseded
+        if row.at < before
+    ]
+
+
+def _objects(known: Known, objects: Objects, before: float) -> Iterator[Rubbish]:
+    """Files in the store that belong to nothing."""
+    for name, size, at in objects:
+        if at >= before:
+            continue
+        why = _orphan(known, name)
+        if why:
+            yield Rubbish("file", name, size, at, why)
+
+
+def _orphan(known: Known, name: str) -> str:
+    """Why nothing refers to a file of the store; empty where something may."""
+    parts = name.split("/")
+    if ".part-" in parts[-1]:
+        return "a put that was never finished"
+    if parts[0] == "runs" and len(parts) > 2:
+        if parts[1] not in known.runs:
+            return f"the run {parts[1]} was removed"
+        if parts[2] == "checkpoints" and "/".join(parts[:6]) not in known.checkpoint_folders:
+            return "a checkpoint that was never published, or was removed"
+    # Only places that a client made up for an upload: people may call a folder of theirs `assets` too.
+    if parts[:2] == [datastores.BUILT_IN_FOLDER, "assets"] and len(parts) > 4 and _UPLOAD.fullmatch(parts[3]):
+        place = "/".join(parts[1:])
+        if not any(covers(address, place, folder=True) for address in known.assets):
+            return "an upload that no data asset refers to"
+    return ""
+
+
+def _blobs(context: Context, objects: Objects, before: float, gone: Iterable[Rubbish], dry_run: bool) -> list[Rubbish]:
+    """Contents that no remaining snapshot names. Under the lock of those who write snapshots."""
+    digests = {item.name for item in gone if item.kind == "code snapshot"}
+    with context.code_lock:
+        needed = set(_needed(context, digests))
+        found = [
+            Rubbish("code", name, size, at, "no code snapshot names it")
+            for name, size, at in objects
+            if name.startswith("code/blobs/") and at < before and name.rpartition("/")[2] not in needed
+        ]
+        found = [item for item in found if ".part-" not in item.name]
+        if not dry_run:
+            for item in found:
+                context.store.remove(item.name)
+    return found
+
+
+def _needed(context: Context, leaving: set[str]) -> Iterator[str]:
+    for name, _, _ in list(context.store.files("code/snapshots")):
+        digest = name.rpartition("/")[2].removesuffix(".json")
+        if digest not in leaving:
+            yield from (str(entry[0]) for entry in json.loads(context.store.read(name)).values())
+
+
+def _remove(context: Context, found: Iterable[Rubbish]) -> None:
+    for item in found:
+        if item.kind == "file":
+            context.store.remove(item.name)
+        elif item.kind == "checkpoint":
+            for folder in context.database.submit(_forget_checkpoint(int(item.name))).result():
+                context.store.remove(folder)
+        elif item.kind == "code snapshot":
+            context.database.submit(_forget_snapshot(context, item.name)).result()
+
+
+def _forget_snapshot(context: Context, digest: str) -> Any:
+    def work(transaction: Transaction) -> None:
+        """One after another with submissions, so that none can name a snapshot that is on its way out."""
+        used = transaction.execute(select(tables.runs.c.id).where(tables.runs.c.snapshot == digest)).first()
+        if used is None and digest not in registered_folders(transaction.connection):
+            transaction.execute(delete(tables.snapshots).where(tables.snapshots.c.digest == digest))
+            context.snapshots.forget(digest)
+
+    return work
+
+
+def _forget_checkpoint(row_id: int) -> Any:
+    def work(transaction: Transaction) -> list[str]:
+        table = tables.checkpoints
+        row = transaction.execute(select(table).where(table.c.id == row_id)).first()
+        if row is None:
+            return []
+        transaction.execute(delete(table).where(table.c.id == row_id))
+        others = transaction.execute(select(table).where(table.c.run_id == row.run_id)).all()
+        folder = checkpoints.folder_of(row)
+        return [] if folder in {checkpoints.folder_of(other) for other in others} else [folder]
+
+    return work

@@ -1,0 +1,197 @@
+"""Bytes in datastores: for users by their token, for nodes and guests by a grant."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any, cast
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+
+from muster import errors
+from muster.defaults import GRANT_MOST_S, GRANT_S
+from muster.server.context import Context
+from muster.server.data import asset_content, assets, datastores, grants
+from muster.server.http import ranges
+from muster.server.http.dependencies import CallerOf, ContextOf
+from muster.server.http.uploads import body_pieces
+from muster.storage import grants as signed
+from muster.storage.access import READ, WRITE
+from muster.storage.addresses import safe_path
+from muster.storage.connectors.reach import Reach
+
+router = APIRouter(tags=["data"])
+
+
+class DatastoreBody(BaseModel):
+    """A datastore; its credential is taken and never given back."""
+
+    name: str
+    kind: str
+    options: dict[str, Any] = {}
+    credential: dict[str, Any] = Field(default={}, repr=False)
+    description: str | None = None
+
+
+class TestBody(BaseModel):
+    write: bool = True
+
+
+class GrantBody(BaseModel):
+    address: str
+    scope: str = Field(default=READ, pattern=f"^({READ}|{WRITE})$")
+    folder: bool = True
+    lifetime_s: float = Field(default=GRANT_S, gt=0, le=GRANT_MOST_S)
+
+
+@router.get("/datastores")
+async def list_datastores(context: ContextOf) -> list[dict[str, Any]]:
+    """Named storage, without credentials."""
+    return await context.database.read(lambda c: datastores.views(context, c))
+
+
+@router.post("/datastores", status_code=201)
+async def create_datastore(body: DatastoreBody, context: ContextOf, replace: bool = False) -> dict[str, Any]:
+    """Give storage a name; with `replace` also one that is taken."""
+    return await context.database.write(lambda t: datastores.add(context, t, body.model_dump(), replace))
+
+
+@router.get("/datastores/{name}")
+async def show_datastore(name: str, context: ContextOf) -> dict[str, Any]:
+    """One datastore, without its credential."""
+    return await context.database.read(lambda c: datastores.find_view(context, c, name))
+
+
+@router.post("/datastores/{name}/test")
+async def test_datastore(name: str, body: TestBody, context: ContextOf) -> dict[str, Any]:
+    """Use a datastore as a job would."""
+    spec = await context.database.read(lambda c: datastores.find(context, c, name))
+    return {"works": await asyncio.to_thread(datastores.try_out, context, spec, body.write)}
+
+
+@router.delete("/datastores/{name}", status_code=204)
+async def delete_datastore(name: str, context: ContextOf) -> Response:
+    """Forget a datastore that nothing refers to; what it holds stays."""
+    await context.database.write(lambda t: datastores.remove(context, t, name))
+    return Response(status_code=204)
+
+
+@router.get("/grants")
+async def list_grants(context: ContextOf) -> list[dict[str, Any]]:
+    """Grants of people that still hold; those of runs come and go with their attempts."""
+    return await context.database.read(grants.standing)
+
+
+@router.post("/grants", status_code=201)
+async def create_grant(body: GrantBody, context: ContextOf, caller: CallerOf) -> dict[str, Any]:
+    """A signed, expiring grant to one file or folder; its token is seen only now."""
+    return await context.database.write(
+        lambda t: grants.issue(context, t, body.address, body.scope, body.folder, body.lifetime_s, caller.subject)
+    )
+
+
+@router.delete("/grants/{grant_id}", status_code=204)
+async def revoke_grant(grant_id: str, context: ContextOf) -> Response:
+    """Revoke a grant at once."""
+    await context.database.write(lambda t: grants.revoke(context, t, grant_id))
+    return Response(status_code=204)
+
+
+@router.get("/assets")
+async def list_assets(context: ContextOf, name: str | None = None) -> list[dict[str, Any]]:
+    """Data assets, the newest version of each first."""
+    return await context.database.read(lambda c: assets.listing(c, name))
+
+
+@router.post("/assets", status_code=201)
+async def create_asset(body: assets.AssetBody, context: ContextOf, caller: CallerOf) -> dict[str, Any]:
+    """A new version of a data asset; without `files` the server lists what lies there."""
+    kind, found = await asyncio.to_thread(asset_content.measure, context, body)
+    body = body.model_copy(update={"type": kind})
+    made = await context.database.write(lambda t: assets.create(t, body, found, caller.subject))
+    await asyncio.to_thread(asset_content.protect, context, made["address"], found)
+    return made
+
+
+@router.get("/assets/{name}")
+async def show_asset(name: str, context: ContextOf, version: str | None = None) -> dict[str, Any]:
+    """One version of a data asset, the newest unless one is named."""
+    return await context.database.read(lambda c: dict(assets.find(c, name, version)._mapping))
+
+
+@router.get("/assets/{name}/manifest")
+async def asset_manifest(name: str, context: ContextOf, version: str | None = None) -> dict[str, Any]:
+    """The files of a data asset with their sizes and hashes."""
+    found = await context.database.read(lambda c: assets.files(c, assets.find(c, name, version)))
+    return {"files": [asdict(entry) for entry in found]}
+
+
+@router.get("/assets/{name}/versions/{version}/files")
+@router.get("/assets/{name}/versions/{version}/files/{path:path}")
+async def read_asset(name: str, version: str, request: Request, context: ContextOf, path: str = "") -> Response:
+    """One file of a data asset, wherever it lies; the asset itself where that is a file."""
+    way, inner, size = await asyncio.to_thread(asset_content.locate, context, name, version, safe_path(path))
+    return ranges.answer(request, size, lambda offset, length: way.read(inner, offset, length))
+
+
+@router.api_route("/data/{store}", methods=["GET"])
+@router.api_route("/data/{store}/{path:path}", methods=["GET", "HEAD"])
+async def read_data(store: str, request: Request, context: ContextOf, path: str = "") -> Response:
+    """A file of a datastore, or a range of it; with `list=1` what lies below a folder."""
+    inner = safe_path(path)
+    way = await _admitted(context, request, store, inner, READ)
+    if request.query_params.get("list"):
+        only_file = request.query_params.get("only") == "file"
+        return Response(await asyncio.to_thread(_listed, way, inner, only_file), media_type="application/json")
+    entry = await asyncio.to_thread(way.entry, inner) if inner else None
+    if entry is None:
+        raise errors.NotFound(
+            f"the datastore {store} has no file {inner!r}", "`?list=1` tells what lies below a folder."
+        )
+
+    def pieces(offset: int, length: int) -> Iterator[bytes]:
+        return way.read(inner, offset, length) if length > 0 else iter(())
+
+    return ranges.answer(request, entry.size, pieces, entry.etag)
+
+
+@router.put("/data/{store}/{path:path}", status_code=201)
+async def write_data(
+    store: str, path: str, request: Request, context: ContextOf, sha256: str | None = None
+) -> dict[str, Any]:
+    """Put a file into a datastore, whole or not at all; with `If-None-Match: *` only where the name is free."""
+    inner = safe_path(path)
+    way = await _admitted(context, request, store, inner, WRITE)
+    fresh = request.headers.get("if-none-match") == "*"
+    size = await body_pieces(request, lambda pieces: way.write(inner, pieces, sha256, fresh))
+    return {"path": inner, "size": size}
+
+
+@router.delete("/data/{store}/{path:path}", status_code=204)
+async def delete_data(store: str, path: str, request: Request, context: ContextOf) -> Response:
+    """Remove one file of a datastore; what a data asset holds stays."""
+    inner = safe_path(path)
+    way = await _admitted(context, request, store, inner, WRITE)
+    await asyncio.to_thread(way.remove, inner)
+    return Response(status_code=204)
+
+
+async def _admitted(context: Context, request: Request, store: str, path: str, scope: str) -> Reach:
+    """The way to a datastore, for a caller that may use it so."""
+    grant = cast(signed.Grant | None, getattr(request.state, "grant", None))
+    if grant is not None:
+        signed.check(grant, store=store, path=path, scope=scope)
+    if scope == WRITE:
+        await context.database.read(lambda c: assets.refuse_kept(c, store, path))
+    spec = await context.database.read(lambda c: datastores.find(context, c, store))
+    return await asyncio.to_thread(datastores.open_store, context, spec)
+
+
+def _listed(way: Reach, path: str, only_file: bool) -> bytes:
+    """What lies below a folder; a file is listed as the one thing that it is."""
+    found = [] if only_file else [asdict(entry) for entry in way.entries(path)]
+    one = way.entry(path) if path and not found else None
+    return json.dumps({"files": found if one is None else [asdict(one)]}).encode()

@@ -1,0 +1,106 @@
+"""Small reads and writes of rows that several parts need."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, Table, bindparam, func, insert, or_, select, update
+
+from muster import errors
+from muster.control import states
+from muster.server.database import tables
+from muster.server.database.connection import Transaction
+
+RunRow = Row[Any]
+
+
+class Keyed:
+    """Statements over a table by some of its columns, built once: building them costs more than running them."""
+
+    def __init__(self, table: Table, *columns: str, order: str | None = None) -> None:
+        self._columns = columns
+        where = [table.c[name] == bindparam(f"key_{name}") for name in columns]
+        self.select = select(table).where(*where)
+        if order:
+            self.select = self.select.order_by(table.c[order])
+        self.update = update(table).where(*where)
+
+    def rows(self, transaction: Transaction, *key: Any) -> Sequence[Row[Any]]:
+        found: Sequence[Row[Any]] = transaction.execute(self.select, self._key(key)).all()
+        return found
+
+    def first(self, transaction: Transaction, *key: Any) -> Row[Any] | None:
+        found: Row[Any] | None = transaction.execute(self.select, self._key(key)).first()
+        return found
+
+    def one(self, transaction: Transaction, *key: Any) -> Row[Any]:
+        found: Row[Any] = transaction.execute(self.select, self._key(key)).one()
+        return found
+
+    def set(self, transaction: Transaction, *key: Any, **values: Any) -> int:
+        """Change columns; returns how many rows there were."""
+        return int(transaction.execute(self.update, {**self._key(key), **values}).rowcount)
+
+    def _key(self, key: tuple[Any, ...]) -> dict[str, Any]:
+        return {f"key_{name}": value for name, value in zip(self._columns, key, strict=True)}
+
+
+CLUSTERS = select(tables.clusters)
+RUN = Keyed(tables.runs, "id")
+BY_KEY = Keyed(tables.runs, "key")
+ATTEMPT = Keyed(tables.attempts, "run_id", "number")
+PLACEMENTS = Keyed(tables.placements, "run_id", "number", order="node_rank")
+PLACEMENT = Keyed(tables.placements, "run_id", "number", "node_rank")
+RANKS = Keyed(tables.ranks, "run_id", "number", order="rank")
+RANK = Keyed(tables.ranks, "run_id", "number", "rank")
+_ADD_EVENT = insert(tables.events)
+
+
+def add_event(
+    transaction: Transaction, run_id: str, kind: str, data: Mapping[str, Any], at: float | None = None
+) -> None:
+    moment = time.time() if at is None else at
+    transaction.execute(_ADD_EVENT, {"run_id": run_id, "at": moment, "kind": kind, "data": dict(data)})
+
+
+def move_run(transaction: Transaction, run_id: str, status: str, **columns: Any) -> None:
+    """Put a run in its next state, and say so to those who follow it."""
+    RUN.set(transaction, run_id, status=status, **columns)
+    add_event(transaction, run_id, "state", {"status": status})
+
+
+def find_run(connection: Connection | Transaction, ref: str) -> RunRow:
+    """A run by its id, a unique prefix of it, its name, or `@latest`."""
+    runs = tables.runs
+    if ref == "@latest":
+        row = connection.execute(select(runs).order_by(runs.c.seq.desc()).limit(1)).first()
+        if row is None:
+            raise errors.NotFound("there is no run yet", "Start one with `muster run`.")
+        return row
+    row = connection.execute(RUN.select, {"key_id": ref}).first()
+    if row is not None:
+        return row
+    row = connection.execute(
+        select(runs).where(or_(runs.c.name == ref, runs.c.display_name == ref)).order_by(runs.c.seq.desc()).limit(1)
+    ).first()
+    if row is not None:
+        return row
+    rows: Sequence[RunRow] = connection.execute(
+        select(runs).where(runs.c.id.startswith(ref, autoescape=True)).order_by(runs.c.seq.desc()).limit(6)
+    ).all()
+    if len(rows) == 1:
+        return rows[0]
+    if rows:
+        raise errors.Conflict(
+            f"{ref!r} begins the ids of several runs: {', '.join(row.id for row in rows[:5])}",
+            "Give more of the id.",
+        )
+    raise errors.NotFound(f"there is no run {ref!r}", "`muster ps` lists the runs of this workspace.")
+
+
+def active_run_count(connection: Connection) -> int:
+    waiting = (*states.ACTIVE, states.QUEUED, states.NOT_STARTED)
+    count = select(func.count()).select_from(tables.runs).where(tables.runs.c.status.in_(waiting))
+    return int(connection.execute(count).scalar_one())

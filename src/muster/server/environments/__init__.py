@@ -1,0 +1,1 @@
+"""Environments of jobs: settled when submitted, registered, and what builds came to."""

@@ -1,0 +1,191 @@
+"""The HTTP application: the gate at the door, the routes behind it, errors as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from muster import errors
+from muster.defaults import PROTOCOL_VERSION
+from muster.protocol import VERSION_HEADER
+from muster.server.context import Context
+from muster.server.data import code_routes, encryption_routes, grants, node_routes, retention_routes
+from muster.server.data import routes as data_routes
+from muster.server.environments import routes as environment_routes
+from muster.server.http import routes as workspace_routes
+from muster.server.nodes import agent_routes, cluster_routes
+from muster.server.people import routes as people_routes
+from muster.server.people.access import Caller, allow
+from muster.server.runs import checkpoint_routes, output_routes
+from muster.server.runs import routes as run_routes
+from muster.storage.access import GRANT_HEADER
+from muster.storage.granting import DATA_ROUTE
+from muster.version import VERSION
+
+log = logging.getLogger("muster.server")
+
+_STATUS: tuple[tuple[type[errors.MusterError], int], ...] = (
+    (errors.NotFound, 404),
+    (errors.Conflict, 409),
+    (errors.AccessDenied, 403),
+    (errors.UserError, 422),
+    (errors.ProtocolMismatch, 426),
+)
+_DATA = f"{DATA_ROUTE}/"
+_GRANT_HEADER = GRANT_HEADER.lower().encode()
+_OPEN = ("/api/v1/health", "/api/v1/openapi.json", "/api/v1/docs")
+
+
+def make_app(context: Context, stop: Callable[..., None]) -> ASGIApp:
+    """The application of one workspace."""
+    app = FastAPI(
+        title="Muster",
+        version=VERSION,
+        openapi_url="/api/v1/openapi.json",
+        docs_url="/api/v1/docs",
+        redoc_url=None,
+    )
+    app.state.context = context
+    app.state.stop = stop
+    for module in (
+        run_routes,
+        code_routes,
+        checkpoint_routes,
+        agent_routes,
+        cluster_routes,
+        data_routes,
+        encryption_routes,
+        retention_routes,
+        environment_routes,
+        node_routes,
+        output_routes,
+        people_routes,
+        workspace_routes,
+    ):
+        app.include_router(module.router, prefix="/api/v1")
+    app.add_exception_handler(errors.MusterError, _muster_error)
+    app.add_exception_handler(RequestValidationError, _invalid_request)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(OSError, _storage_error)
+    app.add_exception_handler(Exception, _fault)
+    return _Gate(app, context)
+
+
+class _Gate:
+    """Checks version and token before a route is chosen."""
+
+    def __init__(self, app: ASGIApp, context: Context) -> None:
+        self._app = app
+        self._context = context
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {key.lower(): value.decode("latin-1") for key, value in scope["headers"]}
+        try:
+            _check_version(headers.get(VERSION_HEADER.lower().encode()))
+            grant = headers.get(_GRANT_HEADER) or _grant_in_query(scope)
+            if scope["path"].startswith(_DATA) and grant:
+                admitted = await asyncio.to_thread(grants.admit, self._context, grant)
+                scope.setdefault("state", {}).update(grant=admitted, caller=Caller("grant", admitted.subject))
+            elif scope["path"] not in _OPEN:
+                caller = self._context.tokens.caller(headers.get(b"authorization"))
+                allow(caller, method=scope["method"], path=scope["path"])
+                scope.setdefault("state", {})["caller"] = caller
+                if caller.role != "agent":
+                    self._context.touched = time.monotonic()
+        except errors.MusterError as error:
+            await _response(error)(scope, receive, send)
+            return
+        often = _often(scope["method"], scope["path"])
+        if often is None:
+            await self._app(scope, receive, send)
+            return
+        work, node = often
+        request = Request(scope, receive)
+        try:
+            response = JSONResponse(await work(node, request, self._context, caller))
+        except Exception as error:
+            response = await _explained(request, error)
+        await response(scope, receive, send)
+
+
+def _often(method: str, path: str) -> tuple[Callable[..., Any], str] | None:
+    """The work of a call that agents make all the time, and the node that makes it."""
+    parts = path.split("/")
+    if len(parts) != 6 or parts[3] != "agents":
+        return None
+    work = agent_routes.OFTEN.get((method, parts[5]))
+    return (work, parts[4]) if work else None
+
+
+async def _explained(request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, errors.MusterError):
+        return _response(error)
+    return await (_storage_error if isinstance(error, OSError) else _fault)(request, error)
+
+
+def _grant_in_query(scope: Scope) -> str | None:
+    """A grant in the address, for tools that can send no header."""
+    query = scope.get("query_string", b"")
+    if b"grant=" not in query:
+        return None
+    return next(iter(parse_qs(query.decode("latin-1")).get("grant", ())), None)
+
+
+def _check_version(spoken: str | None) -> None:
+    if spoken is not None and spoken != str(PROTOCOL_VERSION):
+        side = "the client or agent" if spoken < str(PROTOCOL_VERSION) else "the server"
+        raise errors.ProtocolMismatch(
+            f"the caller speaks protocol {spoken}, this server {PROTOCOL_VERSION} (Muster {VERSION})",
+            f"Upgrade {side}.",
+        )
+
+
+def _response(error: errors.MusterError) -> JSONResponse:
+    status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
+    body = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
+    return JSONResponse(body, status)
+
+
+async def _muster_error(_request: Request, error: Any) -> JSONResponse:
+    return _response(error)
+
+
+async def _invalid_request(_request: Request, error: Any) -> JSONResponse:
+    problems = "; ".join(f"{'.'.join(map(str, item['loc'][1:]))}: {item['msg']}" for item in error.errors()[:5])
+    return _response(errors.JobError(f"the request is not valid: {problems}", "See /api/v1/openapi.json."))
+
+
+async def _http_error(request: Request, error: Any) -> JSONResponse:
+    body = {
+        "error": {"code": "not_found", "message": f"{request.method} {request.url.path}: {error.detail}", "hint": ""}
+    }
+    return JSONResponse(body, error.status_code)
+
+
+async def _storage_error(_request: Request, error: Any) -> JSONResponse:
+    log.error("storage: %s", error)
+    body = {
+        "error": {"code": "storage", "message": f"the server's storage failed: {error}", "hint": "Is its disk full?"}
+    }
+    return JSONResponse(body, 507)
+
+
+async def _fault(request: Request, error: Any) -> JSONResponse:
+    log.error("%s %s", request.method, request.url.path, exc_info=error)
+    message = f"the server failed inside ({type(error).__name__})"
+    return JSONResponse(
+        {"error": {"code": "fault", "message": message, "hint": "server.log in the workspace has more."}}, 500
+    )

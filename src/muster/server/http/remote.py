@@ -1,0 +1,176 @@
+"""How agents on other machines reach this server: TLS on a port that stays the same, and a folder that they share."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from sqlalchemy import Connection
+
+from muster.server.context import Context
+from muster.server.database.connection import on_network_filesystem
+from muster.server.database.records import CLUSTERS
+from muster.server.people.access import write_private
+from muster.spool import ANSWER, PART, REQUEST
+
+log = logging.getLogger("muster.server")
+
+_PIECE = 1 << 20
+_OLD_S = 3600.0
+_CLEAN_S = 300.0
+_BUSY_S = 5.0
+_NO_FOLDER_S = 1.0
+
+Serve = Callable[[Path, Path], uvicorn.Server]
+
+
+class Door:
+    """Opened with the first cluster whose nodes are other machines; from then on by every life of the server."""
+
+    def __init__(self, context: Context, serve: Serve, inside: Path, url: str | None, certificate: Path | None) -> None:
+        self._context = context
+        self._serve = serve
+        self._inside = inside
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._server: uvicorn.Server | None = None
+        if url and certificate:
+            # It serves a team with TLS already.
+            context.outside, context.certificate = (url,), certificate.read_text()
+
+    async def open(self) -> None:
+        """Listen, where some cluster needs it and nobody does yet; called again after every new cluster."""
+        options = await self._context.database.read(self._remote_options)
+        if options is None or self._tasks:
+            return
+        folder = self._context.paths.spool
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self._tasks.append(asyncio.create_task(serve_spool(folder, self._inside)))
+        if not self._context.outside:
+            self._listen(options)
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.should_exit = True
+            await asyncio.wait(self._tasks[1:], timeout=5.0)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _remote_options(self, connection: Connection) -> dict[str, Any] | None:
+        """What the clusters with machines of their own say of the way to this server; None: there are none."""
+        found: dict[str, Any] | None = None
+        for row in connection.execute(CLUSTERS):
+            if row.engine in self._context.engines and self._context.engines[row.engine].remote:
+                found = {**row.options, **(found or {})}
+        return found
+
+    def _listen(self, options: dict[str, Any]) -> None:
+        from muster.server.http.tls import self_signed
+
+        host = str(options.get("server_address") or socket.gethostname())
+        remembered = self._context.paths.tls_dir / "port"
+        certificate, key = self_signed(self._context.paths.tls_dir, host)
+        wanted = options.get("server_port") or (remembered.read_text() if remembered.exists() else 0)
+        listener = _bind(int(wanted))
+        port = listener.getsockname()[1]
+        write_private(remembered, str(port))
+        self._context.outside = (f"https://{host}:{port}",)
+        self._context.certificate = certificate.read_text()
+        self._server = self._serve(certificate, key)
+        self._tasks.append(asyncio.create_task(self._server.serve([listener])))
+        log.info("agents on other machines reach this server at %s", self._context.outside[0])
+
+
+def _bind(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("0.0.0.0", port))
+    except OSError as error:
+        log.warning("port %d is taken (%s): another is chosen; agents that know the old one use the shared folder",
+                    port, error)  # fmt: skip
+        listener.bind(("0.0.0.0", 0))
+    listener.listen(1024)
+    return listener
+
+
+async def serve_spool(folder: Path, inside: Path) -> None:
+    """Answer calls that come as files, by passing each to this server's own socket."""
+    under_way: dict[str, asyncio.Task[None]] = {}
+    loop = asyncio.get_running_loop()
+    far = on_network_filesystem(folder)
+    fast_s, slow_s = (0.05, 0.5) if far else (0.02, 0.1)
+    last, cleaned = loop.time(), float("-inf")
+    while True:
+        try:
+            if loop.time() - cleaned > _CLEAN_S:
+                cleaned = loop.time()
+                await asyncio.to_thread(remove_old, folder, time.time() - _OLD_S)
+            names = await asyncio.to_thread(_waiting, folder, far)
+        except OSError as error:
+            log.warning("the folder %s cannot be read: %s", folder, error)
+            await asyncio.sleep(_NO_FOLDER_S)
+            continue
+        for name in names:
+            if name not in under_way:
+                last = loop.time()
+                task = under_way[name] = asyncio.create_task(_answer(folder / name, inside))
+                task.add_done_callback(lambda _task, name=name: under_way.pop(name, None))  # type: ignore[misc]
+        await asyncio.sleep(fast_s if loop.time() - last < _BUSY_S else slow_s)
+
+
+def _waiting(folder: Path, far: bool) -> list[str]:
+    if far:
+        # A change of its own makes this host forget what it remembers of the folder.
+        probe = folder / f"look-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    return [path.name for path in folder.iterdir() if path.suffix == REQUEST]
+
+
+def remove_old(folder: Path, before: float) -> None:
+    """Answers that nobody fetched, and calls that nobody finished."""
+    for path in folder.iterdir():
+        try:
+            if path.suffix in (ANSWER, PART) and path.stat().st_mtime < before:
+                path.unlink()
+        except FileNotFoundError:
+            continue
+
+
+async def _answer(request: Path, inside: Path) -> None:
+    part, answer = request.with_suffix(PART), request.with_suffix(ANSWER)
+    left_over = False
+    try:
+        reader, writer = await asyncio.open_unix_connection(str(inside))
+        try:
+            with request.open("rb") as source:
+                while piece := await asyncio.to_thread(source.read, _PIECE):
+                    writer.write(piece)
+                    await writer.drain()
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as target:
+                while piece := await reader.read(_PIECE):
+                    await asyncio.to_thread(target.write, piece)
+        finally:
+            writer.close()
+        if request.exists():
+            part.rename(answer)
+    except (OSError, asyncio.IncompleteReadError) as error:
+        log.warning("the call %s was not answered: %s", request.name, error)
+    except asyncio.CancelledError:
+        # The next life of the server answers it.
+        left_over = True
+        raise
+    finally:
+        if not left_over:
+            request.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Clusters, their nodes, and the agents on them."""

@@ -1,0 +1,153 @@
+"""Clusters as they are recorded: their rules, their nodes for the scheduler, and the states of their nodes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from muster import errors
+from muster.clusters.options import Limit, Options, parse_options
+from muster.control.scheduling.model import Node, Quota, Rules
+from muster.engines.base import Cluster, NodeOffer
+from muster.server.context import Context
+from muster.server.database import tables
+from muster.server.database.connection import Transaction
+from muster.server.database.records import CLUSTERS
+
+BUILT_IN = "local"
+READY, STOPPED, DELETING = "ready", "stopped", "deleting"
+PREPARING, IDLE, RUNNING = "preparing", "idle", "running"
+LEAVING, PREEMPTED, UNUSABLE, GONE = "leaving", "preempted", "unusable", "gone"
+TAKES_GANGS = (IDLE, RUNNING)
+
+_STATES = tables.node_states
+_ALL_STATES = select(_STATES)
+_HISTORY = insert(tables.node_history)
+
+
+def cluster_of(row: Any) -> Cluster:
+    return Cluster(row.name, row.engine, row.options)
+
+
+def options_of(row: Any) -> Options:
+    return parse_options(row.options)
+
+
+def find(connection: Connection | Transaction, name: str) -> Any:
+    """A cluster's row, or a refusal that names the known ones."""
+    rows = {row.name: row for row in connection.execute(CLUSTERS)}
+    if name not in rows:
+        raise errors.NotFound(f"there is no cluster {name!r}", f"Known here: {', '.join(sorted(rows))}.")
+    return rows[name]
+
+
+def keeps_nodes(context: Context, cluster: Cluster) -> bool:
+    """Whether nodes come before jobs: the server brings them, sets them up and sends them away."""
+    return cluster.name != BUILT_IN and context.engines[cluster.engine].keeps_nodes
+
+
+def load_states(connection: Connection | Transaction) -> dict[str, dict[str, Any]]:
+    """The recorded states of nodes, by cluster and name."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in connection.execute(_ALL_STATES):
+        found.setdefault(row.cluster, {})[row.name] = row
+    return found
+
+
+def has_living_nodes(connection: Connection) -> bool:
+    """Whether some cluster has nodes; those that are set aside do not count."""
+    return connection.execute(select(_STATES.c.name).where(_STATES.c.state != UNUSABLE).limit(1)).first() is not None
+
+
+def offered(context: Context, cluster: Cluster) -> list[Node]:
+    """The nodes of a cluster at its largest."""
+    offers = context.engines[cluster.engine].nodes(cluster)
+    known = context.offered.get(cluster.name)
+    # An engine gives the same list as long as the cluster is the same.
+    if known is None or known[0] is not offers:
+        price = parse_options(cluster.options).hourly_price
+        known = context.offered[cluster.name] = (offers, [_node(offer, price) for offer in offers])
+    return known[1]
+
+
+def usable(context: Context, cluster: Cluster, states: Mapping[str, Any]) -> list[Node]:
+    """The nodes that can take a gang now."""
+    nodes = offered(context, cluster)
+    if not keeps_nodes(context, cluster):
+        return [node for node in nodes if node.name not in states or _open(states[node.name])]
+    return [node for node in nodes if node.name in states and _open(states[node.name])]
+
+
+def rules_of(context: Context, row: Any, states: Mapping[str, Any], num_usable: int) -> Rules:
+    """How a cluster treats its queue now."""
+    options = options_of(row)
+    cluster = cluster_of(row)
+    coming = 0
+    if keeps_nodes(context, cluster):
+        out = sum(item.state == UNUSABLE or item.cordoned is not None for item in states.values())
+        coming = max(0, len(context.engines[cluster.engine].nodes(cluster)) - num_usable - out)
+    closed = f"{row.name} is stopped; `muster cluster start {row.name}` starts it" if row.state == STOPPED else ""
+    quotas = options.quotas
+    return Rules(
+        preemption=options.preemption,
+        coming=coming,
+        closed=closed,
+        hands_on=context.engines[cluster.engine].queues,
+        per_user=_quota(quotas.per_user),
+        per_experiment=_quota(quotas.per_experiment),
+        users={name: _quota(limit) for name, limit in quotas.users.items()},
+        experiments={name: _quota(limit) for name, limit in quotas.experiments.items()},
+    )
+
+
+def set_state(transaction: Transaction, cluster: str, name: str, state: str, reason: str = "") -> None:
+    """Put a node into a state, and keep when and why."""
+    now = time.time()
+    where = (_STATES.c.cluster == cluster, _STATES.c.name == name)
+    if state == GONE:
+        transaction.execute(delete(_STATES).where(*where))
+    elif not transaction.execute(update(_STATES).where(*where).values(state=state, reason=reason, since=now)).rowcount:
+        row = {"cluster": cluster, "name": name, "state": state, "reason": reason, "since": now, "strikes": 0}
+        transaction.execute(insert(_STATES).values(**row))
+    add_history(transaction, cluster, name, state, reason)
+
+
+def add_history(transaction: Transaction, cluster: str, name: str, state: str, reason: str) -> None:
+    row = {"cluster": cluster, "name": name, "at": time.time(), "state": state, "reason": reason}
+    transaction.execute(_HISTORY, row)
+
+
+def cordon(transaction: Transaction, cluster: str, names: Sequence[str], why: str | None) -> None:
+    """Keep new gangs off nodes, or let them on again, which also clears what was held against them."""
+    states = load_states(transaction).get(cluster, {})
+    unknown = [name for name in names if name not in states]
+    if unknown:
+        known = ", ".join(sorted(states)) or "none"
+        raise errors.NotFound(f"{cluster} has no node {unknown[0]!r} at the moment", f"Its nodes: {known}.")
+    for name in names:
+        values: dict[str, Any] = {"cordoned": why}
+        state = states[name].state
+        if why is None:
+            values["strikes"] = 0
+            if state == UNUSABLE:
+                # A new agent will show whether all is well now.
+                values |= {"state": LEAVING, "reason": "taken back; it is started afresh", "since": time.time()}
+                state = LEAVING
+        transaction.execute(update(_STATES).where(_STATES.c.cluster == cluster, _STATES.c.name == name).values(values))
+        add_history(transaction, cluster, name, state, f"cordoned: {why}" if why is not None else "uncordoned")
+
+
+def _node(offer: NodeOffer, price: float | None) -> Node:
+    pool = "" if offer.own_share else offer.host
+    return Node(offer.name, offer.host, offer.address, offer.cpus, offer.gpus, pool, price)
+
+
+def _open(state: Any) -> bool:
+    return state.state in TAKES_GANGS and state.cordoned is None
+
+
+def _quota(limit: Limit) -> Quota:
+    return Quota(limit.nodes, limit.gpus)

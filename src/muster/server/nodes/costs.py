@@ -1,0 +1,47 @@
+"""What runs, users and clusters cost: node hours, and money where prices are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, and_, select
+
+from muster.control.cost import Use, cost_by
+from muster.server.database import tables
+
+
+def report(connection: Connection, by: str, now: float) -> dict[str, Any]:
+    """One line per run, user or cluster, and the sum."""
+    runs, attempts, placements = tables.runs, tables.attempts, tables.placements
+    mine = and_(attempts.c.run_id == placements.c.run_id, attempts.c.number == placements.c.number)
+    rows = connection.execute(
+        select(
+            placements.c.run_id,
+            placements.c.cluster,
+            placements.c.gpus,
+            placements.c.price_per_hour,
+            attempts.c.created_at,
+            attempts.c.granted_at,
+            placements.c.host,
+            attempts.c.ended_at,
+            runs.c.display_name,
+            runs.c.submitted_by,
+        )
+        .join(attempts, mine)
+        .join(runs, runs.c.id == placements.c.run_id)
+    )
+    uses = [
+        Use(
+            key={"run": row.run_id, "user": row.submitted_by or "unknown", "cluster": row.cluster}[by],
+            title=row.display_name or "",
+            run_id=row.run_id,
+            # One that waited in somebody else's queue held nothing there; one that never came has no host.
+            hours=max(0.0, (row.ended_at or now) - (row.granted_at or row.created_at)) / 3600 if row.host else 0.0,
+            num_gpus=len(row.gpus),
+            price_per_hour=row.price_per_hour,
+        )
+        for row in rows
+    ]
+    lines = [line.to_json() for line in cost_by(uses)]
+    total = [line.to_json() for line in cost_by([use.as_total() for use in uses])]
+    return {"by": by, "currency": "USD", "lines": lines, "total": total[0] if total else None}

@@ -1,0 +1,249 @@
+"""The nodes of clusters come, are set up, work and go: load, decide (pure), apply."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, delete, select, update
+
+from muster.control import states
+from muster.control.scheduling.autoscale import Limits, Member, Scaling, Wanted, autoscale
+from muster.control.scheduling.capacity import Condition, fitting
+from muster.control.scheduling.model import Node
+from muster.control.scheduling.nodes import Change, Seen, next_state
+from muster.defaults import NODE_STRIKES
+from muster.server.context import Context
+from muster.server.database import tables
+from muster.server.database.connection import Transaction
+from muster.server.database.records import CLUSTERS
+from muster.server.nodes import clusters
+from muster.server.nodes.agents import ensure_agents, poll
+
+log = logging.getLogger("muster.server")
+
+_TEND_S = 1.0
+_LOOK_AHEAD = 1000
+_NODE_LIKE = frozenset({"node_lost", "gpu_fault", "disk_full", "platform"})
+_PLACEMENTS = tables.placements
+_BUSY = select(_PLACEMENTS.c.node).where(_PLACEMENTS.c.phase.in_(states.IS_OPEN))
+
+
+async def tend_clusters(context: Context) -> None:
+    """Bring nodes that the queue can use, send those away that nobody uses, and keep their states."""
+    while True:
+        try:
+            await asyncio.wait_for(context.hub.clusters.wait(), _TEND_S)
+        except TimeoutError:
+            pass
+        context.hub.clusters.clear()
+        try:
+            for row in await context.database.read(lambda c: c.execute(CLUSTERS).all()):
+                if clusters.keeps_nodes(context, clusters.cluster_of(row)):
+                    await _tend(context, row)
+        except Exception:
+            log.exception("tending the clusters failed; it is tried again")
+            await asyncio.sleep(_TEND_S)
+
+
+@dataclass(frozen=True)
+class _Load:
+    """What is recorded of a cluster's nodes."""
+
+    known: dict[str, Any]
+    busy: set[str]
+
+
+async def _tend(context: Context, row: Any) -> None:
+    loaded = await context.database.read(partial(_load, row.name))
+    _remind(context, loaded)
+    lives = await poll(context, [(row.name, name) for name in loaded.known]) if loaded.known else {}
+    changes = _changes(context, loaded, lives)
+    scaling = _scale(context, row, loaded, {change.name: change.state for change in changes})
+    offers = clusters.offered(context, clusters.cluster_of(row))
+    added = [node.name for node in offers if node.name not in loaded.known][: scaling.add]
+    missing = _missing(context, loaded, lives)
+    if missing:
+        await ensure_agents(context, [(row.name, name) for name in missing])
+    if not (changes or added or scaling.remove):
+        if row.state == clusters.DELETING and not loaded.known:
+            await context.database.write(partial(_delete_if_unused, name=row.name))
+        return
+    changes += [Change(name, clusters.PREPARING, "its agent is being started") for name in added]
+    changes += [Change(name, clusters.LEAVING, _why_leaving(row, loaded, name)) for name in scaling.remove]
+    await context.database.write(lambda transaction: _apply(transaction, row.name, changes))
+    for change in changes:
+        _follow_up(context, change)
+    context.hub.changed(nodes=scaling.remove, queue=True)
+    if added:
+        await ensure_agents(context, [(row.name, name) for name in added])
+
+
+def judge_nodes(transaction: Transaction, changed: Sequence[str]) -> None:
+    """Count node-like failures of runs that have just ended; a node with several in a row is set aside."""
+    if not changed:
+        return
+    known = {row.name: row for rows in clusters.load_states(transaction).values() for row in rows.values()}
+    if not known:
+        return
+    runs, attempts = tables.runs, tables.attempts
+    over = (states.QUEUED, *states.TERMINAL)
+    rows = transaction.execute(
+        select(attempts.c.run_id, attempts.c.number, attempts.c.verdict)
+        .join(runs, (runs.c.id == attempts.c.run_id) & (runs.c.attempt == attempts.c.number))
+        .where(runs.c.id.in_(changed), runs.c.status.in_(over), attempts.c.ended_at.is_not(None))
+    ).all()
+    struck: dict[str, int] = {}
+    for row in rows:
+        verdict = row.verdict or {}
+        if verdict.get("code") in _NODE_LIKE and verdict.get("node") in known:
+            node = known[verdict["node"]]
+            struck[node.name] = struck.get(node.name, node.strikes) + 1
+            _strike(transaction, node, struck[node.name], row.run_id, verdict)
+        elif verdict.get("code") == "completed":
+            used = select(_PLACEMENTS.c.node).where(
+                _PLACEMENTS.c.run_id == row.run_id, _PLACEMENTS.c.number == row.number
+            )
+            table = tables.node_states
+            transaction.execute(update(table).where(table.c.name.in_(used), table.c.strikes > 0).values(strikes=0))
+
+
+def _strike(transaction: Transaction, state: Any, strikes: int, run_id: str, verdict: dict[str, Any]) -> None:
+    table = tables.node_states
+    where = (table.c.cluster == state.cluster, table.c.name == state.name)
+    transaction.execute(update(table).where(*where).values(strikes=strikes))
+    if strikes >= NODE_STRIKES and state.state != clusters.UNUSABLE:
+        last = f"the last was {run_id}: {verdict['code']}"
+        why = f"set aside after {strikes} failures in a row that look like the node's; {last}"
+        clusters.set_state(transaction, state.cluster, state.name, clusters.UNUSABLE, why)
+
+
+def _load(name: str, connection: Connection) -> _Load:
+    known = clusters.load_states(connection).get(name, {})
+    rows = connection.execute(_BUSY.where(_PLACEMENTS.c.cluster == name)).all() if known else []
+    return _Load(known, {row.node for row in rows})
+
+
+def _remind(context: Context, loaded: _Load) -> None:
+    """Agents that must leave are told so by every life of the server."""
+    going = (clusters.LEAVING, clusters.PREEMPTED)
+    leaving = {name for name, row in loaded.known.items() if row.state in going}
+    new = leaving - context.hub.leaving_nodes
+    context.hub.leaving_nodes |= new
+    if new:
+        context.hub.changed(nodes=new)
+
+
+def _missing(context: Context, loaded: _Load, lives: dict[str, tuple[str, str]]) -> list[str]:
+    """Nodes that an earlier life of the server has recorded, and died before it asked for their agents."""
+    return [
+        name
+        for name, row in loaded.known.items()
+        if row.state == clusters.PREPARING
+        and name not in context.agent_tokens
+        and lives.get(name, ("gone", ""))[0] == "gone"
+    ]
+
+
+def _changes(context: Context, loaded: _Load, lives: dict[str, tuple[str, str]]) -> list[Change]:
+    found = []
+    for name, row in loaded.known.items():
+        contact = context.hub.contacts.get(name)
+        life, why = lives.get(name, ("gone", ""))
+        seen = Seen(
+            name,
+            row.state,
+            row.since,
+            life,
+            why,
+            here=contact is not None,
+            setup_error=contact.setup_error if contact else None,
+            busy=name in loaded.busy,
+            taken_back=name in context.hub.taken_back,
+        )
+        change = next_state(seen, time.time())
+        if change is not None:
+            found.append(change)
+    return found
+
+
+def _scale(context: Context, row: Any, loaded: _Load, changed: dict[str, str]) -> Scaling:
+    options, now = clusters.options_of(row), time.time()
+    nodes = {node.name: node for node in clusters.offered(context, clusters.cluster_of(row))}
+    members = []
+    for name, item in loaded.known.items():
+        state = changed.get(name, item.state)
+        if state == clusters.GONE:
+            continue
+        members.append(
+            Member(
+                name,
+                busy=name in loaded.busy or state == clusters.RUNNING,
+                idle_s=now - item.since if state == clusters.IDLE == item.state else 0.0,
+                usable=state in (*clusters.TAKES_GANGS, clusters.PREPARING) and not item.cordoned and name in nodes,
+                leaving=state in (clusters.LEAVING, clusters.PREEMPTED),
+            )
+        )
+    if row.state == clusters.STOPPED:
+        return autoscale(members, (), Limits(0, 0, 0.0))
+    least = 0 if row.state == clusters.DELETING else options.min_nodes
+    idle_s = 0.0 if row.state == clusters.DELETING else options.idle_seconds_before_scaledown
+    return autoscale(members, _wanted(context, row.name, nodes), Limits(least, len(nodes), idle_s))
+
+
+def _wanted(context: Context, cluster: str, nodes: dict[str, Node]) -> list[Wanted]:
+    """The gangs that wait for nodes; one that waits for its quota or its time brings none."""
+    found: list[Wanted] = []
+    node = next(iter(nodes.values()), None)
+    if node is None:
+        return found
+    for gang in context.board.first_waiting(cluster, _LOOK_AHEAD):
+        one = Condition(False, len(node.gpus), node.cpus, len(node.gpus), 1)
+        used = 0
+        alone = gang.need._replace(nodes=1)
+        # An empty node takes the first part even where it is too large, then whatever still fits.
+        while used < 64 and (used == 0 or fitting(one, alone)):
+            used += 1
+            taken = len(node.gpus) if alone.gpus is None else alone.gpus
+            one = one._replace(free_gpus=max(0, one.free_gpus - taken), free_slots=max(0, one.free_slots - alone.ranks))
+        found.append(Wanted(gang.need.nodes, used))
+    return found
+
+
+def _apply(transaction: Transaction, cluster: str, changes: Sequence[Change]) -> None:
+    for change in changes:
+        clusters.set_state(transaction, cluster, change.name, change.state, change.reason)
+        if change.state == clusters.GONE:
+            transaction.execute(
+                delete(tables.nodes).where(tables.nodes.c.cluster == cluster, tables.nodes.c.name == change.name)
+            )
+
+
+def _follow_up(context: Context, change: Change) -> None:
+    if change.state == clusters.LEAVING:
+        context.hub.leaving_nodes.add(change.name)
+    elif change.state in (clusters.GONE, clusters.PREPARING):
+        context.hub.leaving_nodes.discard(change.name)
+        context.hub.taken_back.discard(change.name)
+        context.hub.contacts.pop(change.name, None)
+
+
+def _why_leaving(row: Any, loaded: _Load, name: str) -> str:
+    if row.state in (clusters.STOPPED, clusters.DELETING):
+        return f"the cluster is {'stopped' if row.state == clusters.STOPPED else 'being deleted'}"
+    idle_s = time.time() - loaded.known[name].since
+    return f"idle for {idle_s:.0f} s" if loaded.known[name].state == clusters.IDLE else "the cluster was made smaller"
+
+
+def _delete_if_unused(transaction: Transaction, name: str) -> None:
+    runs = tables.runs
+    waiting = (*states.ACTIVE, states.QUEUED, states.NOT_STARTED)
+    uses = select(runs.c.id).where(runs.c.compute == name, runs.c.status.in_(waiting)).limit(1)
+    if transaction.execute(uses).first():
+        return
+    transaction.execute(delete(tables.clusters).where(tables.clusters.c.name == name))

@@ -1,0 +1,1 @@
+"""Who may do what: tokens, secrets, and the vault that seals them."""

@@ -1,0 +1,105 @@
+"""What must not be read by whoever reads the database: sealed with the workspace's key."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from muster import errors
+from muster.paths import WorkspacePaths
+from muster.server.people.access import write_private
+
+_SEAL = "v1"
+_KEY_BYTES = 32
+_NONCE_BYTES = 12
+_COMMAND_S = 60
+
+
+class Vault:
+    """Seals and opens with keys derived from one secret."""
+
+    def __init__(self, key: bytes) -> None:
+        self._cipher = AESGCM(_derive(key, "seal"))
+        self.grant_key = _derive(key, "grants")
+        self.key_id = _derive(key, "id").hex()[:16]
+
+    def seal(self, value: Mapping[str, Any], about: str) -> str:
+        """Encrypted JSON; `about` binds it to its place, so that rows cannot be exchanged."""
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        sealed = self._cipher.encrypt(nonce, json.dumps(value).encode(), about.encode())
+        return f"{_SEAL}:{base64.b64encode(nonce + sealed).decode()}"
+
+    def open(self, text: str, about: str) -> dict[str, Any]:
+        version, _, body = text.partition(":")
+        data = base64.b64decode(body)
+        try:
+            if version != _SEAL:
+                raise InvalidTag
+            plain = self._cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], about.encode())
+        except InvalidTag:
+            raise errors.Conflict(
+                f"{about} was sealed with another key than the workspace has now",
+                "Start the server with the key that it was made with (MUSTER_KEY_FILE), or set it anew.",
+            ) from None
+        opened: dict[str, Any] = json.loads(plain)
+        return opened
+
+
+def load_vault(paths: WorkspacePaths, environment: Mapping[str, str] | None = None) -> Vault:
+    """The vault of a workspace: its key comes from the environment, a command, or a private file made on first use."""
+    env = os.environ if environment is None else environment
+    if given := env.get("MUSTER_KEY"):
+        # What the server starts must not inherit it.
+        os.environ.pop("MUSTER_KEY", None)
+        return Vault(_key(given, "MUSTER_KEY"))
+    if env.get("MUSTER_KEY_FILE"):
+        path = Path(env["MUSTER_KEY_FILE"])
+        try:
+            return Vault(_key(path.read_text(), f"MUSTER_KEY_FILE={path}"))
+        except OSError as error:
+            raise errors.UserError(
+                f"the key file {path} cannot be read: {error.strerror}", "MUSTER_KEY_FILE names it."
+            ) from error
+    if env.get("MUSTER_KEY_COMMAND"):
+        return Vault(_key(_output(env["MUSTER_KEY_COMMAND"]), "what MUSTER_KEY_COMMAND prints"))
+    path = paths.server_dir / "workspace.key"
+    if not path.exists():
+        write_private(path, base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode())
+    return Vault(_key(path.read_text(), str(path)))
+
+
+def _key(text: str, where: str) -> bytes:
+    try:
+        key = base64.b64decode(text.strip(), validate=True)
+    except binascii.Error:
+        key = b""
+    if len(key) < _KEY_BYTES:
+        raise errors.UserError(
+            f"{where} is no key: {_KEY_BYTES} bytes in base64 are wanted",
+            "Make one: head -c 32 /dev/urandom | base64",
+        )
+    return key
+
+
+def _output(command: str) -> str:
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=_COMMAND_S, check=False)
+    if done.returncode != 0:
+        # What it printed may hold the key, or a part of it.
+        raise errors.UserError(f"MUSTER_KEY_COMMAND ended with {done.returncode}", "Run it by hand to see why.")
+    return done.stdout
+
+
+def _derive(key: bytes, purpose: str) -> bytes:
+    return hmac.new(key, f"muster/{purpose}".encode(), hashlib.sha256).digest()

@@ -1,0 +1,1 @@
+"""Runs: submitted, attempted, judged, shown and followed."""

@@ -1,0 +1,200 @@
+"""An attempt as it is recorded: loaded once, changed in memory, and what changed is written back once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import insert
+
+from muster.control import states
+from muster.control.lifecycle import AttemptView, NodeView, RankView
+from muster.control.scheduling.model import Place
+from muster.server.context import Context
+from muster.server.database import tables
+from muster.server.database.connection import Transaction
+from muster.server.database.records import ATTEMPT, PLACEMENT, PLACEMENTS, RANK, RANKS, RUN
+from muster.server.nodes import allocations
+
+_ADD_ATTEMPT = insert(tables.attempts)
+_ADD_PLACEMENT = insert(tables.placements)
+_ADD_RANK = insert(tables.ranks)
+_ADD_EVENT = insert(tables.events)
+
+Columns = dict[str, Any]
+
+
+class Record:
+    """A row as a mapping that knows what was changed in it."""
+
+    def __init__(self, values: Columns) -> None:
+        self._values = values
+        self.changes: Columns = {}
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._values[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def set(self, **values: Any) -> None:
+        self._values |= values
+        self.changes |= values
+
+
+class Picture:
+    """One attempt of a run, with its nodes and ranks."""
+
+    def __init__(self, run: Record, attempt: Record, nodes: list[Record], ranks: list[Record]) -> None:
+        self.run = run
+        self.attempt = attempt
+        self.nodes = nodes
+        self.ranks = ranks
+        self._new = False
+        self._new_ranks = False
+        self._events: list[Columns] = []
+
+    @classmethod
+    def load(cls, transaction: Transaction, run_id: str, number: int | None = None) -> Picture | None:
+        """The attempt (the current one unless a number is given); None when there is no such."""
+        run = RUN.first(transaction, run_id)
+        chosen = number if number is not None else run.attempt if run is not None else 0
+        attempt = ATTEMPT.first(transaction, run_id, chosen) if run is not None and chosen else None
+        if run is None or attempt is None:
+            return None
+        nodes = PLACEMENTS.rows(transaction, run_id, chosen)
+        ranks = RANKS.rows(transaction, run_id, chosen)
+        return cls(_record(run), _record(attempt), [_record(row) for row in nodes], [_record(row) for row in ranks])
+
+    @classmethod
+    def create(
+        cls,
+        transaction: Transaction,
+        run_id: str,
+        places: Sequence[Place],
+        name: Callable[[str, int, int], str] | None = None,
+    ) -> Picture:
+        """A new attempt of a run on the places that it was given; `name` names nodes that are yet to come."""
+        run = _record(RUN.one(transaction, run_id))
+        number = run.attempt + 1
+        run.set(attempt=number, retry_at=None)
+        key = {"run_id": run_id, "number": number}
+        attempt = {"status": states.PREPARING, "created_at": time.time(), "timed_out": False}
+        blank = {"started_at": None, "ended_at": None, "stop_reason": None, "stop_grace_s": None, "plan": None}
+        blank |= {"granted_at": None, "ending": None}
+        nodes = [
+            {
+                **key,
+                "node_rank": node_rank,
+                "cluster": run.compute,
+                "node": name(run_id, number, node_rank) if name else place.node.name,
+                "host": place.node.host,
+                "address": place.node.address,
+                "cpus": place.node.cpus,
+                "gpus": list(place.gpus),
+                "ranks": place.ranks,
+                "price_per_hour": place.node.price_per_hour,
+                "phase": states.ORDERED,
+                "lost": False,
+                "ports": [],
+                "refusal": None,
+                "leaving": False,
+                "resumed": None,
+                "facts": None,
+            }
+            for node_rank, place in enumerate(places)
+        ]
+        transaction.execute(_ADD_ATTEMPT, {**key, **attempt})
+        transaction.execute(_ADD_PLACEMENT, nodes)
+        picture = cls(run, Record({**key, **blank, **attempt}), [Record(node) for node in nodes], [])
+        picture._new = True
+        return picture
+
+    @property
+    def is_current(self) -> bool:
+        return bool(self.run.attempt == self.attempt.number)
+
+    def node(self, name: str) -> Record | None:
+        return next((node for node in self.nodes if node.node == name), None)
+
+    def rank(self, number: int) -> Record | None:
+        return next((rank for rank in self.ranks if rank.rank == number), None)
+
+    def add_ranks(self, rows: Sequence[Columns]) -> None:
+        key = {"run_id": self.run.id, "number": self.attempt.number, "state": "waiting", "expected": False}
+        blank = {"pid": None, "started_at": None, "ended_at": None, "exit_code": None, "signal": None}
+        self.ranks = [Record({**key, **blank, "evidence": {}, **row}) for row in rows]
+        self._new_ranks = True
+
+    def tell(self, kind: str, data: Mapping[str, Any], at: float | None = None) -> None:
+        """Something that those who follow the run will hear."""
+        moment = time.time() if at is None else at
+        self._events.append({"run_id": self.run.id, "at": moment, "kind": kind, "data": dict(data)})
+
+    def move(self, status: str, **columns: Any) -> None:
+        self.run.set(status=status, **columns)
+        self.tell("state", {"status": status})
+
+    def view(self, context: Context) -> AttemptView:
+        """What the decision looks at."""
+        return AttemptView(
+            run_status=self.run.status,
+            nodes=[
+                NodeView(
+                    row.node_rank,
+                    row.node,
+                    row.phase,
+                    row.lost,
+                    row.node in context.hub.contacts,
+                    row.refusal,
+                    row.leaving,
+                )
+                for row in self.nodes
+            ],
+            ranks=[
+                RankView(row.rank, row.node_rank, row.essential, row.state, row.exit_code, row.signal, row.expected)
+                for row in self.ranks
+            ],
+            planned=self.attempt.plan is not None,
+            cancel=self.run.cancel,
+            timed_out=self.attempt.timed_out,
+            stop_reason=self.attempt.stop_reason,
+            untold=self._untold(),
+        )
+
+    def _untold(self) -> bool:
+        """Whether nodes were taken back and their engine, which will be asked again, has not said why."""
+        if self.attempt.ending is not None or not any(node.leaving for node in self.nodes):
+            return False
+        brought = all(allocations.is_brought(n.node, n.run_id, n.number, n.node_rank) for n in self.nodes)
+        return brought and all(node.phase in states.IS_OPEN for node in self.nodes)
+
+    def save(self, context: Context, transaction: Transaction) -> None:
+        """Write what changed, and wake whom it concerns once it is durable."""
+        number = self.attempt.number
+        if self.run.changes:
+            RUN.set(transaction, self.run.id, **self.run.changes)
+        if self.attempt.changes:
+            ATTEMPT.set(transaction, self.run.id, number, **self.attempt.changes)
+        for node in self.nodes:
+            if node.changes:
+                PLACEMENT.set(transaction, self.run.id, number, node.node_rank, **node.changes)
+        if self._new_ranks:
+            transaction.execute(_ADD_RANK, [rank._values for rank in self.ranks])
+        else:
+            for rank in self.ranks:
+                if rank.changes:
+                    RANK.set(transaction, self.run.id, number, rank.rank, **rank.changes)
+        if self._events:
+            transaction.execute(_ADD_EVENT, self._events)
+        orders_changed = self._new or self.attempt.changes or any(node.changes for node in self.nodes)
+        nodes = [node.node for node in self.nodes] if orders_changed or self._new_ranks else []
+        freed = any(node.changes.get("phase") not in (None, *states.HOLDS_RESOURCES) for node in self.nodes)
+        run_id = self.run.id
+        transaction.frees_nodes = transaction.frees_nodes or freed or self.run.status in states.TERMINAL
+        transaction.after_commit.append(lambda: context.hub.changed(nodes, [run_id]))
+
+
+def _record(row: Any) -> Record:
+    return Record(dict(row._mapping))

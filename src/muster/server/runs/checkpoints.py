@@ -1,0 +1,215 @@
+"""Checkpoints: whole or not there, and only from the attempt that is current."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection, delete, insert, select
+
+from muster import errors
+from muster.control import states
+from muster.defaults import CHECKPOINTS_KEPT
+from muster.server.context import Context
+from muster.server.database import tables
+from muster.server.database.connection import Transaction
+from muster.server.database.records import add_event
+from muster.store.backend import safe_name
+
+_PART = re.compile(r"part_\d+_of_(\d+)")
+_BEST = "best"
+
+
+class CheckpointFile(BaseModel):
+    path: str
+    size: int = Field(ge=0)
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+
+
+class Publication(BaseModel):
+    """A node says that a checkpoint is complete; its files are in the store already."""
+
+    run: str
+    attempt: int
+    name: str = Field(min_length=1, max_length=255)
+    key: str = Field(pattern="^[0-9a-f]{64}$")
+    at: float
+    files: list[CheckpointFile]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What an attempt can resume from: the parts that its nodes published under one name."""
+
+    id: int
+    attempt: int
+    name: str
+    parts: tuple[Any, ...]
+
+    def files(self) -> list[dict[str, Any]]:
+        """Every file once by the name that it gets; where nodes wrote one name differently, each is kept."""
+        first: dict[str, str] = {}
+        found: list[dict[str, Any]] = []
+        for part in self.parts:
+            for file in part.files:
+                path = file["path"]
+                if path in first and first[path] == file["sha256"]:
+                    continue
+                target = path if path not in first else f"node_{part.node_rank}/{path}"
+                first.setdefault(path, file["sha256"])
+                found.append({**file, "target": target, "part": part.id})
+        return found
+
+
+def admit(connection: Connection, run: str, attempt: int, node: str) -> int:
+    """The node's rank in the attempt, if that is the one that may publish; a stale gang may not."""
+    runs, attempts, placements = tables.runs, tables.attempts, tables.placements
+    row = connection.execute(
+        select(runs.c.attempt, runs.c.status, attempts.c.ended_at, placements.c.node_rank, placements.c.phase)
+        .join(attempts, attempts.c.run_id == runs.c.id)
+        .join(placements, (placements.c.run_id == runs.c.id) & (placements.c.number == attempts.c.number))
+        .where(runs.c.id == run, attempts.c.number == attempt, placements.c.node == node)
+    ).first()
+    if row is None:
+        raise errors.NotFound(f"attempt {attempt} of {run} is not on {node}")
+    given_up = row.phase in (states.GIVEN_UP, states.CLOSED)
+    if row.attempt != attempt or row.ended_at is not None or row.status in states.TERMINAL or given_up:
+        raise errors.Conflict(f"attempt {attempt} of {run} is over", "What it publishes is not taken any more.")
+    return int(row.node_rank)
+
+
+def check_whole(context: Context, node: str, given: Publication) -> None:
+    """Refuse a publication of which the store lacks a file; done before the write, because it may be slow."""
+    node_rank = context.database.read_now(lambda c: admit(c, given.run, given.attempt, node))
+    for file in given.files:
+        if not context.store.exists(location(given.run, given.attempt, node_rank, given.key, file.path)):
+            raise errors.JobError(f"{file.path} of the checkpoint {given.name} is not here", "Send it first.")
+
+
+def publish(context: Context, transaction: Transaction, node: str, given: Publication) -> list[str]:
+    """Record a checkpoint whose files are all here; returns what may be removed from the store now."""
+    node_rank = admit(transaction.connection, given.run, given.attempt, node)
+    table = tables.checkpoints
+    own = {"run_id": given.run, "attempt": given.attempt, "node_rank": node_rank, "key": given.key}
+    known = transaction.execute(select(table.c.id).where(*(table.c[name] == value for name, value in own.items())))
+    if known.first() is not None:
+        return []
+    size = sum(file.size for file in given.files)
+    files = [file.model_dump() for file in given.files]
+    transaction.execute(insert(table).values(**own, name=given.name, files=files, size=size, at=given.at))
+    data = {"name": given.name, "attempt": given.attempt, "node": node, "size": size}
+    add_event(transaction, given.run, "checkpoint", data)
+    transaction.after_commit.append(lambda: context.hub.changed(runs=[given.run]))
+    return _prune(transaction, given.run)
+
+
+def resumable(connection: Connection, run_id: str, before: int | None = None) -> list[Checkpoint]:
+    """Complete checkpoints of a run, the newest first; those of attempts earlier than `before` where it is given."""
+    table = tables.checkpoints
+    query = select(table).where(table.c.run_id == run_id).order_by(table.c.attempt, table.c.at, table.c.id)
+    if before is not None:
+        query = query.where(table.c.attempt < before)
+    return complete_sets(connection.execute(query).all())
+
+
+def published_by(transaction: Transaction, run_id: str, number: int) -> bool:
+    """Whether an attempt published a checkpoint of its own."""
+    table = tables.checkpoints
+    query = select(table.c.id).where(table.c.run_id == run_id, table.c.attempt == number).limit(1)
+    return transaction.execute(query).first() is not None
+
+
+def complete_sets(rows: Sequence[Any]) -> list[Checkpoint]:
+    """Checkpoints, the newest first. Where several nodes publish, one counts when each of them has its part.
+
+    How many parts there are is told by a file `part_I_of_N` in each; without one, every node that published anything
+    in the attempt must have.
+    """
+    nodes: dict[int, set[int]] = defaultdict(set)
+    for row in rows:
+        nodes[row.attempt].add(row.node_rank)
+    found: list[Checkpoint] = []
+    parts: dict[tuple[int, str], dict[int, Any]] = defaultdict(dict)
+    for row in rows:
+        declared = _declared_parts(row)
+        if declared == 1 or (declared is None and len(nodes[row.attempt]) == 1):
+            found.append(Checkpoint(row.id, row.attempt, row.name, (row,)))
+            continue
+        here = parts[row.attempt, row.name]
+        here[row.node_rank] = row
+        if len(here) == declared if declared else here.keys() == nodes[row.attempt]:
+            ordered = tuple(here[rank] for rank in sorted(here))
+            found.append(Checkpoint(max(part.id for part in ordered), row.attempt, row.name, ordered))
+            parts[row.attempt, row.name] = {}
+    return found[::-1]
+
+
+def _declared_parts(row: Any) -> int | None:
+    told = (_PART.fullmatch(file["path"]) for file in row.files)
+    return next((int(match[1]) for match in told if match), None)
+
+
+def superseded(rows: Sequence[Any]) -> list[Any]:
+    """Of a run's checkpoints those that are older than its last complete one."""
+    ordered = sorted(rows, key=lambda row: (*_age(row), row.id))
+    last = next(iter(complete_sets(ordered)), None)
+    if last is None:
+        return []
+    needed = {part.id for part in last.parts}
+    oldest = min(_age(part) for part in last.parts)
+    return [row for row in ordered if row.id not in needed and _age(row) < oldest]
+
+
+def location(run: str, attempt: int, node_rank: int, key: str, path: str) -> str:
+    return f"{_folder(run, attempt, node_rank, key)}/{safe_name(path)}"
+
+
+def _folder(run: str, attempt: int, node_rank: int, key: str) -> str:
+    return f"runs/{safe_name(run)}/checkpoints/{attempt}/node_{node_rank}/{key[:16]}"
+
+
+def _prune(transaction: Transaction, run_id: str) -> list[str]:
+    """Forget what is older than the last few complete ones, but not the best; returns the folders that held it."""
+    table = tables.checkpoints
+    spec = transaction.execute(select(tables.runs.c.spec).where(tables.runs.c.id == run_id)).scalar() or {}
+    keep = (spec.get("retry") or {}).get("keep_checkpoints") or CHECKPOINTS_KEPT
+    complete = resumable(transaction.connection, run_id)
+    kept = complete[:keep]
+    if len(kept) < keep:
+        return []
+    best = next((item for item in complete if any(file["path"] == _BEST for file in item.files())), None)
+    needed = {part.id for checkpoint in (*kept, *([best] if best else ())) for part in checkpoint.parts}
+    oldest = min(_age(part) for checkpoint in kept for part in checkpoint.parts)
+    rows = transaction.execute(select(table).where(table.c.run_id == run_id)).all()
+    gone = [row for row in rows if row.id not in needed and _age(row) < oldest]
+    if gone:
+        transaction.execute(delete(table).where(table.c.id.in_([row.id for row in gone])))
+    used = {folder_of(row) for row in rows} - {folder_of(row) for row in gone}
+    return sorted({folder_of(row) for row in gone} - used)
+
+
+def _age(row: Any) -> tuple[int, float]:
+    return (row.attempt, row.at)
+
+
+def folder_of(row: Any) -> str:
+    """Where in the workspace store a checkpoint lies."""
+    return _folder(row.run_id, row.attempt, row.node_rank, row.key)
+
+
+def views(rows: Iterable[Any]) -> list[dict[str, Any]]:
+    """What clients see of a run's checkpoints, the newest first."""
+    return [
+        {
+            "id": item.id,
+            "attempt": item.attempt,
+            "name": item.name,
+            "size": sum(part.size for part in item.parts),
+            "at": max(part.at for part in item.parts),
+        }
+        for item in complete_sets(sorted(rows, key=lambda row: (*_age(row), row.id)))
+    ]

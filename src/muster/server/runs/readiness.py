@@ -1,0 +1,66 @@
+"""What the nodes of an attempt reported before it starts: whether they agree, and the network that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import bindparam, select
+
+from muster.clusters.options import parse_options
+from muster.errors import JobError
+from muster.job.spec import JobSpec
+from muster.launch.devices import from_json
+from muster.launch.fabric import Wanted
+from muster.launch.model import Slot
+from muster.launch.network import with_network
+from muster.launch.preflight import disagreement, told
+from muster.server.database import tables
+from muster.server.database.connection import Transaction
+from muster.server.runs.attempt_record import Record
+
+_OPTIONS = select(tables.clusters.c.options).where(tables.clusters.c.name == bindparam("name"))
+
+
+class NotReady(Exception):
+    """The gang cannot start on these nodes; becomes the attempt's refusal."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def check_agreement(nodes: Sequence[Record]) -> None:
+    """NotReady where the nodes would not work together."""
+    if len({node.resumed for node in nodes}) > 1:
+        # One of them found the newest checkpoint damaged.
+        raise NotReady(
+            "platform", "the nodes found different checkpoints to resume from; a damaged one is not used again"
+        )
+    trouble = disagreement([node.node for node in nodes], [node.facts or {} for node in nodes])
+    if trouble:
+        raise NotReady("environment", trouble)
+
+
+def notices(nodes: Sequence[Record]) -> list[str]:
+    """What the nodes have to say, each thing once."""
+    return told([node.node for node in nodes], [node.facts or {} for node in nodes])
+
+
+def machines(nodes: Sequence[Record]) -> list[str]:
+    """Where each node is: the same for nodes that share a machine and its host name."""
+    return [(node.facts or {}).get("machine") or node.host for node in nodes]
+
+
+def networked(
+    transaction: Transaction, nodes: Sequence[Record], spec: JobSpec, slots: Sequence[Slot]
+) -> tuple[tuple[Slot, ...], tuple[str, ...]]:
+    """The slots with the network that they share; NotReady where the cluster's interface is not there."""
+    devices = [from_json(node.facts["devices"]) if (node.facts or {}).get("devices") else None for node in nodes]
+    if None in devices:
+        return tuple(slots), ()
+    row = transaction.execute(_OPTIONS, {"name": nodes[0].cluster}).first()
+    options = parse_options(row.options if row else {})
+    try:
+        return with_network(spec, slots, devices, Wanted(options.interface, options.subnet))
+    except JobError as error:
+        raise NotReady("bad_input", f"{error.message}. {error.hint}") from error

@@ -1,0 +1,100 @@
+"""Further attempts: by themselves where the policy says so, or by hand. Everything here runs inside one write."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import select
+
+from muster import errors
+from muster.control import states
+from muster.control.retry import Past, Policy, Retry, Stop, decide
+from muster.control.verdict import Verdict
+from muster.job.explain import make_spec
+from muster.server.context import Context
+from muster.server.database import tables
+from muster.server.database.connection import Transaction
+from muster.server.database.records import RUN, add_event, find_run, move_run
+from muster.server.runs import checkpoints
+from muster.server.runs.attempt_record import Picture
+
+
+def workspace_policy(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The `retry` of a workspace, checked as that of a job file is."""
+    retry = make_spec({"command": "true", "retry": config.get("retry") or {}}).retry
+    return retry.model_dump(exclude_none=True)
+
+
+def follow(context: Context, transaction: Transaction, picture: Picture, verdict: Verdict) -> Retry | Stop:
+    """What follows the attempt that has just ended with this verdict."""
+    attempts = tables.attempts
+    run = picture.run
+    if run.cancel:
+        return Stop("no further attempt: somebody cancelled the run")
+    rows = transaction.execute(
+        select(attempts.c.verdict)
+        .where(
+            attempts.c.run_id == run.id,
+            attempts.c.number >= (run.budget_from or 1),
+            attempts.c.number < picture.attempt.number,
+        )
+        .order_by(attempts.c.number)
+    ).scalars()
+    past = [Past(item["code"], item.get("node")) for item in rows if item]
+    policy = Policy.of(context.retry, run.spec.get("retry"))
+    progressed = checkpoints.published_by(transaction, run.id, picture.attempt.number)
+    return decide([*past, Past(verdict.code, verdict.node, progressed)], policy, run.id)
+
+
+def enqueue(context: Context, transaction: Transaction, picture: Picture, retry: Retry, now: float) -> None:
+    """Put the run back into the queue, for its next attempt."""
+    picture.move(
+        states.QUEUED,
+        queued_at=now,
+        retry_at=now + retry.delay_s,
+        excluded_nodes=list(retry.exclude),
+        verdict=None,
+    )
+    picture.tell("note", {"level": "warning", "text": told(retry)})
+    transaction.after_commit.append(lambda: context.hub.wake_scheduler_at(now + retry.delay_s))
+
+
+def told(retry: Retry) -> str:
+    """What Muster does next, for people."""
+    when = f"starts in {retry.delay_s:.1f} s" if retry.delay_s >= 0.05 else "starts now"
+    off = f", not on {', '.join(retry.exclude)} where others are free" if retry.exclude else ""
+    return f"{retry.why}; {when}{off}"
+
+
+def by_hand(context: Context, transaction: Transaction, ref: str, who: str) -> str:
+    """One more attempt of a run that has ended, with its budgets as new. Returns the run's id."""
+    row = find_run(transaction, ref)
+    if row.status == states.COMPLETED:
+        raise errors.Conflict(f"the run {row.id} has completed", "Submit the job again for a new run.")
+    if row.status not in states.TERMINAL:
+        raise errors.Conflict(f"the run {row.id} is {row.status}", "Only a run that has ended can be retried.")
+    fresh = {"cancel": None, "cancel_by": None, "ended_at": None, "verdict": None, "retry_at": None}
+    RUN.set(transaction, row.id, **fresh, excluded_nodes=[], budget_from=row.attempt + 1, queued_at=time.time())
+    add_event(transaction, row.id, "note", {"level": "info", "text": f"attempt {row.attempt + 1}: asked for by {who}"})
+    move_run(transaction, row.id, states.QUEUED)
+    transaction.after_commit.append(lambda: context.hub.changed(runs=[row.id], queue=True))
+    return str(row.id)
+
+
+def take_up(context: Context, transaction: Transaction) -> None:
+    """After a start of the server: wake the scheduler when a further attempt is due."""
+    runs = tables.runs
+    for row in transaction.execute(
+        select(runs.c.retry_at).where(runs.c.status == states.QUEUED, runs.c.retry_at.is_not(None))
+    ).all():
+        context.hub.wake_scheduler_at(row.retry_at)
+
+
+def waiting_reason(row: Any, now: float) -> str | None:
+    """Why a run that was put back waits, while its next attempt is not due."""
+    if row.retry_at is None or row.retry_at <= now:
+        return None
+    moment = time.strftime("%H:%M:%S", time.localtime(row.retry_at))
+    return f"attempt {row.attempt + 1} starts at {moment} (in {row.retry_at - now:.0f} s)"

@@ -1,0 +1,134 @@
+"""Taking in a job: everything that can be refused is refused here, before anything starts."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Any
+
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection, insert
+
+from muster import errors
+from muster.control import states
+from muster.control.scheduling.explain import impossible
+from muster.control.scheduling.model import Gang, Need
+from muster.control.scheduling.quota import Usage
+from muster.job.explain import make_spec
+from muster.job.spec import JobSpec
+from muster.job.support import check_supported
+from muster.launch.layout import demand, num_ranks
+from muster.launch.plan import check as check_plan
+from muster.server.context import Context
+from muster.server.data import check as datacheck
+from muster.server.database import tables
+from muster.server.database.connection import Transaction
+from muster.server.database.records import BY_KEY, CLUSTERS, add_event
+from muster.server.environments import records
+from muster.server.nodes import clusters
+
+_ADD_RUN = insert(tables.runs)
+_PRIORITY = {"low": 0, "medium": 1, "high": 2}
+
+
+class Submission(BaseModel):
+    """The body of `POST runs`."""
+
+    key: str = Field(min_length=1, max_length=200)
+    spec: dict[str, Any]
+    snapshot: str | None = None
+    python: str | None = None
+    packages: dict[str, str] | None = None
+    """Versions of frameworks in `python`, where the job names an environment that they may stand in for."""
+    submitted_by: str | None = None
+    notices: list[str] = []
+
+
+def accept(context: Context, transaction: Transaction, submission: Submission) -> str:
+    """Queue a job; the same key again is the same run. Returns the run's id."""
+    known = BY_KEY.first(transaction, submission.key)
+    if known is not None:
+        return str(known.id)
+    spec = datacheck.settle(context, transaction.connection, make_spec(submission.spec))
+    notices = [*submission.notices, *_checked(context, transaction, spec, submission)]
+    settled = records.settle(context, transaction.connection, spec, submission.python, submission.packages)
+    notices += settled.notices
+    now = time.time()
+    run_id = new_id(spec)
+    need = demand(spec)
+    transaction.execute(
+        _ADD_RUN,
+        {
+            "id": run_id,
+            "key": submission.key,
+            "name": spec.name,
+            "display_name": spec.display_name or spec.name,
+            "experiment": spec.experiment_name,
+            "status": states.QUEUED,
+            "created_at": now,
+            "queued_at": now,
+            "spec": spec.model_dump(mode="json"),
+            "snapshot": submission.snapshot,
+            "python": settled.python or submission.python,
+            "environment": records.record_of(settled),
+            "submitted_by": submission.submitted_by,
+            "compute": spec.compute,
+            "priority": _PRIORITY[spec.queue_settings.priority],
+            "num_nodes": spec.resources.instance_count,
+            "num_ranks": num_ranks(spec),
+            "ranks_per_node": need.ranks_per_node,
+            "gpus_per_node": need.gpus_per_node,
+            "timeout_s": spec.limits.timeout,
+            "preemptible": spec.queue_settings.preemptible,
+            "attempt": 0,
+            "tags": dict(spec.tags),
+            "description": spec.description,
+            "notices": list(dict.fromkeys(notices)),
+        },
+    )
+    add_event(transaction, run_id, "state", {"status": states.QUEUED}, now)
+    transaction.after_commit.append(lambda: context.hub.changed(runs=[run_id], queue=True))
+    return run_id
+
+
+def _checked(context: Context, transaction: Transaction, spec: JobSpec, submission: Submission) -> list[str]:
+    return check(context, transaction.connection, spec, submission.snapshot, submission.submitted_by or "")
+
+
+def check(context: Context, connection: Connection, spec: JobSpec, snapshot: str | None, user: str = "") -> list[str]:
+    """Refuse what this workspace cannot run; returns notices."""
+    check_plan(spec)
+    row = find_cluster(connection, spec.compute)
+    if row.state == clusters.DELETING:
+        raise errors.Conflict(f"the cluster {row.name} is being deleted", "Choose another compute.")
+    nodes = clusters.offered(context, clusters.cluster_of(row))
+    need = demand(spec)
+    shape = Need(need.num_nodes, need.ranks_per_node, need.gpus_per_node)
+    gang = Gang("", "", spec.compute, shape, user=user, experiment=spec.experiment_name)
+    quotas = Usage(clusters.rules_of(context, row, {}, 0), len(nodes[0].gpus) if nodes else 0)
+    if why := impossible(gang, nodes) or quotas.exceeded_by(gang):
+        raise errors.JobError(f"the job can never start: it {why}", "Ask for less, or choose another compute.")
+    if snapshot is not None and not context.snapshots.has(snapshot):
+        raise errors.Conflict(f"the code snapshot {snapshot} is not here", "Upload it first.")
+    return check_supported(spec)
+
+
+def find_cluster(connection: Connection, name: str) -> Any:
+    """A compute target by name, or a refusal that names the known ones."""
+    rows = {row.name: row for row in connection.execute(CLUSTERS)}
+    if name not in rows:
+        raise errors.JobError(
+            f"there is no compute {name!r}",
+            f"Known here: {', '.join(sorted(rows))}. `muster cluster create NAME` makes one.",
+        )
+    return rows[name]
+
+
+def new_id(spec: JobSpec) -> str:
+    """Readable, and unlike any other: `resnet50-k3v9x2ab`."""
+    stem = "".join(
+        ch if ch.isalnum() or ch in "-_" else "-" for ch in (spec.display_name or spec.name or spec.experiment_name)
+    )
+    alphabet = "abcdefghijkmnpqrstuvwxyz23456789"
+    tail = "".join(secrets.choice(alphabet) for _ in range(8))
+    return f"{stem.strip('-_')[:40] or 'run'}-{tail}"
