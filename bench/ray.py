@@ -8,11 +8,11 @@ import sys
 import time
 
 import psutil
+from tests.sites.ray import RaySite, missing
 
 from bench.measure import Figure, Workspace, interleave, log_lines, median, quick, report, temporary_workspace
 from muster.client.submit import submit
 from muster.job.explain import make_spec
-from muster.testing.ray_site import RaySite, missing
 
 COMMAND = "date +'began %s.%N'"
 RANKS = 2

@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.sites.slurm import SlurmSite, missing
+
 from bench.measure import (
     Figure,
     Workspace,
@@ -21,7 +23,6 @@ from bench.measure import (
     temporary_workspace,
     wait_for_run,
 )
-from muster.testing.slurm_site import SlurmSite, missing
 
 COMMAND = f"""{sys.executable} -c 'import time; print("first", time.time(), flush=True)'"""
 JOB = """\

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.sites.imagenet import make_archives
 
 from muster.store.keyring import new_key
-from muster.testing.imagenet import make_archives
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent

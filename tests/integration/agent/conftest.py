@@ -16,13 +16,13 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.sites.agent_server import AgentServer
 
 from muster.agent.run import processes
 from muster.agent.run.variables import NODE_MARK
 from muster.launch.model import NodePlan, RankPlan, to_json
 from muster.paths import NodePaths
 from muster.protocol import Order
-from muster.testing.agent_server import AgentServer
 
 
 def until(condition: Callable[[], Any], timeout_s: float = 20.0, what: str = "the condition") -> Any:

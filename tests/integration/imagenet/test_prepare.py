@@ -20,9 +20,9 @@ pytest.importorskip("PIL", reason="reading images needs muster[images]")
 
 from PIL import Image
 from tests.conftest import wait_until
+from tests.sites.imagenet import Archives, make_archives
 
 from muster.imagenet.pack import alone_in
-from muster.testing.imagenet import Archives, make_archives
 
 MUSTER = [sys.executable, "-m", "muster.cli", "data", "imagenet"]
 

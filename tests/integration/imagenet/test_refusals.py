@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 
 pytest.importorskip("PIL", reason="reading images needs muster[images]")
 
+from tests.sites.imagenet import Archives, make_archives
+
 from muster.cli.main import app
-from muster.testing.imagenet import Archives, make_archives
 
 USER_ERROR = 2
 TRUTH = "ILSVRC2012_validation_ground_truth.txt"

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from tests.conftest import _end_workspace as end_workspace
 from tests.integration.server.conftest import Site
+from tests.sites.ray import RaySite, missing
 
 from muster import errors
 from muster.client.connect import connect
 from muster.client.workspace import create_workspace
-from muster.testing.ray_site import RaySite, missing
 
 PATIENCE_S = 120.0
 

@@ -8,10 +8,10 @@ import pytest
 from tests.conftest import wait_until
 from tests.integration.ray.conftest import PATIENCE_S, attached, started
 from tests.integration.server.conftest import Site
+from tests.sites.ray import FAKE_HEAD_ID, RaySite, missing
 
 from muster.clusters.options import parse_options
 from muster.engines.ray.machines.launcher import WORKERS, Described, labels_of, make_file
-from muster.testing.ray_site import FAKE_HEAD_ID, RaySite, missing
 
 DESCRIBED = {"max_nodes": 2, "cpus": 1, "idle_seconds_before_scaledown": 5}
 HEAD = "ray.head.default"

@@ -13,11 +13,11 @@ import pytest
 from tests.conftest import _end_workspace as end_workspace
 from tests.integration.server.conftest import Site
 from tests.integration.slurm.conftest import OPTIONS as SLURM_OPTIONS
+from tests.sites.slurm import SlurmSite
+from tests.sites.slurm import missing as slurm_missing
 
 from muster.client.connect import connect
 from muster.client.workspace import create_workspace
-from muster.testing.slurm_site import SlurmSite
-from muster.testing.slurm_site import missing as slurm_missing
 
 TWO_NODES = {"instance_count": 2}
 PATIENCE_S = 120.0

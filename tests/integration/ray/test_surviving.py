@@ -11,8 +11,7 @@ import psutil
 from tests.conftest import wait_until
 from tests.integration.ray.conftest import PATIENCE_S
 from tests.integration.server.conftest import Site
-
-from muster.testing.ray_site import RaySite
+from tests.sites.ray import RaySite
 
 GANG = {"distribution": {"type": "pytorch", "process_count_per_instance": 1}, "resources": {"instance_count": 2}}
 

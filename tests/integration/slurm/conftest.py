@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tests.conftest import _end_workspace as end_workspace
 from tests.integration.server.conftest import Site
+from tests.sites.slurm import SlurmSite, missing
 
 from muster.client.connect import connect
 from muster.client.workspace import create_workspace, find_workspace
-from muster.testing.slurm_site import SlurmSite, missing
 
 OPTIONS = {"partition": "batch", "poll_seconds": 0.5, "server_address": "127.0.0.1"}
 

@@ -13,11 +13,11 @@ from tests.conftest import process, wait_until
 from tests.integration.mpi.conftest import SCRIPT, python_with
 from tests.integration.server.conftest import Site
 from tests.integration.slurm.conftest import job_of, make_cluster
+from tests.sites.slurm import SlurmSite
 
 from muster.client.submit import submit
 from muster.errors import JobError
 from muster.job.explain import make_spec
-from muster.testing.slurm_site import SlurmSite
 
 __all__ = ["python_with"]
 

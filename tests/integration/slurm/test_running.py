@@ -9,9 +9,9 @@ from pathlib import Path
 
 from tests.conftest import wait_until
 from tests.integration.server.conftest import Site
+from tests.sites.slurm import SlurmSite
 
 from muster.client.storage import Storage
-from muster.testing.slurm_site import SlurmSite
 
 TWO_NODES = {"instance_count": 2}
 

@@ -10,8 +10,7 @@ import psutil
 from tests.conftest import wait_until
 from tests.integration.server.conftest import Site
 from tests.integration.slurm.conftest import SlurmWorkspace, job_of, make_cluster
-
-from muster.testing.slurm_site import SlurmSite
+from tests.sites.slurm import SlurmSite
 
 GANG = {"distribution": {"type": "pytorch", "process_count_per_instance": 1}, "resources": {"instance_count": 2}}
 

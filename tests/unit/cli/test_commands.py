@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from tools.command_reference import examples, reference
 from typer.testing import CliRunner
 
 from muster.cli.commands.files import choose, place
@@ -21,7 +22,6 @@ from muster.cli.console import Paint
 from muster.cli.help import EXAMPLES
 from muster.cli.main import app
 from muster.cli.options import complete_runs, run_words
-from muster.cli.reference import examples, reference
 from muster.errors import NotFound, UserError
 
 ROOT = Path(__file__).parents[3]
@@ -89,7 +89,7 @@ def test_every_example_can_be_parsed(name: str) -> None:
 
 def test_the_command_reference_is_in_step_with_the_commands() -> None:
     written = (ROOT / "docs" / "commands.md").read_text()
-    assert written == reference(), "run: python -m muster.cli.reference > docs/commands.md"
+    assert written == reference(), "run: python -m tools.command_reference > docs/commands.md"
 
 
 def test_a_wrong_option_says_where_arguments_of_a_script_go() -> None:

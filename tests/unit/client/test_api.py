@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sites.rest_server import Reply, Request, RestServer
 
 from muster.client import api
 from muster.client.api import Client
 from muster.defaults import PROTOCOL_VERSION
 from muster.errors import Conflict, NotFound, ServerUnavailable
 from muster.job.explain import make_spec
-from muster.testing.rest_server import Reply, Request, RestServer
 from muster.transport import Address
 
 RUN = {"id": "r-1", "status": "Running"}

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sites.rest_server import RestServer
 
 from muster.client.connect import compatibility, connect
 from muster.client.server_process import last_lines, server_environment
 from muster.client.workspace import ServerRef, WorkspaceRef, create_workspace
 from muster.defaults import PROTOCOL_VERSION
 from muster.errors import ProtocolMismatch, ServerUnavailable
-from muster.testing.rest_server import RestServer
 from muster.version import VERSION
 
 HEALTH = {"version": VERSION, "protocol": PROTOCOL_VERSION, "active_runs": 0}

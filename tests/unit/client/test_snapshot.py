@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.sites.rest_server import Reply, Request, RestServer
 
 from muster.client import snapshot
 from muster.client.api import Client
 from muster.client.snapshot import FileChanged, push, scan
 from muster.errors import JobError
 from muster.manifest import digest_of
-from muster.testing.rest_server import Reply, Request, RestServer
 from muster.transport import Address
 
 

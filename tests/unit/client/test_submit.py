@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.sites.rest_server import Reply, Request, RestServer
 
 from muster.client.api import Client
 from muster.client.submit import SentCode, absolute_inputs, submit
 from muster.errors import JobError
 from muster.job.explain import make_spec
 from muster.job.parts import Input
-from muster.testing.rest_server import Reply, Request, RestServer
 from muster.transport import Address
 
 

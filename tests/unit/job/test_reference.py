@@ -6,16 +6,16 @@ import re
 from pathlib import Path
 
 import pytest
+from tools.job_reference import reference
 
 from muster.job.jobfile import parse_job
-from muster.job.reference import reference
 from muster.job.sections import keys_allowed_at
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "job-file.md"
 
 
 def test_the_document_is_in_step_with_the_models() -> None:
-    assert DOCUMENT.read_text(encoding="utf-8") == reference(), "run: python -m muster.job.reference > docs/job-file.md"
+    assert DOCUMENT.read_text(encoding="utf-8") == reference(), "run: python -m tools.job_reference > docs/job-file.md"
 
 
 @pytest.mark.parametrize("text", re.findall(r"```yaml\n(.*?)```", reference(), re.DOTALL))

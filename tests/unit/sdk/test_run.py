@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sites.rest_server import Reply, Request, RestServer
 
 import muster
 from muster import ComputeTarget, Dataset, Datastore, Environment, Experiment, Model, Run, ScriptRunConfig, Workspace
@@ -18,7 +19,6 @@ from muster.compute import AmlCompute
 from muster.compute_target import ComputeTargetException
 from muster.errors import Conflict, JobError, MusterError, NotFound, RunFailed
 from muster.sdk import notices
-from muster.testing.rest_server import Reply, Request, RestServer
 from muster.transport import Address
 
 VERDICT = {

@@ -1,0 +1,1 @@
+"""Real clusters and scripted servers that tests and benchmarks run against."""
