@@ -1,0 +1,351 @@
+"""Caches with a limit in bytes: what was not used for longest goes first, and what is in use stays.
+
+    KEY/             an entry: a folder that is complete once it has its record, which is written last
+    .partial/KEY/    an entry under way, or one that was cut off, where it is not made in place
+    .locks/KEY.use   held shared by those who use the entry; its time is that of the last use
+    .locks/KEY.build held exclusively by the one who makes it
+    .gone/           what is being removed
+
+Locks end with their processes, so nothing has to be tidied up after a death. An entry goes by one rename, so a death in
+between leaves nothing that could be taken for whole.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from muster.host import files
+from muster.host.locks import FileLock, HeldLock
+
+_RESERVED = "reserved"
+
+
+class Sized(Protocol):
+    """Something that takes room."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def used_at(self) -> float: ...
+
+
+Item = TypeVar("Item", bound=Sized)
+
+
+@dataclass(frozen=True)
+class Room:
+    """How making room went."""
+
+    removed: tuple[str, ...]
+    used_bytes: int
+    """What is left takes so much."""
+    busy_bytes: int
+    """Of that, what was tried and is in use."""
+    enough: bool
+
+
+def make_room(
+    items: Iterable[Item], remove: Callable[[Item], bool], enough: Callable[[int], bool], keep: Collection[str] = ()
+) -> Room:
+    """Remove the least recently used until what is left is little enough; what is in use stays, and counts.
+
+    `remove` answers whether it could, and `enough` is asked with the bytes that are left.
+    """
+    oldest_first = sorted(items, key=lambda item: item.used_at)
+    used = sum(item.size for item in oldest_first)
+    busy = 0
+    removed = []
+    for item in oldest_first:
+        if enough(used):
+            break
+        if item.key in keep:
+            continue
+        if remove(item):
+            used -= item.size
+            removed.append(item.key)
+        else:
+            busy += item.size
+    return Room(tuple(removed), used, busy, enough(used))
+
+
+class UseLocks:
+    """Who uses which entry, and when it was last used; entries may be folders, or anything that has a key."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def hold(self, key: str) -> HeldLock:
+        """Keep an entry from being removed, and note that it is used now."""
+        held = self._lock(key).acquire(shared=True)
+        held.touch()
+        return held
+
+    def claim(self, key: str) -> HeldLock | None:
+        """Keep others from using an entry; None when somebody does."""
+        return self._lock(key).try_acquire()
+
+    def is_used(self, key: str) -> bool:
+        return not self._lock(key).is_free()
+
+    def used_at(self, key: str) -> float:
+        """When it was last used; 0 where it never was."""
+        return self._lock(key).used_at()
+
+    def _lock(self, key: str) -> FileLock:
+        return FileLock(self._folder / f"{key}.use")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A complete entry."""
+
+    key: str
+    folder: Path
+    record: Any
+    """What was written of it when it was complete: a JSON object with at least its `size`."""
+    used_at: float
+
+    @property
+    def size(self) -> int:
+        return int(self.record.get("size", 0))
+
+
+@dataclass(frozen=True)
+class HeldEntry:
+    """An entry that stays as long as its lock is held."""
+
+    entry: Entry
+    lock: HeldLock
+
+
+@dataclass(frozen=True)
+class _Partial:
+    """An entry under way, with the room that it was promised."""
+
+    key: str
+    size: int
+    used_at: float
+
+
+class FolderCache:
+    """Folders by their keys, used by any number of processes."""
+
+    def __init__(
+        self,
+        root: Path,
+        limit_bytes: int,
+        *,
+        record_name: str = "entry.json",
+        keep_free_bytes: int = 0,
+        is_sound: Callable[[Entry], bool] = lambda entry: True,
+    ) -> None:
+        """`keep_free_bytes` of the disk are left to others. `is_sound` is asked before an entry is used."""
+        self.root = root
+        self.limit_bytes = limit_bytes
+        self._record_name = record_name
+        self._keep_free_bytes = keep_free_bytes
+        self._is_sound = is_sound
+        self._use = UseLocks(root / ".locks")
+
+    # Using
+
+    def find(self, key: str) -> Entry | None:
+        """An entry that is complete and sound."""
+        entry = self._read(key)
+        return entry if entry is not None and self._is_sound(entry) else None
+
+    def hold(self, key: str) -> HeldEntry | None:
+        """An entry that nobody removes while its lock is held; None when it is not there, or not sound."""
+        if not self.folder(key).is_dir():
+            return None
+        self._make_folders()
+        lock = self._use.hold(key)
+        try:
+            entry = self.find(key)
+        except BaseException:
+            lock.release()
+            raise
+        if entry is None:
+            lock.release()
+            return None
+        return HeldEntry(entry, lock)
+
+    def entries(self) -> list[Entry]:
+        """Every complete entry, the one used last first."""
+        found = [entry for key in self._keys() if (entry := self._read(key))]
+        return sorted(found, key=lambda entry: entry.used_at, reverse=True)
+
+    def is_used(self, key: str) -> bool:
+        return self._use.is_used(key)
+
+    def folder(self, key: str) -> Path:
+        return self.root / key
+
+    # Making
+
+    @contextmanager
+    def building(self, key: str, waiting: Callable[[], None] | None = None) -> Iterator[HeldLock]:
+        """One process at a time makes what a key stands for; `waiting` is called when somebody else does.
+
+        Children may inherit the lock, so that nobody else builds while one of them still writes.
+        """
+        self._make_folders()
+        with self._build_lock(key).acquire(waiting=waiting) as lock:
+            yield lock
+
+    def partial(self, key: str) -> Path:
+        """Where an entry is made that can be moved; called while building."""
+        return self.root / ".partial" / key
+
+    def complete(self, key: str, record: Any) -> None:
+        """Mark what was made in its own folder as complete; called while building."""
+        with self._use.hold(key):
+            files.write_json(self.folder(key) / self._record_name, record, durable=True)
+
+    def commit(self, key: str, record: Any, made_as: str | None = None) -> HeldEntry:
+        """Give what was made in the partial folder its key, and hold it; called while building it, or `made_as`."""
+        partial = self.partial(made_as or key)
+        (partial / _RESERVED).unlink(missing_ok=True)
+        files.write_json(partial / self._record_name, record)
+        # Held before it is there, so that nobody can remove it in between.
+        lock = self._use.hold(key)
+        try:
+            with suppress(OSError):
+                partial.rename(self.folder(key))
+            if partial.exists():
+                # The same content came by another way first.
+                self._remove(partial)
+            entry = self._read(key)
+            if entry is None:
+                raise FileExistsError(f"{self.folder(key)} is in the way of an entry of the cache")
+        except BaseException:
+            lock.release()
+            raise
+        return HeldEntry(entry, lock)
+
+    def discard(self, key: str) -> None:
+        """Remove what is there of a key, complete or not; only while building."""
+        self._remove(self.folder(key))
+        self._remove(self.partial(key))
+
+    # Room
+
+    def reserve(self, key: str, size: int) -> Room:
+        """Make room for an entry and promise it, before a byte is moved; promises nothing where it cannot fit."""
+        self._make_folders()
+        with FileLock(self.root / ".locks" / "admission").acquire():
+            room = self.make_room(size, keep=(key,))
+            if room.enough:
+                partial = self.partial(key)
+                partial.mkdir(exist_ok=True)
+                (partial / _RESERVED).write_text(str(size))
+            return room
+
+    def make_room(self, wanted_bytes: int = 0, keep: Collection[str] = ()) -> Room:
+        """Remove the least recently used until as much more fits; `keep` neither goes nor, if under way, counts."""
+        already = sum(files.disk_usage(self.partial(key)) for key in keep) if wanted_bytes else 0
+
+        def enough(used: int) -> bool:
+            fits = used + wanted_bytes <= self.limit_bytes
+            return fits and (not self._keep_free_bytes or self.free_bytes(keep) + already >= wanted_bytes)
+
+        self._finish_removals()
+        partials = [partial for partial in self._partials() if partial.key not in keep]
+        items: list[Entry | _Partial] = [*self.entries(), *partials]
+        return make_room(items, self._evict, enough, keep)
+
+    def remove(self, key: str) -> bool:
+        """Remove an entry unless somebody uses or builds it."""
+        self._make_folders()
+        build = self._build_lock(key).try_acquire()
+        if build is None:
+            return False
+        with build:
+            use = self._use.claim(key)
+            if use is None:
+                return False
+            with use:
+                self.discard(key)
+        return True
+
+    def sweep(self) -> list[str]:
+        """Remove what killed builds and removals left in the place of entries; returns what it was."""
+        self._finish_removals()
+        return [key for key in self._keys() if self._read(key) is None and self.remove(key)]
+
+    def free_bytes(self, but: Collection[str] = ()) -> int:
+        """What the disk can give: not what others under way will still take, nor the last reserve."""
+        usage = shutil.disk_usage(self.root)
+        waiting = [partial for partial in self._partials() if partial.key not in but]
+        promised = sum(max(0, item.size - files.disk_usage(self.partial(item.key))) for item in waiting)
+        return usage.free - promised - min(self._keep_free_bytes, usage.total // 50)
+
+    def used_bytes(self) -> int:
+        """What entries take, and what was promised."""
+        return sum(entry.size for entry in self.entries()) + sum(partial.size for partial in self._partials())
+
+    def _evict(self, item: Entry | _Partial) -> bool:
+        if isinstance(item, Entry):
+            return self.remove(item.key)
+        lock = self._build_lock(item.key).try_acquire()
+        if lock is None:
+            return False
+        with lock:
+            self._remove(self.partial(item.key))
+        return True
+
+    def _read(self, key: str) -> Entry | None:
+        record = files.read_json(self.folder(key) / self._record_name)
+        if not isinstance(record, dict):
+            return None
+        return Entry(key, self.folder(key), record, self._use.used_at(key))
+
+    def _keys(self) -> list[str]:
+        return sorted(path.name for path in _folders(self.root) if not path.name.startswith("."))
+
+    def _partials(self) -> list[_Partial]:
+        found = []
+        for path in _folders(self.root / ".partial"):
+            with suppress(FileNotFoundError):
+                found.append(_Partial(path.name, _reserved(path), path.stat().st_mtime))
+        return found
+
+    def _remove(self, path: Path) -> None:
+        gone = self.root / ".gone"
+        gone.mkdir(exist_ok=True)
+        files.remove_aside(path, gone / f"{path.name}.{secrets.token_hex(4)}")
+
+    def _finish_removals(self) -> None:
+        for path in _folders(self.root / ".gone"):
+            files.remove_tree(path)
+
+    def _build_lock(self, key: str) -> FileLock:
+        return FileLock(self.root / ".locks" / f"{key}.build")
+
+    def _make_folders(self) -> None:
+        for name in (".locks", ".partial", ".gone"):
+            (self.root / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _folders(root: Path) -> list[Path]:
+    try:
+        return [path for path in root.iterdir() if path.is_dir()]
+    except FileNotFoundError:
+        return []
+
+
+def _reserved(partial: Path) -> int:
+    try:
+        return int((partial / _RESERVED).read_text())
+    except (OSError, ValueError):
+        return files.disk_usage(partial)

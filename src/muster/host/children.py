@@ -1,0 +1,255 @@
+"""Child processes that speak JSON with their parent, one value per line.
+
+Requests go to the child's standard input, so that no secret shows in a process list; answers come from its standard
+output. A child ends when its input does, so it never outlives its parent. What it prints otherwise goes to its standard
+error: `Parent` sees to that before anything else can write between the answers.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from muster.errors import MusterError
+
+log = logging.getLogger(__name__)
+
+_LOOK_S = 0.1
+_PIECE = 1 << 20
+
+
+class Abandoned(MusterError):
+    """Nobody wants any more what was being made."""
+
+
+class ChildEnded(Exception):
+    """The child went, before or instead of an answer."""
+
+
+class Child:
+    """The parent's side: a process that was started, and what is said both ways.
+
+    One thread listens; any thread may send. Whoever must know of a child before it can end starts it under a lock.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        errors: int | None = None,
+        keep_lines: int = 0,
+    ) -> None:
+        """`errors`: a descriptor that gets what it prints (default: as here); `keep_lines`: its last lines instead."""
+        self._process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if keep_lines else errors,
+            cwd="/",
+            env=None if environment is None else dict(environment),
+            start_new_session=True,
+        )
+        self._sending = threading.Lock()
+        self._lines: deque[bytes] = deque()
+        self._unread = b""
+        self._words: deque[str] = deque(maxlen=keep_lines)
+        self._keeper: threading.Thread | None = None
+        if keep_lines:
+            self._keeper = threading.Thread(target=self._keep, name="last-words", daemon=True)
+            self._keeper.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def send(self, message: Any) -> None:
+        """Say something to the child; ChildEnded when it cannot hear it any more."""
+        assert self._process.stdin is not None
+        data = json.dumps(message).encode() + b"\n"
+        try:
+            with self._sending:
+                self._process.stdin.write(data)
+                self._process.stdin.flush()
+        except (OSError, ValueError) as error:
+            raise ChildEnded(str(error)) from error
+
+    def receive(self, unwanted: threading.Event | None = None) -> Any:
+        """The child's next message; ChildEnded when none comes any more, Abandoned once it is unwanted."""
+        while True:
+            if unwanted is not None and unwanted.is_set():
+                raise Abandoned("nobody waits for the answer any more")
+            if not self._lines:
+                self._read(unwanted)
+                continue
+            line = self._lines.popleft()
+            try:
+                return json.loads(line)
+            except ValueError:
+                # Printed before the child had its output to itself, by what Python itself loads.
+                log.info("process %d printed between its answers: %r", self.pid, line[:200])
+
+    def messages(self, unwanted: threading.Event | None = None) -> Iterator[Any]:
+        """Every message until the child ends."""
+        while True:
+            try:
+                yield self.receive(unwanted)
+            except ChildEnded:
+                return
+
+    def last_words(self) -> list[str]:
+        """The last lines that it printed; all of them once it has ended."""
+        if self._keeper is not None and self._process.poll() is not None:
+            # A grandchild may still have the other end.
+            self._keeper.join(1.0)
+        return list(self._words)
+
+    def close_input(self) -> None:
+        """Tell it to go."""
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.close()
+
+    def wait(self, timeout_s: float | None = None) -> int | None:
+        """Its exit code, or None when it has not ended in time."""
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def end(self, grace_s: float = 0.0) -> int:
+        """End it: by the end of its input first, by force after the grace. Its exit code."""
+        if grace_s > 0:
+            self.close_input()
+        if grace_s <= 0 or self.wait(grace_s) is None:
+            self._process.kill()
+        return self._ended()
+
+    def end_group(self) -> int:
+        """End it at once with all that it started; a tool that outlives it would go on writing."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        code = self._ended()
+        # A sub-reaper inherits what it had started.
+        with suppress(ChildProcessError):
+            while os.waitpid(-self.pid, 0)[0]:
+                pass
+        return code
+
+    def _ended(self) -> int:
+        code = self._process.wait()
+        if self._keeper is not None:
+            self._keeper.join(1.0)
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
+        return code
+
+    def _read(self, unwanted: threading.Event | None) -> None:
+        assert self._process.stdout is not None
+        try:
+            # Whoever may lose interest looks up now and then.
+            if unwanted is not None and not select.select([self._process.stdout], [], [], _LOOK_S)[0]:
+                return
+            data = os.read(self._process.stdout.fileno(), _PIECE)
+        except (OSError, ValueError) as error:
+            raise ChildEnded(str(error)) from error
+        if not data:
+            raise ChildEnded(f"process {self.pid} has closed its output")
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        self._lines.extend(lines)
+
+    def _keep(self) -> None:
+        assert self._process.stderr is not None
+        with self._process.stderr as stream:
+            for line in stream:
+                self._words.append(line.decode(errors="replace").rstrip())
+
+
+class Parent:
+    """The child's side: requests come in, answers go out, and the parent's end is noticed."""
+
+    def __init__(self, ended: Callable[[], None] = lambda: None, *, exit_after_s: float | None = None) -> None:
+        """`ended` is called once when the parent is gone; with `exit_after_s` the process goes that long after it."""
+        self.gone = threading.Event()
+        self._ended = ended
+        self._exit_after_s = exit_after_s
+        # What libraries and tools print must not get between the answers.
+        self._answers = os.dup(1)
+        os.dup2(2, 1)
+        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._sending = threading.Lock()
+        self._noticing = threading.Lock()
+        threading.Thread(target=self._listen, name="parent", daemon=True).start()
+
+    def receive(self) -> Any:
+        """The next request; ParentGone when there is no parent any more."""
+        request = self._requests.get()
+        if request is _END:
+            self._requests.put(_END)
+            raise ParentGone
+        return request
+
+    def requests(self) -> Iterator[Any]:
+        """Every request until the parent is gone."""
+        while True:
+            try:
+                yield self.receive()
+            except ParentGone:
+                return
+
+    def send(self, message: Any) -> None:
+        """Say something to the parent, from any thread; nothing happens where there is none any more."""
+        data = json.dumps(message).encode() + b"\n"
+        try:
+            with self._sending:
+                while data:
+                    data = data[os.write(self._answers, data) :]
+        except OSError:
+            self._notice()
+
+    def _listen(self) -> None:
+        unread = b""
+        # Not by way of `sys.stdin`: a thread that waits in there makes Python's own end fail.
+        while data := os.read(0, _PIECE):
+            *lines, unread = (unread + data).split(b"\n")
+            for line in lines:
+                self._requests.put(json.loads(line))
+        self._notice()
+        self._requests.put(_END)
+        if self._exit_after_s is not None:
+            # A read that hangs must not keep a process that nobody waits for.
+            time.sleep(self._exit_after_s)
+            os._exit(1)
+
+    def _notice(self) -> None:
+        with self._noticing:
+            if self.gone.is_set():
+                return
+            # First, so that whoever sees that the parent is gone sees the consequences too.
+            self._ended()
+            self.gone.set()
+
+
+class ParentGone(Exception):
+    """Whoever asked is gone; nobody waits for an answer."""
+
+
+def end_own_group() -> None:
+    """For `Parent(ended=…)` of a child that leads a session: everything it started ends with it, at once."""
+    os.killpg(0, signal.SIGKILL)
+
+
+_END = object()

@@ -1,0 +1,197 @@
+"""Files that are whole or not there, paths that stay in their folder, and folders that take room or must go."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
+
+from muster.errors import JobError
+
+PRIVATE = 0o600
+"""The mode of a file that only its owner may read."""
+
+
+# Whole or not there
+
+
+def write_file(path: Path, data: bytes | str, *, mode: int | None = None, durable: bool = False) -> None:
+    """Replace a file at once: readers see the old one or the new one."""
+    with replacing(path, mode=mode, durable=durable) as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+
+
+def write_json(
+    path: Path, data: Any, *, indent: int | None = None, mode: int | None = None, durable: bool = False
+) -> None:
+    """Replace a file by JSON at once."""
+    text = json.dumps(data, indent=indent)
+    write_file(path, text if indent is None else text + "\n", mode=mode, durable=durable)
+
+
+def read_json(path: Path) -> Any:
+    """What a file holds; None where it is missing, or no JSON."""
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+@contextmanager
+def replacing(path: Path, *, mode: int | None = None, durable: bool = False) -> Iterator[BinaryIO]:
+    """A file that takes the path's place when the block ends, and leaves nothing when it fails.
+
+    `durable`: on the disk before it is seen. Without a mode the process's usual one counts.
+    """
+    part = _part_of(path)
+    try:
+        with _created(part, mode) as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    if durable:
+        sync_folder(path.parent)
+
+
+def create_file(path: Path, data: bytes | str, *, mode: int | None = None) -> bool:
+    """Write a file that was not there, whole; False when somebody else was first, whose file stays."""
+    part = _part_of(path)
+    try:
+        with _created(part, mode) as file:
+            file.write(data.encode() if isinstance(data, str) else data)
+        os.link(part, path)
+    except FileExistsError:
+        return False
+    finally:
+        part.unlink(missing_ok=True)
+    return True
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _part_of(path: Path) -> Path:
+    # Several may write one file at once; and a name has at most 255 bytes.
+    return path.with_name(f".{path.name[:50]}.{secrets.token_hex(4)}.part")
+
+
+def _created(part: Path, mode: int | None) -> BinaryIO:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(part, flags, 0o666 if mode is None else PRIVATE)
+    if mode is not None:
+        os.fchmod(descriptor, mode)
+    return os.fdopen(descriptor, "wb")
+
+
+# Paths that stay in their folder
+
+
+def is_safe_path(path: str, *, backslashes: bool = True) -> bool:
+    """Whether a relative path stays below the folder that it is joined to, and is written the one plain way.
+
+    `backslashes=False` refuses those too: some storages take them for slashes.
+    """
+    if "\0" in path or ("\\" in path and not backslashes):
+        return False
+    return not {"", ".", ".."} & set(path.split("/"))
+
+
+def is_safe_name(name: str) -> bool:
+    """Whether a name is one part of a path."""
+    return "/" not in name and is_safe_path(name)
+
+
+def safe_path(path: str) -> str:
+    """The path, if it stays inside its folder."""
+    if not is_safe_path(path):
+        raise JobError(
+            f"the name {path!r} leaves its folder",
+            "Use a relative name without '..', empty parts or a leading slash.",
+        )
+    return path
+
+
+def leaves_folder(path: str) -> bool:
+    """Whether a path that a person wrote ends up outside the folder that it is relative to; `a/../b` does not."""
+    if path.startswith(("/", "~")):
+        return True
+    depth = 0
+    for part in PurePosixPath(path).parts:
+        depth += -1 if part == ".." else 1
+        if depth < 0:
+            return True
+    return False
+
+
+def is_below(path: Path, folder: Path) -> bool:
+    """Whether a path is in a folder once all links are followed."""
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+# Folders
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a file or folder with all that is in it, as far as this user may; nothing there is fine too."""
+    if path.is_symlink() or not path.is_dir():
+        with suppress(OSError):
+            path.unlink()
+        return
+    shutil.rmtree(path, ignore_errors=True)
+    if path.exists():
+        # Some folders may not be written to, or not even be looked into.
+        _open_up(path)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_aside(path: Path, aside: Path) -> None:
+    """Remove a folder by another name, so that half of it is never taken for the whole."""
+    try:
+        path.rename(aside)
+    except FileNotFoundError:
+        return
+    remove_tree(aside)
+
+
+def disk_usage(folder: Path) -> int:
+    """The bytes that a folder takes on the disk; a file that has several names in it counts once."""
+    seen: set[tuple[int, int]] = set()
+    total = 0
+    for base, _, names in os.walk(folder):
+        for name in names:
+            try:
+                status = os.lstat(os.path.join(base, name))  # noqa: PTH118
+            except OSError:
+                continue
+            if status.st_nlink > 1:
+                if (status.st_dev, status.st_ino) in seen:
+                    continue
+                seen.add((status.st_dev, status.st_ino))
+            total += status.st_blocks * 512
+    return total
+
+
+def _open_up(folder: Path) -> None:
+    waiting = [str(folder)]
+    while waiting:
+        current = waiting.pop()
+        with suppress(OSError):
+            Path(current).chmod(0o700)
+            with os.scandir(current) as entries:
+                waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]

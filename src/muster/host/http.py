@@ -1,0 +1,393 @@
+"""HTTP over a Unix socket, TCP, TLS or a shared folder, for clients, agents and movers.
+
+`Connection` is one keep-alive connection that speaks JSON; `PerThread` gives each thread its own; `RetryingClient`
+tries again what may pass. The standard library's client is enough, starts in 20 ms instead of 120, and keeps an agent
+small.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any, Generic, Protocol, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from muster.errors import ServerUnavailable
+from muster.spool import SpoolConnection
+
+Body = bytes | memoryview | IO[bytes] | Iterable[bytes] | None
+Refused = Callable[[int, bytes], Exception]
+"""The error that a refusal becomes: its status and its body."""
+
+_HINT = "Is it running? `muster status` tells; `muster up` starts one for a team."
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_PASSING = {408, 429, 500, 502, 503, 504}
+"""Statuses that another try may not meet."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a server listens and how to know that it is the right one."""
+
+    url: str
+    """`unix:/path/to/socket`, `http://127.0.0.1:port`, `https://host:port` or `file:/path/of/a/shared/folder`."""
+    token: str = ""
+    pinned_certificate: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """The address in messages: without a user's name or password."""
+        for prefix in ("unix:", "file:"):
+            if self.url.startswith(prefix):
+                return self.url.removeprefix(prefix)
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+class UntrustedCertificate(ServerUnavailable):
+    """The server shows a certificate that nobody here vouches for."""
+
+
+class Connection:
+    """One keep-alive connection; not shared between threads."""
+
+    def __init__(
+        self,
+        address: Address,
+        timeout_s: float = 60.0,
+        *,
+        headers: Mapping[str, str] | None = None,
+        refused: Refused | None = None,
+        external: bool = False,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """`headers` go with every request. `external`: reached through the site's proxy, trusting its authorities.
+
+        `tls`: whom to trust, where several connections share that.
+        """
+        self.address = address
+        self.timeout_s = timeout_s
+        self._headers = dict(headers or {})
+        if address.token:
+            self._headers["Authorization"] = f"Bearer {address.token}"
+        self._refused = refused
+        self._external = external
+        self._tls = tls
+        self._http: http.client.HTTPConnection | None = None
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        json_body: Any = None,
+        body: Body = None,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """Send a request and return its JSON answer (or None)."""
+        with self.stream(
+            method, path, json_body=json_body, body=body, query=query, headers=headers, timeout_s=timeout_s
+        ) as response:
+            data = response.read()
+        return json.loads(data) if data else None
+
+    @contextmanager
+    def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        json_body: Any = None,
+        body: Body = None,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Iterator[http.client.HTTPResponse]:
+        """Like `request`, but hands out the response while it arrives."""
+        sent = dict(headers or {})
+        if json_body is not None:
+            body = json.dumps(json_body).encode()
+            sent["Content-Type"] = "application/json"
+        with self.exchange(method, target_of(path, query), body=body, headers=sent, timeout_s=timeout_s) as response:
+            if response.status >= 400 and self._refused is not None:
+                raise self._refused(response.status, response.read())
+            yield response
+
+    @contextmanager
+    def exchange(
+        self,
+        method: str,
+        target: str,
+        *,
+        body: Body = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Iterator[http.client.HTTPResponse]:
+        """Send a request whose target is quoted already, and hand out the response, whatever its status.
+
+        ServerUnavailable where none comes; what breaks while its body is read is left as it is.
+        """
+        response = self._send(method, target, body, {**self._headers, **(headers or {})}, timeout_s or self.timeout_s)
+        try:
+            yield response
+        except BaseException:
+            self.close()
+            raise
+        if not response.isclosed():
+            # The rest of the body would be taken for the next answer.
+            self.close()
+
+    def close(self) -> None:
+        if self._http is not None:
+            self._http.close()
+            self._http = None
+
+    def _send(
+        self, method: str, target: str, body: Body, headers: Mapping[str, str], timeout_s: float
+    ) -> http.client.HTTPResponse:
+        repeatable = body is None or isinstance(body, (bytes, memoryview))
+        fresh = self._http is None
+        while True:
+            connection = self._connect(timeout_s)
+            try:
+                # A body of unknown length is sent in chunks.
+                connection.request(method, target, body=body, headers=dict(headers))
+                return connection.getresponse()
+            except (http.client.HTTPException, OSError) as error:
+                self.close()
+                # A kept-alive connection may have been closed by the server in the meantime.
+                stale = isinstance(error, (http.client.RemoteDisconnected, ConnectionError))
+                if stale and not fresh and repeatable:
+                    fresh = True
+                    continue
+                raise ServerUnavailable(f"the server at {self.address.url} did not answer: {error}", _HINT) from error
+            except BaseException:
+                # Half of a request may have been sent.
+                self.close()
+                raise
+
+    def _connect(self, timeout_s: float) -> http.client.HTTPConnection:
+        if self._http is None:
+            fresh = _open(self.address, timeout_s, self._external, self._tls)
+            try:
+                fresh.connect()
+            except ssl.SSLCertVerificationError as error:
+                fresh.close()
+                if not self._external:
+                    raise self._not_there(error) from error
+                raise UntrustedCertificate(_untrusted(self.address.shown, error)) from error
+            except OSError as error:
+                fresh.close()
+                raise self._not_there(error) from error
+            self._http = fresh
+        if self._http.sock is not None:
+            self._http.sock.settimeout(timeout_s)
+        return self._http
+
+    def _not_there(self, error: OSError) -> ServerUnavailable:
+        return ServerUnavailable(f"no server answers at {self.address.url}: {error}", _HINT)
+
+
+class Closable(Protocol):
+    """A connection to one address."""
+
+    address: Address
+
+    def close(self) -> None: ...
+
+
+Held = TypeVar("Held", bound=Closable)
+
+
+class PerThread(Generic[Held]):
+    """A connection for each thread that asks, opened by `connect`; another one when the address is another."""
+
+    def __init__(self, connect: Callable[[Address], Held]) -> None:
+        self._connect = connect
+        self._local = threading.local()
+
+    def to(self, address: Address) -> Held:
+        """The calling thread's connection."""
+        held: Held | None = getattr(self._local, "held", None)
+        # A forked child must not speak on its parent's connection, nor end it.
+        if held is not None and self._local.pid == os.getpid():
+            if held.address == address:
+                return held
+            self.close()
+        held = self._connect(address)
+        self._local.held, self._local.pid = held, os.getpid()
+        return held
+
+    def close(self) -> None:
+        """Close the calling thread's connection."""
+        held: Held | None = getattr(self._local, "held", None)
+        if held is not None:
+            held.close()
+            self._local.held = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response that has been read."""
+
+    status: int
+    headers: Mapping[str, str]
+    """By their names in small letters."""
+    body: bytes
+
+
+class RetryingClient:
+    """Requests to one server, from any thread, tried again while that makes sense."""
+
+    def __init__(
+        self,
+        address: Address,
+        timeout_s: float = 60.0,
+        *,
+        tries: int = 6,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self.address = address
+        self._tries = tries
+        self._pause = pause
+        # Reading the authorities takes longer than a request; once is enough for all threads.
+        tls = trust(address, external=True) if address.url.startswith("https:") else None
+        self._connections = PerThread(lambda address: Connection(address, timeout_s, external=True, tls=tls))
+
+    def request(
+        self,
+        method: str,
+        target: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | memoryview | Callable[[], Iterator[bytes]] | None = None,
+        into: memoryview | None = None,
+        allowed: Collection[int] = (),
+    ) -> Answer:
+        """The answer, of whatever status; what may pass is tried again first, unless its status is `allowed`.
+
+        A body that is made anew for each try may have any size. `into` is filled by the body of a success.
+        ServerUnavailable where no answer comes, with its reason as the cause.
+        """
+        for pause_s in retry_pauses(self._tries):
+            try:
+                answer = self._once(method, target, headers, body() if callable(body) else body, into)
+                if answer.status not in _PASSING or answer.status in allowed or pause_s is None:
+                    return answer
+            except UntrustedCertificate:
+                raise
+            except (OSError, http.client.HTTPException, ServerUnavailable) as error:
+                if pause_s is None:
+                    cause = error.__cause__ or error
+                    raise ServerUnavailable(f"{self.address.shown} does not answer: {cause}") from cause
+            self._pause(pause_s)
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        """Close the calling thread's connection."""
+        self._connections.close()
+
+    def _once(
+        self, method: str, target: str, headers: Mapping[str, str] | None, body: Body, into: memoryview | None
+    ) -> Answer:
+        connection = self._connections.to(self.address)
+        with connection.exchange(method, target, body=body, headers=headers) as response:
+            found = {name.lower(): value for name, value in response.getheaders()}
+            if into is None or response.status >= 300:
+                return Answer(response.status, found, response.read())
+            _fill(response, into, found)
+            return Answer(response.status, found, b"")
+
+
+def retry_pauses(tries: int, first_s: float = 0.1, most_s: float = 5.0) -> Iterator[float | None]:
+    """How long to wait after each try that fails; None after the last. Spread, so that many do not come at once."""
+    wait_s = first_s
+    for _ in range(tries - 1):
+        yield wait_s * random.uniform(0.5, 1.5)
+        wait_s = min(wait_s * 2, most_s)
+    yield None
+
+
+def target_of(path: str, query: Mapping[str, Any] | None = None) -> str:
+    """A request's target, quoted; a value that is None is left out."""
+    target = quote(path, safe="/@:~")
+    chosen = {key: value for key, value in (query or {}).items() if value is not None}
+    return f"{target}?{urlencode(chosen, doseq=True)}" if chosen else target
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def _open(address: Address, timeout_s: float, external: bool, tls: ssl.SSLContext | None) -> http.client.HTTPConnection:
+    if address.url.startswith("unix:"):
+        return _UnixConnection(address.url.removeprefix("unix:"), timeout_s)
+    if address.url.startswith("file:"):
+        return SpoolConnection(address.url.removeprefix("file:"), timeout_s)
+    parts = urlsplit(address.url)
+    host = parts.hostname or "127.0.0.1"
+    if parts.scheme == "http":
+        return http.client.HTTPConnection(host, parts.port, timeout=timeout_s)
+    tls = tls or trust(address, external)
+    proxy = getproxies().get("https") if external else None
+    if not proxy or host in _LOOPBACK or proxy_bypass(host):
+        return http.client.HTTPSConnection(host, parts.port, timeout=timeout_s, context=tls)
+    via = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    tunnel = http.client.HTTPSConnection(via.hostname or "", via.port or 80, timeout=timeout_s, context=tls)
+    tunnel.set_tunnel(host, parts.port or 443)
+    return tunnel
+
+
+def trust(address: Address, external: bool = False) -> ssl.SSLContext:
+    """Whom to trust at an address."""
+    context = ssl.create_default_context(cadata=address.pinned_certificate)
+    if address.pinned_certificate:
+        # The certificate itself is what is trusted, whatever name or address it is reached by.
+        context.check_hostname = False
+    elif external:
+        # The names by which other tools know a site's own authority.
+        for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"):
+            bundle = os.environ.get(name)
+            if bundle and os.path.isfile(bundle):  # noqa: PTH113
+                context.load_verify_locations(bundle)
+    return context
+
+
+def _untrusted(shown: str, error: ssl.SSLCertVerificationError) -> str:
+    return (
+        f"{shown} shows a certificate that is not trusted here ({error.verify_message}). "
+        "Where it has an authority of its own, set SSL_CERT_FILE to that authority's certificate for the node's agent."
+    )
+
+
+def _fill(response: http.client.HTTPResponse, view: memoryview, headers: Mapping[str, str]) -> None:
+    length = headers.get("content-length")
+    if length is not None and int(length) != len(view):
+        # The rest of the body would be taken for the next answer.
+        raise http.client.IncompleteRead(b"", len(view) - int(length))
+    filled = 0
+    while filled < len(view):
+        count = response.readinto(view[filled:])
+        if not count:
+            raise http.client.IncompleteRead(b"", len(view) - filled)
+        filled += count
+    response.read()
