@@ -288,7 +288,7 @@ class Delivered:
     kind: ClassVar[str] = "delivered"
 
     files: tuple[HashedFile, ...] = ()
-    notes: tuple[str, ...] = field(default=(), metadata=OMIT)
+    notes: tuple[str, ...] = ()
     """What was not kept, and why."""
 
 
