@@ -369,6 +369,8 @@ class DeliveryAnswer:
 
 @wire
 class _ChunkHead:
+    """The line before the bytes of a chunk."""
+
     run: str
     attempt: int
     stream: str
@@ -378,6 +380,8 @@ class _ChunkHead:
 
 @wire
 class _EventHead:
+    """An event without its data."""
+
     run: str
     attempt: int
     kind: str
@@ -387,14 +391,13 @@ class _EventHead:
 def encode(frames: Iterable[Frame]) -> Iterator[bytes]:
     """Frames to wire bytes."""
     for frame in frames:
-        if isinstance(frame, Chunk):
-            head = _ChunkHead(frame.run, frame.attempt, frame.stream, frame.offset, len(frame.data))
-            yield json.dumps({"frame": "chunk", **to_json(head)}).encode() + b"\n"
+        if isinstance(frame, Event):
+            head = {"frame": "event", "run": frame.run, "attempt": frame.attempt, "kind": frame.kind, "at": frame.at}
+            yield json.dumps({**head, "data": to_json(frame.data)}).encode() + b"\n"
+        elif isinstance(frame, Chunk):
+            head = {"frame": "chunk", "run": frame.run, "attempt": frame.attempt, "stream": frame.stream}
+            yield json.dumps({**head, "offset": frame.offset, "size": len(frame.data)}).encode() + b"\n"
             yield frame.data
-        elif isinstance(frame, Event):
-            event = _EventHead(frame.run, frame.attempt, frame.kind, frame.at)
-            line = {"frame": "event", **to_json(event), "data": to_json(frame.data)}
-            yield json.dumps(line).encode() + b"\n"
         else:
             yield json.dumps({"frame": "heartbeat", **to_json(frame)}).encode() + b"\n"
 

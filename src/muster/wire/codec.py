@@ -270,7 +270,7 @@ def _mapping(key: Any, item: Any) -> _Reader:
     decode_item, as_is = reader.decode, reader.taken_as_is
 
     def decode(value: Any) -> Any:
-        if not isinstance(value, Mapping):
+        if type(value) is not dict and not isinstance(value, Mapping):
             raise _refused("an object", value)
         found = {}
         for name, inner in value.items():
@@ -301,7 +301,7 @@ def _union(members: tuple[Any, ...]) -> _Reader:
     def decode(value: Any) -> Any:
         if type(value) in as_is:
             return value
-        if message is not None and isinstance(value, Mapping):
+        if message is not None and (type(value) is dict or isinstance(value, Mapping)):
             return message.decode(value)
         if structured and isinstance(value, Mapping | list | tuple):
             return _first(structured, value, expected)
@@ -323,8 +323,7 @@ def _first(readers: Sequence[_Reader], value: Any, expected: str) -> Any:
 
 def _one_of(messages: Sequence[type[Any]]) -> _Reader:
     if len(messages) == 1:
-        only = messages[0]
-        return _Reader(only.__name__, lambda value: _reader(only).decode(value))
+        return _reader(messages[0])
     field, by_value = _discriminator(messages)
     names = " or ".join(message.__name__ for message in messages)
     expected = "one of " + ", ".join(map(repr, by_value))
@@ -362,7 +361,8 @@ def _message(kind: Any) -> _Reader:
     checked = hasattr(kind, "__post_init__")
 
     def decode(value: Any) -> Any:
-        if not isinstance(value, Mapping):
+        # The plain question first: the abstract one takes longer than a field.
+        if type(value) is not dict and not isinstance(value, Mapping):
             raise _refused(kind.__name__, value)
         found = {}
         absent = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import muster.wire
 from muster.control import causes, verdict
 from muster.wire.verdicts import CODES, USER_ERRORS, code_of
 
@@ -14,6 +15,13 @@ def test_every_code_that_a_cause_or_a_verdict_gives_stands_in_the_table() -> Non
     given = set(re.findall(r'(?:Cause|_verdict|return)\(?\s*"([a-z_]+)"', "\n".join(texts)))
     given |= {code for code, _ in causes._PATTERNS} | set(causes._WEIGHT)
     assert {"gpu_oom", "timeout", "launcher_missing", "host_oom", "cancelled", "platform"} <= given
+    assert given <= set(CODES)
+
+
+def test_every_code_that_a_node_or_an_engine_gives_stands_in_the_table() -> None:
+    source = "\n".join(path.read_text() for path in Path(muster.wire.__path__[0]).parent.rglob("*.py"))
+    given = set(re.findall(r'\b(?:Refusal|TransferError|Ending|NotReady|Failure)\(\s*"([a-z_]+)"', source))
+    assert {"data_unavailable", "preempted", "port_trouble"} <= given
     assert given <= set(CODES)
 
 
