@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Json: TypeAlias = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
     """Any JSON value: only for what is really open, such as a metric's value or a job document."""
 else:
-    # Pydantic cannot follow a recursive alias without help from outside the standard library.
+    # Pydantic cannot follow a recursive alias with the standard library alone.
     Json = Annotated[Any, _OPEN]
 
 OMIT = {"omit": True}
@@ -331,10 +331,10 @@ def _one_of(messages: Sequence[type[Any]]) -> _Reader:
     def decode(value: Any) -> Any:
         if not isinstance(value, Mapping):
             raise _refused(names, value)
-        told = value.get(field)
-        message = by_value.get(told) if isinstance(told, str) else None
+        given = value.get(field)
+        message = by_value.get(given) if isinstance(given, str) else None
         if message is None:
-            raise _refused(expected, told).below(field)
+            raise _refused(expected, given).below(field)
         return _reader(message).decode(value)
 
     return _Reader(names, decode)

@@ -22,7 +22,7 @@ def wire(cls: type[T]) -> type[T]:
     return made
 
 
-def _schema(cls: type[Any], source: Any, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+def _schema(cls: type[Any], source: Any, handler: Callable[[Any], Any]) -> Any:
     """Pydantic's hook: it would write every field, so what may be left out is written by the codec."""
     schema = handler(source)
     schema["serialization"] = {"type": "function-plain", "function": to_json}
