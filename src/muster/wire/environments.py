@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from muster.wire.codec import OMIT, Json
-from muster.wire.containers import ImageSource
 from muster.wire.message import wire
-from muster.wire.recipes import Recipe
+from muster.wire.node.containers import ImageSource
+from muster.wire.node.recipes import Recipe
 
 
 @wire

@@ -1,4 +1,4 @@
-"""How attempts end: the verdict, and the one table of its codes."""
+"""How attempts end: the evidence that is kept, the verdict, and the one table of its codes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Literal
 
 from muster.wire.codec import OMIT
 from muster.wire.message import wire
+from muster.wire.states import RankEnd
 
 Budget = Literal["preemption", "node_loss", "platform", "user_error"]
 """Which count of the retry policy a verdict draws on."""
@@ -55,6 +56,80 @@ class Verdict:
     next: str = ""
     """What the user can do."""
     lines: tuple[str, ...] = ()
+
+
+@wire
+class Refusal:
+    """Why an attempt could not be prepared or started on a node."""
+
+    code: str = field(default="", metadata=OMIT)
+    """A verdict's code."""
+    message: str = field(default="", metadata=OMIT)
+    next: str = field(default="", metadata=OMIT)
+    """What the user can do, where that is known better than by the code."""
+    lines: tuple[str, ...] = field(default=(), metadata=OMIT)
+
+
+@wire
+class Ending:
+    """How whoever lent the nodes says that it took them back."""
+
+    code: str
+    """A verdict's code; empty where it says nothing about the cause."""
+    message: str
+
+
+@wire
+class RankEvidence(RankEnd):
+    """What is known of one rank."""
+
+    rank: int
+    node: str
+    exit_code: int | None = None
+    signal: int | None = None
+    expected: bool = False
+    """Muster's own signal ended it."""
+    essential: bool = True
+    state: str = "ended"
+    ended_at: float | None = None
+    oom_killed: bool = False
+    """The kernel counted a kill for want of memory on the node while it ended by SIGKILL."""
+    refusal: str | None = None
+    """Why it could not be started."""
+    lost_with: str | None = None
+    """Nobody saw its end: it went with its "keeper" or "agent"."""
+    tail: str = ""
+    """The end of what it printed."""
+    command: str = ""
+    """What it ran."""
+    launcher_rank: int | None = None
+    """Of a process that a launcher started (`torchrun`, `mpirun`): the launcher's own rank."""
+    role: str = ""
+
+
+@wire
+class NodeEvidence:
+    """What is known of one node of the attempt."""
+
+    node_rank: int
+    name: str
+    lost: bool = False
+    """It or its agent went away without a word."""
+    leaving: bool = False
+    """It was asked to go: preempted, or its agent was ended."""
+    refusal: Refusal | None = None
+
+
+@wire
+class Evidence:
+    """All that the judgement looks at."""
+
+    ranks: tuple[RankEvidence, ...] = ()
+    nodes: tuple[NodeEvidence, ...] = ()
+    stop_reason: str | None = None
+    cancel_by: str | None = None
+    timeout_s: float | None = None
+    ending: Ending | None = None
 
 
 @dataclass(frozen=True)

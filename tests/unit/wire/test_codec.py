@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import muster.wire
-from muster.wire.agents import AgentConfig, Exited, Order
 from muster.wire.codec import OMIT, Json, WireError, from_json, to_json
 from muster.wire.message import wire
+from muster.wire.node.agents import AgentConfig, Exited, Order
 from muster.wire.retention import RetentionPolicy
 from muster.wire.runs import RunView
 from muster.wire.verdicts import Verdict
@@ -51,8 +51,8 @@ class Zoo:
 
 def messages() -> list[type[Any]]:
     found = []
-    for module in pkgutil.iter_modules(muster.wire.__path__):
-        loaded = importlib.import_module(f"muster.wire.{module.name}")
+    for module in pkgutil.walk_packages(muster.wire.__path__, "muster.wire."):
+        loaded = importlib.import_module(module.name)
         found += [
             value
             for value in vars(loaded).values()

@@ -11,7 +11,6 @@ import pytest
 
 from muster.wire import (
     access,
-    agents,
     assets,
     checkpoints,
     clusters,
@@ -19,19 +18,18 @@ from muster.wire import (
     datastores,
     encryption,
     environments,
-    evidence,
     grants,
     metrics,
     models,
-    node_data,
-    plan,
     retention,
     runs,
     secrets,
     stream,
+    verdicts,
     workspace,
 )
 from muster.wire.codec import from_json, to_json
+from muster.wire.node import agents, plan, requests
 
 EXAMPLES = json.loads((Path(__file__).parent / "examples.json").read_text())
 CORPUS = sorted((Path(__file__).parents[2] / "verdicts" / "corpus").glob("*.json"))
@@ -75,7 +73,7 @@ CALLS: dict[str, tuple[Any, Any]] = {
     "hello": (agents.Hello, agents.Welcome),
     "orders": (None, agents.Orders),
     "deliveries": (None, agents.DeliveryAnswer),
-    "files": (None, node_data.FileReceived),
+    "files": (None, requests.FileReceived),
     "checkpoints": (checkpoints.Publication, checkpoints.Published),
 }
 
@@ -153,7 +151,7 @@ def test_calls_of_agents() -> None:
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
 def test_kept_evidence(path: Path) -> None:
     sent = json.loads(path.read_text())["evidence"]
-    read = to_json(from_json(evidence.Evidence, sent))
+    read = to_json(from_json(verdicts.Evidence, sent))
     assert all(read[key] == value for key, value in sent.items() if key != "ranks")
     for ours, theirs in zip(read["ranks"], sent["ranks"], strict=True):
         assert theirs.items() <= ours.items()

@@ -13,8 +13,8 @@ from fastapi import FastAPI
 
 from muster.wire.clusters import NewCluster
 from muster.wire.codec import from_json, to_json
-from muster.wire.containers import Container
-from muster.wire.recipes import Recipe
+from muster.wire.node.containers import Container
+from muster.wire.node.recipes import Recipe
 from muster.wire.runs import RunView, Submission
 from muster.wire.verdicts import RankExit, Verdict, VerdictEvidence
 

@@ -14,7 +14,8 @@ import pytest
 
 import muster.wire
 
-MODULES = sorted(Path(muster.wire.__path__[0]).glob("*.py"))
+ROOT = Path(muster.wire.__path__[0])
+MODULES = sorted(ROOT.rglob("*.py"))
 # Those that never become JSON by the codec.
 NO_MESSAGES = {"Code", "Event", "Chunk"}
 
@@ -22,7 +23,8 @@ NO_MESSAGES = {"Code", "Event", "Chunk"}
 def classes() -> list[type[Any]]:
     found = []
     for path in MODULES:
-        module = importlib.import_module(f"muster.wire.{path.stem}")
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        module = importlib.import_module(".".join(("muster", "wire", *parts)).removesuffix(".__init__"))
         found += [
             item for item in vars(module).values() if isinstance(item, type) and item.__module__ == module.__name__
         ]

@@ -9,7 +9,7 @@ from dataclasses import field
 
 from muster.wire.codec import OMIT
 from muster.wire.message import wire
-from muster.wire.recipes import Recipe
+from muster.wire.node.recipes import Recipe
 
 # Azure's default; the engines' own 64 MB end data loaders with a bus error.
 DEFAULT_SHM_BYTES = 2 << 30

@@ -18,14 +18,14 @@ from typing import BinaryIO, ClassVar, Literal
 from muster.defaults import GRACE_CANCEL_S, LOG_LIMIT_BYTES, PROTOCOL_VERSION, STALE_GANG_S
 from muster.wire.access import Access, HashedFile
 from muster.wire.codec import OMIT, WireError, from_json, to_json
-from muster.wire.containers import Container
-from muster.wire.devices import Devices
 from muster.wire.environments import BuiltEnvironment
-from muster.wire.evidence import Refusal
 from muster.wire.message import wire
-from muster.wire.plan import Needs, NodePlan
-from muster.wire.recipes import Recipe
+from muster.wire.node.containers import Container
+from muster.wire.node.devices import Devices
+from muster.wire.node.plan import Needs, NodePlan
+from muster.wire.node.recipes import Recipe
 from muster.wire.stream import Level
+from muster.wire.verdicts import Refusal
 
 VERSION_HEADER = "Muster-Protocol"
 
