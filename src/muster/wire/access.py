@@ -1,0 +1,95 @@
+"""How a node reaches one input or output, and the files that it finds there.
+
+kind        `url`                                       credentials
+file        an absolute path on the node                none: the node reads and writes it itself
+azure-blob  https://ACCOUNT…/CONTAINER/PATH             `token`, a SAS without the question mark; empty: public
+azure-file  https://ACCOUNT…/SHARE/PATH                 `token`, as above
+http        an address without credentials              none; one file, read only
+fsspec      any other fsspec address                    `options`, which never hold a credential
+muster      a path of the server, `/api/v1/data/…`      `token`, a grant, sent as the header `Muster-Grant`
+refused     empty                                       none: `options["message"]` says why it cannot be reached
+
+Below a folder's `url` the files lie under their own paths. Where a store cannot sign for a whole folder (`per_file`),
+the node asks for each file's token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Final, Literal
+from urllib.parse import quote
+
+from muster.wire.codec import Json
+from muster.wire.message import wire
+
+GRANT_HEADER = "Muster-Grant"
+INLINE_FILES = 200
+"""Manifests of at most so many files travel in the order."""
+
+Scope = Literal["read", "write"]
+READ: Final = "read"
+WRITE: Final = "write"
+
+_QUOTED = ("azure-blob", "azure-file", "http")
+"""Kinds whose `url` is percent-encoded already; the path of `muster` is quoted when it is sent."""
+
+
+@wire
+class FileEntry:
+    """One file of a folder."""
+
+    path: str
+    """Relative to the folder; empty where the input is the file itself."""
+    size: int
+    sha256: str | None = None
+    """Absent until the whole file has been read: the server learns it from the first download."""
+    etag: str | None = None
+    """What the source calls this version of the file."""
+    token: str = field(default="", repr=False)
+    """Its own token, where the access says `per_file`."""
+
+
+@wire
+class FileList:
+    """The files of an input, an asset or a folder of a datastore."""
+
+    files: tuple[FileEntry, ...]
+
+
+@wire
+class HashedFile:
+    """A file whose content is known."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@wire
+class Access:
+    """Where bytes are, and the credentials that open them until they expire."""
+
+    kind: str
+    url: str
+    scope: Scope = READ
+    folder: bool = True
+    label: str = ""
+    """The address as the user wrote it, for messages."""
+    token: str = field(default="", repr=False)
+    per_file: bool = False
+    expires_at: float | None = None
+    options: Mapping[str, Json] = field(default_factory=dict)
+    asset: str | None = None
+    """`NAME:VERSION` of the data asset, whose content never changes."""
+    manifest: tuple[FileEntry, ...] | None = None
+    """What a folder holds, where that is known and short."""
+    manifest_by_reference: bool = False
+    """What it holds is known, or has to be listed by the server: `GET agents/NODE/manifest`."""
+
+    def url_of(self, path: str) -> str:
+        """The address of one file below the folder."""
+        if not path:
+            return self.url
+        joint = "" if self.url.endswith("/") else "/"
+        return f"{self.url}{joint}{quote(path) if self.kind in _QUOTED else path}"

@@ -1,0 +1,46 @@
+"""Data assets: named, versioned, immutable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from muster.wire.access import HashedFile
+from muster.wire.message import wire
+
+
+@wire
+class NewAsset:
+    """The body of `POST assets`; without `files` the server lists what lies at `address`."""
+
+    name: str
+    address: str
+    version: str | None = None
+    type: str | None = None
+    """As found, where it is not given."""
+    description: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    run_id: str | None = None
+    files: tuple[HashedFile, ...] | None = None
+    """What was uploaded."""
+
+
+@wire
+class AssetView:
+    """One version of a data asset."""
+
+    name: str
+    version: str
+    number: int
+    """Counts the versions in order."""
+    type: str
+    address: str
+    num_files: int
+    size: int
+    digest: str | None
+    """One hash over all names, sizes and hashes; None while one of them is not known."""
+    description: str | None
+    tags: Mapping[str, str]
+    run_id: str | None
+    created_by: str | None
+    created_at: float

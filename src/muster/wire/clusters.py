@@ -1,0 +1,163 @@
+"""Compute targets, their nodes, and what they cost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Literal
+
+from muster.wire.codec import Json
+from muster.wire.message import check_pattern, wire
+from muster.wire.states import ClusterState
+
+_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+DeleteMode = Literal["refuse", "drain", "now"]
+CostBy = Literal["run", "user", "cluster"]
+
+
+@wire
+class NewCluster:
+    """The body of `POST clusters`."""
+
+    name: str
+    engine: str = "local"
+    options: Mapping[str, Json] = field(default_factory=dict)
+    """What an engine takes beyond what all clusters have is its own affair."""
+
+    def __post_init__(self) -> None:
+        check_pattern("name", self.name, _NAME, "letters, digits, '_', '.' and '-', at most 64")
+
+
+@wire
+class ClusterChanges:
+    """The body of `PATCH clusters/NAME`; a null option goes back to its default."""
+
+    options: Mapping[str, Json] = field(default_factory=dict)
+    state: Literal["ready", "stopped"] | None = None
+    now: bool = False
+    """End runs on nodes that go, instead of waiting for them; they are queued again."""
+
+
+@wire
+class NodeChanges:
+    """The body of `PATCH clusters/NAME/nodes/NODE`."""
+
+    cordoned: bool
+    reason: str = "by hand"
+
+
+@wire
+class MachineSize:
+    """A machine size of the catalogue."""
+
+    name: str
+    cpus: int
+    memory_gb: float
+    gpu: str | None
+    gpus: int
+    gpu_memory_gb: float | None
+    infiniband: bool
+    price_per_hour: float | None
+
+
+@wire
+class NodeShape:
+    """What each node of a cluster has."""
+
+    cpus: int
+    gpus: int
+    memory_bytes: int
+
+
+@wire
+class NodeView:
+    """One node of a cluster."""
+
+    name: str
+    state: str
+    """Muster's own word, or that of the manager that lends the node."""
+    reason: str
+    since: float | None
+    cordoned: str | None
+    """Why nothing new starts there; None: it is not cordoned."""
+    strikes: int
+    """Failures in a row that look like the node's."""
+    runs: tuple[str, ...]
+    host: str | None
+    pid: int | None
+    address: str | None
+    cpus: int | None
+    memory_bytes: int | None
+    gpus: tuple[str, ...] | None
+
+
+@wire
+class ClusterView:
+    """A compute target with its nodes."""
+
+    name: str
+    engine: str
+    state: ClusterState
+    options: Mapping[str, Json]
+    created_at: float
+    min_nodes: int
+    max_nodes: int
+    lent: bool
+    """Its nodes are another manager's and come with each attempt."""
+    idle_seconds_before_scaledown: float
+    vm_priority: str
+    price_per_hour: float | None
+    size: MachineSize | None
+    node: NodeShape | None
+    queued: int
+    """How many runs wait for it, counted up to 1,000."""
+    nodes: tuple[NodeView, ...]
+
+
+@wire
+class ChangedCluster(ClusterView):
+    """The answer to a creation or a change."""
+
+    notices: tuple[str, ...] = ()
+
+
+@wire
+class NodeStateView:
+    """A state that a node was in."""
+
+    at: float
+    state: str
+    reason: str
+
+
+@wire
+class SetupLog:
+    """What a node's set-up command printed."""
+
+    log: str
+
+
+@wire
+class CostLine:
+    """What a run, a user, a cluster or all of them used."""
+
+    key: str
+    title: str
+    runs: int
+    node_hours: float
+    gpu_hours: float
+    priced_node_hours: float
+    """Node hours of which the price is known."""
+    cost: float | None
+
+
+@wire
+class CostReport:
+    """Node hours and their price."""
+
+    by: CostBy
+    currency: str
+    lines: tuple[CostLine, ...]
+    total: CostLine | None

@@ -1,0 +1,49 @@
+"""Snapshots of code: folders by the hashes of their files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from muster.wire.message import wire
+
+Manifest = Mapping[str, tuple[str, int, int]]
+"""Path below the folder, with `/`, to [sha256, size in bytes, mode]; mode is 0o644 or 0o755."""
+
+
+@wire
+class SnapshotFiles:
+    """The body of `POST snapshots/missing` and `PUT snapshots/DIGEST`."""
+
+    files: Manifest
+
+
+@wire
+class MissingBlobs:
+    """Which contents of a snapshot the server lacks."""
+
+    digest: str
+    missing: tuple[str, ...]
+    known: bool
+    """The server has the snapshot as a whole."""
+
+
+@wire
+class BlobHead:
+    """The JSON line before the bytes of one content in `POST blobs`."""
+
+    sha256: str
+    size: int
+
+
+@wire
+class BlobsStored:
+    """The answer to `POST blobs`."""
+
+    stored: int
+
+
+@wire
+class SnapshotStored:
+    """The answer to `PUT snapshots/DIGEST`."""
+
+    digest: str

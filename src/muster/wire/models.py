@@ -1,0 +1,42 @@
+"""Registered models."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import field
+
+from muster.wire.codec import Json
+from muster.wire.message import check_pattern, wire
+
+_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+@wire
+class NewModel:
+    """The body of `POST models`: the next version of a model."""
+
+    name: str
+    path: str = "outputs"
+    run_id: str | None = None
+    description: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, Json] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_pattern("name", self.name, _NAME, "letters, digits, '_', '.' and '-', at most 64")
+
+
+@wire
+class ModelView:
+    """One version of a model."""
+
+    name: str
+    version: int
+    run_id: str | None
+    path: str
+    """Below the run's files."""
+    description: str | None
+    tags: Mapping[str, str]
+    properties: Mapping[str, Json]
+    created_at: float

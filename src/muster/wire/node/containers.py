@@ -1,0 +1,80 @@
+"""What the ranks of a job run in, where that is a container."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import field
+
+from muster.wire.codec import OMIT
+from muster.wire.message import wire
+from muster.wire.node.recipes import Recipe
+
+# Azure's default; the engines' own 64 MB end data loaders with a bus error.
+DEFAULT_SHM_BYTES = 2 << 30
+
+
+@wire
+class Login:
+    """Credentials of a registry; they travel like secrets and lie only in private files."""
+
+    registry: str
+    username: str
+    password: str = field(repr=False)
+
+
+@wire
+class Build:
+    """An image that is built on the node from a folder which came with the job."""
+
+    snapshot: str
+    dockerfile: str = "Dockerfile"
+    args: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def tag(self) -> str:
+        """The name of the image: the same content has the same one."""
+        text = json.dumps([self.snapshot, self.dockerfile, sorted(self.args.items())])
+        return f"muster-build:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+@wire
+class ImageSource:
+    """Where an image comes from, as it is recorded with a run: pulled or built, with packages on top."""
+
+    image: str = field(default="", metadata=OMIT)
+    build: Build | None = field(default=None, metadata=OMIT)
+    packages: Recipe | None = field(default=None, metadata=OMIT)
+    """What is installed on top of the image."""
+
+    @property
+    def label(self) -> str:
+        return self.image or (self.build.tag if self.build else "")
+
+
+@wire
+class Container(ImageSource):
+    """What the ranks of a job run in."""
+
+    args: tuple[str, ...] = field(default=(), metadata=OMIT)
+    """More arguments of the engine's `run`, checked when the job was submitted."""
+    shm_bytes: int = DEFAULT_SHM_BYTES
+    login: Login | None = field(default=None, metadata=OMIT)
+    push_to: str = field(default="", metadata=OMIT)
+    """Where built images are kept for other nodes, such as `registry.example.org/team`."""
+    push_login: Login | None = field(default=None, metadata=OMIT)
+    """Credentials for `push_to`."""
+
+    @property
+    def reference(self) -> str:
+        """What the engine knows the image by, or the one that packages are put on."""
+        return self.image if self.build is None else self.made(self.build.tag)
+
+    @property
+    def logins(self) -> list[Login]:
+        return [login for login in (self.login, self.push_login) if login is not None]
+
+    def made(self, tag: str) -> str:
+        """The name of an image that a node makes."""
+        return f"{self.push_to}/{tag}" if self.push_to else f"localhost/{tag}"

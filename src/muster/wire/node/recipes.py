@@ -1,0 +1,36 @@
+"""What an environment is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import field, replace
+
+from muster.wire.codec import OMIT
+from muster.wire.message import wire
+
+
+@wire
+class Recipe:
+    """A Python with packages."""
+
+    label: str = "environment"
+    """What people call it; it changes nothing in what is built."""
+    requirements: tuple[str, ...] = field(default=(), metadata=OMIT)
+    python: str | None = field(default=None, metadata=OMIT)
+    """A version such as `3.11` or `>=3.9`, or an interpreter's path; None: that of the job."""
+    options: tuple[str, ...] = field(default=(), metadata=OMIT)
+    """Lines of a requirements file that say where packages come from, such as `--index-url …`."""
+    indexes: tuple[str, ...] = field(default=(), metadata=OMIT)
+    """Indexes that are added unless the site's own configuration names where packages come from."""
+    channels: tuple[str, ...] = field(default=(), metadata=OMIT)
+    conda: tuple[str, ...] = field(default=(), metadata=OMIT)
+    """Packages that only conda has."""
+    constraints: tuple[str, ...] = field(default=(), metadata=OMIT)
+    """Versions that an earlier build of it came to."""
+    flavour: str = field(default="", metadata=OMIT)
+    """`cpu` or `gpu` where that makes a difference to how it is built."""
+    variables: Mapping[str, str] = field(default_factory=dict, metadata=OMIT)
+    """What a rank finds set in it, unless the job says otherwise."""
+
+    def locked(self, versions: Iterable[str]) -> Recipe:
+        return replace(self, constraints=tuple(versions))

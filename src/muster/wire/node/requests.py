@@ -1,0 +1,84 @@
+"""What agents ask of the server about the data, outputs and environment of their attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Literal
+
+from muster.wire.access import Access, HashedFile
+from muster.wire.environments import BuiltEnvironment
+from muster.wire.message import wire
+
+
+@wire
+class FileReceived:
+    """The answer to a file that an agent sent."""
+
+    path: str
+
+
+@wire
+class GrantsRequest:
+    """The body of `POST agents/NODE/grants`: fresh accesses, and tokens for files that are about to be written."""
+
+    run: str
+    attempt: int
+    paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By output."""
+
+
+@wire
+class FreshGrants:
+    """Fresh accesses of an attempt."""
+
+    inputs: Mapping[str, Access]
+    outputs: Mapping[str, Access]
+    tokens: Mapping[str, Mapping[str, str]] = field(repr=False)
+    """By output and path."""
+
+
+@wire
+class HashesReport:
+    """The body of `POST agents/NODE/hashes`: what a first download found."""
+
+    run: str
+    attempt: int
+    name: str
+    """The input's."""
+    files: tuple[HashedFile, ...]
+
+
+@wire
+class HashesPinned:
+    """How many hashes were new."""
+
+    pinned: int
+
+
+@wire
+class OutputClaim:
+    """The body of `POST agents/NODE/outputs`: whether the gang succeeded, and the name that each file gets."""
+
+    run: str
+    attempt: int
+    output: str
+    files: tuple[HashedFile, ...]
+
+
+@wire
+class OutputNames:
+    """The answer to a claim."""
+
+    outcome: Literal["running", "succeeded", "failed"]
+    names: Mapping[str, str | None]
+    """By path; None where another node brought the same content."""
+
+
+@wire
+class EnvironmentReport:
+    """The body of `POST agents/NODE/environment`; without an environment it only asks what was agreed."""
+
+    run: str
+    attempt: int
+    environment: BuiltEnvironment | None = None

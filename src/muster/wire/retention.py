@@ -1,0 +1,41 @@
+"""Retention: what nothing refers to any more, and its removal."""
+
+from __future__ import annotations
+
+from muster.defaults import GC_AGE_S
+from muster.wire.message import check_range, wire
+
+
+@wire
+class RetentionPolicy:
+    """The body of `POST gc`: only what is older may go; of unused code snapshots the last few stay."""
+
+    dry_run: bool = True
+    older_than_s: float = GC_AGE_S
+    keep_last: int = 0
+
+    def __post_init__(self) -> None:
+        check_range("older_than_s", self.older_than_s, 0)
+        check_range("keep_last", self.keep_last, 0)
+
+
+@wire
+class Removable:
+    """One thing that may go."""
+
+    kind: str
+    name: str
+    """A snapshot's digest, a checkpoint's id, or a name in the workspace store."""
+    size: int
+    at: float
+    why: str
+
+
+@wire
+class RetentionReport:
+    """What may go, or is gone."""
+
+    dry_run: bool
+    count: int
+    size: int
+    items: tuple[Removable, ...]

@@ -1,0 +1,172 @@
+"""Runs: what is submitted, what clients see, what they may change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from muster.wire.checkpoints import CheckpointView
+from muster.wire.codec import OMIT, Json
+from muster.wire.environments import EnvironmentBrief
+from muster.wire.message import check_range, wire
+from muster.wire.states import Phase, RankEnd, RankState, RunStatus
+from muster.wire.verdicts import Verdict
+
+
+@wire
+class Submission:
+    """The body of `POST runs`; the same key again is the same run."""
+
+    key: str
+    spec: Mapping[str, Json]
+    """The job document."""
+    snapshot: str | None = None
+    """The digest of the code's snapshot."""
+    python: str | None = None
+    packages: Mapping[str, str] | None = None
+    """Versions of frameworks in `python`, where the job names an environment that they may stand in for."""
+    submitted_by: str | None = None
+    notices: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_range("the length of key", len(self.key), 1, 200)
+
+
+@wire
+class Changes:
+    """The body of `PATCH runs/RUN`; tags are merged, a null tag is removed."""
+
+    tags: Mapping[str, str | None] | None = field(default=None, metadata=OMIT)
+    display_name: str | None = field(default=None, metadata=OMIT)
+    description: str | None = field(default=None, metadata=OMIT)
+
+
+@wire
+class Cancel:
+    """The body of `POST runs/RUN/cancel`."""
+
+    force: bool = False
+    """Kill without grace."""
+
+
+@wire
+class NodeOfAttempt:
+    """One node that an attempt has."""
+
+    rank: int
+    name: str
+    address: str
+    phase: Phase
+    gpus: tuple[str, ...]
+
+
+@wire
+class RankView(RankEnd):
+    """One rank of an attempt."""
+
+    rank: int
+    node: str | None
+    role: str
+    state: RankState
+    pid: int | None
+    started_at: float | None
+    ended_at: float | None
+    exit_code: int | None
+    signal: int | None
+    expected: bool
+    """Muster's own signal ended it."""
+    log: str
+
+
+@wire
+class AttemptView:
+    """One attempt of a run."""
+
+    number: int
+    status: RunStatus
+    created_at: float
+    started_at: float | None
+    ended_at: float | None
+    resumed_from: int | None
+    """The checkpoint that was restored."""
+    verdict: Verdict | None
+    nodes: tuple[NodeOfAttempt, ...]
+    ranks: tuple[RankView, ...]
+
+
+@wire
+class Progress:
+    """How far a run is, as its script says."""
+
+    done: float | None
+    total: float | None = None
+    unit: str | None = ""
+    rank: int | None = field(default=None, metadata=OMIT)
+    """Which rank says so; a gang is as far as its slowest one."""
+
+
+@wire
+class FileBrief:
+    """A file by name and size."""
+
+    path: str
+    size: int
+
+
+@wire
+class FileView:
+    """A file of a run, whole."""
+
+    path: str
+    size: int
+    sha256: str | None
+    """None: it still grows."""
+    attempt: int
+
+
+@wire
+class FileStored:
+    """The answer to an upload to a run."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@wire
+class RunView:
+    """What clients see of a run."""
+
+    id: str
+    name: str | None
+    display_name: str | None
+    experiment: str
+    status: RunStatus
+    reason: str
+    """Why it waits; empty when it does not."""
+    starts_at: float | None
+    """When a queued run is expected to start, where that can be said."""
+    created_at: float
+    queued_at: float | None
+    started_at: float | None
+    ended_at: float | None
+    submitted_by: str | None
+    compute: str
+    tags: Mapping[str, str]
+    description: str | None
+    num_nodes: int
+    num_ranks: int
+    notices: tuple[str, ...]
+    verdict: Verdict | None
+    attempts: tuple[AttemptView, ...]
+    checkpoints: tuple[CheckpointView, ...]
+    """The newest first."""
+    retry_at: float | None
+    excluded_nodes: tuple[str, ...]
+    metrics: Mapping[str, Json]
+    """The last value of each."""
+    progress: Progress | None
+    files: tuple[FileBrief, ...]
+    environment: EnvironmentBrief | None
+    spec: Mapping[str, Json]
+    """The job document."""

@@ -1,0 +1,48 @@
+"""The workspace itself: health, shutdown, errors."""
+
+from __future__ import annotations
+
+from muster.wire.message import wire
+
+
+@wire
+class Health:
+    """Whether the server is well, and what it is."""
+
+    version: str
+    protocol: int
+    workspace: str
+    pid: int
+    active_runs: int
+    agents: tuple[str, ...]
+
+
+@wire
+class Shutdown:
+    """The body of `POST shutdown`."""
+
+    force: bool = False
+
+
+@wire
+class ShuttingDown:
+    """The answer to `POST shutdown`."""
+
+    stopping: bool
+    active_runs: int
+
+
+@wire
+class ErrorDetail:
+    """What went wrong, and what to do about it."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+
+@wire
+class ErrorBody:
+    """The body of every answer that is an error."""
+
+    error: ErrorDetail
