@@ -17,8 +17,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from muster import errors
 from muster.defaults import PROTOCOL_VERSION
+from muster.host.spool import SpoolConnection
 from muster.protocol import VERSION_HEADER
-from muster.spool import SpoolConnection
 
 Body = bytes | IO[bytes] | Iterable[bytes] | None
 

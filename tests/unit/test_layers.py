@@ -179,7 +179,10 @@ def test_modules_are_named_by_what_they_hold() -> None:
     [
         *(
             (name, set())
-            for name in ("version", "errors", "defaults", "paths", "manifest", "protocol", "transport", "runtime")
+            for name in (
+                *("version", "errors", "defaults", "paths", "manifest", "protocol", "transport", "runtime"),
+                *("wire", "host"),
+            )
         ),
         ("launch.model", set()),
         ("launch.expand", set()),

@@ -23,7 +23,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from muster.errors import ServerUnavailable
-from muster.spool import SpoolConnection
+from muster.host.spool import SpoolConnection
 
 Body = bytes | memoryview | IO[bytes] | Iterable[bytes] | None
 Refused = Callable[[int, bytes], Exception]

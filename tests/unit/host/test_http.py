@@ -28,7 +28,7 @@ from muster.host.http import (
     retry_pauses,
     target_of,
 )
-from muster.server.tls import self_signed
+from muster.server.http.tls import self_signed
 
 
 @dataclass

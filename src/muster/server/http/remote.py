@@ -14,11 +14,11 @@ from typing import Any
 import uvicorn
 from sqlalchemy import Connection
 
+from muster.host.spool import ANSWER, PART, REQUEST
 from muster.server.context import Context
 from muster.server.database.connection import on_network_filesystem
 from muster.server.database.records import CLUSTERS
 from muster.server.people.access import write_private
-from muster.spool import ANSWER, PART, REQUEST
 
 log = logging.getLogger("muster.server")
 

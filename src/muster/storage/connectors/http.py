@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from muster.errors import ServerUnavailable
-from muster.spool import SpoolConnection
+from muster.host.spool import SpoolConnection
 from muster.storage.staging.model import AccessRefused, SourceChanged, TransferError
 
 _TRIES = 6
