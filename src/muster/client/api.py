@@ -8,7 +8,6 @@ import os
 import shutil
 import tarfile
 import tempfile
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,9 +17,10 @@ from typing import IO, Any
 
 from muster.client.sse import SseParser, StreamEvent
 from muster.errors import MusterError, NotFound, ServerUnavailable
+from muster.host.files import is_safe_name, is_safe_path
+from muster.host.http import Address, Connection, PerThread
+from muster.host.server import ServerConnection
 from muster.job.spec import JobSpec
-from muster.manifest import is_safe
-from muster.transport import Address, Connection
 
 API = "/api/v1"
 _PIECE_BYTES = 1 << 20
@@ -37,7 +37,7 @@ class Client:
     def __init__(self, address: Address, reconnect: Callable[[], Address] | None = None) -> None:
         self.address = address
         self._reconnect = reconnect
-        self._local = threading.local()
+        self._connections = PerThread(_HeldConnection)
 
     # Runs
 
@@ -268,7 +268,7 @@ class Client:
 
     def shutdown(self, force: bool = False) -> None:
         """End the server; without `force` only an idle one."""
-        connection = Connection(self.address)
+        connection = ServerConnection(self.address)
         try:
             connection.request("POST", f"{API}/shutdown", json_body={"force": force})
         finally:
@@ -276,10 +276,7 @@ class Client:
 
     def close(self) -> None:
         """Close this thread's connection."""
-        held = getattr(self._local, "connection", None)
-        if held is not None:
-            held.close()
-            self._local.connection = None
+        self._connections.close()
 
     def _dict(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         answer: dict[str, Any] = self._call(method, path, **request)
@@ -308,7 +305,7 @@ class Client:
 
     def _events(self, run_id: str, query: Mapping[str, Any]) -> Iterator[StreamEvent]:
         parser = SseParser()
-        connection = Connection(self.address, _STREAM_SILENCE_S)
+        connection = ServerConnection(self.address, _STREAM_SILENCE_S)
         try:
             with connection.stream("GET", API + _run(run_id, "stream"), query=query) as response:
                 while chunk := response.read1(_PIECE_BYTES):
@@ -318,7 +315,7 @@ class Client:
 
     @contextmanager
     def _open(self, path: str, headers: Mapping[str, str]) -> Iterator[http.client.HTTPResponse]:
-        connection = Connection(self.address)
+        connection = ServerConnection(self.address)
         try:
             with connection.stream("GET", API + path, headers=headers) as response:
                 yield response
@@ -346,19 +343,14 @@ class Client:
                 self._find_again()
 
     def _connection(self) -> Connection:
-        held: Connection | None = getattr(self._local, "connection", None)
-        # A forked child must not speak on its parent's connection.
-        if held is None or self._local.pid != os.getpid() or held.address != self.address:
-            held = _HeldConnection(self.address)
-            self._local.connection, self._local.pid = held, os.getpid()
-        return held
+        return self._connections.to(self.address)
 
     def _find_again(self) -> None:
         if self._reconnect is not None:
             self.address = self._reconnect()
 
 
-class _HeldConnection(Connection):
+class _HeldConnection(ServerConnection):
     """Kept open between calls; nobody who uses the SDK should have to close it."""
 
     def __del__(self) -> None:
@@ -382,7 +374,7 @@ def _copy(response: http.client.HTTPResponse, out: IO[bytes], progress: Callable
 
 
 def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
-    source = archive.extractfile(member) if member.isfile() and is_safe(member.name) else None
+    source = archive.extractfile(member) if member.isfile() and is_safe_path(member.name) else None
     if source is None:
         raise MusterError(f"the archive holds {member.name!r}, which is no plain file below its folder")
     target = folder / member.name
@@ -406,7 +398,7 @@ def _file(ref: str, path: str) -> str:
 
 def _segment(name: str, what: str) -> str:
     """One part of an address; a slash or an empty name would mean something else."""
-    if not name or "/" in name or name in (".", ".."):
+    if not is_safe_name(name):
         raise NotFound(f"no {what} {name!r}")
     return name
 

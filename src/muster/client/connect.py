@@ -12,8 +12,9 @@ from muster.client.server_process import ServerProcess, start_lock, wait_until_g
 from muster.client.workspace import ServerRef, WorkspaceRef, find_workspace
 from muster.defaults import CONNECT_S, PROTOCOL_VERSION
 from muster.errors import AccessDenied, ProtocolMismatch, ServerUnavailable
+from muster.host.http import Address
+from muster.host.server import ServerConnection
 from muster.paths import WorkspacePaths
-from muster.transport import Address, Connection
 from muster.version import VERSION
 
 
@@ -122,7 +123,7 @@ def _order(version: str) -> tuple[int, ...]:
 
 
 def _health(address: Address) -> dict[str, Any]:
-    connection = Connection(address, CONNECT_S)
+    connection = ServerConnection(address, CONNECT_S)
     try:
         answer: dict[str, Any] = connection.request("GET", f"{API}/health")
         return answer

@@ -15,7 +15,7 @@ from muster.client.api import Client
 from muster.client.ignore import IgnoreRules
 from muster.defaults import CODE_LIMIT_BYTES
 from muster.errors import JobError, ServerUnavailable
-from muster.manifest import digest_of
+from muster.wire.code import digest_of
 
 _PIECE_BYTES = 1 << 20
 _BATCH_BYTES = 64 << 20

@@ -12,7 +12,7 @@ from typing import Any
 
 from muster.client.api import Client
 from muster.errors import Conflict, JobError, MusterError, NotFound
-from muster.manifest import is_safe
+from muster.host.files import is_safe_path
 from muster.storage.addresses import check_asset_name, datastore_address, parse_address
 
 _PIECE_BYTES = 1 << 20
@@ -274,7 +274,7 @@ def _pieces(body: Any, progress: Progress | None) -> Iterator[bytes]:
 
 
 def _place(target: Path, name: str) -> Path:
-    if not is_safe(name):
+    if not is_safe_path(name):
         raise JobError(f"the file {name!r} would be written outside {target}", "Nothing was downloaded.")
     return target / name
 

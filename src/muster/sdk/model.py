@@ -8,7 +8,7 @@ from typing import Any
 
 from muster.client.snapshot import push, scan
 from muster.errors import Conflict, NotFound
-from muster.manifest import is_safe
+from muster.host.files import is_safe_path
 from muster.sdk.connected import Connected
 
 _SNAPSHOT = "snapshot"
@@ -112,6 +112,6 @@ def _below(path: str, names: Iterable[str]) -> Iterable[tuple[str, str]]:
     if not found:
         raise NotFound(f"the run has no files under {path!r} any more")
     for name, inner in found:
-        if inner and not is_safe(inner):
+        if inner and not is_safe_path(inner):
             raise NotFound(f"the file name {name!r} leaves the target folder")
     return found

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from muster.client.api import Client
 from muster.errors import MusterError, NotFound, RunFailed
-from muster.manifest import is_safe
+from muster.host.files import is_safe_path
 from muster.runtime import values
 from muster.runtime.run import Run as ContextRun
 from muster.runtime.uploads import check_name, folder_files
@@ -212,7 +212,7 @@ class Run:
         if prefix and not names:
             raise NotFound(f"run {self.id} has no files that begin with {prefix!r}", "get_file_names() lists them.")
         for index, name in enumerate(names):
-            if not is_safe(name):
+            if not is_safe_path(name):
                 raise MusterError(f"the file name {name!r} leaves the target folder")
             inner = output_paths[index] if output_paths is not None else name
             self._client.download(self.id, name, Path(output_directory or ".") / inner)

@@ -16,8 +16,8 @@ from muster.client import api
 from muster.client.api import Client
 from muster.defaults import PROTOCOL_VERSION
 from muster.errors import Conflict, NotFound, ServerUnavailable
+from muster.host.http import Address
 from muster.job.explain import make_spec
-from muster.transport import Address
 
 RUN = {"id": "r-1", "status": "Running"}
 
@@ -182,7 +182,7 @@ def test_an_upload_sends_the_file(server: RestServer, client: Client, tmp_path: 
 def test_a_forked_child_does_not_speak_on_its_parents_connection(server: RestServer, client: Client) -> None:
     client.run("r-1")
     mine = client._connection()
-    client._local.pid = os.getpid() + 1
+    client._connections._local.pid = os.getpid() + 1
     assert client._connection() is not mine
     mine.close()
 

@@ -18,8 +18,8 @@ from muster.client.workspace import WorkspaceRef
 from muster.compute import AmlCompute
 from muster.compute_target import ComputeTargetException
 from muster.errors import Conflict, JobError, MusterError, NotFound, RunFailed
+from muster.host.http import Address
 from muster.sdk import notices
-from muster.transport import Address
 
 VERDICT = {
     "code": "exception", "rank": 1, "node": "node-0", "message": "ValueError: <bad> batch",
