@@ -130,7 +130,7 @@ def _code(job: LoadedJob, out: Path) -> str:
     """The digest of the job's code, without what the study itself writes there."""
     from muster.cli.scaling.study import FILES
     from muster.client.snapshot import scan
-    from muster.manifest import digest_of
+    from muster.wire.code import digest_of
 
     if job.spec.code is None:
         return ""
