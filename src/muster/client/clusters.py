@@ -41,11 +41,10 @@ class Clusters(Group):
         """`refuse` while runs use it, `drain` once they have ended, or `now` with them."""
         self._calls.send("DELETE", _cluster(name), query={"mode": mode})
 
-    def cordon(self, cluster: str, node: str, cordoned: bool = True, reason: str = "by hand") -> wire.NodeView:
+    def cordon(self, cluster: str, node: str, cordoned: bool = True, reason: str = "by hand") -> wire.ClusterView:
         """Keep new work off a node, or take it back."""
-        return self._calls.read(
-            wire.NodeView, "PATCH", _node(cluster, node), message=wire.NodeChanges(cordoned, reason)
-        )
+        changes = wire.NodeChanges(cordoned, reason)
+        return self._calls.read(wire.ClusterView, "PATCH", _node(cluster, node), message=changes)
 
     def node_history(self, cluster: str, node: str) -> list[wire.NodeStateView]:
         """The node's states so far."""
