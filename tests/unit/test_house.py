@@ -22,7 +22,7 @@ CEILINGS = {
     "places that call flock": (20, 1),
     "functions past 50 lines": (6, 0),
     "files past 500 lines": (0, 0),
-    "lines": (54_974, 600),
+    "lines": (54_709, 600),
 }
 
 UNTYPED = re.compile(r"\b(?:[dD]ict|Mapping|MutableMapping)\[str, (?:Any|object)\]")
