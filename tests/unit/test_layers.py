@@ -281,3 +281,11 @@ def test_the_client_does_not_load_the_servers_libraries() -> None:
 def test_the_agent_loads_neither_pydantic_nor_the_servers_libraries() -> None:
     loaded = {name.split(".")[0] for name in loaded_by("import muster.agent.main")}
     assert not loaded & {"pydantic", "yaml", "rich", "typer", *SERVER_ONLY}
+
+
+def test_unit_tests_mirror_the_rooms() -> None:
+    """A test of a room lies in the folder of that name; tests of the whole project lie in tests/unit itself."""
+    unit = ROOT / "tests" / "unit"
+    folders = {path.parent.relative_to(unit) for path in unit.rglob("test_*.py")} - {Path()}
+    packages = {name for name in MODULES if MODULES[name].name == "__init__.py"}
+    assert {".".join(folder.parts) for folder in folders} <= packages
