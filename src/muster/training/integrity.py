@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 
@@ -54,10 +54,9 @@ def write_list(folder: Path, rank: int, about: About, known: Mapping[str, str]) 
 def read_list(folder: Path, rank: int = 0) -> tuple[About, dict[str, WrittenFile]]:
     """Raises OSError, ValueError, KeyError or TypeError for a list that is missing or damaged."""
     content = json.loads((folder / list_name(rank)).read_text())
-    files = {name: WrittenFile(**file) for name, file in content.pop("files").items()}
-    about = About(**content)
-    best = None if about.best is None else (float(about.best[0]), int(about.best[1]))
-    return replace(about, step=int(about.step), best=best), files
+    files = {name: WrittenFile(file["size"], file["sha256"]) for name, file in content["files"].items()}
+    best = None if content["best"] is None else (float(content["best"][0]), int(content["best"][1]))
+    return About(int(content["step"]), int(content["world_size"]), content.get("metric"), best), files
 
 
 def find_damage(folder: Path, stripe: int = 0, stripes: int = 1) -> str | None:
