@@ -38,11 +38,11 @@ frameworks: $(VENV)/.dev ## train with every framework, and write down which ver
 	$(BIN)/python tests/frameworks/environments.py
 	$(BIN)/pytest tests/frameworks --record
 
-check: $(VENV)/.dev ## format, lint, types, import layers, exported names
+check: $(VENV)/.dev ## format, lint, types, import layers, ceilings of size, exported names
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest tests/unit/test_layers.py tests/unit/test_exports.py
+	$(BIN)/pytest tests/unit/test_layers.py tests/unit/test_house.py tests/unit/test_exports.py
 
 format: $(VENV)/.dev ## put the code in form
 	$(BIN)/ruff format .

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from muster.control.scheduling.simulate import Month, Outcome
+from bench.month import Month, Outcome
 
 _COLORS = {"muster": "#1f6feb", "fifo": "#d9480f", "shortest": "#2b8a3e"}
 _NAMES = {"muster": "Muster", "fifo": "first in, first out", "shortest": "shortest first"}

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.measure import Figure, Workspace, median, quick, report, temporary_workspace
+from bench.month import Month, Outcome, make_jobs, simulate
 from bench.monthplot import draw
 from muster.control.scheduling.capacity import Capacity
 from muster.control.scheduling.model import Gang, Need, Node, Part, Running
 from muster.control.scheduling.passes import schedule
 from muster.control.scheduling.queue import Queue
-from muster.control.scheduling.simulate import Month, Outcome, make_jobs, simulate
 from muster.job.spec import JobSpec
 
 PLOT = Path(__file__).parents[1] / "docs" / "scheduler-month.svg"

@@ -14,9 +14,9 @@ from muster.environments.current import installed
 from muster.environments.files import with_contents
 from muster.errors import JobError
 from muster.job.check import check_files
-from muster.job.parts import EnvironmentSpec, Input
+from muster.job.parts import EnvironmentSpec, Input, Scalar
 from muster.job.rules import SNAPSHOT, is_snapshot
-from muster.job.spec import JobSpec, Scalar
+from muster.job.spec import JobSpec
 from muster.wire.environments import EnvironmentView
 from muster.wire.runs import RunView
 

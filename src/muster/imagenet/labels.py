@@ -110,7 +110,7 @@ def _names_of_numbers(archive: Path, meta: bytes) -> dict[int, str]:
     try:
         rows: Any = loadmat(io.BytesIO(meta), squeeze_me=True)["synsets"]
         return {int(row["ILSVRC2012_ID"]): str(row["WNID"]) for row in rows}
-    except Exception as error:  # what a damaged file makes scipy raise is not told anywhere
+    except Exception as error:  # what a damaged file makes scipy raise is documented nowhere
         raise JobError(
             f"{_META} in {archive} holds no table `synsets` of classes that can be read"
             f" ({type(error).__name__}: {error}).",

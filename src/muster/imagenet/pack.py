@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import io
 import json
@@ -16,9 +15,9 @@ from concurrent.futures import Executor, Future, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from muster.errors import Conflict, JobError
+from muster.host.locks import FileLock
 from muster.imagenet.archives import Image
 
 _BLOCK = 512
@@ -48,6 +47,21 @@ class Packed:
     """Images that were no plain RGB JPEGs, and now are."""
 
 
+@dataclass(frozen=True)
+class Work:
+    """What must be the same for shards of an earlier start to count."""
+
+    archive: str
+    archive_size: int
+    images: int
+    classes: int
+    labels_sha256: str
+    """Other labels make other shards."""
+    images_per_shard: int
+    resize: int | None
+    seed: int
+
+
 def plan_shards(images: Sequence[Image], per_shard: int, seed: int, prefix: str) -> list[Shard]:
     """Mix all images and cut them into shards of about the same length."""
     mixed = list(images)
@@ -68,22 +82,17 @@ def room_needed(shards: Iterable[Shard]) -> int:
 def alone_in(out: Path) -> Iterator[None]:
     """Nobody else writes to the folder meanwhile: two would spoil each other's shards."""
     out.mkdir(parents=True, exist_ok=True)
-    with (out / _LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Conflict(
-                f"another `muster data imagenet` writes to {out} right now", "Wait for its end, or give another --out."
-            ) from None
-        except OSError as error:
-            # Some network file systems have no locks, and must do without.
-            if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
-                raise
+    lock = FileLock(out / _LOCK, required=False).try_acquire()
+    if lock is None:
+        raise Conflict(
+            f"another `muster data imagenet` writes to {out} right now", "Wait for its end, or give another --out."
+        )
+    with lock:
         yield
 
 
 @contextmanager
-def full_disk_told(out: Path, packings: Iterable[Packing], num_shards: int) -> Iterator[None]:
+def full_disk_explained(out: Path, packings: Iterable[Packing], num_shards: int) -> Iterator[None]:
     """A disk that fills up is an interruption like any other: the user makes room and starts again."""
     try:
         yield
@@ -103,15 +112,15 @@ class Packing:
     Nothing is written before `write`.
     """
 
-    def __init__(self, folder: Path, about: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, about: Work) -> None:
         self.folder = folder
         self._about = about
         self._lock = threading.Lock()
         plan = folder / _PLAN
         # A plan that led to no shard binds nobody.
-        if plan.exists() and any(folder.glob("*.tar")) and json.loads(plan.read_text()) != about:
+        if plan.exists() and any(folder.glob("*.tar")) and json.loads(plan.read_text()) != asdict(about):
             raise Conflict(
-                f"{folder} holds shards that were made in another way ({plan} tells how)",
+                f"{folder} holds shards that were made in another way ({plan} says how)",
                 "Give another --out, or remove the folder.",
             )
         self.done = {packed.name: packed for packed in self._read_done()}
@@ -120,20 +129,25 @@ class Packing:
         return [shard for shard in shards if shard.name not in self.done]
 
     def write(
-        self, archive: Path, shards: Sequence[Shard], resize: int | None, workers: Executor, told: Callable[[int], None]
+        self,
+        archive: Path,
+        shards: Sequence[Shard],
+        resize: int | None,
+        workers: Executor,
+        advance: Callable[[int], None],
     ) -> None:
         """Write what is left, several at once; each shard counts from the moment that it is whole on disk."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        replace(self.folder / _PLAN, json.dumps(self._about, indent=2).encode())
-        jobs = [workers.submit(self._write_one, archive, shard, resize, told) for shard in self.left(shards)]
+        replace(self.folder / _PLAN, json.dumps(asdict(self._about), indent=2).encode())
+        jobs = [workers.submit(self._write_one, archive, shard, resize, advance) for shard in self.left(shards)]
         try:
             for job in as_completed(jobs):
                 job.result()
         finally:
             _drop(jobs)
 
-    def _write_one(self, archive: Path, shard: Shard, resize: int | None, told: Callable[[int], None]) -> None:
-        packed, index = _pack(archive, shard, resize, self.folder / shard.name, told)
+    def _write_one(self, archive: Path, shard: Shard, resize: int | None, advance: Callable[[int], None]) -> None:
+        packed, index = _pack(archive, shard, resize, self.folder / shard.name, advance)
         replace(self.folder / f"{shard.name}.index", json.dumps(index).encode())
         with self._lock, (self.folder / _DONE).open("a") as file:
             # The line break comes first: a line that was cut off earlier spoils no other.
@@ -161,7 +175,7 @@ class Packing:
 
 
 def _pack(
-    archive: Path, shard: Shard, resize: int | None, target: Path, told: Callable[[int], None]
+    archive: Path, shard: Shard, resize: int | None, target: Path, advance: Callable[[int], None]
 ) -> tuple[Packed, list[tuple[int, int, int]]]:
     digest, index, converted, size = hashlib.sha256(), [], [], 0
     part = target.with_name(f".{target.name}.part")
@@ -182,7 +196,7 @@ def _pack(
             put(_padded(jpeg))
             label = str(image.label).encode()
             put(_header(f"{number:06d}.cls", len(label)) + _padded(label))
-            told(image.size)
+            advance(image.size)
         put(b"\0" * (2 * _BLOCK))
         file.flush()
         os.fsync(file.fileno())

@@ -7,14 +7,14 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from muster.errors import JobError, MissingExtra
 from muster.imagenet import archives, classes, labels, pack
 from muster.imagenet.archives import Check, Image
+from muster.wire.codec import from_json, to_json
 
 Progress = Callable[[int], None]
 Stage = Callable[[str, int], Progress]
@@ -41,7 +41,26 @@ class Request:
     workers: int = 4
 
 
-def prepare(request: Request, stage: Stage) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Split:
+    """The shards of train or of val."""
+
+    images: int
+    bytes: int
+    converted: tuple[str, ...]
+    shards: tuple[pack.Packed, ...]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a folder of shards holds; `manifest.json` in it."""
+
+    format: str
+    classes: int
+    splits: dict[str, Split]
+
+
+def prepare(request: Request, stage: Stage) -> Manifest:
     """Make the shards; returns the manifest, which is also kept in the folder."""
     _require(request)
     # Before the archives are read, which takes long.
@@ -55,7 +74,7 @@ def prepare(request: Request, stage: Stage) -> dict[str, Any]:
 
 def _pack(
     request: Request, names: Sequence[str], splits: Splits, workers: ThreadPoolExecutor, stage: Stage
-) -> dict[str, Any]:
+) -> Manifest:
     planned = {
         split: pack.plan_shards(images, request.images_per_shard, request.seed, split)
         for split, (_, images) in splits.items()
@@ -66,13 +85,13 @@ def _pack(
     }
     left = [shard for split in splits for shard in packings[split].left(planned[split])]
     _check_room(request, left, begun=any(packing.done for packing in packings.values()))
-    with pack.full_disk_told(request.out, packings.values(), sum(map(len, planned.values()))):
+    with pack.full_disk_explained(request.out, packings.values(), sum(map(len, planned.values()))):
         # Before the first shard: its labels mean nothing without them.
         pack.replace(classes.path_in(request.out), "".join(f"{name}\n" for name in names).encode())
         for split, (archive, _) in splits.items():
             bytes_left = sum(image.size for shard in packings[split].left(planned[split]) for image in shard.images)
-            told = stage(f"packing {split}", bytes_left)
-            packings[split].write(archive, planned[split], request.resize, workers, told)
+            advance = stage(f"packing {split}", bytes_left)
+            packings[split].write(archive, planned[split], request.resize, workers, advance)
         return _finish(request, names, {split: (planned[split], packings[split]) for split in splits})
 
 
@@ -127,8 +146,8 @@ def _verify(request: Request, stage: Stage) -> None:
     for archive, checks in asked:
         checksums = [check for check in checks if check.kind != "size"]
         if archive is not None and checksums:
-            told = stage(f"verifying {archive.name}", archives.size_of(archive))
-            archives.verify_checksums(archive, checksums, told)
+            advance = stage(f"verifying {archive.name}", archives.size_of(archive))
+            archives.verify_checksums(archive, checksums, advance)
 
 
 def _look(
@@ -136,8 +155,8 @@ def _look(
 ) -> tuple[tuple[str, ...], Splits]:
     splits: Splits = {}
     if request.train is not None:
-        told = stage(f"looking into {request.train.name}", archives.size_of(request.train))
-        names, images = archives.train_images(request.train, workers, told)
+        advance = stage(f"looking into {request.train.name}", archives.size_of(request.train))
+        names, images = archives.train_images(request.train, workers, advance)
         splits["train"] = (request.train, images)
         classes.refuse_others(request.out, names, request.train, f"Give another --out, or remove {request.out}.")
     assert names is not None
@@ -146,29 +165,27 @@ def _look(
             f"there are {len(names)} classes, not {request.num_classes}.", "Is the archive whole? Or mend --classes."
         )
     if request.val is not None:
-        known: Any = (
+        known = (
             labels.from_devkit(request.devkit, names)
             if request.devkit is not None
             else labels.from_list(request.val_labels or Path(), names)
         )
-        told = stage(f"looking into {request.val.name}", archives.size_of(request.val))
-        splits["val"] = (request.val, archives.val_images(request.val, known, told))
+        advance = stage(f"looking into {request.val.name}", archives.size_of(request.val))
+        splits["val"] = (request.val, archives.val_images(request.val, known, advance))
     return names, splits
 
 
-def _about(request: Request, archive: Path, images: Sequence[Image], names: Sequence[str]) -> dict[str, Any]:
-    """What must be the same for shards of an earlier start to count."""
-    return {
-        "archive": archive.name,
-        "archive_size": archive.stat().st_size,
-        "images": len(images),
-        "classes": len(names),
-        # Other labels make other shards.
-        "labels_sha256": hashlib.sha256(repr([(image.name, image.label) for image in images]).encode()).hexdigest(),
-        "images_per_shard": request.images_per_shard,
-        "resize": request.resize,
-        "seed": request.seed,
-    }
+def _about(request: Request, archive: Path, images: Sequence[Image], names: Sequence[str]) -> pack.Work:
+    return pack.Work(
+        archive=archive.name,
+        archive_size=archive.stat().st_size,
+        images=len(images),
+        classes=len(names),
+        labels_sha256=hashlib.sha256(repr([(image.name, image.label) for image in images]).encode()).hexdigest(),
+        images_per_shard=request.images_per_shard,
+        resize=request.resize,
+        seed=request.seed,
+    )
 
 
 def _check_room(request: Request, left: Sequence[pack.Shard], begun: bool) -> None:
@@ -183,21 +200,19 @@ def _check_room(request: Request, left: Sequence[pack.Shard], begun: bool) -> No
         )
 
 
-def _finish(
-    request: Request, names: Sequence[str], made: dict[str, tuple[list[pack.Shard], pack.Packing]]
-) -> dict[str, Any]:
+def _finish(request: Request, names: Sequence[str], made: dict[str, tuple[list[pack.Shard], pack.Packing]]) -> Manifest:
     path = request.out / "manifest.json"
     # Train and val may be made by a command each.
-    known = json.loads(path.read_text())["splits"] if path.exists() else {}
-    others = {split: about for split, about in known.items() if (request.out / split).is_dir()}
-    manifest: dict[str, Any] = {"format": "jpg+cls tar shards", "classes": len(names), "splits": others}
+    known = from_json(Manifest, json.loads(path.read_text())).splits if path.exists() else {}
+    splits = {split: about for split, about in known.items() if (request.out / split).is_dir()}
     for split, (shards, packing) in made.items():
         packed = [packing.done[shard.name] for shard in shards]
-        manifest["splits"][split] = {
-            "images": sum(item.images for item in packed),
-            "bytes": sum(item.size for item in packed),
-            "converted": sorted(name for item in packed for name in item.converted),
-            "shards": [asdict(item) for item in packed],
-        }
-    pack.replace(path, (json.dumps(manifest, indent=2) + "\n").encode())
+        splits[split] = Split(
+            images=sum(item.images for item in packed),
+            bytes=sum(item.size for item in packed),
+            converted=tuple(sorted(name for item in packed for name in item.converted)),
+            shards=tuple(packed),
+        )
+    manifest = Manifest("jpg+cls tar shards", len(names), splits)
+    pack.replace(path, (json.dumps(to_json(manifest), indent=2) + "\n").encode())
     return manifest

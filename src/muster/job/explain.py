@@ -12,6 +12,7 @@ from muster.errors import JobError
 from muster.job.refusal import REFUSAL, Path, Problem, nearest, show
 from muster.job.sections import DISTRIBUTIONS, KINDS_THAT_CANNOT_RUN, foreign_key_reason, keys_allowed_at
 from muster.job.spec import JobSpec
+from muster.wire.codec import Json
 
 _NEEDED = {
     "string_type": "a text is needed",
@@ -33,7 +34,7 @@ _MAX_PROBLEMS = 50
 _REFERENCE = "Every key is described in docs/job-file.md."
 
 
-def make_spec(data: Mapping[str, Any], source: str = "job") -> JobSpec:
+def make_spec(data: Mapping[str, Json], source: str = "job") -> JobSpec:
     """A validated job from plain data; raises JobError that names every problem."""
     kind = data.get("type")
     try:
@@ -71,14 +72,14 @@ def problems_of(error: ValidationError) -> list[Problem]:
 
 def _explain(details: ErrorDetails) -> list[Problem]:
     path = _path(details["loc"])
-    context = details.get("ctx", {})
-    if details["type"] == REFUSAL and "problems" in context:
-        return [Problem(path + p.path, p.message, p.hint) for p in context["problems"]]
-    return [_translate(path, details, context)]
+    given = details.get("ctx", {}).get("problems")
+    if details["type"] == REFUSAL and given is not None:
+        return [Problem(path + p.path, p.message, p.hint) for p in given]
+    return [_translate(path, details)]
 
 
-def _translate(path: Path, details: ErrorDetails, context: Mapping[str, Any]) -> Problem:
-    kind, given = details["type"], details["input"]
+def _translate(path: Path, details: ErrorDetails) -> Problem:
+    kind, given, context = details["type"], details["input"], details.get("ctx", {})
     shown = "the value" if path and path[0] == "environment_variables" else show(given)
     if kind == "extra_forbidden":
         return _unknown_key(path, details["loc"])

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from muster.errors import JobError
+from muster.job.parts import Input, Output, Scalar
 from muster.job.quoting import Context, Unquotable, contexts, quoted, variable
 from muster.job.references import BadExpression, Declared, OptionalPart, Reference, check, keep, parse
 from muster.job.refusal import Path, Problem
@@ -27,9 +28,9 @@ class Job(Protocol):
     @property
     def command(self) -> str | tuple[str, ...]: ...
     @property
-    def inputs(self) -> Mapping[str, object]: ...
+    def inputs(self) -> Mapping[str, Scalar | Input]: ...
     @property
-    def outputs(self) -> Mapping[str, object]: ...
+    def outputs(self) -> Mapping[str, Output]: ...
     @property
     def environment_variables(self) -> Mapping[str, str]: ...
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -15,6 +14,7 @@ from muster.job.explain import job_error, kind_problem, problems_of
 from muster.job.refusal import Problem, show
 from muster.job.sections import KINDS_THAT_CANNOT_RUN, ignored_reason
 from muster.job.spec import JobSpec
+from muster.wire.codec import Json
 
 _EXAMPLE_HINT = "A job file needs at least `command: …`; docs/job-file.md has examples."
 # Here a value is text, so it is taken as it stands in the file: 1.10, yes, 007.
@@ -89,7 +89,7 @@ def _root(text: str, source: str) -> MappingNode:
     return root
 
 
-def _mapping(node: MappingNode, path: refusal.Path, source: str, notices: list[str]) -> dict[str, Any]:
+def _mapping(node: MappingNode, path: refusal.Path, source: str, notices: list[str]) -> dict[str, Json]:
     """Plain data without the keys that mean nothing here; each of those gives a notice."""
     data = {}
     for key, line, value in node.pairs():
@@ -102,7 +102,7 @@ def _mapping(node: MappingNode, path: refusal.Path, source: str, notices: list[s
     return data
 
 
-def _plain(node: Node, path: refusal.Path, source: str, notices: list[str]) -> Any:
+def _plain(node: Node, path: refusal.Path, source: str, notices: list[str]) -> Json:
     if isinstance(node, MappingNode):
         return _mapping(node, path, source, notices)
     if isinstance(node, SequenceNode):

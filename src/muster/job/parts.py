@@ -18,6 +18,8 @@ from pydantic import (
 
 from muster.job import rules
 from muster.job.refusal import refusal, show
+from muster.wire.codec import Json
+from muster.wire.verdicts import USER_ERRORS
 
 
 def _checked_text(value: str) -> str:
@@ -55,6 +57,7 @@ def _path_or_content(value: Any) -> Any:
     return _checked_text(value) if isinstance(value, str) else value
 
 
+Scalar = bool | int | float | str
 Text = Annotated[str, AfterValidator(_checked_text)]
 Texts = Annotated[dict[Text, Text], BeforeValidator(_as_texts)]
 DataType = Literal["uri_file", "uri_folder", "mltable", "custom_model", "mlflow_model"]
@@ -203,17 +206,12 @@ class EnvironmentSpec(Model):
     """A container image; `conda_file` or `pip` are installed on top of it."""
     build: Build | None = None
     """A container image that is built from a folder; `conda_file` or `pip` are installed on top of it."""
-    conda_file: Annotated[str | dict[str, Any], BeforeValidator(_path_or_content)] | None = None
+    conda_file: Annotated[str | dict[str, Json], BeforeValidator(_path_or_content)] | None = None
     """A conda specification: its path, or its content."""
     python: Text | None = None
     """A Python interpreter's path, or a version."""
     pip: Annotated[tuple[Text, ...], BeforeValidator(as_tuple)] = ()
     """Requirements that pip installs: alone, beside `python`, or on top of `image` or `build`."""
-
-    @property
-    def is_image(self) -> bool:
-        """Whether ranks run in a container."""
-        return self.image is not None or self.build is not None
 
     @property
     def is_a_name(self) -> bool:
@@ -278,7 +276,7 @@ class Retry(Model):
     @field_validator("on_codes", mode="after")
     @classmethod
     def _are_verdicts(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        wrong = [code for code in value or () if code not in rules.USER_ERRORS]
+        wrong = [code for code in value or () if code not in USER_ERRORS]
         if wrong:
-            raise refusal(f"{show(wrong[0])} is no such verdict", f"Use some of: {', '.join(rules.USER_ERRORS)}.")
+            raise refusal(f"{show(wrong[0])} is no such verdict", f"Use some of: {', '.join(USER_ERRORS)}.")
         return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Discriminator, Tag, field_validator, model_validator
 
@@ -21,6 +21,7 @@ from muster.job.parts import (
     QueueSettings,
     Resources,
     Retry,
+    Scalar,
     TensorFlow,
     Text,
     Texts,
@@ -29,7 +30,7 @@ from muster.job.parts import (
 )
 from muster.job.refusal import REFUSAL, Problem, refusal, refusals, show
 
-Scalar = bool | int | float | str
+T = TypeVar("T")
 # Linux takes 128 KiB for one argument or variable; inputs and quotes are still to come.
 MAX_TEXT_BYTES = 100_000
 
@@ -161,7 +162,7 @@ class JobSpec(Model):
 
     @field_validator("inputs", "outputs", mode="after")
     @classmethod
-    def _names_are_identifiers(cls, value: dict[str, Any]) -> dict[str, Any]:
+    def _names_are_identifiers(cls, value: dict[str, T]) -> dict[str, T]:
         wrong = [name for name in value if not rules.IDENTIFIER.fullmatch(name)]
         if wrong:
             hint = "Use letters, digits and '_', beginning with a letter or '_'."

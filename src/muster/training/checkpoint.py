@@ -9,20 +9,31 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
 from torch.distributed.checkpoint import CheckpointException, FileSystemReader
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.optim import Optimizer
 
 from muster.errors import MusterError
 from muster.training import integrity
 from muster.training.folders import CheckpointFolder, checkpoints_in
+from muster.training.integrity import About
 from muster.training.shards import Shards, hush_alone
-from muster.training.state import Stage, TrainingState, check_loadable, random_state, set_random_state, snapshot
+from muster.training.state import (
+    PlainState,
+    RandomState,
+    Stage,
+    TrainingState,
+    check_loadable,
+    random_state,
+    set_random_state,
+    snapshot,
+)
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +44,14 @@ class CheckpointFailed(MusterError):
 
 class NoGoodCheckpoint(MusterError):
     """There are checkpoints, and none that can be used."""
+
+
+class RankState(TypedDict):
+    """What each rank keeps beside the tensors."""
+
+    progress: dict[str, Any]
+    plain: PlainState
+    random: RandomState
 
 
 class Checkpointer:
@@ -89,13 +108,13 @@ class Checkpointer:
         With a `metric`, the checkpoint with the best one is kept beside the last few.
         """
         self.wait()
-        own = {"progress": dict(progress or {}), "plain": self._state.plain()}
-        self._check_loadable(**own)
-        own = {**snapshot(own), "random": random_state()}
+        given, plain = dict(progress or {}), self._state.plain()
+        self._check_loadable(given, plain)
+        own = RankState(progress=snapshot(given), plain=snapshot(plain), random=random_state())
         # Last, since on a GPU the writer waits for these copies, and with them for the ones before.
         tensors = self._stage.copy(self._state.tensors(with_buffers=self._rank == 0))
-        best = (metric, step) if self._is_best(metric) else self._best
-        about = {"step": step, "world_size": self._size, "metric": metric, "best": best}
+        best = (metric, step) if metric is not None and self._is_best(metric) else self._best
+        about = About(step, self._size, metric, best)
         self._thread = threading.Thread(target=self._write, args=(about, tensors, own), name="checkpoint", daemon=True)
         self._thread.start()
         if not self._asynchronous:
@@ -146,18 +165,18 @@ class Checkpointer:
             "Free space there or give another folder; the older checkpoints are intact.",
         )
 
-    def _check_loadable(self, progress: Mapping[str, Any], plain: Mapping[str, Any]) -> None:
+    def _check_loadable(self, progress: Mapping[str, Any], plain: PlainState) -> None:
         """Once for every name and type, since it takes time."""
         named = [(f"progress[{key!r}]", value) for key, value in progress.items()]
-        for group in plain.get("groups", ()):
+        for group in plain["groups"]:
             named += [(f"{key!r} of the optimizer", value) for key, value in group.items()]
         for name, value in named:
             if (name, type(value)) not in self._checked:
                 check_loadable(name, value)
                 self._checked.add((name, type(value)))
 
-    def _is_best(self, metric: float | None) -> bool:
-        if metric is None or math.isnan(metric):
+    def _is_best(self, metric: float) -> bool:
+        if math.isnan(metric):
             return False
         if self._best is None:
             return True
@@ -165,21 +184,21 @@ class Checkpointer:
 
     # Writing, in the thread
 
-    def _write(self, about: dict[str, Any], tensors: dict[str, Tensor], own: dict[str, Any]) -> None:
+    def _write(self, about: About, tensors: dict[str, Tensor], own: RankState) -> None:
         try:
             self._problem = self._find_problem(about, tensors, own)
         except Exception as error:  # such as that of a rank that died while they agreed
             self._problem = f"{type(error).__name__}: {error}"
         if self._problem is None:
-            self._failures, self._best = 0, about["best"]
+            self._failures, self._best = 0, about.best
             return
         self._failures += 1
-        log.warning("the checkpoint of step %d was not written: %s", about["step"], self._problem)
+        log.warning("the checkpoint of step %d was not written: %s", about.step, self._problem)
 
-    def _find_problem(self, about: dict[str, Any], tensors: dict[str, Tensor], own: dict[str, Any]) -> str | None:
+    def _find_problem(self, about: About, tensors: dict[str, Tensor], own: RankState) -> str | None:
         """After each step the ranks hear of each other's problems, so that none waits for one that failed."""
         steps: tuple[Callable[[], None], ...] = (
-            lambda: self._prepare(about["step"]),
+            lambda: self._prepare(about.step),
             lambda: self._write_shards(about, tensors, own),
             lambda: self._publish(about),
             lambda: self._prune(about),
@@ -207,8 +226,8 @@ class Checkpointer:
         if self._leads:
             self._folder.stage(step)
 
-    def _write_shards(self, about: dict[str, Any], tensors: dict[str, Tensor], own: dict[str, Any]) -> None:
-        staged = self._folder.staged(about["step"])
+    def _write_shards(self, about: About, tensors: dict[str, Tensor], own: RankState) -> None:
+        staged = self._folder.staged(about.step)
         hashes = self._shards.write(staged, tensors, again=all(self._gather(self._shards.repeats(tensors))))
         with (staged / f"rank_{self._rank:05d}.pt").open("wb") as target:
             torch.save(own, target)
@@ -216,20 +235,20 @@ class Checkpointer:
             os.fsync(target.fileno())
         integrity.write_list(staged, self._rank, about, hashes)
 
-    def _publish(self, about: dict[str, Any]) -> None:
+    def _publish(self, about: About) -> None:
         """Muster takes every node's part, and counts it when all parts are there."""
         if not self._leads:
             return
-        staged = self._folder.staged(about["step"])
+        staged = self._folder.staged(about.step)
         if self._parts > 1:
             (staged / f"part_{self._part}_of_{self._parts}").write_text("\n")
-        if about["best"] and about["best"][1] == about["step"]:
+        if about.best and about.best[1] == about.step:
             (staged / "best").write_text("\n")
-        self._folder.publish(about["step"])
+        self._folder.publish(about.step)
 
-    def _prune(self, about: dict[str, Any]) -> None:
+    def _prune(self, about: About) -> None:
         if self._leads:
-            self._folder.prune(about["step"], self._keep_last, best=about["best"] and about["best"][1])
+            self._folder.prune(about.step, self._keep_last, best=about.best and about.best[1])
 
     # What the ranks agree on
 
@@ -245,7 +264,7 @@ class Checkpointer:
             act()
         except CheckpointException as error:  # no Exception: it carries those of all ranks
             problem = next(f"{type(cause).__name__}: {cause}" for cause, _ in error.failures.values())
-        except Exception as error:  # told to all ranks, and reported by the caller
+        except Exception as error:  # every rank learns of it, and the caller reports it
             problem = f"{type(error).__name__}: {error}"
         return next((f"rank {rank}: {text}" for rank, text in enumerate(self._gather(problem)) if text), None)
 
@@ -296,7 +315,7 @@ class Checkpointer:
         found = checkpoints_in(self._folder.path)
         if self._resume is not None and (self._resumes_own_run or not found):
             about = _about(self._resume)
-            found += checkpoints_in(self._resume) if about is None else [(about["step"], self._resume)]
+            found += checkpoints_in(self._resume) if about is None else [(about.step, self._resume)]
         known = [{step for step, _ in others} for others in self._gather(found)]
         candidates = sorted((item for item in found if all(item[0] in steps for steps in known)), reverse=True)
         if self._resume is not None and not candidates:
@@ -309,13 +328,13 @@ class Checkpointer:
         newest = self._gather(next((about for about in abouts if about is not None), None))[0]
         if newest is None:
             return candidates
-        if newest["best"] is None:
+        if newest.best is None:
             return []
-        step = newest["best"][1]
+        step = newest.best[1]
         found = [item for item in candidates if item[0] == step]
         if not found:
             raise NoGoodCheckpoint(
-                f"the best checkpoint (step {step}) is not here, though that of step {newest['step']} knows of it",
+                f"the best checkpoint (step {step}) is not here, though that of step {newest.step} knows of it",
                 f"Load the last, or start another training with `resume_from` where the best was kept (from a run of "
                 f"Muster: muster download RUN checkpoints/step_{step}).",
             )
@@ -336,19 +355,18 @@ class Checkpointer:
         return None
 
     def _take_own(self, folder: Path) -> dict[str, Any]:
-        about = integrity.read_list(folder)
-        same_world = about["world_size"] == self._size
+        about, _ = integrity.read_list(folder)
+        same_world = about.world_size == self._size
         path = folder / f"rank_{self._rank if same_world else 0:05d}.pt"
-        own = torch.load(path, map_location="cpu", weights_only=True)
+        own: RankState = torch.load(path, map_location="cpu", weights_only=True)
         self._state.take_plain(own["plain"])
         if same_world:
             # With other ranks the old states would repeat each other's numbers; the seeds of the start stay.
             set_random_state(own["random"])
         # The best of another training says nothing of this one.
         of_this_run = self._resumes_own_run or folder.parent == self._folder.path
-        self._best = tuple(about["best"]) if about["best"] and of_this_run else None
-        progress: dict[str, Any] = own["progress"]
-        return progress
+        self._best = about.best if of_this_run else None
+        return own["progress"]
 
 
 def _places(folder: str | Path | None, resume_from: str | Path | None) -> tuple[Path, Path | None, bool]:
@@ -363,7 +381,7 @@ def _places(folder: str | Path | None, resume_from: str | Path | None) -> tuple[
     return Path(given), Path(resume_from) if resume_from else None, False
 
 
-def _shape(stored: Mapping[str, Any], name: str) -> torch.Size | None:
+def _shape(stored: Mapping[str, TensorStorageMetadata], name: str) -> torch.Size | None:
     return stored[name].size if name in stored else None
 
 
@@ -373,10 +391,9 @@ def _unusable(what: list[str]) -> NoGoodCheckpoint:
     )
 
 
-def _about(folder: Path) -> dict[str, Any] | None:
+def _about(folder: Path) -> About | None:
     """What a checkpoint says of itself; None where that is damaged or missing."""
     try:
-        about = integrity.read_list(folder)
-        return {"step": int(about["step"]), "best": about["best"]}
+        return integrity.read_list(folder)[0]
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -6,8 +6,25 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+
+
+@dataclass(frozen=True)
+class About:
+    """What a checkpoint says of itself."""
+
+    step: int
+    world_size: int
+    metric: float | None
+    best: tuple[float, int] | None
+    """The best metric so far, and the step that had it."""
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    size: int
+    sha256: str
 
 
 def list_name(rank: int) -> str:
@@ -22,39 +39,42 @@ def own_files(folder: Path, rank: int) -> list[Path]:
     return sorted(found)
 
 
-def write_list(folder: Path, rank: int, about: Mapping[str, Any], known: Mapping[str, str]) -> None:
+def write_list(folder: Path, rank: int, about: About, known: Mapping[str, str]) -> None:
     """Write this rank's list of files; the checkpoint is whole when every rank's is there."""
     files = {
-        path.name: {"size": path.stat().st_size, "sha256": known.get(path.name) or _sha256(path)}
+        path.name: asdict(WrittenFile(path.stat().st_size, known.get(path.name) or _sha256(path)))
         for path in own_files(folder, rank)
     }
     with (folder / list_name(rank)).open("w") as target:
-        json.dump({**about, "files": files}, target)
+        json.dump({**asdict(about), "files": files}, target)
         target.flush()
         os.fsync(target.fileno())
 
 
-def read_list(folder: Path, rank: int = 0) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((folder / list_name(rank)).read_text())
-    return content
+def read_list(folder: Path, rank: int = 0) -> tuple[About, dict[str, WrittenFile]]:
+    """Raises OSError, ValueError, KeyError or TypeError for a list that is missing or damaged."""
+    content = json.loads((folder / list_name(rank)).read_text())
+    files = {name: WrittenFile(file["size"], file["sha256"]) for name, file in content["files"].items()}
+    best = None if content["best"] is None else (float(content["best"][0]), int(content["best"][1]))
+    return About(int(content["step"]), int(content["world_size"]), content.get("metric"), best), files
 
 
 def find_damage(folder: Path, stripe: int = 0, stripes: int = 1) -> str | None:
     """What is wrong with a checkpoint, or None. Several processes can share the work, each with its stripe."""
     try:
-        world_size = read_list(folder)["world_size"]
-        lists = [read_list(folder, rank)["files"] for rank in range(world_size)]
+        about, _ = read_list(folder)
+        lists = [read_list(folder, rank)[1] for rank in range(about.world_size)]
     except FileNotFoundError as error:
         return f"{Path(error.filename).name} is missing"
     except (OSError, ValueError, KeyError, TypeError) as error:
         return f"a list of files cannot be read: {error}"
-    expected = sorted((name, about) for files in lists for name, about in files.items())
-    for name, about in expected[stripe::stripes]:
+    expected = {name: file for files in lists for name, file in files.items()}
+    for name in sorted(expected)[stripe::stripes]:
         path = folder / name
         try:
-            if path.stat().st_size != about["size"]:
-                return f"{name} has {path.stat().st_size} bytes, not {about['size']}"
-            if _sha256(path) != about["sha256"]:
+            if path.stat().st_size != expected[name].size:
+                return f"{name} has {path.stat().st_size} bytes, not {expected[name].size}"
+            if _sha256(path) != expected[name].sha256:
                 return f"{name} is not what was written"
         except OSError as error:
             return f"{name} cannot be read: {error.strerror}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, overload
 
 import torch
@@ -55,29 +55,29 @@ class LARS(Optimizer):
                 self._step_group(group, weights)
         return loss
 
-    def _step_group(self, group: dict[str, Any], weights: list[Tensor]) -> None:
+    def _step_group(self, options: Mapping[str, float], weights: list[Tensor]) -> None:
         """One pass over all tensors of the group per operation, which is what a GPU likes."""
         gradients = [weight.grad for weight in weights if weight.grad is not None]
-        steps = list(torch._foreach_add(gradients, weights, alpha=group["weight_decay"]))
-        if group["adapt"]:
-            torch._foreach_mul_(steps, self._ratios(group, weights, gradients))
-        torch._foreach_mul_(steps, group["lr"])
+        steps = list(torch._foreach_add(gradients, weights, alpha=options["weight_decay"]))
+        if options["adapt"]:
+            torch._foreach_mul_(steps, self._ratios(options, weights, gradients))
+        torch._foreach_mul_(steps, options["lr"])
         buffers = []
         for weight in weights:
             state = self.state[weight]
             if "momentum_buffer" not in state:
                 state["momentum_buffer"] = torch.zeros_like(weight)
             buffers.append(state["momentum_buffer"])
-        torch._foreach_mul_(buffers, group["momentum"])
+        torch._foreach_mul_(buffers, options["momentum"])
         torch._foreach_add_(buffers, steps)
         torch._foreach_sub_(weights, buffers)
 
     @staticmethod
-    def _ratios(group: dict[str, Any], weights: list[Tensor], gradients: list[Tensor]) -> list[Tensor]:
+    def _ratios(options: Mapping[str, float], weights: list[Tensor], gradients: list[Tensor]) -> list[Tensor]:
         """The local rate of each tensor; 1 where the weights or the gradient are nothing."""
         of_weights, of_gradients = torch._foreach_norm(weights), torch._foreach_norm(gradients)
         found = []
         for weight, gradient in zip(of_weights, of_gradients, strict=True):
-            ratio = group["trust"] * weight / (gradient + group["weight_decay"] * weight + group["eps"])
+            ratio = options["trust"] * weight / (gradient + options["weight_decay"] * weight + options["eps"])
             found.append(torch.where((weight > 0) & (gradient > 0), ratio, torch.ones_like(ratio)))
         return found

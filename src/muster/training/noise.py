@@ -5,12 +5,20 @@ Large-Batch Training" (2018): data parallel training has both at hand, before an
 """
 
 # Annotations are evaluated here: DDP reads those of its hook.
-from typing import Any
+from typing import TypedDict
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
+
+
+class NoiseState(TypedDict):
+    """A running estimate, for a checkpoint."""
+
+    signal: Tensor
+    noise: Tensor
+    weight: float
 
 
 class NoiseScale:
@@ -61,10 +69,10 @@ class NoiseScale:
         signal, noise = self._signal.item(), self._noise.item()
         return noise / signal if signal > 0 and noise > 0 else None
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> NoiseState:
         return {"signal": self._signal, "noise": self._noise, "weight": self._weight}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: NoiseState) -> None:
         self._signal, self._noise, self._weight = state["signal"], state["noise"], state["weight"]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -11,16 +11,24 @@ from torch import Tensor
 Ranges = list[tuple[int, int]]
 
 
+class SamplerState(TypedDict):
+    """Where a sampler is: plain values, for a checkpoint."""
+
+    epoch: int
+    length: int
+    remaining: Ranges
+
+
 class ResumableSampler:
-    """Batches of `(epoch, index)` for one rank, from any place of an epoch on.
+    """Batches of `(epoch, index)` for one rank, from any position in an epoch on.
 
     Every rank works out the same order of all samples. Interleaved, each step takes the next `batch_size * world_size`
     of them, so the number of ranks does not change what a step sees. With `contiguous=True` each rank walks
     through a stretch of its own, as reading packed shards one after the other wants it. What does not fill a step
     is left out, and every epoch leaves out something else.
 
-    The place is told, not counted: a loader that reads ahead has asked for more than was trained on.
-    `state(step)` is that place after `step` batches of this epoch; `restore` takes it, whatever the world size was.
+    The position is given, not counted: a loader that reads ahead has asked for more than was trained on.
+    `state(step)` is that position after `step` batches of this epoch; `restore` takes it, whatever the world size was.
     """
 
     def __init__(
@@ -63,7 +71,7 @@ class ResumableSampler:
         """Begin an epoch from its start."""
         self.epoch, self._remaining = epoch, [(0, self.length)]
 
-    def state(self, step: int) -> dict[str, Any]:
+    def state(self, step: int) -> SamplerState:
         """Where all ranks are after `step` batches since the start or `restore`; the same on every rank."""
         left, world_size = self._left(), self.world_size
         if self.contiguous:
@@ -79,7 +87,7 @@ class ResumableSampler:
         """How far the training is after `step` batches since the start or `restore`, in epochs."""
         return self.epoch + 1 - (self._left() - step * self.batch_size * self.world_size) / self.length
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: SamplerState) -> None:
         """Go on from there; the samples that are left are shared out anew."""
         if state["length"] != self.length:
             raise ValueError(f"the checkpoint was made with {state['length']} samples, the data has {self.length} now")

@@ -6,19 +6,40 @@ import copy
 import io
 import random
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, TypedDict, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.distributed._state_dict_utils import _copy_state_dict, _create_cpu_state_dict
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torch.utils._pytree import tree_map
 
+T = TypeVar("T")
+
 _WRAPPERS = ("module.", "_orig_mod.")
+Value: TypeAlias = "Tensor | bool | int | float | str | Sequence[Value] | Mapping[str, Value] | None"
+"""What a checkpoint can hold: `check_loadable` refuses anything else."""
 _COUNT = "step"
 """What PyTorch's optimizers call the number of steps that a parameter has taken."""
+
+
+class PlainState(TypedDict):
+    """What an optimizer holds beside tensors: the options of its groups, and what belongs to single parameters."""
+
+    groups: list[dict[str, Value]]
+    slots: dict[str, dict[str, Value]]
+
+
+class RandomState(TypedDict, total=False):
+    """The state of every random generator of a process, made of tensors and plain values."""
+
+    torch: Tensor
+    python: list[Any]
+    cuda: Tensor
+    numpy: list[Any]
 
 
 class TrainingState:
@@ -39,10 +60,9 @@ class TrainingState:
                     found[f"optimizer.{name}.{key}"] = value
         return found
 
-    def plain(self) -> dict[str, Any]:
-        """What the optimizer holds beside tensors."""
+    def plain(self) -> PlainState:
         if self._optimizer is None:
-            return {}
+            return {"groups": [], "slots": {}}
         groups = [{k: v for k, v in group.items() if k != "params"} for group in self._optimizer.param_groups]
         slots = {
             name: {key: value for key, value in self._slots(parameter).items() if not isinstance(value, Tensor)}
@@ -50,7 +70,7 @@ class TrainingState:
         }
         return {"groups": groups, "slots": {name: values for name, values in slots.items() if values}}
 
-    def make_room(self, stored: Mapping[str, Any]) -> dict[str, Tensor]:
+    def make_room(self, stored: Mapping[str, TensorStorageMetadata]) -> dict[str, Tensor]:
         """The tensors to load into; the optimizer gets those that the checkpoint has, and no others."""
         for name, parameter in self._of_optimizer():
             prefix = f"optimizer.{name}."
@@ -62,7 +82,7 @@ class TrainingState:
                     self._slots(parameter)[slot] = _empty(slot, about, parameter)
         return self.tensors()
 
-    def take_plain(self, given: Mapping[str, Any]) -> None:
+    def take_plain(self, given: PlainState) -> None:
         if self._optimizer is None:
             return
         groups = self._optimizer.param_groups
@@ -81,25 +101,24 @@ class TrainingState:
         """PyTorch's kernels that are fused or captured want the count of steps beside the parameter."""
         for parameter in parameters:
             slots = self._slots(parameter)
-            if isinstance(slots.get(_COUNT), Tensor):
-                slots[_COUNT] = slots[_COUNT].to(parameter.device)
+            if isinstance(count := slots.get(_COUNT), Tensor):
+                slots[_COUNT] = count.to(parameter.device)
 
     def _of_optimizer(self) -> Iterator[tuple[str, nn.Parameter]]:
         for group in self._optimizer.param_groups if self._optimizer else ():
             for parameter in group["params"]:
                 yield self._names[parameter], parameter
 
-    def _slots(self, parameter: nn.Parameter) -> dict[str, Any]:
+    def _slots(self, parameter: nn.Parameter) -> dict[str, Value]:
         assert self._optimizer is not None
-        slots: dict[str, Any] = self._optimizer.state[parameter]
-        return slots
+        return self._optimizer.state[parameter]
 
 
 class Stage:
     """A place in main memory where the state waits to be written while the training goes on."""
 
     def __init__(self) -> None:
-        self._buffers: dict[str, Any] = {}
+        self._buffers: dict[str, Tensor] = {}
         self._copied: torch.cuda.Event | None = None
 
     def copy(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -133,17 +152,16 @@ def _waiting_room(tensor: Tensor, on_gpu: bool) -> Tensor:
     return torch.empty_like(tensor, device="cpu", pin_memory=on_gpu)
 
 
-def snapshot(values: dict[str, Any]) -> dict[str, Any]:
+def snapshot(values: T) -> T:
     """A copy that what happens later does not reach."""
 
-    def copied(value: Any) -> Any:
+    def copied(value: Value) -> Value:
         return value.detach().clone() if isinstance(value, Tensor) else copy.deepcopy(value)
 
-    found: dict[str, Any] = tree_map(copied, values)
-    return found
+    return tree_map(copied, values)
 
 
-def check_loadable(name: str, value: Any) -> None:
+def check_loadable(name: str, value: object) -> None:
     """Raise TypeError for what `torch.save` takes, and `torch.load` refuses since it could be anything."""
     content = io.BytesIO()
     try:
@@ -157,10 +175,9 @@ def check_loadable(name: str, value: Any) -> None:
         ) from error
 
 
-def random_state() -> dict[str, Any]:
-    """The state of every random generator of this process, made of tensors and plain values."""
+def random_state() -> RandomState:
     version, internal, gauss = random.getstate()
-    found: dict[str, Any] = {"torch": torch.get_rng_state(), "python": [version, list(internal), gauss]}
+    found: RandomState = {"torch": torch.get_rng_state(), "python": [version, list(internal), gauss]}
     if torch.cuda.is_initialized():
         found["cuda"] = torch.cuda.get_rng_state()
     if "numpy" in sys.modules:
@@ -169,7 +186,7 @@ def random_state() -> dict[str, Any]:
     return found
 
 
-def set_random_state(state: Mapping[str, Any]) -> None:
+def set_random_state(state: RandomState) -> None:
     torch.set_rng_state(state["torch"])
     version, internal, gauss = state["python"]
     random.setstate((version, tuple(internal), gauss))
@@ -185,7 +202,7 @@ def _plain_name(name: str) -> str:
     return name
 
 
-def _empty(slot: str, about: Any, parameter: nn.Parameter) -> Tensor:
+def _empty(slot: str, about: TensorStorageMetadata, parameter: nn.Parameter) -> Tensor:
     """Sharded as the parameter where it has the parameter's shape."""
     dtype = about.properties.dtype
     if slot == _COUNT:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 import torch
 
@@ -26,6 +26,36 @@ class Rates:
     step_s: float
     data_s: float
     compute_s: float
+
+
+class Total(TypedDict):
+    """The figures of the whole job; lists have an entry for each rank."""
+
+    samples_per_s: float
+    samples_per_s_per_device: float
+    samples_per_s_of_ranks: list[float]
+    world_size: int
+    device: str
+    counted_steps: int
+    warmup_steps: int
+    median_step_s: float
+    seconds: float
+    data_s: list[float]
+    compute_s: list[float]
+
+
+@dataclass(frozen=True)
+class _Share:
+    """One rank's part of the figures."""
+
+    samples: int
+    seconds: float
+    data_s: float
+    median_step_s: float
+
+    @property
+    def samples_per_s(self) -> float:
+        return self.samples / self.seconds if self.seconds else 0.0
 
 
 class _Step(NamedTuple):
@@ -96,31 +126,26 @@ class Throughput:
         rate = samples / seconds if seconds else 0.0
         return Rates(rate, seconds / steps if steps else 0.0, self.data_s, self.compute_s)
 
-    def total(self, world: World) -> dict[str, Any]:
+    def total(self, world: World) -> Total:
         """The figures of the whole job; every rank must call it."""
         self._clock.finish()
         self._collect()
-        own = {
-            "samples": self._samples,
-            "seconds": self._seconds,
-            "data_s": self._data_s,
-            "median_step_s": statistics.median(self._step_s) if self._step_s else 0.0,
-        }
-        ranks: list[Any] = world.gather(own)
-        longest = max(rank["seconds"] for rank in ranks)
-        total = sum(rank["samples"] for rank in ranks) / longest if longest else 0.0
+        median = statistics.median(self._step_s) if self._step_s else 0.0
+        ranks = world.gather(_Share(self._samples, self._seconds, self._data_s, median))
+        longest = max(rank.seconds for rank in ranks)
+        total = sum(rank.samples for rank in ranks) / longest if longest else 0.0
         return {
             "samples_per_s": total,
             "samples_per_s_per_device": total / world.size,
-            "samples_per_s_of_ranks": [rank["samples"] / rank["seconds"] if rank["seconds"] else 0.0 for rank in ranks],
+            "samples_per_s_of_ranks": [rank.samples_per_s for rank in ranks],
             "world_size": world.size,
             "device": _device_name(world.device),
             "counted_steps": len(self._step_s),
             "warmup_steps": self._steps - len(self._step_s),
-            "median_step_s": max(rank["median_step_s"] for rank in ranks),
+            "median_step_s": max(rank.median_step_s for rank in ranks),
             "seconds": longest,
-            "data_s": [rank["data_s"] for rank in ranks],
-            "compute_s": [rank["seconds"] - rank["data_s"] for rank in ranks],
+            "data_s": [rank.data_s for rank in ranks],
+            "compute_s": [rank.seconds - rank.data_s for rank in ranks],
         }
 
     def _collect(self) -> None:

@@ -7,10 +7,13 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+T = TypeVar("T")
 
 _THREADS = Path("/proc/self/task")
 _BLINDLY_S = 0.5
@@ -57,9 +60,9 @@ class World:
         """Whether it is so on any rank; all ranks get the same answer."""
         return bool(self.sum(torch.tensor(float(flag))).item())
 
-    def gather(self, value: object) -> list[object]:
+    def gather(self, value: T) -> list[T]:
         """The value of every rank, in their order."""
-        found: list[object] = [value] * self.size
+        found = [value] * self.size
         if self.size > 1:
             dist.all_gather_object(found, value)
         return found

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from muster.control.retry import Past, Policy, Retry, Stop, class_of, decide, delay_s
 from muster.control.verdict import NEXT
 from muster.defaults import RETRY_BACKOFF_MOST_S
-from muster.job.rules import USER_ERRORS
+from muster.wire.verdicts import USER_ERRORS
 
 codes = st.sampled_from(sorted(NEXT))
 pasts = st.lists(st.builds(Past, code=codes, node=st.sampled_from([None, "a", "b"])), min_size=1, max_size=12)

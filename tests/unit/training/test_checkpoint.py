@@ -240,7 +240,7 @@ DAMAGE = {
     "list cut": lambda folder: (folder / "rank_00000.json").write_text('{"world'),
     "index gone": lambda folder: (folder / ".metadata").unlink(),
     "a rank's part never came": lambda folder: (folder / "rank_00000.json").write_text(
-        json.dumps({**integrity.read_list(folder), "world_size": 2})
+        json.dumps({**json.loads((folder / "rank_00000.json").read_text()), "world_size": 2})
     ),
 }
 

@@ -103,7 +103,7 @@ def test_the_hashes_are_those_of_the_files(tmp_path):
     for name, again in (("one", False), ("two", True)):
         hashes = written(tmp_path / name, writer, tensors, again)
         assert set(hashes) >= {"__0_0.distcp"}
-        integrity.write_list(tmp_path / name, 0, {"world_size": 1}, hashes)
+        integrity.write_list(tmp_path / name, 0, integrity.About(1, 1, None, None), hashes)
         assert integrity.find_damage(tmp_path / name) is None
 
 

@@ -16,6 +16,7 @@ from muster.cli.commands.files import Meter
 from muster.cli.console import is_terminal, notice, say
 from muster.cli.options import Json, print_json
 from muster.cli.text import duration, size
+from muster.wire.codec import to_json
 
 _LINE_EVERY_S = 30.0
 
@@ -110,14 +111,14 @@ def imagenet(
     finally:
         stages.end()
     if as_json:
-        print_json(made)
+        print_json(to_json(made))
         return
-    for split, about in made["splits"].items():
-        images, shards = _count(about["images"], "image"), _count(len(about["shards"]), "shard")
-        print(f"{split}: {images} in {shards}, {size(about['bytes'])}")
-        if about["converted"]:
-            notice(f"{_count(len(about['converted']), 'image')} of {split} made plain RGB JPEG")
-    print(f"{_count(made['classes'], 'class', 'es')}; {out / 'manifest.json'} has the hash of every shard")
+    for split, about in made.splits.items():
+        images, shards = _count(about.images, "image"), _count(len(about.shards), "shard")
+        print(f"{split}: {images} in {shards}, {size(about.bytes)}")
+        if about.converted:
+            notice(f"{_count(len(about.converted), 'image')} of {split} made plain RGB JPEG")
+    print(f"{_count(made.classes, 'class', 'es')}; {out / 'manifest.json'} has the hash of every shard")
 
 
 def _count(number: int, noun: str, ending: str = "s") -> str:

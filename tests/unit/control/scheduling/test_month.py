@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.control.scheduling.simulate import Month, make_jobs, simulate
+from bench.month import Month, make_jobs, simulate
 
 MONTH = Month(num_jobs=3000, num_nodes=40, days=10.0, mean_days_between_failures=30.0)
 
