@@ -9,7 +9,6 @@ from typing import Any
 import typer.main
 
 from muster.cli import report
-from muster.cli.help import EXAMPLES
 from muster.cli.main import app
 
 INTRODUCTION = """\
@@ -89,8 +88,7 @@ def _one(command: Any, path: str) -> Iterator[str]:
 def examples(command: Any) -> list[str]:
     """The lines below `Examples:` of a command's help."""
     block = command.help.split("\b", 1)[1]
-    found = [line.strip() for line in block.splitlines() if line.strip().startswith("muster ")]
-    return found or [EXAMPLES[command.name]]
+    return [line.strip() for line in block.splitlines() if line.strip().startswith("muster ")]
 
 
 def _summary(command: Any) -> str:

@@ -7,14 +7,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 from muster.cli.display import Display
 from muster.cli.merge import Merger
 from muster.cli.state import RunState
-
-if TYPE_CHECKING:
-    from muster.client.sse import StreamEvent
+from muster.client.sse import StreamEvent
 
 
 class Streaming(Protocol):

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from muster.cli.text import shorten
+from muster.client.connect import connect
 
 COMPLETION_LIMIT = 50
 
@@ -16,8 +17,6 @@ COMPLETION_LIMIT = 50
 def complete_runs(incomplete: str) -> Iterator[tuple[str, str]]:
     """Runs that a running server knows; pressing Tab never starts a server, nor complains."""
     try:
-        from muster.client.connect import connect
-
         views = connect(start=False).runs(limit=COMPLETION_LIMIT)
     except Exception:
         return

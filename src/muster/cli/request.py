@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from muster.errors import JobError
 
 JOB_FILE_SUFFIXES = (".yml", ".yaml")
@@ -162,8 +164,6 @@ def _from_here(text: str) -> str:
 
 
 def _scalar(text: str) -> bool | int | float | str:
-    import yaml
-
     try:
         value = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError):

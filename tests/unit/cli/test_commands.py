@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -19,8 +20,7 @@ from muster.cli.commands.files import choose, place
 from muster.cli.commands.logs import selection
 from muster.cli.commands.workspace import server_command, status_lines
 from muster.cli.console import Paint
-from muster.cli.help import EXAMPLES
-from muster.cli.main import app
+from muster.cli.main import PANELS, app
 from muster.cli.options import complete_runs, run_words
 from muster.errors import NotFound, UserError
 
@@ -51,6 +51,7 @@ COMMANDS = [
     "up",
     "wait",
 ]
+WORDS = {name: word for panel in PANELS.values() for name, word in panel.items()}
 group: Any = typer.main.get_command(app)
 
 
@@ -60,7 +61,12 @@ def invoke(*args: str) -> Any:
 
 def test_the_commands_are_the_documented_ones() -> None:
     assert sorted(group.commands) == COMMANDS
-    assert sorted(EXAMPLES) == COMMANDS
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_table_says_of_each_command_what_its_help_says(name: str) -> None:
+    assert group.commands[name].name == name
+    assert group.commands[name].get_short_help_str(200) == WORDS[name].help
 
 
 def test_the_help_teaches_by_examples_in_groups() -> None:
@@ -80,7 +86,7 @@ def test_the_help_of_each_command_has_an_example(name: str) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_example_can_be_parsed(name: str) -> None:
     command = group.commands[name]
-    for line in [*examples(command), EXAMPLES[name]]:
+    for line in [*examples(command), WORDS[name].example]:
         words = shlex.split(line.split(" > ")[0])
         assert words[:2] == ["muster", name]
         with command.make_context(name, words[2:]):
@@ -154,11 +160,48 @@ def test_a_dry_run_of_a_job_file_as_json_takes_options_into_account(
     assert plan["spec"]["limits"]["timeout"] == 3600
 
 
-def test_the_help_loads_neither_rich_nor_the_libraries_of_jobs_and_servers() -> None:
-    code = "import sys, muster.cli.main; print(*sorted(sys.modules))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+def loaded_by(*args: str, **environment: str) -> set[str]:
+    """The modules that a fresh command line has loaded when it ends."""
+    code = f"""
+import atexit, sys
+atexit.register(lambda: print(*sorted(sys.modules), file=sys.stderr))
+sys.argv[1:] = {list(args)}
+from muster.cli.main import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}
+    )
+    return set(done.stderr.split())
+
+
+def commands_among(loaded: set[str]) -> set[str]:
+    return {name.rpartition(".")[2] for name in loaded if name.startswith("muster.cli.commands.")}
+
+
+def test_the_help_loads_no_command_and_no_library_but_typer() -> None:
+    loaded = loaded_by("--help")
     heavy = {"rich", "pydantic", "yaml", "fastapi", "sqlalchemy", "psutil", "torch", "fsspec", "http.client"}
-    assert not heavy & set(loaded)
+    assert "muster.cli.lazy" in loaded
+    assert not heavy & loaded
+    assert not commands_among(loaded)
+
+
+def test_a_command_loads_its_own_module() -> None:
+    assert commands_among(loaded_by("ps", "--help")) == {"runs"}
+    assert commands_among(loaded_by("cluster", "--help")) == {"cluster"}
+
+
+def test_a_shell_completes_words_without_loading_commands_and_options_with_the_one_they_are_of() -> None:
+    completing = {"_MUSTER_COMPLETE": "complete_bash"}
+    assert not commands_among(loaded_by(**completing, COMP_WORDS="muster r", COMP_CWORD="1"))
+    assert commands_among(loaded_by(**completing, COMP_WORDS="muster ps --st", COMP_CWORD="2")) == {"runs"}
+
+
+def test_a_mistyped_command_is_put_right() -> None:
+    said = invoke("cancle", "x")
+    assert said.exit_code == 2
+    assert "Did you mean 'cancel'" in said.output
 
 
 def test_serving_beyond_this_machine_needs_tls(tmp_path: Path) -> None:

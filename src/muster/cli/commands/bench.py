@@ -8,7 +8,7 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -16,22 +16,22 @@ from muster.cli import report
 from muster.cli.commands.run import EXIT_CODES, follow, load
 from muster.cli.console import Paint, notice, say
 from muster.cli.options import Json, print_json
-from muster.cli.request import Overrides, is_job_file, parse_pairs
+from muster.cli.request import Overrides, is_job_file, parse_pairs, with_overrides
+from muster.cli.scaling import plot as picture
+from muster.cli.scaling import study as studies
+from muster.cli.scaling.study import FILES, Row, Sample, Size, Study
+from muster.cli.state import throughput_metric
 from muster.cli.text import table
+from muster.client.api import Client
+from muster.client.connect import connect
+from muster.client.snapshot import scan
+from muster.client.submit import SentCode, send_code, submit
 from muster.errors import JobError, RunFailed
-
-if TYPE_CHECKING:
-    from muster.cli.scaling.study import Row, Sample, Size, Study
-    from muster.client.api import Client
-    from muster.client.submit import SentCode
-    from muster.job.jobfile import LoadedJob
-
-HELP = """Measure how a job scales.
-
-\b
-Examples:
-  muster bench scaling job.yml --procs 1,2
-"""
+from muster.job.check import check_files
+from muster.job.explain import make_spec
+from muster.job.jobfile import LoadedJob
+from muster.manifest import digest_of
+from muster.version import VERSION
 
 
 def scaling(
@@ -81,10 +81,6 @@ def scaling(
       muster bench scaling job.yml --procs 1,2,4,8 --per-node 4 --repeat 3 --metric images_per_sec
       muster bench scaling job.yml --procs 1,2 --dry-run
     """
-    from muster.cli.scaling import plot as picture
-    from muster.cli.scaling import study as studies
-    from muster.job.check import check_files
-
     if not is_job_file(target):
         raise JobError(f"{target} is not a job file (.yml, .yaml).", "A study needs one, so that it can be repeated.")
     job = load(target, [], Overrides(inputs=parse_pairs("--input", inputs or []), compute=compute))
@@ -128,10 +124,6 @@ def scaling(
 
 def _code(job: LoadedJob, out: Path) -> str:
     """The digest of the job's code, without what the study itself writes there."""
-    from muster.cli.scaling.study import FILES
-    from muster.client.snapshot import scan
-    from muster.manifest import digest_of
-
     if job.spec.code is None:
         return ""
     manifest = scan(job.base_dir / job.spec.code)
@@ -141,10 +133,6 @@ def _code(job: LoadedJob, out: Path) -> str:
 
 def _measure(job: LoadedJob, study: Study, path: Path) -> Study:
     """Run what is left, one after the other, and keep each figure at once."""
-    from muster.cli.scaling import study as studies
-    from muster.client.connect import connect
-    from muster.client.submit import send_code
-
     left = study.left()
     if not left:
         return study
@@ -165,11 +153,6 @@ def _run_one(
     client: Client, job: LoadedJob, study: Study, size: Size, turn: int, sent: SentCode | None, told: set[str]
 ) -> tuple[Sample, str]:
     """`told`: what earlier runs of the study have said, which is much the same every time."""
-    from muster.cli.request import with_overrides
-    from muster.cli.scaling.study import Sample
-    from muster.client.submit import submit
-    from muster.job.explain import make_spec
-
     data = with_overrides(job.spec.model_dump(exclude_unset=True), Overrides(nodes=size.nodes, procs=size.per_node))
     # A run's name is its own; the study's runs are found by their experiment.
     data.pop("name", None)
@@ -191,8 +174,6 @@ def _run_one(
 
 
 def _figure(view: dict[str, Any], metric: str | None) -> tuple[str, float]:
-    from muster.cli.state import throughput_metric
-
     metrics = view["metrics"]
     name = metric if metric is not None else throughput_metric(metrics)
     value = metrics.get(name) if name else None
@@ -225,8 +206,6 @@ def _notices(job: LoadedJob, sizes: tuple[Size, ...]) -> tuple[str, ...]:
 
 
 def _machine() -> dict[str, Any]:
-    from muster.version import VERSION
-
     return {
         "host": platform.node(),
         "cpus": os.cpu_count(),

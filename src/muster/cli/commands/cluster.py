@@ -9,18 +9,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+import yaml
 
 from muster.cli.clustertable import cluster_lines, cost_lines, listing, node_lines, summary
 from muster.cli.console import Paint, notice, say
 from muster.cli.options import Json, print_json
+from muster.client.connect import connect
+from muster.clusters.file import ClusterFile, load_cluster_file
 from muster.errors import Conflict, UserError
-
-HELP = """Create, resize, stop and delete clusters, and look after their nodes.
-
-\b
-Examples:
-  muster cluster list
-"""
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The cluster's name.", show_default=False)]
 Nodes = Annotated[list[str], typer.Argument(metavar="NODE", help="Nodes of the cluster.", show_default=False)]
@@ -82,9 +78,6 @@ def create(
       muster cluster create small --min-nodes 1 --max-nodes 2
       muster cluster create --file cluster.yml
     """
-    from muster.client.connect import connect
-    from muster.clusters.file import ClusterFile, load_cluster_file
-
     wanted = load_cluster_file(file) if file is not None else ClusterFile(None, "local", {})
     chosen = name or wanted.name
     if chosen is None:
@@ -125,8 +118,6 @@ def list_(as_json: Json = False) -> None:
       muster cluster list
       muster cluster list --json
     """
-    from muster.client.connect import connect
-
     found = connect().clusters()
     if as_json:
         print_json(found)
@@ -141,8 +132,6 @@ def show(name: Name, as_json: Json = False) -> None:
     Examples:
       muster cluster show small
     """
-    from muster.client.connect import connect
-
     _show(connect().cluster(name), as_json)
 
 
@@ -163,8 +152,6 @@ def nodes(
       muster cluster nodes small
       muster cluster nodes small --history small-0
     """
-    from muster.client.connect import connect
-
     client = connect()
     if setup_log is not None:
         print(client.setup_log(name, setup_log), end="")
@@ -191,8 +178,6 @@ def resize(
     Examples:
       muster cluster resize small --max-nodes 1
     """
-    from muster.client.connect import connect
-
     given = {"min_nodes": min_nodes, "max_nodes": max_nodes, "idle_seconds_before_scaledown": idle}
     options = {key: value for key, value in given.items() if value is not None}
     if not options:
@@ -212,8 +197,6 @@ def stop(
     Examples:
       muster cluster stop small
     """
-    from muster.client.connect import connect
-
     _say(connect().change_cluster(name, state="stopped", now=now))
 
 
@@ -224,8 +207,6 @@ def start(name: Name) -> None:
     Examples:
       muster cluster start small
     """
-    from muster.client.connect import connect
-
     _say(connect().change_cluster(name, state="ready"))
 
 
@@ -242,8 +223,6 @@ def delete(
     Examples:
       muster cluster delete small --drain
     """
-    from muster.client.connect import connect
-
     if drain and now:
         raise Conflict("--drain and --now exclude each other.")
     connect().delete_cluster(name, "now" if now else "drain" if drain else "refuse")
@@ -261,8 +240,6 @@ def cordon(
     Examples:
       muster cluster cordon small small-0 --reason "disk is being swapped"
     """
-    from muster.client.connect import connect
-
     client = connect()
     for item in node:
         client.cordon(name, item, reason=reason)
@@ -276,8 +253,6 @@ def uncordon(name: Name, node: Nodes) -> None:
     Examples:
       muster cluster uncordon small small-0
     """
-    from muster.client.connect import connect
-
     client = connect()
     for item in node:
         client.cordon(name, item, cordoned=False)
@@ -297,8 +272,6 @@ def cost(
       muster cost
       muster cost --by user --json
     """
-    from muster.client.connect import connect
-
     found = connect().cost(by)
     if as_json:
         print_json(found)
@@ -308,8 +281,6 @@ def cost(
 
 def _settings(given: list[str]) -> dict[str, Any]:
     """`KEY=VALUE`, with values as a cluster file would have them."""
-    import yaml
-
     found: dict[str, Any] = {}
     for text in given:
         key, equals, value = text.partition("=")

@@ -14,14 +14,10 @@ from muster.cli.commands.imagenet import imagenet
 from muster.cli.console import say
 from muster.cli.options import Json, print_json
 from muster.cli.text import moment, size, table
+from muster.client.connect import connect
+from muster.client.storage import Storage, local_files
 from muster.errors import Conflict, UserError
-
-HELP = """Version data, and copy files to and from datastores.
-
-\b
-Examples:
-  muster data list
-"""
+from muster.storage.addresses import DEFAULT_DATASTORE, parse_address
 
 Asset = Annotated[str, typer.Argument(metavar="ASSET", help="NAME, NAME:VERSION or NAME@latest.", show_default=False)]
 
@@ -49,10 +45,6 @@ def create(
       muster data create digits --path ./images
       muster data create images --path azureml://datastores/scratch --version 2012
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage, local_files
-    from muster.storage.addresses import DEFAULT_DATASTORE, parse_address
-
     storage = Storage(connect())
     asset: dict[str, Any] = {"name": name, "version": version, "type": kind, "description": description}
     if parse_address(path).kind == "local" and not path.startswith("file:"):
@@ -79,9 +71,6 @@ def list_(
       muster data list
       muster data list digits
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
     storage = Storage(connect())
     found = storage.assets(name)
     if name is not None and not found:
@@ -116,9 +105,6 @@ def show(
       muster data show digits
       muster data show digits:1 --files
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
     storage = Storage(connect())
     name, version = _split(asset)
     found = storage.asset(name, version)
@@ -151,10 +137,6 @@ def upload(
     Examples:
       muster data upload ./images azureml://datastores/workspaceblobstore/paths/digits
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage, local_files
-    from muster.storage.addresses import parse_address
-
     location = parse_address(target)
     if location.kind != "datastore":
         raise UserError(f"{target} is no place in a datastore.", "Write azureml://datastores/NAME/paths/….")
@@ -182,10 +164,6 @@ def download(
       muster data download digits --to ./copy
       muster data download azureml://datastores/workspaceblobstore/paths/digits
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-    from muster.storage.addresses import parse_address
-
     storage = Storage(connect())
     meter = Meter(0)
     if "://" not in what:
@@ -205,8 +183,6 @@ def download(
 
 
 def _split(asset: str) -> tuple[str, str | None]:
-    from muster.storage.addresses import parse_address
-
     location = parse_address(f"azureml:{asset.removeprefix('azureml:')}")
     return location.store, location.version
 

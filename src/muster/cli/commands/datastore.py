@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -13,14 +14,9 @@ import typer
 from muster.cli.console import say
 from muster.cli.options import Json, print_json
 from muster.cli.text import duration, parse_duration, table
+from muster.client.connect import connect
+from muster.client.storage import Storage
 from muster.errors import UserError
-
-HELP = """Give storage a name, with what opens it, and try it out.
-
-\b
-Examples:
-  muster datastore list
-"""
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The datastore's name.", show_default=False)]
 Secret = "a file that holds it, or - for standard input"
@@ -75,11 +71,6 @@ def create(
       muster datastore create blob --account mydata --container images --sas sas.txt
       muster datastore create logs --url s3://bucket/logs --secret-options keys.json
     """
-    import json
-
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
     kind = _kind(path=path, nfs=nfs, url=url, container=container, share=share)
     options: dict[str, Any] = {
         "path": str(Path(path).expanduser().absolute()) if path else nfs or below,
@@ -119,9 +110,6 @@ def list_(as_json: Json = False) -> None:
     Examples:
       muster datastore list
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
     found = Storage(connect()).datastores()
     if as_json:
         print_json(found)
@@ -137,9 +125,6 @@ def show(name: Name, as_json: Json = False) -> None:
     Examples:
       muster datastore show workspaceblobstore
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
     found = Storage(connect()).datastore(name)
     if as_json:
         print_json(found)
@@ -160,9 +145,6 @@ def test(
     Examples:
       muster datastore test scratch
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
     for text in Storage(connect()).test_datastore(name, write=not read_only):
         say(f"{name}: {text}")
 
@@ -174,9 +156,6 @@ def delete(name: Name) -> None:
     Examples:
       muster datastore delete blob
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
     Storage(connect()).delete_datastore(name)
     say(f"datastore {name} is forgotten; what it holds stays")
 
@@ -195,9 +174,6 @@ def grant(
     Examples:
       muster datastore grant azureml://datastores/workspaceblobstore/paths/results --for 15m
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
     lifetime_s = parse_duration(lasts)
     if lifetime_s is None:
         raise UserError(f"--for {lasts} is no time.", "Write 15m, 2h or 3d.")
@@ -221,9 +197,6 @@ def grants(as_json: Json = False) -> None:
     Examples:
       muster datastore grants
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
     found = Storage(connect()).grants()
     if as_json:
         print_json(found)
@@ -252,9 +225,6 @@ def revoke(
     Examples:
       muster datastore revoke --all
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
     storage = Storage(connect())
     chosen = [item["id"] for item in storage.grants()] if every else ids or []
     if not chosen and not every:

@@ -6,8 +6,9 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -15,20 +16,24 @@ from muster.cli.console import Paint, say
 from muster.cli.images import Image, images_here
 from muster.cli.options import Json, print_json
 from muster.cli.text import ago, duration, size, table
-from muster.errors import Conflict, MusterError, NotFound, UserError
-
-if TYPE_CHECKING:
-    from muster.environments.resolve import Resolved
-    from muster.environments.venvs.cache import Built, Cache
-    from muster.environments.venvs.recipe import Recipe
-    from muster.job.spec import JobSpec
-
-HELP = """Look at, build, register and remove environments: what the ranks of a job run in.
-
-\b
-Examples:
-  muster env list
-"""
+from muster.client.connect import connect
+from muster.client.submit import register_environment
+from muster.environments.catalogue import load_all
+from muster.environments.export import conda_text
+from muster.environments.failures import Failure
+from muster.environments.files import with_contents
+from muster.environments.limits import limit_bytes
+from muster.environments.resolve import Resolved, Site, resolve
+from muster.environments.venvs.builder import ensure, has_gpus
+from muster.environments.venvs.cache import Built, Cache
+from muster.environments.venvs.interpreters import NoInterpreter, find, host_platform
+from muster.environments.venvs.recipe import Recipe, key_of, without_secrets
+from muster.errors import Conflict, MusterError, NotFound, ServerUnavailable, UserError
+from muster.job.explain import make_spec
+from muster.job.jobfile import load_job_file
+from muster.job.parts import Mpi
+from muster.job.spec import JobSpec
+from muster.paths import environments_dir
 
 NAME_HELP = "A curated or registered name, a conda file (.yml), a requirements file (.txt), or a job file."
 
@@ -45,8 +50,6 @@ def list_(as_json: Json = False) -> None:
       muster env list
       muster env list --json
     """
-    from muster.environments.catalogue import load_all
-
     cache = _cache()
     curated = [{"name": entry.name, "description": entry.description} for entry in load_all()]
     built = [_facts(item, cache) for item in cache.all()]
@@ -73,8 +76,6 @@ def show(
       muster env show pytorch
       muster env show pytorch-gpu --json
     """
-    from muster.environments.venvs.recipe import without_secrets
-
     cache = _cache()
     built = _built(name, cache)
     resolved = _resolved(name) if built is None else None
@@ -97,8 +98,6 @@ def show(
 
 
 def _show_image(name: str, resolved: Resolved, as_json: bool) -> None:
-    from muster.environments.venvs.recipe import without_secrets
-
     container = dict(resolved.container or {})
     if "packages" in container:
         options = [without_secrets(text) for text in container["packages"].get("options", ())]
@@ -127,12 +126,6 @@ def build(
       muster env build environment.yml
       muster env build requirements.txt
     """
-    from dataclasses import replace
-
-    from muster.environments.failures import Failure
-    from muster.environments.limits import limit_bytes
-    from muster.environments.venvs.builder import ensure
-
     recipe, notices = _recipe_of(name)
     for text in notices:
         say(f"notice: {text}")
@@ -173,9 +166,6 @@ def register(
     Examples:
       muster env register sums environment.yml
     """
-    from muster.client.connect import connect
-    from muster.client.submit import register_environment
-
     job = _described(Path(file))
     if job is None:
         hint = "Give a conda file, a requirements file, a Dockerfile or a job file."
@@ -241,14 +231,10 @@ def export(
     Examples:
       muster env export environment.yml > environment.lock.yml
     """
-    from muster.environments.export import conda_text
-
     built = _built(name, _cache()) or _built_by_name(name, _cache())
     if built is not None:
         print(conda_text(built.facts["label"], built.facts), end="")
         return
-    from muster.client.connect import connect
-
     record = connect().environment_of_run(name)
     if "lock" in record and "container" in record:
         print(f"# on top of the image {record['image']}")
@@ -330,9 +316,6 @@ def description(found: dict[str, Any], paint: Paint, now: float) -> list[str]:
 
 
 def _cache() -> Cache:
-    from muster.environments.venvs.cache import Cache
-    from muster.paths import environments_dir
-
     return Cache(environments_dir())
 
 
@@ -352,9 +335,6 @@ def _facts(built: Built, cache: Cache) -> dict[str, Any]:
 
 def _registered() -> list[dict[str, Any]]:
     """What a running server knows; looking starts none."""
-    from muster.client.connect import connect
-    from muster.errors import ServerUnavailable
-
     try:
         return connect(start=False).environments()
     except ServerUnavailable:
@@ -397,11 +377,6 @@ def _recipe_of(name: str) -> tuple[Recipe, tuple[str, ...]]:
 
 
 def _resolved(name: str) -> Resolved:
-    from muster.environments.files import with_contents
-    from muster.environments.resolve import Site, resolve
-    from muster.environments.venvs.builder import has_gpus
-    from muster.job.parts import Mpi
-
     path = Path(name)
     job = _described(path)
     if job is None:
@@ -415,9 +390,6 @@ def _resolved(name: str) -> Resolved:
 
 def _described(path: Path) -> tuple[JobSpec, Path] | None:
     """A job in the environment that a file describes, and the folder that it is relative to; None without the file."""
-    from muster.job.explain import make_spec
-    from muster.job.jobfile import load_job_file
-
     if not path.is_file():
         return None
     path = path.absolute()
@@ -441,16 +413,11 @@ def _find_registered(name: str, version: str | None) -> dict[str, Any] | None:
     wanted = [row for row in _registered() if row["name"] == name]
     if not wanted or version is None:
         return wanted[0]["spec"] if wanted else None
-    from muster.client.connect import connect
-
     spec: dict[str, Any] = connect(start=False).environment(name, version)["spec"]
     return spec
 
 
 def _key(recipe: Recipe) -> tuple[str, Any]:
-    from muster.environments.venvs.interpreters import NoInterpreter, find, host_platform
-    from muster.environments.venvs.recipe import key_of
-
     try:
         base = find(recipe.python, sys.executable)
     except NoInterpreter as error:

@@ -14,6 +14,7 @@ import typer
 from muster.cli.console import is_terminal, say
 from muster.cli.options import Run
 from muster.cli.text import duration, size
+from muster.client.connect import connect
 from muster.errors import NotFound, UserError
 
 
@@ -36,8 +37,6 @@ def download(
       muster download 4f2c 'outputs/*.pt' user_logs
       muster download @latest checkpoints/step_100
     """
-    from muster.client.connect import connect
-
     client = connect()
     view = client.run(run)
     named = any(path.split("/")[0] == "checkpoints" for path in paths or [])

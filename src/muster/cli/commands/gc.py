@@ -9,6 +9,8 @@ import typer
 from muster.cli.console import say
 from muster.cli.options import Json, print_json
 from muster.cli.text import parse_duration, size, table
+from muster.client.connect import connect
+from muster.client.storage import Storage
 from muster.errors import UserError
 
 
@@ -34,9 +36,6 @@ def gc(
       muster gc --dry-run
       muster gc --older-than 30d --keep-last 5
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
     older_than_s = 0 if older_than.strip("smhd") == "0" else parse_duration(older_than)
     if older_than_s is None:
         raise UserError(f"--older-than {older_than} is no time.", "Write 12h, 30d or 0.")

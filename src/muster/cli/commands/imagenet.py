@@ -16,6 +16,8 @@ from muster.cli.commands.files import Meter
 from muster.cli.console import is_terminal, notice, say
 from muster.cli.options import Json, print_json
 from muster.cli.text import duration, size
+from muster.imagenet.archives import parse_check
+from muster.imagenet.prepare import Request, prepare
 
 _LINE_EVERY_S = 30.0
 
@@ -85,9 +87,6 @@ def imagenet(
       muster data imagenet --train train.tar --val val.tar --val-labels val.txt --out shards
       muster data imagenet --train train.tar --resize 256 --workers 8 --out small
     """
-    from muster.imagenet.archives import parse_check
-    from muster.imagenet.prepare import Request, prepare
-
     stages = Stages()
     try:
         made = prepare(

@@ -11,14 +11,9 @@ import typer
 
 from muster.cli.console import say
 from muster.cli.options import Json, print_json
+from muster.client.connect import connect
 from muster.errors import Conflict, UserError
-
-HELP = """Encrypt what rests in the workspace store, and change the key.
-
-\b
-Examples:
-  muster key show
-"""
+from muster.store.keyring import new_key
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="Where the key goes; must not exist.", show_default=False)]
 KeyFile = Annotated[
@@ -40,8 +35,6 @@ def create(file: File) -> None:
     Examples:
       muster key create store.key
     """
-    from muster.store.keyring import new_key
-
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -60,8 +53,6 @@ def show(as_json: Json = False) -> None:
     Examples:
       muster key show
     """
-    from muster.client.connect import connect
-
     found = connect().call("GET", "/encryption")
     if as_json:
         print_json(found)
@@ -79,8 +70,6 @@ def rotate(key_file: KeyFile = None, key_env: KeyEnv = None, key_command: KeyCom
     Examples:
       muster key rotate --file new.key
     """
-    from muster.client.connect import connect
-
     source = {
         "key_file": str(key_file.resolve()) if key_file else None,
         "key_env": key_env,

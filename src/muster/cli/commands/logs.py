@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from muster.cli.console import Paint, is_terminal
+from muster.cli.display import Display, JsonDisplay, PlainDisplay, TailDisplay, open_display
+from muster.cli.follow import Screen
+from muster.cli.merge import Merger
 from muster.cli.options import Json, Run
+from muster.cli.sources import is_build, log_of_rank, source_of
+from muster.cli.state import RunState
+from muster.cli.story import ref
+from muster.client.api import Client
+from muster.client.connect import connect
 from muster.errors import UserError
-
-if TYPE_CHECKING:
-    from muster.cli.display import Display
-    from muster.client.api import Client
 
 Wanted = Callable[[Mapping[str, Any]], bool]
 
@@ -47,8 +51,6 @@ def logs(
       muster logs @latest --rank 0 --raw > rank0.txt
       muster logs @latest --json
     """
-    from muster.client.connect import connect
-
     client = connect()
     view = client.run(run)
     wanted = selection(view, rank, attempt)
@@ -65,8 +67,6 @@ def logs(
 
 def selection(view: Mapping[str, Any], rank: int | None, attempt: int | None) -> Wanted:
     """Which log events are meant; refuses what the run does not have."""
-    from muster.cli.sources import log_of_rank, source_of
-
     numbers = [entry["number"] for entry in view["attempts"]]
     if attempt is not None and attempt not in numbers:
         raise UserError(f"--attempt {attempt}: the run has no such attempt.", f"It has: {_listed(numbers)}.")
@@ -87,8 +87,6 @@ def selection(view: Mapping[str, Any], rank: int | None, attempt: int | None) ->
 
 
 def _print_raw(client: Client, view: Mapping[str, Any], wanted: Wanted, follow: bool) -> None:
-    from muster.cli.sources import is_build
-
     out = sys.stdout.buffer
     for event in client.stream(view["id"], follow=follow, metrics=False):
         if event.event == "log" and wanted(event.data) and not is_build(event.data["stream"]):
@@ -99,12 +97,6 @@ def _print_raw(client: Client, view: Mapping[str, Any], wanted: Wanted, follow: 
 def _print_lines(
     client: Client, view: Mapping[str, Any], wanted: Wanted, follow: bool, tail: int | None, as_json: bool
 ) -> None:
-    from muster.cli.display import JsonDisplay, PlainDisplay, TailDisplay, open_display
-    from muster.cli.follow import Screen
-    from muster.cli.merge import Merger
-    from muster.cli.state import RunState
-    from muster.cli.story import ref
-
     state = RunState.of(view)
     merger = Merger(color=Paint.of(sys.stdout).color and not as_json)
     follow = follow and not state.ended

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import shlex
+import subprocess
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+import yaml
 
 from muster.cli.console import notice, say
+from muster.client.connect import connect
+from muster.client.workspace import find_workspace
+from muster.clusters.file import load_cluster_file
+from muster.clusters.options import parse_options
+from muster.engines.ray.machines import certificates
+from muster.engines.ray.machines.launcher import Described, make_file
+from muster.engines.ray.machines.starting import CA, CERTIFICATE, KEY, SECRETS, TOKEN, Host, Setup, command
 from muster.errors import NotFound, UserError
-
-if TYPE_CHECKING:
-    from muster.engines.ray.machines.starting import Host, Setup
-
-HELP = """Start Ray on machines of your own, or describe those of a cloud to Ray's launcher.
-
-\b
-Examples:
-  muster ray hosts many --host 10.0.0.1 --host 10.0.0.2
-  muster ray file many --provider azure --region westeurope --from cluster.yml
-"""
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The cluster's name.", show_default=False)]
 Hosts = Annotated[
@@ -50,10 +50,6 @@ def hosts(
     Examples:
       muster ray hosts many --host 10.0.0.1 --host 10.0.0.2
     """
-    from muster.client.workspace import find_workspace
-    from muster.engines.ray.machines import certificates
-    from muster.engines.ray.machines.starting import SECRETS, Host, Setup, command
-
     folder = find_workspace(Path.cwd()).root / "ray" / name
     listed = [Host(text.rpartition("@")[2], text) for text in host]
     setup = Setup(listed, f"$HOME/.muster/ray/{name}", ray, tls=tls)
@@ -101,19 +97,9 @@ def file(
     Examples:
       muster ray file many --provider azure --region westeurope --from cluster.yml
     """
-    import yaml
-
-    from muster.client.workspace import find_workspace
-    from muster.clusters.file import load_cluster_file
-    from muster.clusters.options import parse_options
-    from muster.engines.ray.machines import certificates
-    from muster.engines.ray.machines.launcher import Described, make_file
-
     if cluster_file is not None:
         options = load_cluster_file(cluster_file).options
     else:
-        from muster.client.connect import connect
-
         options = connect().cluster(name)["options"]
     path = to or Path(f"{name}.ray.yaml")
     known = yaml.safe_load(path.read_text()) if path.exists() else None
@@ -131,12 +117,6 @@ def file(
 
 def _start(setup: Setup, host: Host, folder: Path) -> None:
     """Copy the secrets and start Ray on one machine; they travel through ssh's input, never on a command line."""
-    import io
-    import subprocess
-    import tarfile
-
-    from muster.engines.ray.machines.starting import SECRETS, command
-
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for item in SECRETS:
@@ -153,8 +133,6 @@ def _start(setup: Setup, host: Host, folder: Path) -> None:
 
 
 def _create(name: str, setup: Setup, folder: Path, server_address: str | None) -> None:
-    from muster.client.connect import connect
-
     client = connect()
     try:
         known = client.cluster(name)
@@ -170,8 +148,6 @@ def _create(name: str, setup: Setup, folder: Path, server_address: str | None) -
 
 
 def _options(setup: Setup, folder: Path, server_address: str | None) -> dict[str, str]:
-    from muster.engines.ray.machines.starting import CA, CERTIFICATE, KEY, TOKEN
-
     found = {"address": setup.address, "token_file": str(folder / TOKEN)}
     if setup.tls:
         found |= {"tls_ca": str(folder / CA), "tls_cert": str(folder / CERTIFICATE), "tls_key": str(folder / KEY)}

@@ -6,21 +6,31 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from muster.cli import report
 from muster.cli.console import Paint, notice, say
+from muster.cli.display import QuietDisplay, open_display
+from muster.cli.follow import Abandoned, Follower, Interrupts, Screen
+from muster.cli.merge import Merger
 from muster.cli.options import Json, print_json
 from muster.cli.request import Overrides, is_job_file, parse_env, parse_pairs, script_job, with_overrides
+from muster.cli.state import RunState
+from muster.cli.story import ref, summary
 from muster.cli.text import parse_duration
+from muster.client.api import Client
+from muster.client.connect import connect
+from muster.client.submit import submit
 from muster.errors import JobError, MusterError
-
-if TYPE_CHECKING:
-    from muster.client.api import Client
-    from muster.job.jobfile import LoadedJob
-    from muster.job.spec import JobSpec
+from muster.job.check import check_files
+from muster.job.explain import make_spec
+from muster.job.jobfile import LoadedJob, load_job_file
+from muster.job.spec import JobSpec
+from muster.launch.describe import describe
+from muster.launch.model import to_json
+from muster.launch.plan import plan, sample_slots
 
 EXIT_CODES = {"Completed": 0, "Failed": report.EXIT_FAILED, "Canceled": report.EXIT_INTERRUPTED}
 
@@ -112,9 +122,6 @@ def run(
 
 def load(target: str, arguments: list[str], overrides: Overrides) -> LoadedJob:
     """The job that the command line describes."""
-    from muster.job.explain import make_spec
-    from muster.job.jobfile import LoadedJob, load_job_file
-
     if not is_job_file(target):
         data = with_overrides(script_job(target, arguments), overrides, source="script")
         return LoadedJob(spec=make_spec(data), notices=(), base_dir=Path.cwd())
@@ -132,11 +139,6 @@ def load(target: str, arguments: list[str], overrides: Overrides) -> LoadedJob:
 
 def show_plan(job: LoadedJob, as_json: bool) -> None:
     """The whole plan on simulated nodes, and the script that a site's own queue would be given."""
-    from muster.job.check import check_files
-    from muster.launch.describe import describe
-    from muster.launch.model import to_json
-    from muster.launch.plan import plan, sample_slots
-
     notices = [*job.notices, *check_files(job.spec, job.base_dir)]
     slots = sample_slots(job.spec, cpus=os.cpu_count() or 1)
     # What a node builds is found on its PATH.
@@ -156,8 +158,6 @@ def show_plan(job: LoadedJob, as_json: bool) -> None:
 
 def _script(spec: JobSpec, notices: list[str]) -> str | None:
     """What the job's cluster hands to somebody else's queue; only a server knows clusters other than `local`."""
-    from muster.client.connect import connect
-
     if spec.compute == "local":
         return None
     try:
@@ -170,9 +170,6 @@ def _script(spec: JobSpec, notices: list[str]) -> str | None:
 
 def start(job: LoadedJob, *, detach: bool, quiet: bool, as_json: bool) -> int:
     """Submit, and follow unless detached; returns the exit code."""
-    from muster.client.connect import connect
-    from muster.client.submit import submit
-
     client = connect()
     view = submit(client, job.spec, job.base_dir, python=sys.executable, notices=job.notices)
     for text in view["notices"]:
@@ -194,12 +191,6 @@ def start(job: LoadedJob, *, detach: bool, quiet: bool, as_json: bool) -> int:
 
 def follow(client: Client, view: dict[str, Any], quiet: bool, told: set[str] | None = None) -> str:
     """Show the run until it ends; returns its final state. A quiet one does not repeat what was `told` before."""
-    from muster.cli.display import QuietDisplay, open_display
-    from muster.cli.follow import Abandoned, Follower, Interrupts, Screen
-    from muster.cli.merge import Merger
-    from muster.cli.state import RunState
-    from muster.cli.story import ref
-
     state = RunState.of(view)
     merger = Merger(color=Paint.of(sys.stdout).color)
     told = set() if told is None else told
@@ -220,8 +211,6 @@ def follow(client: Client, view: dict[str, Any], quiet: bool, told: set[str] | N
 
 
 def _tell_end(view: dict[str, Any]) -> None:
-    from muster.cli.story import summary
-
     # Beside the ranks' lines where these go into a pipe or file.
     out = sys.stdout if sys.stdout.isatty() else sys.stderr
     print("\n".join(["", *summary(view, Paint.of(out), time.time())]), file=out, flush=True)

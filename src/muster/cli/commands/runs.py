@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -16,11 +16,11 @@ from muster.cli import report
 from muster.cli.console import Paint, say
 from muster.cli.options import Json, Run, Runs, print_json
 from muster.cli.state import ENDED
+from muster.cli.story import headline, listing, ref, story, verdict
 from muster.cli.text import parse_duration
+from muster.client.api import Client
+from muster.client.connect import connect
 from muster.errors import Conflict, UserError
-
-if TYPE_CHECKING:
-    from muster.client.api import Client
 
 STATES = (
     "NotStarted", "Queued", "Provisioning", "Preparing", "Running", "Finalizing", "CancelRequested", *ENDED
@@ -42,9 +42,6 @@ def ps(
       muster ps --status Running
       muster ps --experiment imagenet --all --json
     """
-    from muster.cli.story import listing
-    from muster.client.connect import connect
-
     wanted = None if status is None else _state(status)
     views = connect().runs(limit=None if everything else limit, experiment=experiment, status=wanted)
     if as_json:
@@ -63,9 +60,6 @@ def show(run: Run, as_json: Json = False) -> None:
       muster show @latest
       muster show 4f2c --json
     """
-    from muster.cli.story import story
-    from muster.client.connect import connect
-
     view = connect().run(run)
     if as_json:
         print_json(view)
@@ -88,8 +82,6 @@ def wait(
       muster wait @latest
       muster wait 4f2c 90ab --timeout 1h
     """
-    from muster.client.connect import connect
-
     seconds = None if timeout is None else parse_duration(timeout)
     if timeout is not None and seconds is None:
         raise UserError(f"--timeout {timeout}: give seconds or a time above zero, such as 90, 15m, 1h30m or 2d.")
@@ -121,8 +113,6 @@ def cancel(
       muster cancel @latest
       muster cancel 4f2c --force
     """
-    from muster.client.connect import connect
-
     client = connect()
     for view in [client.run(run) for run in runs]:
         if view["status"] in ENDED:
@@ -138,8 +128,6 @@ def retry(runs: Runs) -> None:
     Examples:
       muster retry @latest
     """
-    from muster.client.connect import connect
-
     client = connect()
     for view in [client.run(run) for run in runs]:
         if view["status"] not in ENDED:
@@ -162,9 +150,6 @@ def rm(
       muster rm 4f2c
       muster rm brave-otter calm-lynx --yes
     """
-    from muster.cli.story import ref
-    from muster.client.connect import connect
-
     client = connect()
     views = {view["id"]: view for view in [client.run(run) for run in runs]}
     active = [ref(view) for view in views.values() if view["status"] not in ENDED]
@@ -196,8 +181,6 @@ def _ended(client: Client, view: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tell(view: dict[str, Any]) -> None:
-    from muster.cli.story import headline, verdict
-
     paint = Paint.of(sys.stdout)
     print(headline(view, paint, time.time()), flush=True)
     if view["verdict"] and view["status"] == "Failed":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import sys
 import time
 from collections.abc import Callable
@@ -12,14 +13,9 @@ import typer
 from muster.cli.console import say
 from muster.cli.options import Json, print_json
 from muster.cli.text import moment, table
+from muster.client.connect import connect
+from muster.client.storage import Storage
 from muster.errors import UserError
-
-HELP = """Keep values that jobs need and nobody should see. They are set, listed by name and removed, never shown.
-
-\b
-Examples:
-  muster secret list
-"""
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and '_'.", show_default=False)]
 
@@ -34,12 +30,7 @@ def set_(name: Name) -> None:
     Examples:
       muster secret set HF_TOKEN < token.txt
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
     if sys.stdin.isatty():
-        import getpass
-
         value = getpass.getpass(f"value of {name} (not shown): ")
     else:
         value = sys.stdin.read().removesuffix("\n")
@@ -56,9 +47,6 @@ def list_(as_json: Json = False) -> None:
     Examples:
       muster secret list
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
     found = Storage(connect()).secrets()
     if as_json:
         print_json(found)
@@ -75,9 +63,6 @@ def rm(name: Name) -> None:
     Examples:
       muster secret rm HF_TOKEN
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
     Storage(connect()).remove_secret(name)
     say(f"secret {name} is removed")
 

@@ -1,4 +1,4 @@
-"""The workspace and its server: `init`, `up`, `down`, `status`, `doctor`."""
+"""The workspace and its server: `init`, `up`, `down`, `status`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from typing import Annotated, Any
 import typer
 
 from muster import defaults
-from muster.cli import report
 from muster.cli.console import Paint, say
 from muster.cli.options import Json, print_json
+from muster.cli.state import ENDED
+from muster.cli.story import listing
 from muster.cli.text import table
+from muster.client.connect import connect
+from muster.client.server_process import wait_until_gone
+from muster.client.workspace import create_workspace, find_workspace
 from muster.errors import Conflict, NotFound, ServerUnavailable, UserError
 
 
@@ -34,8 +38,6 @@ def init(
       muster init
       muster init ./project --name vision
     """
-    from muster.client.workspace import create_workspace
-
     ref = create_workspace(path, name)
     print(f"workspace {ref.name} in {ref.root}")
 
@@ -65,8 +67,6 @@ def up(
       muster up --host 0.0.0.0 --tls
       muster up --host 10.0.0.5 --cert server.pem --key server.key
     """
-    from muster.client.workspace import find_workspace
-
     ref = find_workspace()
     if print_token:
         print(_token(ref.paths.admin_token))
@@ -119,10 +119,6 @@ def down(
       muster down
       muster down --force
     """
-    from muster.client.connect import connect
-    from muster.client.server_process import wait_until_gone
-    from muster.client.workspace import find_workspace
-
     ref = find_workspace()
     try:
         client = connect(ref, start=False)
@@ -143,8 +139,6 @@ def status(as_json: Json = False) -> None:
       muster status
       muster status --json
     """
-    from muster.client.workspace import find_workspace
-
     ref = find_workspace()
     found = {
         "workspace": {"name": ref.name, "root": str(ref.root), "server": ref.server.url if ref.server else None},
@@ -157,9 +151,6 @@ def status(as_json: Json = False) -> None:
 
 
 def _server_state() -> dict[str, Any]:
-    from muster.cli.state import ENDED
-    from muster.client.connect import connect
-
     try:
         client = connect(start=False)
         health = client.health()
@@ -170,8 +161,6 @@ def _server_state() -> dict[str, Any]:
 
 
 def status_lines(found: dict[str, Any], paint: Paint) -> list[str]:
-    from muster.cli.story import listing
-
     workspace, server = found["workspace"], found["server"]
     lines = [f"{paint('workspace', 'dim')}  {workspace['name']}  {workspace['root']}"]
     if server is None:
@@ -188,71 +177,6 @@ def status_lines(found: dict[str, Any], paint: Paint) -> list[str]:
     if not found["runs"]:
         return [*lines, f"{paint('runs', 'dim')}       none active"]
     return [*lines, "", *listing(found["runs"], paint, time.time())]
-
-
-def doctor(
-    nodes: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Measure the network between N nodes, with a small job.")
-    ] = None,
-    compute: Annotated[str, typer.Option(metavar="NAME", help="With --nodes: the cluster that they are of.")] = "local",
-    images_per_s: Annotated[
-        float | None,
-        typer.Option(min=0.001, metavar="X", help="With --nodes: what one node trains a second, where you know it."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Check this machine: what fits, what does not, and what to do about it.
-
-    With --nodes, a job of a few seconds measures latency and bandwidth between the nodes of a cluster, and says
-    when a further node would add nothing to the speed of training.
-
-    The exit code is 1 where something would keep jobs from running.
-
-    \b
-    Examples:
-      muster doctor
-      muster doctor --json
-      muster doctor --nodes 2
-      muster doctor --nodes 2 --compute local --images-per-s 1200
-    """
-    if nodes is not None:
-        _doctor_nodes(nodes, compute, images_per_s, as_json)
-        return
-    from dataclasses import asdict
-
-    from muster.cli.doctor.checks import check
-    from muster.cli.doctor.facts import gather
-
-    findings = check(gather())
-    if as_json:
-        print_json([asdict(finding) for finding in findings])
-    else:
-        print("\n".join(doctor_lines(findings, Paint.of(sys.stdout))))
-    if any(finding.level == "fail" for finding in findings):
-        raise typer.Exit(report.EXIT_FAILED)
-
-
-def _doctor_nodes(num_nodes: int, compute: str, images_per_s: float | None, as_json: bool) -> None:
-    from muster.cli.doctor.nodes import examine, lines
-
-    found = examine(num_nodes, compute, images_per_s)
-    if as_json:
-        print_json(found)
-    else:
-        print("\n".join(lines(found, Paint.of(sys.stdout))))
-
-
-def doctor_lines(findings: list[Any], paint: Paint) -> list[str]:
-    colors = {"ok": "green", "warn": "yellow", "fail": "red"}
-    widest = max(len(finding.topic) for finding in findings)
-    lines = []
-    for finding in findings:
-        lines.append(
-            f"{paint(finding.level.ljust(4), colors[finding.level])}  {finding.topic.ljust(widest)}  {finding.said}"
-        )
-        if finding.advice:
-            lines.append(f"{'':6}{'':{widest}}  {paint('→', 'dim')} {finding.advice}")
-    return lines
 
 
 def _token(path: Path) -> str:

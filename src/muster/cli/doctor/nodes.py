@@ -9,10 +9,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from muster.cli.commands.run import follow
 from muster.cli.console import Paint, say
 from muster.cli.doctor.advice import Judgement, judge
 from muster.cli.text import size, table
+from muster.client.connect import connect
+from muster.client.submit import submit
 from muster.errors import RunFailed
+from muster.job.explain import make_spec
 
 GANG = Path(__file__).parent / "gang"
 RESULT = "outputs/network.json"
@@ -35,11 +39,6 @@ def job(num_nodes: int, compute: str) -> dict[str, Any]:
 
 def examine(num_nodes: int, compute: str, images_per_s: float | None) -> dict[str, Any]:
     """Run the gang and judge what it measured; RunFailed with the verdict where it did not come to an end."""
-    from muster.cli.commands.run import follow
-    from muster.client.connect import connect
-    from muster.client.submit import submit
-    from muster.job.explain import make_spec
-
     client = connect()
     view = submit(client, make_spec(job(num_nodes, compute)), GANG, python=sys.executable)
     say(f"measuring on {num_nodes} node{'s' if num_nodes > 1 else ''} of {compute} (run {view['id']}) …")

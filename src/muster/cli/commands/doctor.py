@@ -1,0 +1,74 @@
+"""`muster doctor`: what fits on this machine, and how fast nodes reach each other."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from muster.cli import report
+from muster.cli.console import Paint
+from muster.cli.doctor.checks import check
+from muster.cli.doctor.facts import gather
+from muster.cli.doctor.nodes import examine, lines
+from muster.cli.options import Json, print_json
+
+
+def doctor(
+    nodes: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Measure the network between N nodes, with a small job.")
+    ] = None,
+    compute: Annotated[str, typer.Option(metavar="NAME", help="With --nodes: the cluster that they are of.")] = "local",
+    images_per_s: Annotated[
+        float | None,
+        typer.Option(min=0.001, metavar="X", help="With --nodes: what one node trains a second, where you know it."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check this machine: what fits, what does not, and what to do about it.
+
+    With --nodes, a job of a few seconds measures latency and bandwidth between the nodes of a cluster, and says
+    when a further node would add nothing to the speed of training.
+
+    The exit code is 1 where something would keep jobs from running.
+
+    \b
+    Examples:
+      muster doctor
+      muster doctor --json
+      muster doctor --nodes 2
+      muster doctor --nodes 2 --compute local --images-per-s 1200
+    """
+    if nodes is not None:
+        _doctor_nodes(nodes, compute, images_per_s, as_json)
+        return
+    findings = check(gather())
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        print("\n".join(doctor_lines(findings, Paint.of(sys.stdout))))
+    if any(finding.level == "fail" for finding in findings):
+        raise typer.Exit(report.EXIT_FAILED)
+
+
+def _doctor_nodes(num_nodes: int, compute: str, images_per_s: float | None, as_json: bool) -> None:
+    found = examine(num_nodes, compute, images_per_s)
+    if as_json:
+        print_json(found)
+    else:
+        print("\n".join(lines(found, Paint.of(sys.stdout))))
+
+
+def doctor_lines(findings: list[Any], paint: Paint) -> list[str]:
+    colors = {"ok": "green", "warn": "yellow", "fail": "red"}
+    widest = max(len(finding.topic) for finding in findings)
+    lines = []
+    for finding in findings:
+        lines.append(
+            f"{paint(finding.level.ljust(4), colors[finding.level])}  {finding.topic.ljust(widest)}  {finding.said}"
+        )
+        if finding.advice:
+            lines.append(f"{'':6}{'':{widest}}  {paint('→', 'dim')} {finding.advice}")
+    return lines
