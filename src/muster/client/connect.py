@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, fields
+from typing import Literal
 
-from muster.client.api import API, Client
+from muster.client.api import Client
+from muster.client.calls import API
 from muster.client.server_process import ServerProcess, start_lock, wait_until_gone
 from muster.client.workspace import ServerRef, WorkspaceRef, find_workspace
 from muster.defaults import CONNECT_S, PROTOCOL_VERSION
@@ -15,6 +16,8 @@ from muster.errors import AccessDenied, ProtocolMismatch, ServerUnavailable
 from muster.paths import WorkspacePaths
 from muster.transport import Address, Connection
 from muster.version import VERSION
+from muster.wire.codec import from_json
+from muster.wire.workspace import Announcement
 
 
 def connect(ref: WorkspaceRef | None = None, start: bool = True) -> Client:
@@ -33,8 +36,7 @@ def _team_address(server: ServerRef) -> Address:
             "Give `https://host:port`, `http://127.0.0.1:port` or `unix:/path`.",
         )
     address = Address(server.url, server.read_token(), server.read_certificate())
-    health = _health(address)
-    verdict = compatibility(health)
+    verdict = compatibility(_version_of(address))
     if verdict.action != "use" and verdict.message:
         raise ProtocolMismatch(verdict.message, verdict.hint)
     return address
@@ -65,22 +67,21 @@ def _embedded_address(paths: WorkspacePaths, start: bool) -> Address:
 
 def _running(paths: WorkspacePaths) -> Address | None:
     """The address of the living server that this client can use; an older idle one is ended first."""
-    info = _read_info(paths)
+    info = _read_announcement(paths)
     if info is None:
         return None
-    if info.get("host") not in (None, socket.gethostname()):
+    if info.host not in (None, socket.gethostname()):
         raise ServerUnavailable(
-            f"the server of {paths.root} runs on the machine {info['host']!r} (process {info.get('pid')}); "
+            f"the server of {paths.root} runs on the machine {info.host!r} (process {info.pid}); "
             f"this one is {socket.gethostname()!r}",
             "The workspace lies on a filesystem that both share. Work on that machine, or end the server there with "
             f"`muster down`. If that machine is gone for good, remove {paths.server_info}.",
         )
-    address = Address(f"unix:{info['socket']}", _admin_token(paths))
+    address = Address(f"unix:{info.socket}", _admin_token(paths))
     try:
-        health = _health(address)
+        verdict = compatibility(_version_of(address))
     except ServerUnavailable:
         return None
-    verdict = compatibility(health)
     if verdict.action == "refuse":
         raise ProtocolMismatch(verdict.message, verdict.hint)
     if verdict.action == "replace":
@@ -99,10 +100,18 @@ class Compatibility:
     hint: str = ""
 
 
-def compatibility(health: dict[str, Any], version: str = VERSION, protocol: int = PROTOCOL_VERSION) -> Compatibility:
+@dataclass(frozen=True)
+class ServerVersion:
+    """What counts of a server's health, which an older or newer server may write in other words."""
+
+    version: str
+    protocol: int
+    active_runs: int
+
+
+def compatibility(server: ServerVersion, version: str = VERSION, protocol: int = PROTOCOL_VERSION) -> Compatibility:
     """Decide from the server's health: its protocol must be ours, and an older idle server makes way."""
-    theirs, their_protocol = str(health.get("version", "0")), int(health.get("protocol", 0))
-    active = int(health.get("active_runs", 0))
+    theirs, their_protocol, active = server.version, server.protocol, server.active_runs
     sides = f"the server is Muster {theirs} (protocol {their_protocol}), this client {version} (protocol {protocol})"
     if their_protocol > protocol:
         return Compatibility("refuse", sides, f"Upgrade the client: pip install 'muster>={theirs}'.")
@@ -121,19 +130,24 @@ def _order(version: str) -> tuple[int, ...]:
     return tuple(int("".join(filter(str.isdigit, part)) or 0) for part in digits)
 
 
-def _health(address: Address) -> dict[str, Any]:
+def _version_of(address: Address) -> ServerVersion:
     connection = Connection(address, CONNECT_S)
     try:
-        answer: dict[str, Any] = connection.request("GET", f"{API}/health")
-        return answer
+        health = connection.request("GET", f"{API}/health")
     finally:
         connection.close()
+    return ServerVersion(
+        str(health.get("version", "0")), int(health.get("protocol", 0)), int(health.get("active_runs", 0))
+    )
 
 
-def _read_info(paths: WorkspacePaths) -> dict[str, Any] | None:
+def _read_announcement(paths: WorkspacePaths) -> Announcement | None:
     try:
-        info: dict[str, Any] = json.loads(paths.server_info.read_bytes())
-        return info if "socket" in info else None
+        # A server of another version may write more, or less.
+        data = json.loads(paths.server_info.read_bytes())
+        return from_json(
+            Announcement, {item.name: data[item.name] for item in fields(Announcement) if item.name in data}
+        )
     except FileNotFoundError:
         return None
     except PermissionError as error:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from muster.client.api import Client
+from muster.client.calls import PIECE_BYTES
+from muster.client.code import Code
 from muster.client.ignore import IgnoreRules
 from muster.defaults import CODE_LIMIT_BYTES
 from muster.errors import JobError, ServerUnavailable
+from muster.host.files import is_below
+from muster.host.hashing import Measuring, measure_open
 from muster.manifest import digest_of
+from muster.wire import code
+from muster.wire.code import BlobHead
+from muster.wire.codec import to_json
 
-_PIECE_BYTES = 1 << 20
 _BATCH_BYTES = 64 << 20
 _TRIES = 3
 _RESULTS = frozenset({"outputs", "logs"})
@@ -34,14 +38,14 @@ class Manifest:
     """The files of a snapshot and where they lie now."""
 
     folder: Path
-    files: Mapping[str, list[str | int]]
-    """Sorted: path to [sha256, size, mode]."""
+    files: code.Manifest
+    """Sorted by path."""
     notices: tuple[str, ...] = ()
     digest: str = field(default="")
 
     @property
     def total_bytes(self) -> int:
-        return sum(int(size) for _, size, _ in self.files.values())
+        return sum(size for _, size, _ in self.files.values())
 
 
 def scan(folder: Path | str, limit_bytes: int = CODE_LIMIT_BYTES, is_code: bool = True) -> Manifest:
@@ -60,14 +64,14 @@ def scan(folder: Path | str, limit_bytes: int = CODE_LIMIT_BYTES, is_code: bool 
     return Manifest(root, files, tuple(walk.notices), digest_of(files))
 
 
-def push(client: Client, manifest: Manifest) -> str:
+def push(client: Code, manifest: Manifest) -> str:
     """Send what the server does not have; return the digest that names the snapshot."""
     for attempt in range(1, _TRIES + 1):
         try:
-            known, missing = client.missing_blobs(manifest.files)
-            if known:
+            lacking = client.missing_blobs(manifest.files)
+            if lacking.known:
                 return manifest.digest
-            for batch in _batches(manifest, set(missing)):
+            for batch in _batches(manifest, set(lacking.missing)):
                 client.put_blobs(_frames(batch))
             break
         except ServerUnavailable:
@@ -139,7 +143,7 @@ class _Walk:
 
     def _link_stays(self, entry: os.DirEntry[str], name: str) -> bool:
         target = Path(entry.path).resolve()
-        if not target.is_relative_to(self._root):
+        if not is_below(target, self._root):
             self._outside.append(f"{name} -> {target}")
             return False
         if not target.exists():
@@ -171,21 +175,18 @@ class _Walk:
         return f"Name what the job does not need in {self._rules.file_to_write}, as in a .gitignore."
 
 
-def _entry(path: Path) -> list[str | int]:
-    """[sha256, size, mode] of a file that holds still while it is read."""
+def _entry(path: Path) -> tuple[str, int, int]:
+    """(sha256, size, mode) of a file that holds still while it is read."""
     for _ in range(_TRIES):
         try:
             with path.open("rb") as stream:
                 before = os.fstat(stream.fileno())
-                digest, size = hashlib.sha256(), 0
-                while piece := stream.read(_PIECE_BYTES):
-                    digest.update(piece)
-                    size += len(piece)
+                digest, size = measure_open(stream)
                 after = os.fstat(stream.fileno())
         except OSError as error:
             raise JobError(f"a file of the code cannot be read: {error}", "Make it readable, or ignore it.") from error
         if _unchanged(before, after) and size == after.st_size:
-            return [digest.hexdigest(), size, 0o755 if after.st_mode & stat.S_IXUSR else 0o644]
+            return digest, size, 0o755 if after.st_mode & stat.S_IXUSR else 0o644
     raise FileChanged(f"{path} keeps changing while it is being read", "Submit when nothing writes to the code folder.")
 
 
@@ -195,9 +196,9 @@ def _batches(manifest: Manifest, missing: set[str]) -> Iterator[list[tuple[str, 
     for name, (sha256, size, _) in manifest.files.items():
         if sha256 not in missing:
             continue
-        missing.discard(str(sha256))
-        batch.append((str(sha256), int(size), manifest.folder / name))
-        total += int(size)
+        missing.discard(sha256)
+        batch.append((sha256, size, manifest.folder / name))
+        total += size
         if total >= _BATCH_BYTES:
             yield batch
             batch, total = [], 0
@@ -208,14 +209,13 @@ def _batches(manifest: Manifest, missing: set[str]) -> Iterator[list[tuple[str, 
 def _frames(batch: list[tuple[str, int, Path]]) -> Iterator[bytes]:
     """A JSON line and the bytes of each file; FileChanged when they are no longer what was scanned."""
     for sha256, size, path in batch:
-        yield json.dumps({"sha256": sha256, "size": size}).encode() + b"\n"
-        digest, sent = hashlib.sha256(), 0
+        yield json.dumps(to_json(BlobHead(sha256, size))).encode() + b"\n"
+        sent = Measuring()
         with path.open("rb") as stream:
-            while piece := stream.read(min(_PIECE_BYTES, size - sent)):
-                digest.update(piece)
-                sent += len(piece)
+            while piece := stream.read(min(PIECE_BYTES, size - sent.size)):
+                sent.add(piece)
                 yield piece
-        if digest.hexdigest() != sha256:
+        if sent.sha256 != sha256:
             raise FileChanged(
                 f"{path} changed while it was being sent", "Submit when nothing writes to the code folder."
             )

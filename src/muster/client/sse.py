@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
+
+from muster.wire.stream import KINDS, StreamEvent, decode_event
 
 
-@dataclass(frozen=True)
-class StreamEvent:
-    """One event of a run; `cursor` resumes after it. A log event has its bytes as `data["bytes"]`."""
+class StreamItem(NamedTuple):
+    """One event of a run, and the cursor that resumes after it."""
 
-    event: str
+    event: StreamEvent
     cursor: str
-    data: dict[str, Any]
 
 
 class SseParser:
@@ -27,9 +25,9 @@ class SseParser:
         self._id = ""
         self._data: list[bytes] = []
 
-    def feed(self, chunk: bytes) -> list[StreamEvent]:
+    def feed(self, chunk: bytes) -> list[StreamItem]:
         self._rest += chunk
-        found: list[StreamEvent] = []
+        found: list[StreamItem] = []
         begin = 0
         # What was searched before is not searched again: one line may be megabytes long.
         while (end := self._rest.find(b"\n", max(begin, self._searched))) >= 0:
@@ -42,7 +40,7 @@ class SseParser:
         self._searched = len(self._rest)
         return found
 
-    def _line(self, line: bytes) -> StreamEvent | None:
+    def _line(self, line: bytes) -> StreamItem | None:
         if not line:
             return self._dispatch()
         field, _, value = line.partition(b":")
@@ -55,12 +53,10 @@ class SseParser:
             self._id = value.decode()
         return None
 
-    def _dispatch(self) -> StreamEvent | None:
+    def _dispatch(self) -> StreamItem | None:
         event, lines = self._event, self._data
         self._event, self._data = "", []
-        if not lines:
+        # An event that this client does not know is one that it can do without.
+        if not lines or event not in KINDS:
             return None
-        data: dict[str, Any] = json.loads(b"\n".join(lines))
-        if event == "log":
-            data["bytes"] = base64.b64decode(data.pop("base64", ""))
-        return StreamEvent(event or "message", self._id, data)
+        return StreamItem(decode_event(event, json.loads(b"\n".join(lines))), self._id)

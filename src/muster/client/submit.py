@@ -6,7 +6,7 @@ import sys
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from muster.client.api import Client
 from muster.client.snapshot import FileChanged, push, scan
@@ -17,6 +17,8 @@ from muster.job.check import check_files
 from muster.job.parts import EnvironmentSpec, Input
 from muster.job.rules import SNAPSHOT, is_snapshot
 from muster.job.spec import JobSpec, Scalar
+from muster.wire.environments import EnvironmentView
+from muster.wire.runs import RunView
 
 _TRIES = 3
 
@@ -37,7 +39,7 @@ def submit(
     key: str | None = None,
     notices: Sequence[str] = (),
     sent: SentCode | None = None,
-) -> dict[str, Any]:
+) -> RunView:
     """Check the job's files, send its code unless it is `sent` already, submit it; returns the run's view."""
     base = Path(base_dir).resolve()
     all_notices = [*notices, *check_files(spec, base)]
@@ -75,7 +77,7 @@ def with_build(client: Client, spec: JobSpec, base_dir: Path) -> JobSpec:
     return spec.model_copy(update={"environment": environment.model_copy(update={"build": sent})})
 
 
-def register_environment(client: Client, name: str, spec: JobSpec, base_dir: Path) -> dict[str, Any]:
+def register_environment(client: Client, name: str, spec: JobSpec, base_dir: Path) -> EnvironmentView:
     """Keep a job's environment under a name, with the contents of the files that it refers to."""
     environment = with_contents(with_build(client, spec, base_dir), base_dir).environment
     assert isinstance(environment, EnvironmentSpec)

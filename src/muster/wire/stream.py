@@ -144,6 +144,7 @@ _BY_KIND: Mapping[str, type[StreamEvent]] = {
     "progress": ProgressMade,
     "end": RunEnded,
 }
+KINDS = frozenset(_BY_KIND)
 
 
 def encode_data(event: StreamEvent) -> Json:

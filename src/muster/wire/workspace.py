@@ -18,6 +18,18 @@ class Health:
 
 
 @wire
+class Announcement:
+    """The file by which a server is found."""
+
+    socket: str
+    host: str | None = None
+    pid: int | None = None
+    url: str | None = None
+    version: str = ""
+    started_at: float = 0.0
+
+
+@wire
 class Shutdown:
     """The body of `POST shutdown`."""
 

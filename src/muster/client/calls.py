@@ -1,0 +1,239 @@
+"""Requests to one server. One that may be repeated without harm is repeated when the server went away."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TypeVar
+
+from muster.client.sse import SseParser, StreamItem
+from muster.errors import JobError, MusterError, NotFound, ServerUnavailable
+from muster.host.files import is_safe_name, replacing
+from muster.transport import Address, Body, Connection
+from muster.wire.codec import Json, WireError, from_json, to_json
+
+API = "/api/v1"
+PIECE_BYTES = 1 << 20
+LONG_S = 600.0
+"""The timeout of a call that moves much data."""
+RETRY_PAUSES_S = (0.0, 0.2, 1.0)
+_STREAM_SILENCE_S = 35.0
+
+T = TypeVar("T")
+Progress = Callable[[int], None]
+"""Called with the size of each piece."""
+Query = Mapping[str, str | int | float | Sequence[str] | None]
+
+
+class Calls:
+    """Speaks to one server; may be shared between threads.
+
+    `reconnect` finds the server again (and starts an embedded one) when it does not answer.
+    """
+
+    def __init__(self, address: Address, reconnect: Callable[[], Address] | None = None) -> None:
+        self.address = address
+        self._reconnect = reconnect
+        self._local = threading.local()
+
+    def read(
+        self,
+        kind: type[T],
+        method: str,
+        path: str,
+        *,
+        message: object = None,
+        query: Query | None = None,
+        timeout_s: float | None = None,
+        again: bool = True,
+    ) -> T:
+        """The answer to a request as a message; with `again` the request may reach the server twice."""
+        answer = self.send(method, path, message=message, query=query, timeout_s=timeout_s, again=again)
+        try:
+            return from_json(kind, answer)
+        except WireError as error:
+            raise _unreadable(path, error) from error
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        message: object = None,
+        body: Body = None,
+        query: Query | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+        again: bool = True,
+    ) -> Json:
+        """A request whose answer does not matter, or is read by `read`."""
+        json_body = None if message is None else to_json(message)
+        for attempt, pause_s in enumerate(RETRY_PAUSES_S, 1):
+            time.sleep(pause_s)
+            connection = self.connection()
+            try:
+                answer: Json = connection.request(
+                    method,
+                    API + path,
+                    json_body=json_body,
+                    body=body,
+                    query=query,
+                    headers=headers,
+                    timeout_s=timeout_s,
+                )
+                return answer
+            except (ServerUnavailable, http.client.HTTPException, ConnectionError, TimeoutError) as error:
+                connection.close()
+                if not again or attempt == len(RETRY_PAUSES_S):
+                    raise _unavailable(error) from error
+                self.find_again()
+            except BaseException:
+                # Ctrl-C in the middle of an answer: its rest must not be taken for the next one's.
+                connection.close()
+                raise
+        raise AssertionError("unreachable")
+
+    def events(self, path: str, query: Query) -> Iterator[StreamItem]:
+        """Server-sent events as they arrive."""
+        parser = SseParser()
+        connection = Connection(self.address, _STREAM_SILENCE_S)
+        try:
+            with connection.stream("GET", API + path, query=query) as response:
+                while chunk := response.read1(PIECE_BYTES):
+                    yield from parser.feed(chunk)
+        except WireError as error:
+            raise _unreadable(path, error) from error
+        finally:
+            connection.close()
+
+    @contextmanager
+    def open(self, path: str, headers: Mapping[str, str]) -> Iterator[http.client.HTTPResponse]:
+        """The answer while it arrives, on a connection of its own."""
+        connection = Connection(self.address)
+        try:
+            with connection.stream("GET", API + path, headers=headers) as response:
+                yield response
+        finally:
+            connection.close()
+
+    def download(self, path: str, target: Path, progress: Progress | None = None, sha256: str | None = None) -> None:
+        """A file of the server to `target`, whole or not at all; verified where its hash is known."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(target, mode=0o644) as out:
+            found = self._fetch(path, out, progress, sha256 is not None)
+            if found != (sha256 or ""):
+                raise MusterError(
+                    f"{path.lstrip('/')} is not what it was: sha256 {found}, {sha256} is known",
+                    "Something wrote to its place: make a new version of it.",
+                )
+
+    def _fetch(self, path: str, out: IO[bytes], progress: Progress | None, is_hashed: bool) -> str:
+        """Write a whole file and return its hash if wanted; goes on where a broken connection stopped."""
+        digest = hashlib.sha256()
+        for attempt, pause_s in enumerate(RETRY_PAUSES_S, 1):
+            time.sleep(pause_s)
+            begin = out.tell()
+            try:
+                with self.open(path, {"Range": f"bytes={begin}-"} if begin else {}) as response:
+                    if begin and response.status != 206:
+                        out.seek(0)
+                        out.truncate()
+                        digest = hashlib.sha256()
+                    _copy(response, out, progress, digest if is_hashed else None)
+                    return digest.hexdigest() if is_hashed else ""
+            except (ServerUnavailable, http.client.HTTPException, ConnectionError, TimeoutError) as error:
+                if attempt == len(RETRY_PAUSES_S):
+                    raise ServerUnavailable(f"the download of {path} broke off: {error}", "Try it again.") from error
+                self.find_again()
+        raise AssertionError("unreachable")
+
+    def find_again(self) -> None:
+        """Look where the server is now."""
+        if self._reconnect is not None:
+            self.address = self._reconnect()
+
+    def connection(self) -> Connection:
+        """This thread's connection."""
+        held: Connection | None = getattr(self._local, "connection", None)
+        # A forked child must not speak on its parent's connection.
+        if held is None or self._local.pid != os.getpid() or held.address != self.address:
+            held = _HeldConnection(self.address)
+            self._local.connection, self._local.pid = held, os.getpid()
+        return held
+
+    def close(self) -> None:
+        """Close this thread's connection."""
+        held = getattr(self._local, "connection", None)
+        if held is not None:
+            held.close()
+            self._local.connection = None
+
+
+class Group:
+    """Calls about one noun."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+
+class _HeldConnection(Connection):
+    """Kept open between calls; nobody who uses the SDK should have to close it."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+@contextmanager
+def checking() -> Iterator[None]:
+    """Refuse here, as the server would, a message whose fields are out of range."""
+    try:
+        yield
+    except ValueError as error:
+        raise JobError(str(error)) from error
+
+
+def segment(name: str, what: str) -> str:
+    """One part of an address; a slash or an empty name would mean something else."""
+    if not is_safe_name(name):
+        raise NotFound(f"no {what} {name!r}")
+    return name
+
+
+def run_path(ref: str, *parts: str) -> str:
+    """The address of a run, or of something below it."""
+    return "/".join(("/runs", segment(ref, "run"), *parts))
+
+
+def _unreadable(path: str, error: WireError) -> MusterError:
+    return MusterError(
+        f"what the server answers at {path} cannot be read: {error}",
+        "Install the same version of Muster for client and server.",
+    )
+
+
+def _unavailable(error: Exception) -> ServerUnavailable:
+    if isinstance(error, ServerUnavailable):
+        return error
+    return ServerUnavailable(f"the server broke off in the middle of its answer: {error}", "Try it again.")
+
+
+def _copy(
+    response: http.client.HTTPResponse, out: IO[bytes], progress: Progress | None, digest: hashlib._Hash | None
+) -> None:
+    expected = response.headers.get("Content-Length")
+    received = 0
+    while piece := response.read1(PIECE_BYTES):
+        out.write(piece)
+        received += len(piece)
+        if digest is not None:
+            digest.update(piece)
+        if progress is not None:
+            progress(len(piece))
+    if expected is not None and received != int(expected):
+        raise http.client.IncompleteRead(b"", int(expected) - received)
