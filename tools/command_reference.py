@@ -8,7 +8,7 @@ from typing import Any
 
 import typer.main
 
-from muster.cli import report
+from muster.cli import exits
 from muster.cli.main import app
 
 INTRODUCTION = """\
@@ -54,7 +54,7 @@ def _overview(commands: dict[str, Any]) -> Iterator[str]:
 def _exit_codes() -> Iterator[str]:
     yield "## Exit codes"
     yield ""
-    rows = [line for line in (report.__doc__ or "").splitlines() if line.startswith("|")]
+    rows = [line for line in (exits.__doc__ or "").splitlines() if line.startswith("|")]
     yield from rows
     yield ""
 

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from muster.environments.images.command import APPTAINER, KINDS, Engine
 from muster.environments.images.kept import Kept, listing, remove
@@ -33,11 +32,6 @@ class Image:
     def remove(self) -> bool:
         """Remove it unless a job or a container uses it."""
         return remove(self.engine, self.kept, _ask)
-
-    def to_json(self) -> dict[str, Any]:
-        kept = self.kept
-        told = {"key": kept.key, "name": self.name, "engine": self.engine.kind, "size": kept.size}
-        return {**told, "used_at": kept.used_at or None, "in_use": kept.in_use}
 
 
 def images_here() -> list[Image]:

@@ -10,7 +10,7 @@ from typing import Any
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
-from muster.cli import report
+from muster.cli import exits
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def load(name: str, word: Word) -> Any:
     found = getattr(import_module(f"muster.cli.commands.{module}"), attribute)
     if callable(found):
         app = typer.Typer(rich_markup_mode=None, add_completion=False)
-        app.command(name, cls=ScriptCommand if word.takes_script else None)(report.guarded(found))
+        app.command(name, cls=ScriptCommand if word.takes_script else None)(exits.guarded(found))
         return typer.main.get_command(app)
     return _group(name, word, found)
 
@@ -92,7 +92,7 @@ def _group(name: str, word: Word, functions: Mapping[str, Callable[..., None]]) 
     about = f"{word.help}\n\n\b\nExamples:\n  {word.example}"
     app = typer.Typer(name=name, rich_markup_mode=None, add_completion=False, no_args_is_help=True, help=about)
     for inner, function in functions.items():
-        app.command(inner)(report.guarded(function))
+        app.command(inner)(exits.guarded(function))
     # A group even where there is one command in it.
     return typer.main.get_group(app)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from muster.cli import report
+from muster.cli import exits
 from muster.cli.lazy import Word, lazy_group
 from muster.version import VERSION
 
@@ -154,10 +154,10 @@ def main() -> None:
     try:
         app(prog_name="muster")
     except (Exception, KeyboardInterrupt) as error:
-        sys.exit(report.report(error))
+        sys.exit(exits.report(error))
     except SystemExit as ended:
         try:
             sys.stdout.flush()
         except OSError as error:
-            sys.exit(report.report(error))
+            sys.exit(exits.report(error))
         raise ended

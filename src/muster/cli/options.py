@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Annotated, Any
+from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import typer
 
 from muster.cli.text import shorten
 from muster.client.connect import connect
+from muster.wire.codec import to_json
+from muster.wire.runs import RunView
 
 COMPLETION_LIMIT = 50
 
@@ -23,15 +25,15 @@ def complete_runs(incomplete: str) -> Iterator[tuple[str, str]]:
     yield from (found for found in run_words(views) if found[0].startswith(incomplete))
 
 
-def run_words(views: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+def run_words(views: Sequence[RunView]) -> Iterator[tuple[str, str]]:
     """What may stand for a run, each with a word about it."""
     if views:
         yield "@latest", "the newest run"
     for view in views:
-        about = f"{view['status']} {shorten(view.get('display_name') or '', 30)}".rstrip()
-        yield view["id"], about
-        if view.get("name") and view["name"] != view["id"]:
-            yield view["name"], about
+        about = f"{view.status} {shorten(view.display_name or '', 30)}".rstrip()
+        yield view.id, about
+        if view.name and view.name != view.id:
+            yield view.name, about
 
 
 RUN_HELP = "A run's id, the beginning of it, its name, or @latest."
@@ -43,5 +45,6 @@ Runs = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.", show_default=False)]
 
 
-def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+def print_json(value: object) -> None:
+    """A message, or a list or mapping of messages, for programs."""
+    print(json.dumps(to_json(value), indent=2, ensure_ascii=False))

@@ -8,20 +8,21 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from muster.cli import report
-from muster.cli.commands.run import EXIT_CODES, follow, load
+from muster.cli import exits
+from muster.cli.commands.run import load
 from muster.cli.console import Paint, notice, say
+from muster.cli.following.follower import follow
 from muster.cli.options import Json, print_json
-from muster.cli.request import Overrides, is_job_file, parse_pairs, with_overrides
-from muster.cli.scaling import plot as picture
+from muster.cli.overrides import Overrides, is_job_file, parse_pairs, with_overrides
+from muster.cli.scaling import plot as plots
 from muster.cli.scaling import study as studies
-from muster.cli.scaling.study import FILES, Row, Sample, Size, Study
-from muster.cli.state import throughput_metric
-from muster.cli.text import table
+from muster.cli.scaling.study import FILES, Machine, Row, Sample, Size, Study
+from muster.cli.text import counted, table
+from muster.cli.views.metrics import is_number, throughput_metric
 from muster.client.api import Client
 from muster.client.connect import connect
 from muster.client.snapshot import scan
@@ -32,6 +33,8 @@ from muster.job.explain import make_spec
 from muster.job.jobfile import LoadedJob
 from muster.manifest import digest_of
 from muster.version import VERSION
+from muster.wire import states
+from muster.wire.runs import RunView
 
 
 def scaling(
@@ -100,7 +103,7 @@ def scaling(
         _show_runs(wanted)
         return
     if plot:
-        picture.require()
+        plots.require()
     check_files(job.spec, job.base_dir)
     path = out / "scaling.json"
     found = None if fresh else studies.read(path)
@@ -114,12 +117,12 @@ def scaling(
     studies.write(path, study)
     for text in studies.doubts(study.rows()):
         notice(text)
-    pictures = picture.draw(study, out) if plot else []
+    drawn = plots.draw(study, out) if plot else []
     if as_json:
-        print_json({"study": str(path), "plots": [str(item) for item in pictures], "rows": _plain(study.rows())})
+        print_json({"study": str(path), "plots": [str(item) for item in drawn], "rows": _plain(study.rows())})
         return
     _show_table(study)
-    say(f"Written: {', '.join(map(str, [path, *pictures]))}")
+    say(f"Written: {', '.join(map(str, [path, *drawn]))}")
 
 
 def _code(job: LoadedJob, out: Path) -> str:
@@ -139,10 +142,10 @@ def _measure(job: LoadedJob, study: Study, path: Path) -> Study:
     client = connect()
     # Once for all runs: an edit in between does not reach those that follow.
     sent = send_code(client, job.base_dir / job.spec.code) if job.spec.code is not None else None
-    told: set[str] = set()
+    shown: set[str] = set()
     for number, (size, turn) in enumerate(left, 1):
         say(f"[{number}/{len(left)}] {_counted(size.procs)} on {size} (nodes x processes)")
-        sample, name = _run_one(client, job, study, size, turn, sent, told)
+        sample, name = _run_one(client, job, study, size, turn, sent, shown)
         study = replace(study.add(sample), metric=name)
         studies.write(path, study)
         say(f"    {sample.value:,.1f} {name}  ({sample.run})")
@@ -150,43 +153,42 @@ def _measure(job: LoadedJob, study: Study, path: Path) -> Study:
 
 
 def _run_one(
-    client: Client, job: LoadedJob, study: Study, size: Size, turn: int, sent: SentCode | None, told: set[str]
+    client: Client, job: LoadedJob, study: Study, size: Size, turn: int, sent: SentCode | None, shown: set[str]
 ) -> tuple[Sample, str]:
-    """`told`: what earlier runs of the study have said, which is much the same every time."""
+    """`shown`: notes of earlier runs of the study, which are much the same every time."""
     data = with_overrides(job.spec.model_dump(exclude_unset=True), Overrides(nodes=size.nodes, procs=size.per_node))
     # A run's name is its own; the study's runs are found by their experiment.
     data.pop("name", None)
     spec = make_spec({**data, "display_name": f"{study.job}-{size.procs}"})
     view = submit(client, spec, job.base_dir, python=sys.executable, notices=job.notices, sent=sent)
-    status = follow(client, view, quiet=True, told=told)
-    view = client.run(view["id"])
-    if status == "Canceled":
-        raise typer.Exit(report.EXIT_INTERRUPTED)
-    if EXIT_CODES.get(status) != 0:
-        said = (view["verdict"] or {}).get("message", status)
+    status = follow(client, view, quiet=True, shown=shown)
+    view = client.run(view.id)
+    if status == states.CANCELED:
+        raise typer.Exit(exits.EXIT_INTERRUPTED)
+    if status != states.COMPLETED:
+        said = view.verdict.message if view.verdict else status
         raise RunFailed(
             f"the run with {_counted(size.procs)} failed: {said}",
-            view["verdict"],
-            f"`muster show {view['id']}` tells more. The same command goes on from here.",
+            hint=f"`muster show {view.id}` tells more. The same command goes on from here.",
         )
     name, value = _figure(view, study.metric or None)
-    return Sample(size.procs, turn, view["id"], value), name
+    return Sample(size.procs, turn, view.id, value), name
 
 
-def _figure(view: dict[str, Any], metric: str | None) -> tuple[str, float]:
-    metrics = view["metrics"]
+def _figure(view: RunView, metric: str | None) -> tuple[str, float]:
+    metrics = view.metrics
     name = metric if metric is not None else throughput_metric(metrics)
     value = metrics.get(name) if name else None
-    if name is None or not isinstance(value, (int, float)) or isinstance(value, bool):
+    if name is None or not is_number(value):
         logged = ", ".join(sorted(key for key in metrics if not key.startswith(("node/", "muster/")))) or "none"
         what = f"no number called {metric!r}" if metric else "no throughput, such as images_per_sec,"
         raise JobError(
-            f"run {view['id']} logged {what} to compare; its metrics: {logged}.",
+            f"run {view.id} logged {what} to compare; its metrics: {logged}.",
             "Log one with Run.get_context().log(NAME, VALUE), or name it with --metric.",
         )
     if not value > 0:
         raise JobError(
-            f"the last {name} of run {view['id']} is {value}, which cannot be compared.",
+            f"the last {name} of run {view.id} is {value}, which cannot be compared.",
             "Did it run long enough to measure anything? Give it more steps.",
         )
     return name, float(value)
@@ -205,14 +207,8 @@ def _notices(job: LoadedJob, sizes: tuple[Size, ...]) -> tuple[str, ...]:
     return tuple(notices)
 
 
-def _machine() -> dict[str, Any]:
-    return {
-        "host": platform.node(),
-        "cpus": os.cpu_count(),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "muster": VERSION,
-    }
+def _machine() -> Machine:
+    return Machine(platform.node(), os.cpu_count(), platform.platform(), platform.python_version(), VERSION)
 
 
 def _show_runs(study: Study) -> None:
@@ -237,7 +233,7 @@ def _show_table(study: Study) -> None:
     print("\n".join(table(header, rows)))
 
 
-def _plain(rows: list[Row]) -> list[dict[str, Any]]:
+def _plain(rows: list[Row]) -> list[dict[str, float]]:
     return [
         {
             "procs": row.size.procs,
@@ -251,7 +247,7 @@ def _plain(rows: list[Row]) -> list[dict[str, Any]]:
 
 
 def _counted(procs: int) -> str:
-    return "1 process" if procs == 1 else f"{procs} processes"
+    return counted(procs, "process", "es")
 
 
 COMMANDS = {"scaling": scaling}

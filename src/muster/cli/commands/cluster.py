@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 import yaml
 
-from muster.cli.clustertable import cluster_lines, cost_lines, listing, node_lines, summary
 from muster.cli.console import Paint, notice, say
 from muster.cli.options import Json, print_json
+from muster.cli.views.cluster import cluster_lines, cost_lines, history_lines, listing, node_lines, summary
 from muster.client.connect import connect
 from muster.clusters.file import ClusterFile, load_cluster_file
+from muster.clusters.flags import Flag
+from muster.engines import load_flags
 from muster.errors import Conflict, UserError
+from muster.wire.clusters import ChangedCluster, ClusterView, CostBy
+from muster.wire.codec import Json as Value
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The cluster's name.", show_default=False)]
 Nodes = Annotated[list[str], typer.Argument(metavar="NODE", help="Nodes of the cluster.", show_default=False)]
@@ -41,32 +47,11 @@ def create(
     engine: Annotated[
         str | None, typer.Option(metavar="ENGINE", help="Where nodes come from: local, ray or slurm.")
     ] = None,
-    partition: Annotated[str | None, typer.Option(metavar="NAME", help="Slurm: the partition.")] = None,
-    account: Annotated[str | None, typer.Option(metavar="NAME", help="Slurm: who is charged.")] = None,
-    qos: Annotated[str | None, typer.Option(metavar="NAME", help="Slurm: the quality of service.")] = None,
-    constraint: Annotated[str | None, typer.Option(metavar="FEATURES", help="Slurm: what nodes must have.")] = None,
-    gres: Annotated[str | None, typer.Option(metavar="GRES", help="Slurm: of each node, such as gpu:a100:4.")] = None,
-    time_limit: Annotated[
-        str | None, typer.Option("--time", metavar="TIME", help="Slurm: the longest that one job takes.")
-    ] = None,
-    exclude: Annotated[str | None, typer.Option(metavar="NODES", help="Slurm: nodes to keep off.")] = None,
-    sbatch: Annotated[
-        list[str] | None, typer.Option(metavar="LINE", help="Slurm: a further #SBATCH line; repeatable.")
-    ] = None,
-    chain: Annotated[
-        bool | None,
-        typer.Option("--chain", help="Slurm: go on in the next job when the time is up.", show_default=False),
-    ] = None,
-    address: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Ray: its head, such as ray://10.0.0.1:10001.")
-    ] = None,
-    token_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Ray: the file with the cluster's token.")
-    ] = None,
     option: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any other setting of its engine; repeatable.")
     ] = None,
     as_json: Json = False,
+    **flags: Value,
 ) -> None:
     """Create a cluster: nodes of one kind that come when jobs wait and go when they are idle.
 
@@ -82,7 +67,7 @@ def create(
     chosen = name or wanted.name
     if chosen is None:
         raise UserError("the cluster has no name.", "Give one: `muster cluster create NAME`, or `name:` in the file.")
-    given = {
+    given: dict[str, Value] = {
         "min_nodes": min_nodes,
         "max_nodes": max_nodes,
         "idle_seconds_before_scaledown": idle,
@@ -90,24 +75,42 @@ def create(
         "cpus": cpus,
         "gpus": gpus,
         "setup": setup,
-        "partition": partition,
-        "account": account,
-        "qos": qos,
-        "constraint": constraint,
-        "gres": gres,
-        "time": time_limit,
-        "exclude": exclude,
-        "sbatch": sbatch or None,
-        "chain": chain or None,
-        "address": address,
-        "token_file": token_file,
+        **flags,
         **_settings(option or []),
     }
     options = wanted.options | {key: value for key, value in given.items() if value is not None}
-    made = connect().create_cluster({"name": chosen, "engine": engine or wanted.engine, "options": options})
-    for text in (*wanted.notices, *made.get("notices", ())):
+    made = connect().create_cluster(chosen, engine or wanted.engine, options)
+    for text in (*wanted.notices, *made.notices):
         notice(text)
     _show(made, as_json)
+
+
+def with_flags(function: Callable[..., None], flags: Mapping[str, Sequence[Flag]]) -> Callable[..., None]:
+    """The same command with the options of every engine, which it takes as keywords."""
+    signature = inspect.signature(function, eval_str=True)
+    known = [item for item in signature.parameters.values() if item.kind is not inspect.Parameter.VAR_KEYWORD]
+    added = [_parameter(engine, flag) for engine, of_engine in flags.items() for flag in of_engine]
+    parameters = [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in (*known, *added)]
+
+    @wraps(function)
+    def command(**given: Any) -> None:
+        function(**given)
+
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return command
+
+
+def _parameter(engine: str, flag: Flag) -> inspect.Parameter:
+    kinds = {"text": str | None, "texts": list[str] | None, "switch": bool | None}
+    option = typer.Option(
+        None,
+        f"--{flag.setting.replace('_', '-')}",
+        help=f"{engine.title()}: {flag.help}",
+        metavar=flag.metavar or None,
+        show_default=False,
+    )
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(flag.setting, keyword, default=option, annotation=kinds[flag.kind])
 
 
 def list_(as_json: Json = False) -> None:
@@ -156,7 +159,11 @@ def nodes(
     if setup_log is not None:
         print(client.setup_log(name, setup_log), end="")
         return
-    found = client.cluster(name)["nodes"] if history is None else client.node_history(name, history)
+    if history is not None:
+        states = client.node_history(name, history)
+        print_json(states) if as_json else print("\n".join(history_lines(states, time.time())))
+        return
+    found = client.cluster(name).nodes
     if as_json:
         print_json(found)
     else:
@@ -260,9 +267,7 @@ def uncordon(name: Name, node: Nodes) -> None:
 
 
 def cost(
-    by: Annotated[
-        Literal["run", "user", "cluster"], typer.Option(metavar="WHAT", help="run, user or cluster.")
-    ] = "run",
+    by: Annotated[CostBy, typer.Option(metavar="WHAT", help="run, user or cluster.")] = "run",
     as_json: Json = False,
 ) -> None:
     """Tell how many node hours were used, and what they cost where prices are known.
@@ -279,9 +284,9 @@ def cost(
         print("\n".join(cost_lines(found)))
 
 
-def _settings(given: list[str]) -> dict[str, Any]:
+def _settings(given: list[str]) -> dict[str, Value]:
     """`KEY=VALUE`, with values as a cluster file would have them."""
-    found: dict[str, Any] = {}
+    found: dict[str, Value] = {}
     for text in given:
         key, equals, value = text.partition("=")
         if not key or not equals:
@@ -290,21 +295,21 @@ def _settings(given: list[str]) -> dict[str, Any]:
     return found
 
 
-def _show(view: dict[str, Any], as_json: bool) -> None:
+def _show(view: ClusterView, as_json: bool) -> None:
     if as_json:
         print_json(view)
     else:
         print("\n".join(cluster_lines(view, Paint.of(sys.stdout), time.time())))
 
 
-def _say(view: dict[str, Any]) -> None:
-    for text in view.get("notices", ()):
+def _say(view: ChangedCluster) -> None:
+    for text in view.notices:
         notice(text)
     say(summary(view))
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    "create": create,
+    "create": with_flags(create, load_flags()),
     "list": list_,
     "show": show,
     "nodes": nodes,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,11 +14,14 @@ from muster.cli.commands.files import Meter
 from muster.cli.commands.imagenet import imagenet
 from muster.cli.console import say
 from muster.cli.options import Json, print_json
-from muster.cli.text import moment, size, table
+from muster.cli.text import counted, moment, size, table
 from muster.client.connect import connect
-from muster.client.storage import Storage, local_files
+from muster.client.storage import local_files
 from muster.errors import Conflict, UserError
 from muster.storage.addresses import DEFAULT_DATASTORE, parse_address
+from muster.wire.access import FileEntry
+from muster.wire.assets import AssetView, NewAsset
+from muster.wire.codec import to_json
 
 Asset = Annotated[str, typer.Argument(metavar="ASSET", help="NAME, NAME:VERSION or NAME@latest.", show_default=False)]
 
@@ -45,19 +49,19 @@ def create(
       muster data create digits --path ./images
       muster data create images --path azureml://datastores/scratch --version 2012
     """
-    storage = Storage(connect())
-    asset: dict[str, Any] = {"name": name, "version": version, "type": kind, "description": description}
+    storage = connect().storage
+    asset = NewAsset(name, "", version, kind, description)
     if parse_address(path).kind == "local" and not path.startswith("file:"):
         source = Path(path).expanduser()
         meter = Meter(sum(file.stat().st_size for _, file in local_files(source)))
         made = storage.upload_asset(source, asset, datastore or DEFAULT_DATASTORE, meter.add)
         meter.end()
     else:
-        made = storage.create_asset({**asset, "address": path})
+        made = storage.create_asset(replace(asset, address=path))
     if as_json:
         print_json(made)
         return
-    say(f"azureml:{made['name']}:{made['version']}: {_amount(made)} at {made['address']}")
+    say(f"azureml:{made.name}:{made.version}: {_amount(made)} at {made.address}")
 
 
 def list_(
@@ -71,23 +75,21 @@ def list_(
       muster data list
       muster data list digits
     """
-    storage = Storage(connect())
+    storage = connect().storage
     found = storage.assets(name)
     if name is not None and not found:
         # Says what there is instead.
         storage.asset(name)
     if name is None:
-        newest: dict[str, dict[str, Any]] = {}
+        newest: dict[str, AssetView] = {}
         for item in found:
-            newest.setdefault(item["name"], item)
+            newest.setdefault(item.name, item)
         found = list(newest.values())
     if as_json:
         print_json(found)
         return
     now = time.time()
-    rows = [
-        [_title(item), item["type"], _amount(item), moment(item["created_at"], now), item["address"]] for item in found
-    ]
+    rows = [[_title(item), item.type, _amount(item), moment(item.created_at, now), item.address] for item in found]
     print("\n".join(table(["ASSET", "TYPE", "SIZE", "MADE", "WHERE"], rows)))
 
 
@@ -105,18 +107,18 @@ def show(
       muster data show digits
       muster data show digits:1 --files
     """
-    storage = Storage(connect())
+    storage = connect().storage
     name, version = _split(asset)
     found = storage.asset(name, version)
-    manifest = storage.manifest(name, found["version"]) if files or as_json else []
+    manifest = storage.manifest(name, found.version) if files or as_json else ()
     if as_json:
-        print_json({**found, "files": manifest})
+        print_json({**to_json(found), "files": manifest})
         return
     for key in ("name", "version", "type", "address", "description", "digest", "created_by"):
-        if found.get(key):
-            print(f"{key:<12} {found[key]}")
+        if value := getattr(found, key):
+            print(f"{key:<12} {value}")
     print(f"{'holds':<12} {_amount(found)}")
-    if not found.get("digest"):
+    if not found.digest:
         print(f"{'hashes':<12} of some files are taken at the first download, and hold from then on")
     if files:
         print("\n".join(table(["FILE", "BYTES", "SHA256"], [_row(item) for item in manifest])))
@@ -143,12 +145,12 @@ def upload(
     source = source.expanduser()
     meter = Meter(sum(file.stat().st_size for _, file in local_files(source)))
     try:
-        sent = Storage(connect()).upload(source, location.store, location.path, meter.add, fresh=not overwrite)
+        sent = connect().storage.upload(source, location.store, location.path, meter.add, fresh=not overwrite)
     except Conflict as error:
         hint = "Choose another place, or --overwrite what is there." if not overwrite else error.hint
         raise Conflict(error.message, hint) from error
     meter.end()
-    say(f"{len(sent):,} file{'' if len(sent) == 1 else 's'}, {size(meter.done)} at {target}")
+    say(f"{counted(len(sent), 'file')}, {size(meter.done)} at {target}")
 
 
 def download(
@@ -164,7 +166,7 @@ def download(
       muster data download digits --to ./copy
       muster data download azureml://datastores/workspaceblobstore/paths/digits
     """
-    storage = Storage(connect())
+    storage = connect().storage
     meter = Meter(0)
     if "://" not in what:
         name, version = _split(what)
@@ -177,9 +179,9 @@ def download(
                 f"{what} is neither an asset nor a place in a datastore.", "Write NAME:VERSION or azureml://…."
             )
         root = to or Path(location.path.rpartition("/")[2] or location.store)
-        got = storage.download_place(location.store, location.path, root, meter.add, meter.expect)
+        got = storage.download_path(location.store, location.path, root, meter.add, meter.expect)
     meter.end()
-    print(f"{len(got):,} file{'' if len(got) == 1 else 's'}, {size(meter.done)} in {root}")
+    print(f"{counted(len(got), 'file')}, {size(meter.done)} in {root}")
 
 
 def _split(asset: str) -> tuple[str, str | None]:
@@ -187,16 +189,16 @@ def _split(asset: str) -> tuple[str, str | None]:
     return location.store, location.version
 
 
-def _title(item: dict[str, Any]) -> str:
-    return f"{item['name']}:{item['version']}"
+def _title(item: AssetView) -> str:
+    return f"{item.name}:{item.version}"
 
 
-def _amount(item: dict[str, Any]) -> str:
-    return f"{item['num_files']:,} file{'' if item['num_files'] == 1 else 's'}, {size(item['size'])}"
+def _amount(item: AssetView) -> str:
+    return f"{counted(item.num_files, 'file')}, {size(item.size)}"
 
 
-def _row(item: dict[str, Any]) -> list[str]:
-    return [item["path"] or ".", f"{item['size']:,}", item["sha256"] or "not known yet"]
+def _row(item: FileEntry) -> list[str]:
+    return [item.path or ".", f"{item.size:,}", item.sha256 or "not known yet"]
 
 
 COMMANDS: dict[str, Callable[..., None]] = {

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,8 +15,9 @@ from muster.cli.console import say
 from muster.cli.options import Json, print_json
 from muster.cli.text import duration, parse_duration, table
 from muster.client.connect import connect
-from muster.client.storage import Storage
 from muster.errors import UserError
+from muster.wire.codec import Json as Value
+from muster.wire.datastores import NewDatastore
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The datastore's name.", show_default=False)]
 Secret = "a file that holds it, or - for standard input"
@@ -72,7 +73,7 @@ def create(
       muster datastore create logs --url s3://bucket/logs --secret-options keys.json
     """
     kind = _kind(path=path, nfs=nfs, url=url, container=container, share=share)
-    options: dict[str, Any] = {
+    options: dict[str, Value] = {
         "path": str(Path(path).expanduser().absolute()) if path else nfs or below,
         "url": url,
         "account": account,
@@ -84,23 +85,18 @@ def create(
         "identity": identity or None,
         "options": dict(_pair(text) for text in option) if option else None,
     }
-    secrets_given = {"account_key": account_key, "sas": sas, "secret_options": secret_options}
-    credential: dict[str, Any] = {key: _read_secret(value, key) for key, value in secrets_given.items() if value}
-    if "secret_options" in credential:
+    files = {"account_key": account_key, "sas": sas, "secret_options": secret_options}
+    secrets = {key: _read_secret(file, key) for key, file in files.items() if file}
+    credential: dict[str, Value] = {**secrets}
+    if "secret_options" in secrets:
         try:
-            credential["secret_options"] = json.loads(credential["secret_options"])
+            credential["secret_options"] = json.loads(secrets["secret_options"])
         except ValueError:
             raise UserError("--secret-options is not JSON.", 'Write {"key": "…", "secret": "…"}.') from None
-    body = {
-        "name": name,
-        "kind": kind,
-        "options": {key: value for key, value in options.items() if value is not None},
-        "credential": credential,
-        "description": description,
-    }
-    made = Storage(connect()).create_datastore(body, replace)
-    say(f"datastore {made['name']}: {made['location']}, credential: {made['credential']}")
-    say(f"azureml://datastores/{made['name']}/paths/… is its address; `muster datastore test {made['name']}` tries it")
+    given = {key: value for key, value in options.items() if value is not None}
+    made = connect().storage.create_datastore(NewDatastore(name, kind, given, credential, description), replace)
+    say(f"datastore {made.name}: {made.location}, credential: {made.credential}")
+    say(f"azureml://datastores/{made.name}/paths/… is its address; `muster datastore test {made.name}` tries it")
 
 
 def list_(as_json: Json = False) -> None:
@@ -110,11 +106,11 @@ def list_(as_json: Json = False) -> None:
     Examples:
       muster datastore list
     """
-    found = Storage(connect()).datastores()
+    found = connect().storage.datastores()
     if as_json:
         print_json(found)
         return
-    rows = [[item["name"], item["kind"], item["credential"], item["location"]] for item in found]
+    rows = [[item.name, item.kind, item.credential, item.location] for item in found]
     print("\n".join(table(["NAME", "KIND", "CREDENTIAL", "LOCATION"], rows)))
 
 
@@ -125,14 +121,14 @@ def show(name: Name, as_json: Json = False) -> None:
     Examples:
       muster datastore show workspaceblobstore
     """
-    found = Storage(connect()).datastore(name)
+    found = connect().storage.datastore(name)
     if as_json:
         print_json(found)
         return
     for key in ("name", "kind", "location", "credential", "description"):
-        if found.get(key):
-            print(f"{key:<12} {found[key]}")
-    print(f"{'address':<12} azureml://datastores/{found['name']}/paths/…")
+        if value := getattr(found, key):
+            print(f"{key:<12} {value}")
+    print(f"{'address':<12} azureml://datastores/{found.name}/paths/…")
 
 
 def test(
@@ -145,7 +141,7 @@ def test(
     Examples:
       muster datastore test scratch
     """
-    for text in Storage(connect()).test_datastore(name, write=not read_only):
+    for text in connect().storage.test_datastore(name, write=not read_only):
         say(f"{name}: {text}")
 
 
@@ -156,7 +152,7 @@ def delete(name: Name) -> None:
     Examples:
       muster datastore delete blob
     """
-    Storage(connect()).delete_datastore(name)
+    connect().storage.delete_datastore(name)
     say(f"datastore {name} is forgotten; what it holds stays")
 
 
@@ -178,16 +174,16 @@ def grant(
     if lifetime_s is None:
         raise UserError(f"--for {lasts} is no time.", "Write 15m, 2h or 3d.")
     client = connect()
-    made = Storage(client).grant(address, "write" if write else "read", not file, lifetime_s)
+    made = client.storage.grant(address, "write" if write else "read", not file, lifetime_s)
     # A socket's path is of no use to others.
     server = client.address.url if client.address.url.startswith("http") else ""
     say(
-        f"grant {made['id']}: to {made['scope']} {server}{made['url']} for {duration(lifetime_s)}; "
-        f"`muster datastore revoke {made['id']}` ends it"
+        f"grant {made.id}: to {made.scope} {server}{made.url} for {duration(lifetime_s)}; "
+        f"`muster datastore revoke {made.id}` ends it"
     )
     if not server:
         say("others reach it where the server listens for them: `muster up --help`")
-    print(made["token"])
+    print(made.token)
 
 
 def grants(as_json: Json = False) -> None:
@@ -197,18 +193,18 @@ def grants(as_json: Json = False) -> None:
     Examples:
       muster datastore grants
     """
-    found = Storage(connect()).grants()
+    found = connect().storage.grants()
     if as_json:
         print_json(found)
         return
     now = time.time()
     rows = [
         [
-            item["id"],
-            item["scope"],
-            f"{item['store']}/{item['path']}",
-            item["subject"],
-            duration(item["expires_at"] - now),
+            item.id,
+            item.scope,
+            f"{item.store}/{item.path}",
+            item.subject,
+            duration(item.expires_at - now),
         ]
         for item in found
     ]
@@ -225,8 +221,8 @@ def revoke(
     Examples:
       muster datastore revoke --all
     """
-    storage = Storage(connect())
-    chosen = [item["id"] for item in storage.grants()] if every else ids or []
+    storage = connect().storage
+    chosen = [item.id for item in storage.grants()] if every else ids or []
     if not chosen and not every:
         raise UserError("no grant is named.", "Give ids (`muster datastore grants` lists them), or --all.")
     for grant_id in chosen:

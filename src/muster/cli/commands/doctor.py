@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from muster.cli import report
+from muster.cli import exits
 from muster.cli.console import Paint
-from muster.cli.doctor.checks import check
+from muster.cli.doctor.checks import Finding, check
 from muster.cli.doctor.facts import gather
 from muster.cli.doctor.nodes import examine, lines
 from muster.cli.options import Json, print_json
@@ -46,11 +45,11 @@ def doctor(
         return
     findings = check(gather())
     if as_json:
-        print_json([asdict(finding) for finding in findings])
+        print_json(findings)
     else:
         print("\n".join(doctor_lines(findings, Paint.of(sys.stdout))))
     if any(finding.level == "fail" for finding in findings):
-        raise typer.Exit(report.EXIT_FAILED)
+        raise typer.Exit(exits.EXIT_FAILED)
 
 
 def _doctor_nodes(num_nodes: int, compute: str, images_per_s: float | None, as_json: bool) -> None:
@@ -61,7 +60,7 @@ def _doctor_nodes(num_nodes: int, compute: str, images_per_s: float | None, as_j
         print("\n".join(lines(found, Paint.of(sys.stdout))))
 
 
-def doctor_lines(findings: list[Any], paint: Paint) -> list[str]:
+def doctor_lines(findings: list[Finding], paint: Paint) -> list[str]:
     colors = {"ok": "green", "warn": "yellow", "fail": "red"}
     widest = max(len(finding.topic) for finding in findings)
     lines = []

@@ -5,17 +5,27 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from muster.cli.console import Paint, say
 from muster.cli.images import Image, images_here
 from muster.cli.options import Json, print_json
-from muster.cli.text import ago, duration, size, table
+from muster.cli.text import duration, size
+from muster.cli.views.environment import (
+    BuiltView,
+    CuratedView,
+    EnvironmentDescription,
+    EnvironmentList,
+    ImageView,
+    LockedView,
+    description,
+    listing,
+)
 from muster.client.connect import connect
 from muster.client.submit import register_environment
 from muster.environments.catalogue import load_all
@@ -26,7 +36,7 @@ from muster.environments.limits import limit_bytes
 from muster.environments.resolve import Resolved, Site, resolve
 from muster.environments.venvs.builder import ensure, has_gpus
 from muster.environments.venvs.cache import Built, Cache
-from muster.environments.venvs.interpreters import NoInterpreter, find, host_platform
+from muster.environments.venvs.interpreters import Interpreter, NoInterpreter, find, host_platform
 from muster.environments.venvs.recipe import Recipe, key_of, without_secrets
 from muster.errors import Conflict, MusterError, NotFound, ServerUnavailable, UserError
 from muster.job.explain import make_spec
@@ -34,6 +44,11 @@ from muster.job.jobfile import load_job_file
 from muster.job.parts import Mpi
 from muster.job.spec import JobSpec
 from muster.paths import environments_dir
+from muster.wire.codec import Json as Value
+from muster.wire.codec import from_json, to_json
+from muster.wire.environments import EnvironmentView
+from muster.wire.node.containers import Container
+from muster.wire.node.recipes import Recipe as ShownRecipe
 
 NAME_HELP = "A curated or registered name, a conda file (.yml), a requirements file (.txt), or a job file."
 
@@ -51,11 +66,13 @@ def list_(as_json: Json = False) -> None:
       muster env list --json
     """
     cache = _cache()
-    curated = [{"name": entry.name, "description": entry.description} for entry in load_all()]
-    built = [_facts(item, cache) for item in cache.all()]
-    images = [image.to_json() for image in images_here()]
-    found = {"curated": curated, "registered": _registered(), "built": built, "folder": str(cache.paths.root)}
-    found["images"] = images
+    found = EnvironmentList(
+        curated=tuple(CuratedView(entry.name, entry.description) for entry in load_all()),
+        registered=tuple(_registered()),
+        built=tuple(_built_view(item, cache) for item in cache.all()),
+        folder=str(cache.paths.root),
+        images=tuple(_image_view(image) for image in images_here()),
+    )
     if as_json:
         print_json(found)
     else:
@@ -85,30 +102,31 @@ def show(
     if built is None:
         recipe, notices = _recipe_of(name)
         built = cache.find(_key(recipe)[0])
-        options = [without_secrets(text) for text in recipe.options]
-        found: dict[str, Any] = {"name": recipe.label, "notices": list(notices)}
-        found["recipe"] = {**recipe.to_json(), **({"options": options} if options else {})}
+        shown = _without_secrets(from_json(ShownRecipe, recipe.to_json()))
     else:
-        found = {"name": built.facts.get("label"), "notices": [], "recipe": built.facts.get("recipe", {})}
-    found["built"] = _facts(built, cache) | {"lock": built.facts["lock"]} if built else None
+        notices, shown = (), from_json(ShownRecipe, built.facts["recipe"])
+    found = EnvironmentDescription(shown.label, notices, shown, _locked_view(built, cache) if built else None)
     if as_json:
         print_json(found)
     else:
         print("\n".join(description(found, Paint.of(sys.stdout), time.time())))
 
 
+def _without_secrets(recipe: ShownRecipe) -> ShownRecipe:
+    return replace(recipe, options=tuple(map(without_secrets, recipe.options)))
+
+
 def _show_image(name: str, resolved: Resolved, as_json: bool) -> None:
-    container = dict(resolved.container or {})
-    if "packages" in container:
-        options = [without_secrets(text) for text in container["packages"].get("options", ())]
-        container["packages"] = {**container["packages"], "options": options}
+    container = from_json(Container, resolved.container)
+    if container.packages is not None:
+        container = replace(container, packages=_without_secrets(container.packages))
     if as_json:
         print_json({"name": resolved.name, "notices": list(resolved.notices), "container": container})
         return
-    build, packages = container.get("build"), container.get("packages", {})
+    build, packages = container.build, container.packages or ShownRecipe()
     lines = [Paint.of(sys.stdout)(resolved.name or name, "bold"), *(f"  notice: {text}" for text in resolved.notices)]
-    lines.append(f"  image built from {build['dockerfile']}" if build else f"  image {container['image']}")
-    on_top = [*packages.get("conda", ()), *packages.get("requirements", ()), *packages.get("options", ())]
+    lines.append(f"  image built from {build.dockerfile}" if build else f"  image {container.image}")
+    on_top = [*packages.conda, *packages.requirements, *packages.options]
     print("\n".join([*lines, *(f"  + {text}" for text in on_top)]))
 
 
@@ -139,7 +157,7 @@ def build(
     except Failure as failure:
         raise MusterError(f"{recipe.label} could not be built: {failure.message}", failure.next, failure.code) from None
     if as_json:
-        print_json(_facts(built, cache))
+        print_json(_built_view(built, cache))
         return
     took = "was there already" if there else f"built in {duration(time.monotonic() - began)}"
     print(f"{built.key}  {took}  {len(built.facts['lock'])} packages  {size(built.size)}")
@@ -178,7 +196,7 @@ def register(
     if as_json:
         print_json(kept)
         return
-    print(f"{kept['name']}  version {kept['version']}  for jobs: `environment: azureml:{kept['name']}`")
+    print(f"{kept.name}  version {kept.version}  for jobs: `environment: azureml:{kept.name}`")
 
 
 def rm(
@@ -236,16 +254,15 @@ def export(
         print(conda_text(built.facts["label"], built.facts), end="")
         return
     record = connect().environment_of_run(name)
-    if "lock" in record and "container" in record:
-        print(f"# on top of the image {record['image']}")
-        print(conda_text(record["name"], {**record, "recipe": record["container"]["packages"]}), end="")
-        return
-    if "container" in record and "packages" not in record["container"]:
+    recipe = record.container.packages if record.container else record.recipe
+    if recipe is None:
         hint = "An image is asked for again by its name; by its digest, where it must be the very same."
-        raise NotFound(f"{name} ran in a container ({record['name']}), which has no list of packages.", hint)
-    if "lock" not in record:
+        raise NotFound(f"{name} ran in a container ({record.name}), which has no list of packages.", hint)
+    if record.lock is None:
         raise NotFound(f"the environment of {name} has not been built yet.", "Wait until the run has started.")
-    print(conda_text(record["name"], record), end="")
+    if record.container:
+        print(f"# on top of the image {record.image}")
+    print(conda_text(record.name, {**to_json(record), "recipe": to_json(recipe)}), end="")
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -258,82 +275,35 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 
-def listing(found: dict[str, Any], paint: Paint, now: float) -> list[str]:
-    """The table of `muster env list`."""
-    lines = [paint("curated", "bold")]
-    lines += [f"  {line}" for line in table(("", ""), [(e["name"], e["description"]) for e in found["curated"]])[1:]]
-    if found["registered"]:
-        lines += ["", paint("registered", "bold")]
-        rows = [(row["name"], f"version {row['version']}") for row in found["registered"]]
-        lines += [f"  {line}" for line in table(("", ""), rows)[1:]]
-    lines += ["", paint(f"built in {found['folder']}", "bold")]
-    built = [
-        (
-            item["key"],
-            item["label"],
-            item["python"],
-            str(item["packages"]),
-            size(item["size"]),
-            _last_used(item, now),
-        )
-        for item in found["built"]
-    ]
-    header = [paint(title, "dim") for title in ("KEY", "NAME", "PYTHON", "PACKAGES", "SIZE", "USED")]
-    lines += [f"  {line}" for line in (table(header, built) if built else ["nothing yet"])]
-    if not found["images"]:
-        return lines
-    header = [paint(title, "dim") for title in ("KEY", "NAME", "ENGINE", "SIZE", "USED")]
-    images = [
-        (item["key"], item["name"], item["engine"], size(item["size"]), _last_used(item, now))
-        for item in found["images"]
-    ]
-    return [*lines, "", paint("images that were made here", "bold"), *(f"  {line}" for line in table(header, images))]
-
-
-def _last_used(item: dict[str, Any], now: float) -> str:
-    if item["in_use"]:
-        return "now"
-    return ago(item["used_at"], now) if item["used_at"] else "never"
-
-
-def description(found: dict[str, Any], paint: Paint, now: float) -> list[str]:
-    """What `muster env show` prints."""
-    recipe, built = found["recipe"], found["built"]
-    lines = [
-        paint(str(found["name"]), "bold"),
-        *(f"  {paint('notice:', 'yellow')} {text}" for text in found["notices"]),
-    ]
-    if recipe.get("python"):
-        lines.append(f"  python {recipe['python']}")
-    lines += [f"  {text}" for text in (*recipe.get("conda", ()), *recipe.get("requirements", ()))]
-    lines += [f"  {text}" for text in recipe.get("options", ())]
-    lines += [f"  {name}={value}" for name, value in recipe.get("variables", {}).items()]
-    if built is None:
-        return [*lines, "", "not built here: the first job that uses it builds it, or `muster env build`"]
-    used = _last_used(built, now)
-    lines += ["", f"{built['key']}  Python {built['python']}  {size(built['size'])}  used {used}"]
-    return [*lines, *(f"  {text.partition(' --hash=')[0]}" for text in built["lock"])]
-
-
 def _cache() -> Cache:
     return Cache(environments_dir())
 
 
-def _facts(built: Built, cache: Cache) -> dict[str, Any]:
-    return {
-        "key": built.key,
-        "label": built.facts.get("label"),
-        "python": built.facts.get("python"),
-        "packages": len(built.facts.get("lock", ())),
-        "size": built.size,
-        "built_at": built.facts.get("built_at"),
-        "used_at": built.used_at,
-        "in_use": cache.in_use(built.key),
-        "folder": str(built.folder),
-    }
+def _built_view(built: Built, cache: Cache) -> BuiltView:
+    facts = built.facts
+    return BuiltView(
+        key=built.key,
+        label=facts["label"],
+        python=facts["python"],
+        packages=len(facts["lock"]),
+        size=built.size,
+        built_at=facts.get("built_at"),
+        used_at=built.used_at,
+        in_use=cache.in_use(built.key),
+        folder=str(built.folder),
+    )
 
 
-def _registered() -> list[dict[str, Any]]:
+def _locked_view(built: Built, cache: Cache) -> LockedView:
+    return LockedView(**vars(_built_view(built, cache)), lock=tuple(built.facts["lock"]))
+
+
+def _image_view(image: Image) -> ImageView:
+    kept = image.kept
+    return ImageView(kept.key, image.name, image.engine.kind, kept.size, kept.used_at or None, kept.in_use)
+
+
+def _registered() -> list[EnvironmentView]:
     """What a running server knows; looking starts none."""
     try:
         return connect(start=False).environments()
@@ -394,7 +364,7 @@ def _described(path: Path) -> tuple[JobSpec, Path] | None:
         return None
     path = path.absolute()
     if path.suffix == ".txt":
-        environment: dict[str, Any] = {"pip": [f"-r {path}"]}
+        environment: dict[str, Value] = {"pip": [f"-r {path}"]}
     elif "dockerfile" in path.name.lower():
         environment = {"build": {"path": str(path.parent), "dockerfile_path": path.name}}
     elif _is_job_file(path):
@@ -409,15 +379,14 @@ def _is_job_file(path: Path) -> bool:
     return any(line.startswith("command:") for line in path.read_text(errors="replace").splitlines())
 
 
-def _find_registered(name: str, version: str | None) -> dict[str, Any] | None:
-    wanted = [row for row in _registered() if row["name"] == name]
-    if not wanted or version is None:
-        return wanted[0]["spec"] if wanted else None
-    spec: dict[str, Any] = connect(start=False).environment(name, version)["spec"]
-    return spec
+def _find_registered(name: str, version: str | None) -> Mapping[str, Value] | None:
+    wanted = next((item for item in _registered() if item.name == name), None)
+    if wanted is None or version is None:
+        return wanted.spec if wanted else None
+    return connect(start=False).environment(name, version).spec
 
 
-def _key(recipe: Recipe) -> tuple[str, Any]:
+def _key(recipe: Recipe) -> tuple[str, Interpreter]:
     try:
         base = find(recipe.python, sys.executable)
     except NoInterpreter as error:

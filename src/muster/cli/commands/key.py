@@ -14,6 +14,7 @@ from muster.cli.options import Json, print_json
 from muster.client.connect import connect
 from muster.errors import Conflict, UserError
 from muster.store.keyring import new_key
+from muster.wire.encryption import NewKey
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="Where the key goes; must not exist.", show_default=False)]
 KeyFile = Annotated[
@@ -53,14 +54,14 @@ def show(as_json: Json = False) -> None:
     Examples:
       muster key show
     """
-    found = connect().call("GET", "/encryption")
+    found = connect().encryption()
     if as_json:
         print_json(found)
-    elif not found["encrypted"]:
+    elif not found.encrypted:
         print("not encrypted; `muster key create FILE` makes a key and says how it is used")
     else:
-        rotating = "; older keys are being replaced" if found["rotating"] else ""
-        print(f"encrypted with the key {found['key']}, from {found['source']}{rotating}")
+        rotating = "; older keys are being replaced" if found.rotating else ""
+        print(f"encrypted with the key {found.key}, from {found.source}{rotating}")
 
 
 def rotate(key_file: KeyFile = None, key_env: KeyEnv = None, key_command: KeyCommand = None) -> None:
@@ -70,16 +71,11 @@ def rotate(key_file: KeyFile = None, key_env: KeyEnv = None, key_command: KeyCom
     Examples:
       muster key rotate --file new.key
     """
-    source = {
-        "key_file": str(key_file.resolve()) if key_file else None,
-        "key_env": key_env,
-        "key_command": key_command,
-    }
-    given = {name: value for name, value in source.items() if value}
-    if len(given) != 1:
+    given = NewKey(str(key_file.resolve()) if key_file else None, key_env or None, key_command or None)
+    if len([value for value in (key_file, key_env, key_command) if value]) != 1:
         raise UserError("a new key comes from one place.", "Give one of --file, --env and --command.")
-    done = connect().call("POST", "/encryption/rotate", json_body=given, timeout_s=86_400)
-    say(f"{done['files']:,} files have the key {done['key']} now; the old key is no longer needed")
+    done = connect().rotate_key(given)
+    say(f"{done.files:,} files have the key {done.key} now; the old key is no longer needed")
 
 
 COMMANDS: dict[str, Callable[..., None]] = {"create": create, "show": show, "rotate": rotate}

@@ -59,8 +59,8 @@ def hosts(
         print("# copy the secrets to every machine, into its home:")
         for item in listed:
             there = item.reached_at
-            place = f".muster/ray/{name}"
-            print(f"ssh {there} 'umask 077; mkdir -p {place}' && scp -p {files} {there}:{place}/")
+            secrets = f".muster/ray/{name}"
+            print(f"ssh {there} 'umask 077; mkdir -p {secrets}' && scp -p {files} {there}:{secrets}/")
         print("# then, the head first, on each machine:")
         for item in listed:
             print(f"ssh {item.reached_at} {shlex.quote(command(setup, item))}")
@@ -97,10 +97,7 @@ def file(
     Examples:
       muster ray file many --provider azure --region westeurope --from cluster.yml
     """
-    if cluster_file is not None:
-        options = load_cluster_file(cluster_file).options
-    else:
-        options = connect().cluster(name)["options"]
+    options = load_cluster_file(cluster_file).options if cluster_file else connect().cluster(name).options
     path = to or Path(f"{name}.ray.yaml")
     known = yaml.safe_load(path.read_text()) if path.exists() else None
     if known is not None and not isinstance(known, dict):
@@ -137,12 +134,10 @@ def _create(name: str, setup: Setup, folder: Path, server_address: str | None) -
     try:
         known = client.cluster(name)
     except NotFound:
-        made = client.create_cluster(
-            {"name": name, "engine": "ray", "options": _options(setup, folder, server_address)}
-        )
+        made = client.create_cluster(name, "ray", _options(setup, folder, server_address))
     else:
-        made = client.change_cluster(name, {**known["options"], **_options(setup, folder, server_address)})
-    for text in made.get("notices", ()):
+        made = client.change_cluster(name, {**known.options, **_options(setup, folder, server_address)})
+    for text in made.notices:
         notice(text)
     say(f"cluster {name} is ready: {setup.address}")
 

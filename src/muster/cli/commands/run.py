@@ -6,21 +6,17 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from muster.cli import report
-from muster.cli.console import Paint, notice, say
-from muster.cli.display import QuietDisplay, open_display
-from muster.cli.follow import Abandoned, Follower, Interrupts, Screen
-from muster.cli.merge import Merger
+from muster.cli import exits
+from muster.cli.console import Paint, notice
+from muster.cli.following.follower import follow
 from muster.cli.options import Json, print_json
-from muster.cli.request import Overrides, is_job_file, parse_env, parse_pairs, script_job, with_overrides
-from muster.cli.state import RunState
-from muster.cli.story import ref, summary
+from muster.cli.overrides import Overrides, is_job_file, parse_env, parse_pairs, script_job, with_overrides
 from muster.cli.text import parse_duration
-from muster.client.api import Client
+from muster.cli.views.run import summary
 from muster.client.connect import connect
 from muster.client.submit import submit
 from muster.errors import JobError, MusterError
@@ -29,10 +25,9 @@ from muster.job.explain import make_spec
 from muster.job.jobfile import LoadedJob, load_job_file
 from muster.job.spec import JobSpec
 from muster.launch.describe import describe
-from muster.launch.model import to_json
+from muster.launch.model import to_json as plan_to_json
 from muster.launch.plan import plan, sample_slots
-
-EXIT_CODES = {"Completed": 0, "Failed": report.EXIT_FAILED, "Canceled": report.EXIT_INTERRUPTED}
+from muster.wire.runs import RunView
 
 
 def run(
@@ -127,7 +122,7 @@ def load(target: str, arguments: list[str], overrides: Overrides) -> LoadedJob:
         return LoadedJob(spec=make_spec(data), notices=(), base_dir=Path.cwd())
     if arguments:
         raise JobError(
-            f"{target} says itself what it runs; {' '.join(arguments)!r} has no place in it.",
+            f"{target} says itself what it runs; it takes no arguments ({' '.join(arguments)!r}).",
             "Declare inputs in the job file and give them with --input NAME=VALUE.",
         )
     loaded = load_job_file(Path(target))
@@ -146,8 +141,8 @@ def show_plan(job: LoadedJob, as_json: bool) -> None:
     made = plan(job.spec, slots, run_id="dry-run", attempt=1, python=python)
     script = _script(job.spec, notices)
     if as_json:
-        told = {"notices": [*notices, *made.notices], "spec": job.spec.model_dump(mode="json"), "script": script}
-        print_json({**to_json(made), **told})
+        more = {"notices": [*notices, *made.notices], "spec": job.spec.model_dump(mode="json"), "script": script}
+        print_json({**plan_to_json(made), **more})
         return
     for text in notices:
         notice(text)
@@ -161,57 +156,35 @@ def _script(spec: JobSpec, notices: list[str]) -> str | None:
     if spec.compute == "local":
         return None
     try:
-        script: str | None = connect().plan(spec).get("script")
+        return connect().plan(spec).script
     except MusterError as error:
         notices.append(f"compute {spec.compute}: {error.message}")
         return None
-    return script
 
 
 def start(job: LoadedJob, *, detach: bool, quiet: bool, as_json: bool) -> int:
     """Submit, and follow unless detached; returns the exit code."""
     client = connect()
     view = submit(client, job.spec, job.base_dir, python=sys.executable, notices=job.notices)
-    for text in view["notices"]:
+    for text in view.notices:
         notice(text)
     if detach:
         if as_json:
             print_json(view)
         else:
-            print(view["id"])
+            print(view.id)
         return 0
     status = follow(client, view, quiet=quiet or as_json)
-    view = client.run(view["id"])
+    view = client.run(view.id)
     if as_json:
         print_json(view)
     else:
-        _tell_end(view)
-    return EXIT_CODES.get(status, report.EXIT_FAILED)
+        _show_end(view)
+    return exits.EXIT_CODES.get(status, exits.EXIT_FAILED)
 
 
-def follow(client: Client, view: dict[str, Any], quiet: bool, told: set[str] | None = None) -> str:
-    """Show the run until it ends; returns its final state. A quiet one does not repeat what was `told` before."""
-    state = RunState.of(view)
-    merger = Merger(color=Paint.of(sys.stdout).color)
-    told = set() if told is None else told
-    try:
-        with (
-            Interrupts() as interrupts,
-            QuietDisplay(sys.stdout, told) if quiet else open_display(merger.pending, state, ref(view)) as display,
-        ):
-            if not quiet:
-                display.note(
-                    f"run {view['id']}" + (f" ({view['name']})" if view["name"] not in (None, view["id"]) else "")
-                )
-            screen = Screen(display, state, merger)
-            return Follower(client, view, screen, interrupts).until_end(logs=not quiet)
-    except Abandoned:
-        say(f"Not waiting any longer; `muster show {view['id']}` tells what became of it.")
-        raise typer.Exit(report.EXIT_INTERRUPTED) from None
-
-
-def _tell_end(view: dict[str, Any]) -> None:
-    # Beside the ranks' lines where these go into a pipe or file.
+def _show_end(view: RunView) -> None:
+    # Not among the ranks' lines where these go into a pipe or file.
     out = sys.stdout if sys.stdout.isatty() else sys.stderr
     print("\n".join(["", *summary(view, Paint.of(out), time.time())]), file=out, flush=True)
 

@@ -8,23 +8,22 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from muster.cli import report
+from muster.cli import exits
 from muster.cli.console import Paint, say
 from muster.cli.options import Json, Run, Runs, print_json
-from muster.cli.state import ENDED
-from muster.cli.story import headline, listing, ref, story, verdict
 from muster.cli.text import parse_duration
+from muster.cli.views.run import everything, headline, listing, ref, verdict
 from muster.client.api import Client
 from muster.client.connect import connect
 from muster.errors import Conflict, UserError
-
-STATES = (
-    "NotStarted", "Queued", "Provisioning", "Preparing", "Running", "Finalizing", "CancelRequested", *ENDED
-)  # fmt: skip
+from muster.wire import states
+from muster.wire.runs import RunView
+from muster.wire.states import RunStatus
+from muster.wire.stream import RunEnded
 
 
 def ps(
@@ -64,7 +63,7 @@ def show(run: Run, as_json: Json = False) -> None:
     if as_json:
         print_json(view)
     else:
-        print("\n".join(story(view, Paint.of(sys.stdout), time.time())))
+        print("\n".join(everything(view, Paint.of(sys.stdout), time.time())))
 
 
 def wait(
@@ -93,13 +92,13 @@ def wait(
             for view in waited:
                 ended.append(_ended(client, view))
                 if not as_json:
-                    _tell(ended[-1])
+                    _show_end(ended[-1])
     except _TimeIsUp:
-        say(f"the time is up; not ended: {', '.join(view['id'] for view in waited[len(ended) :])}")
-        raise typer.Exit(report.EXIT_TIMEOUT) from None
+        say(f"the time is up; not ended: {', '.join(view.id for view in waited[len(ended) :])}")
+        raise typer.Exit(exits.EXIT_TIMEOUT) from None
     if as_json:
         print_json(ended)
-    raise typer.Exit(_worst({view["status"] for view in ended}))
+    raise typer.Exit(_worst({view.status for view in ended}))
 
 
 def cancel(
@@ -115,10 +114,10 @@ def cancel(
     """
     client = connect()
     for view in [client.run(run) for run in runs]:
-        if view["status"] in ENDED:
-            say(f"{view['id']} has ended already: {view['status']}")
+        if view.status in states.TERMINAL:
+            say(f"{view.id} has ended already: {view.status}")
             continue
-        print(f"{view['id']} {client.cancel(view['id'], force=force)['status']}")
+        print(f"{view.id} {client.cancel(view.id, force=force).status}")
 
 
 def retry(runs: Runs) -> None:
@@ -130,13 +129,13 @@ def retry(runs: Runs) -> None:
     """
     client = connect()
     for view in [client.run(run) for run in runs]:
-        if view["status"] not in ENDED:
-            raise Conflict(f"{view['id']} is {view['status']}; only a run that has ended can be retried.")
-        told = client.retry(view["id"])
-        newest = next(iter(told.get("checkpoints") or ()), None)
-        start = f"resumes from {newest['name']}" if newest else "starts from the beginning"
-        print(f"{told['id']} {told['status']}")
-        say(f"attempt {len(told['attempts']) + 1} {start}")
+        if view.status not in states.TERMINAL:
+            raise Conflict(f"{view.id} is {view.status}; only a run that has ended can be retried.")
+        again = client.retry(view.id)
+        newest = next(iter(again.checkpoints), None)
+        start = f"resumes from {newest.name}" if newest else "starts from the beginning"
+        print(f"{again.id} {again.status}")
+        say(f"attempt {len(again.attempts) + 1} {start}")
 
 
 def rm(
@@ -151,46 +150,46 @@ def rm(
       muster rm brave-otter calm-lynx --yes
     """
     client = connect()
-    views = {view["id"]: view for view in [client.run(run) for run in runs]}
-    active = [ref(view) for view in views.values() if view["status"] not in ENDED]
+    views = {view.id: view for view in [client.run(run) for run in runs]}
+    active = [ref(view) for view in views.values() if view.status not in states.TERMINAL]
     if active:
         raise Conflict(
             f"still active: {', '.join(active)}; only ended runs are removed.",
             f"End it first: muster cancel {active[0]}",
         )
     if not yes:
-        _ask([f"{view['id']}  {ref(view)}  {view['status']}" for view in views.values()])
+        _ask([f"{view.id}  {ref(view)}  {view.status}" for view in views.values()])
     for run_id in views:
         client.remove(run_id)
         print(run_id)
 
 
-def _state(text: str) -> str:
-    known = {state.lower(): state for state in STATES}
+def _state(text: str) -> RunStatus:
+    known: dict[str, RunStatus] = {state.lower(): state for state in states.ALL}
     if text.lower() not in known:
-        raise UserError(f"--status {text}: there is no such state.", f"States: {', '.join(STATES)}.")
+        raise UserError(f"--status {text}: there is no such state.", f"States: {', '.join(states.ALL)}.")
     return known[text.lower()]
 
 
-def _ended(client: Client, view: dict[str, Any]) -> dict[str, Any]:
-    if view["status"] not in ENDED:
-        for event in client.stream(view["id"], logs=False, metrics=False):
-            if event.event == "end":
+def _ended(client: Client, view: RunView) -> RunView:
+    if view.status not in states.TERMINAL:
+        for item in client.stream(view.id, logs=False, metrics=False):
+            if isinstance(item.event, RunEnded):
                 break
-    return client.run(view["id"])
+    return client.run(view.id)
 
 
-def _tell(view: dict[str, Any]) -> None:
+def _show_end(view: RunView) -> None:
     paint = Paint.of(sys.stdout)
     print(headline(view, paint, time.time()), flush=True)
-    if view["verdict"] and view["status"] == "Failed":
-        print("\n".join(verdict(view["verdict"], paint)), flush=True)
+    if view.verdict and view.status == states.FAILED:
+        print("\n".join(verdict(view.verdict, paint)), flush=True)
 
 
-def _worst(states: set[str]) -> int:
-    if states <= {"Completed"}:
+def _worst(ended: set[RunStatus]) -> int:
+    if ended <= {states.COMPLETED}:
         return 0
-    return report.EXIT_FAILED if states - {"Completed", "Canceled"} else report.EXIT_INTERRUPTED
+    return exits.EXIT_FAILED if ended - {states.COMPLETED, states.CANCELED} else exits.EXIT_INTERRUPTED
 
 
 def _ask(names: list[str]) -> None:
@@ -199,7 +198,7 @@ def _ask(names: list[str]) -> None:
     for name in names:
         say(f"  {name}")
     if not typer.confirm("Remove with everything that is kept of them?", default=False):
-        raise typer.Exit(report.EXIT_FAILED)
+        raise typer.Exit(exits.EXIT_FAILED)
 
 
 class _TimeIsUp(Exception):

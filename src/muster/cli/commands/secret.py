@@ -14,7 +14,6 @@ from muster.cli.console import say
 from muster.cli.options import Json, print_json
 from muster.cli.text import moment, table
 from muster.client.connect import connect
-from muster.client.storage import Storage
 from muster.errors import UserError
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and '_'.", show_default=False)]
@@ -36,7 +35,7 @@ def set_(name: Name) -> None:
         value = sys.stdin.read().removesuffix("\n")
     if not value:
         raise UserError(f"no value was given for {name}.", "Type it, or write it to standard input.")
-    Storage(connect()).set_secret(name, value)
+    connect().set_secret(name, value)
     say(f"secret {name} is set; jobs name it as ${{{{secrets.{name}}}}} in environment_variables")
 
 
@@ -47,12 +46,12 @@ def list_(as_json: Json = False) -> None:
     Examples:
       muster secret list
     """
-    found = Storage(connect()).secrets()
+    found = connect().secrets()
     if as_json:
         print_json(found)
         return
     now = time.time()
-    rows = [[item["name"], moment(item["updated_at"], now), item.get("updated_by") or ""] for item in found]
+    rows = [[item.name, moment(item.updated_at, now), item.updated_by or ""] for item in found]
     print("\n".join(table(["NAME", "SET", "BY"], rows)))
 
 
@@ -63,7 +62,7 @@ def rm(name: Name) -> None:
     Examples:
       muster secret rm HF_TOKEN
     """
-    Storage(connect()).remove_secret(name)
+    connect().remove_secret(name)
     say(f"secret {name} is removed")
 
 

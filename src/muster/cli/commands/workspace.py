@@ -6,21 +6,57 @@ import ipaddress
 import os
 import sys
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from muster import defaults
 from muster.cli.console import Paint, say
 from muster.cli.options import Json, print_json
-from muster.cli.state import ENDED
-from muster.cli.story import listing
 from muster.cli.text import table
+from muster.cli.views.run import listing
 from muster.client.connect import connect
 from muster.client.server_process import wait_until_gone
-from muster.client.workspace import create_workspace, find_workspace
+from muster.client.workspace import WorkspaceRef, create_workspace, find_workspace
 from muster.errors import Conflict, NotFound, ServerUnavailable, UserError
+from muster.wire.clusters import ClusterView
+from muster.wire.codec import OMIT
+from muster.wire.message import wire
+from muster.wire.runs import RunView
+from muster.wire.states import TERMINAL
+from muster.wire.workspace import Health
+
+
+@dataclass(frozen=True)
+class WorkspaceBrief:
+    """A workspace by name and folder."""
+
+    name: str
+    root: str
+    server: str | None
+    """The address of the team's server."""
+
+
+@wire
+class ServerStatus(Health):
+    """A server that answers."""
+
+    url: str
+
+
+@dataclass(frozen=True)
+class WorkspaceStatus:
+    """What `muster status` prints."""
+
+    workspace: WorkspaceBrief
+    server: ServerStatus | None = None
+    why: str = field(default="", metadata=OMIT)
+    """Why no server answers."""
+    clusters: tuple[ClusterView, ...] = ()
+    runs: tuple[RunView, ...] = ()
+    """Those that are active."""
 
 
 def init(
@@ -139,44 +175,40 @@ def status(as_json: Json = False) -> None:
       muster status
       muster status --json
     """
-    ref = find_workspace()
-    found = {
-        "workspace": {"name": ref.name, "root": str(ref.root), "server": ref.server.url if ref.server else None},
-        **_server_state(),
-    }
+    found = _workspace_status(find_workspace())
     if as_json:
         print_json(found)
     else:
         print("\n".join(status_lines(found, Paint.of(sys.stdout))))
 
 
-def _server_state() -> dict[str, Any]:
+def _workspace_status(ref: WorkspaceRef) -> WorkspaceStatus:
+    workspace = WorkspaceBrief(ref.name, str(ref.root), ref.server.url if ref.server else None)
     try:
         client = connect(start=False)
         health = client.health()
     except ServerUnavailable as error:
-        return {"server": None, "why": error.message, "clusters": [], "runs": []}
-    active = [view for view in client.runs(limit=200) if view["status"] not in ENDED]
-    return {"server": {"url": client.address.url, **health}, "clusters": client.clusters(), "runs": active}
+        return WorkspaceStatus(workspace, why=error.message)
+    server = ServerStatus(**vars(health), url=client.address.url)
+    active = [view for view in client.runs(limit=200) if view.status not in TERMINAL]
+    return WorkspaceStatus(workspace, server, clusters=tuple(client.clusters()), runs=tuple(active))
 
 
-def status_lines(found: dict[str, Any], paint: Paint) -> list[str]:
-    workspace, server = found["workspace"], found["server"]
-    lines = [f"{paint('workspace', 'dim')}  {workspace['name']}  {workspace['root']}"]
+def status_lines(found: WorkspaceStatus, paint: Paint) -> list[str]:
+    workspace, server = found.workspace, found.server
+    lines = [f"{paint('workspace', 'dim')}  {workspace.name}  {workspace.root}"]
     if server is None:
-        embedded = workspace["server"] is None
-        text = "not running; the next command starts it" if embedded else f"does not answer: {found['why']}"
+        embedded = workspace.server is None
+        text = "not running; the next command starts it" if embedded else f"does not answer: {found.why}"
         return [*lines, f"{paint('server', 'dim')}     {text}"]
-    pid = f"  process {server['pid']}" if server.get("pid") else ""
-    lines.append(f"{paint('server', 'dim')}     {server['url']}  version {server['version']}{pid}")
-    for cluster in found["clusters"]:
-        nodes = cluster.get("nodes") or []
-        lines.append(f"{paint('cluster', 'dim')}    {cluster['name']}  {cluster.get('engine', '')}  {len(nodes)} nodes")
-        rows = [(str(node.get("name")), str(node.get("state", "-")), str(node.get("reason") or "")) for node in nodes]
+    lines.append(f"{paint('server', 'dim')}     {server.url}  version {server.version}  process {server.pid}")
+    for cluster in found.clusters:
+        lines.append(f"{paint('cluster', 'dim')}    {cluster.name}  {cluster.engine}  {len(cluster.nodes)} nodes")
+        rows = [(node.name, node.state, node.reason) for node in cluster.nodes]
         lines += [f"           {line}" for line in table(("NODE", "STATE", "WHY"), rows)] if rows else []
-    if not found["runs"]:
+    if not found.runs:
         return [*lines, f"{paint('runs', 'dim')}       none active"]
-    return [*lines, "", *listing(found["runs"], paint, time.time())]
+    return [*lines, "", *listing(found.runs, paint, time.time())]
 
 
 def _token(path: Path) -> str:

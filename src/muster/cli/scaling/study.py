@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from muster.errors import Conflict, JobError
 from muster.job.parts import TensorFlow
 from muster.job.spec import JobSpec
+from muster.wire.codec import WireError, from_json, to_json
 
 FILES = ("scaling.json", "scaling.part", "scaling.png", "scaling.svg")
 """What a study writes."""
@@ -44,6 +44,17 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Machine:
+    """Where a study was made."""
+
+    host: str = ""
+    cpus: int | None = None
+    system: str = ""
+    python: str = ""
+    muster: str = ""
+
+
+@dataclass(frozen=True)
 class Row:
     """What is known of one size: the median of its runs against the smallest size."""
 
@@ -64,7 +75,7 @@ class Study:
     metric: str
     sizes: tuple[Size, ...]
     repeats: int
-    machine: Mapping[str, Any] = field(default_factory=dict)
+    machine: Machine = Machine()
     samples: tuple[Sample, ...] = ()
     notices: tuple[str, ...] = ()
     code: str = ""
@@ -178,22 +189,15 @@ def read(path: Path) -> Study | None:
         data = {}
     if not isinstance(data, dict) or data.get("format") != _FORMAT:
         raise Conflict(f"{path} is not a scaling study of this version", "Give another --out, or --fresh.")
-    return Study(
-        key=data["key"],
-        job=data["job"],
-        metric=data["metric"],
-        sizes=tuple(Size(**size) for size in data["sizes"]),
-        repeats=data["repeats"],
-        machine=data["machine"],
-        samples=tuple(Sample(**sample) for sample in data["samples"]),
-        notices=tuple(data["notices"]),
-        code=data.get("code", ""),
-    )
+    try:
+        return from_json(Study, {key: value for key, value in data.items() if key not in ("format", "rows")})
+    except WireError as error:
+        raise Conflict(f"{path} is not a scaling study: {error}", "Give another --out, or --fresh.") from error
 
 
 def write(path: Path, study: Study) -> None:
     """Replace the file at once."""
-    rows = [{**asdict(row), "size": str(row.size), "procs": row.size.procs} for row in study.rows()]
+    rows = [{**to_json(row), "size": str(row.size), "procs": row.size.procs} for row in study.rows()]
     part = path.with_suffix(".part")
-    part.write_text(json.dumps({"format": _FORMAT, **asdict(study), "rows": rows}, indent=2) + "\n")
+    part.write_text(json.dumps({"format": _FORMAT, **to_json(study), "rows": rows}, indent=2) + "\n")
     part.replace(path)

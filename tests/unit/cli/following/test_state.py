@@ -3,9 +3,9 @@
 import pytest
 
 from muster.cli.console import Paint
-from muster.cli.display import live_area, progress_line, rank_lines
-from muster.cli.merge import Line
-from muster.cli.state import RunState, loss, throughput
+from muster.cli.following.display import live_area, progress_line, rank_lines
+from muster.cli.following.lines import Line
+from muster.cli.following.state import RunState, loss, throughput
 
 PLAIN = Paint(color=False)
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from muster.cli.display import PlainDisplay, TailDisplay
-from muster.cli.follow import Abandoned, Follower, Interrupts, Screen
-from muster.cli.merge import Merger
-from muster.cli.state import RunState
+from muster.cli.following.display import PlainDisplay, TailDisplay
+from muster.cli.following.follower import Abandoned, Follower, Interrupts, Screen
+from muster.cli.following.lines import Merger
+from muster.cli.following.state import RunState
 from muster.client.sse import StreamEvent
 
 Step = StreamEvent | Callable[[], None]

@@ -27,6 +27,7 @@ import typer
 
 from muster.cli.console import Paint, say
 from muster.errors import MusterError, ProtocolMismatch, RunFailed, ServerUnavailable, UserError
+from muster.wire import states
 
 EXIT_FAILED = 1
 EXIT_USER = 2
@@ -35,6 +36,9 @@ EXIT_FAULT = 70
 EXIT_TIMEOUT = 124
 EXIT_INTERRUPTED = 130
 EXIT_PIPE = 141
+
+EXIT_CODES = {states.COMPLETED: 0, states.FAILED: EXIT_FAILED, states.CANCELED: EXIT_INTERRUPTED}
+"""Of a command that ran something to its end."""
 
 P = ParamSpec("P")
 R = TypeVar("R")

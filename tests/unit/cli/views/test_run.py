@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.cli.console import Paint
-from muster.cli.merge import clean
-from muster.cli.story import listing, story, summary
+from muster.cli.following.lines import clean
+from muster.cli.views.run import listing, story, summary
 
 PLAIN = Paint(color=False)
 View = Callable[..., dict[str, Any]]
