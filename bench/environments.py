@@ -56,9 +56,9 @@ def main() -> None:
 def prepared_s(workspace: Workspace, environment: dict[str, list[str]] | None) -> float:
     """From the order to prepare to the start of the rank."""
     spec = make_spec({"command": "true", "environment": environment})
-    run = submit(workspace.client, spec, workspace.folder, python=sys.executable)["id"]
-    attempt = wait_for_run(workspace.client, run)["attempts"][-1]
-    return float(attempt["ranks"][0]["started_at"] - attempt["created_at"])
+    run = submit(workspace.client, spec, workspace.folder, python=sys.executable).id
+    attempt = wait_for_run(workspace.client, run).attempts[-1]
+    return float(attempt.ranks[0].started_at - attempt.created_at)
 
 
 def by_uv(folder: Path, package: str) -> float:

@@ -17,6 +17,7 @@ from bench.measure import Figure, Workspace, quick, report, temporary_workspace
 from bench.restart import TRAIN, wait
 from muster.client.submit import submit
 from muster.job.explain import make_spec
+from muster.wire.runs import RunView
 
 PAUSE_S = 0.05
 
@@ -28,13 +29,13 @@ def main() -> None:
         began = time.monotonic()
         view = killed(workspace, kills, steps)
         took_s = time.monotonic() - began
-        found = losses(logs_of(workspace, view["id"]))
+        found = losses(logs_of(workspace, view.id))
         wanted = losses(unkilled(workspace.folder / "reference", steps))
     same = sum(found.get(key) == value for key, value in wanted.items())
-    codes = [attempt["verdict"]["code"] for attempt in view["attempts"][:-1]]
+    codes = [attempt.verdict.code for attempt in view.attempts[:-1]]
     figures = [
         Figure("attempts that were killed", len(codes), "", at_least=kills),
-        Figure("completed", float(view["status"] == "Completed"), "", at_least=1),
+        Figure("completed", float(view.status == "Completed"), "", at_least=1),
         Figure(f"losses bit for bit the same, of {len(wanted)}", same, "", at_least=len(wanted)),
         Figure("verdicts that name the killed rank's signal", codes.count("signal"), "", at_least=kills),
         Figure("whole run", took_s, "s"),
@@ -42,7 +43,7 @@ def main() -> None:
     report("kills", figures, is_quick)
 
 
-def killed(workspace: Workspace, kills: int, steps: int) -> dict[str, Any]:
+def killed(workspace: Workspace, kills: int, steps: int) -> RunView:
     (workspace.folder / "code").mkdir()
     shutil.copy(TRAIN, workspace.folder / "code" / "train.py")
     spec = make_spec(
@@ -55,21 +56,21 @@ def killed(workspace: Workspace, kills: int, steps: int) -> dict[str, Any]:
         }
     )
     client = workspace.client
-    run_id = submit(client, spec, workspace.folder, python=sys.executable)["id"]
+    run_id = submit(client, spec, workspace.folder, python=sys.executable).id
     dice = random.Random(0)
     for number in range(1, kills + 1):
         attempt = wait(lambda number=number: running(client.run(run_id), number))
         # At any moment: while it starts, meets, resumes, computes, saves or publishes.
         time.sleep(dice.uniform(0.0, 4.0))
-        os.kill(attempt["ranks"][dice.randrange(2)]["pid"], signal.SIGKILL)
-    return dict(wait(lambda: (v := client.run(run_id))["status"] in ("Completed", "Failed") and v, 600.0))
+        os.kill(attempt.ranks[dice.randrange(2)].pid, signal.SIGKILL)
+    return wait(lambda: (v := client.run(run_id)).status in ("Completed", "Failed") and v, 600.0)
 
 
-def running(view: dict[str, Any], number: int) -> Any:
-    if view["status"] in ("Failed", "Completed"):
-        raise SystemExit(f"the run ended before it was killed often enough: {view['status']} {view['verdict']}")
-    attempts = view["attempts"]
-    ready = len(attempts) == number and view["status"] == "Running" and all(r["pid"] for r in attempts[-1]["ranks"])
+def running(view: RunView, number: int) -> Any:
+    if view.status in ("Failed", "Completed"):
+        raise SystemExit(f"the run ended before it was killed often enough: {view.status} {view.verdict}")
+    attempts = view.attempts
+    ready = len(attempts) == number and view.status == "Running" and all(r.pid for r in attempts[-1].ranks)
     return attempts[-1] if ready else None
 
 

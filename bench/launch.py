@@ -85,7 +85,7 @@ def by_muster(workspace: Workspace, client_parts: list[float]) -> float:
         stdout=subprocess.DEVNULL,
     )
     run = workspace.client.run("@latest")
-    client_parts.append(run["created_at"] - began)
+    client_parts.append(run.created_at - began)
     return max(reduced_at("\n".join(lines)) for lines in log_lines(workspace.client, run)) - began
 
 
@@ -112,15 +112,15 @@ def by_muster_mpi(workspace: Workspace) -> float:
         "resources": {"instance_count": MPI_NODES},
         "distribution": {"type": "mpi", "process_count_per_instance": MPI_RANKS},
     }
-    run_id = submit(workspace.client, make_spec(job), workspace.folder, python=sys.executable)["id"]
+    run_id = submit(workspace.client, make_spec(job), workspace.folder, python=sys.executable).id
     deadline = time.monotonic() + 60
-    while (run := workspace.client.run(run_id))["status"] not in ("Completed", "Failed"):
+    while (run := workspace.client.run(run_id)).status not in ("Completed", "Failed"):
         if time.monotonic() > deadline:
-            raise SystemExit(f"{run_id} did not end: {run['status']}")
+            raise SystemExit(f"{run_id} did not end: {run.status}")
         time.sleep(0.02)
-    logs = [rank["log"] for rank in run["attempts"][-1]["ranks"] if rank["role"] != "launcher"]
+    logs = [rank.log for rank in run.attempts[-1].ranks if rank.role != "launcher"]
     said = [workspace.client.read_file(run_id, log).decode() for log in logs]
-    return max(map(reduced_at, said)) - float(run["created_at"])
+    return max(map(reduced_at, said)) - float(run.created_at)
 
 
 def reduced_at(printed: str) -> float:

@@ -52,7 +52,7 @@ def to_a_file(workspace: Workspace, program: str) -> float:
 
 def by_muster(workspace: Workspace, program: str, count: int) -> float:
     client = workspace.client
-    run_id = client.submit(JobSpec(command=("python", "-c", program)), python=sys.executable)["id"]
+    run_id = client.submit(JobSpec(command=("python", "-c", program)), python=sys.executable).id
     run = wait_for_run(client, run_id)
     kept = client.read_file(run_id, run["attempts"][-1]["ranks"][0]["log"])
     printed = f"{LINE}\n".encode() * count

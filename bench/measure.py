@@ -21,6 +21,8 @@ import psutil
 from muster.client.api import Client
 from muster.client.connect import connect
 from muster.client.workspace import create_workspace
+from muster.wire.codec import to_json
+from muster.wire.runs import RunView
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -77,21 +79,21 @@ def processes_of(folder: Path) -> list[psutil.Process]:
     return [process for process in found if process.pid != os.getpid()]
 
 
-def wait_for_run(client: Client, run_id: str) -> dict[str, Any]:
+def wait_for_run(client: Client, run_id: str) -> RunView:
     """The run once it has ended well; anything else is an error."""
-    for event in client.stream(run_id, logs=False, metrics=False):
-        if event.event == "end":
+    for event, _ in client.stream(run_id, logs=False, metrics=False):
+        if event.kind == "end":
             break
     run = client.run(run_id)
-    if run["status"] != "Completed":
-        raise SystemExit(f"run {run_id} ended as {run['status']}: {json.dumps(run['verdict'], indent=2)}")
+    if run.status != "Completed":
+        raise SystemExit(f"run {run_id} ended as {run.status}: {json.dumps(to_json(run.verdict), indent=2)}")
     return run
 
 
-def log_lines(client: Client, run: Mapping[str, Any]) -> list[list[str]]:
+def log_lines(client: Client, run: RunView) -> list[list[str]]:
     """What each rank printed, line by line."""
-    ranks = run["attempts"][-1]["ranks"]
-    return [client.read_file(run["id"], rank["log"]).decode().splitlines() for rank in ranks]
+    ranks = run.attempts[-1].ranks
+    return [client.read_file(run.id, rank.log).decode().splitlines() for rank in ranks]
 
 
 def interleave(rounds: int, ways: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:

@@ -19,9 +19,9 @@ def main() -> None:
     spec = JobSpec(command=("python", "-c", "print('hello')"), distribution=PyTorch(process_count_per_instance=2))
     with temporary_workspace() as workspace:
         for _ in range(3 if is_quick else 50):
-            wait_for_run(workspace.client, workspace.client.submit(spec, python=sys.executable)["id"])
+            wait_for_run(workspace.client, workspace.client.submit(spec, python=sys.executable).id)
         time.sleep(SETTLE_S)
-        server = psutil.Process(workspace.client.health()["pid"])
+        server = psutil.Process(workspace.client.health().pid)
         agents = [process for process in processes_of(workspace.folder) if is_agent(process)]
         figures = [
             Figure("idle server", megabytes(server), "MB", at_most=120),

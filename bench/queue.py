@@ -59,13 +59,13 @@ def by_muster(workspace: Workspace, count: int) -> float:
     client = workspace.client
     began = time.perf_counter()
     with ThreadPoolExecutor(SUBMITTERS) as pool:
-        submitted = set(pool.map(lambda _: client.submit(SPEC, python=sys.executable)["id"], range(count)))
-    while (health := client.health())["active_runs"]:
+        submitted = set(pool.map(lambda _: client.submit(SPEC, python=sys.executable).id, range(count)))
+    while (health := client.health()).active_runs:
         time.sleep(0.05)
         if time.perf_counter() - began > 600:
-            raise SystemExit(f"{health['active_runs']} of {count} runs have not ended after 600 s")
+            raise SystemExit(f"{health.active_runs} of {count} runs have not ended after 600 s")
     taken = time.perf_counter() - began
-    completed = {run["id"] for run in client.runs(limit=count) if run["status"] == "Completed"}
+    completed = {run.id for run in client.runs(limit=count) if run.status == "Completed"}
     if len(submitted) != count or completed != submitted:
         raise SystemExit(f"of {count} runs {len(submitted)} were accepted and {len(completed & submitted)} completed")
     return count / taken

@@ -61,7 +61,7 @@ def main() -> None:
         (site.root / "driver.py").write_text(DRIVER)
         (site.root / "by_sdk.py").write_text(BY_SDK)
         with temporary_workspace() as workspace:
-            workspace.client.create_cluster({"name": "many", "engine": "ray", "options": site.options})
+            workspace.client.create_cluster("many", "ray", site.options)
             samples = interleave(
                 2 if is_quick else 9, {"sdk": lambda: by_sdk(site), "muster": lambda: by_muster(workspace)}
             )
@@ -92,11 +92,11 @@ def by_muster(workspace: Workspace) -> float:
         "distribution": {"type": "pytorch", "process_count_per_instance": 1},
     }
     began = time.time()
-    run_id = submit(workspace.client, make_spec(job), workspace.folder, python=sys.executable)["id"]
-    while (run := workspace.client.run(run_id))["status"] not in ("Completed", "Failed"):
+    run_id = submit(workspace.client, make_spec(job), workspace.folder, python=sys.executable).id
+    while (run := workspace.client.run(run_id)).status not in ("Completed", "Failed"):
         time.sleep(0.02)
-    if run["status"] == "Failed":
-        raise SystemExit(f"{run_id} failed: {run['verdict']}")
+    if run.status == "Failed":
+        raise SystemExit(f"{run_id} failed: {run.verdict}")
     return last_beginning("\n".join(line for lines in log_lines(workspace.client, run) for line in lines)) - began
 
 

@@ -19,6 +19,7 @@ import psutil
 from bench.measure import Figure, Workspace, median, quick, report, temporary_workspace
 from muster.client.submit import submit
 from muster.job.explain import make_spec
+from muster.wire.runs import RunView
 
 TRAIN = Path(__file__).parent / "jobs" / "train.py"
 PATIENCE_S = 40.0
@@ -67,29 +68,29 @@ def by_muster(workspace: Workspace, kills: int) -> tuple[list[float], list[float
         }
     )
     client = workspace.client
-    run_id = submit(client, spec, workspace.folder, python=sys.executable)["id"]
+    run_id = submit(client, spec, workspace.folder, python=sys.executable).id
     restarts: list[float] = []
     killed_at: list[float] = []
     for number in range(1, kills + 1):
         attempt = wait(lambda number=number: stepping(client.run(run_id), number, workspace))
-        pid = attempt["ranks"][number % 2]["pid"]
+        pid = attempt.ranks[number % 2].pid
         killed_at.append(time.time())
         os.kill(pid, signal.SIGKILL)
         wait(lambda number=number: stepping(client.run(run_id), number + 1, workspace))
         restarts.append(first_step(workspace, run_id, number + 1) - killed_at[-1])
     client.cancel(run_id, force=True)
-    view = wait(lambda: (v := client.run(run_id))["status"] == "Canceled" and v)
-    told = [attempt["ended_at"] - at for attempt, at in zip(view["attempts"], killed_at, strict=False)]
+    view = wait(lambda: (v := client.run(run_id)).status == "Canceled" and v)
+    told = [attempt.ended_at - at for attempt, at in zip(view.attempts, killed_at, strict=False)]
     return restarts, told
 
 
-def stepping(view: dict[str, Any], number: int, workspace: Workspace) -> Any:
+def stepping(view: RunView, number: int, workspace: Workspace) -> Any:
     """The attempt, once both of its ranks have done a step."""
-    if view["status"] in ("Failed", "Completed"):
-        raise SystemExit(f"the run ended: {view['verdict']}")
-    if len(view["attempts"]) < number:
+    if view.status in ("Failed", "Completed"):
+        raise SystemExit(f"the run ended: {view.verdict}")
+    if len(view.attempts) < number:
         return None
-    return view["attempts"][number - 1] if first_step(workspace, view["id"], number) else None
+    return view.attempts[number - 1] if first_step(workspace, view.id, number) else None
 
 
 def first_step(workspace: Workspace, run_id: str, number: int) -> float:

@@ -110,13 +110,13 @@ def long_queue(is_quick: bool) -> list[Figure]:
     """`muster ps` and a submission with a short queue (a run holds the only node) and with a long one."""
     count = 500 if is_quick else 10_000
     with temporary_workspace() as workspace:
-        workspace.client.create_cluster({"name": "one", "options": {"max_nodes": 1, "cpus": 1}})
+        workspace.client.create_cluster("one", options={"max_nodes": 1, "cpus": 1})
         fill(workspace, 121)
         short = measure(workspace, 5 if is_quick else 15)
         fill(workspace, count - 120)
         long = measure(workspace, 5 if is_quick else 15)
         workspace.client.change_cluster("one", state="stopped", now=True)
-        while workspace.client.cluster("one")["nodes"]:
+        while workspace.client.cluster("one").nodes:
             time.sleep(0.1)
     figures = []
     for name in short:

@@ -44,7 +44,7 @@ def main() -> None:
         os.environ.update(site.environment)
         with temporary_workspace() as workspace:
             options = {"partition": "batch", "server_address": "127.0.0.1"}
-            workspace.client.create_cluster({"name": "hpc", "engine": "slurm", "options": options})
+            workspace.client.create_cluster("hpc", "slurm", options)
             (workspace.folder / "job.yml").write_text(JOB.format(command=COMMAND))
             ways = {"sbatch": lambda: by_sbatch(workspace, site), "muster": lambda: by_muster(workspace, site)}
             samples = interleave(2 if is_quick else 9, ways)

@@ -64,7 +64,7 @@ def by_hand(num_ranks: int) -> float:
 def by_muster(workspace: Workspace, num_ranks: int) -> float:
     spec = JobSpec(command=("python", "-c", FIRST_LINE), distribution=PyTorch(process_count_per_instance=num_ranks))
     began = time.time()
-    run_id = workspace.client.submit(spec, python=sys.executable)["id"]
+    run_id = workspace.client.submit(spec, python=sys.executable).id
     run = wait_for_run(workspace.client, run_id)
     return max(float(lines[0]) for lines in log_lines(workspace.client, run)) - began
 

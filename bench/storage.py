@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.measure import Figure, interleave, median, quick, report, temporary_workspace, wait_for_run
-from muster.client.storage import Storage
 from muster.client.submit import submit
 from muster.job.explain import make_spec
+from muster.wire.datastores import NewDatastore
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
@@ -349,8 +349,8 @@ def second_job(service: Service, folder: Path) -> list[Figure]:
     os.environ["MUSTER_CACHE_DIR"] = str(folder / "jobs-cache")
     with temporary_workspace() as workspace:
         options = {"account": ACCOUNT, "container": "data", "endpoint": service.endpoint}
-        body = {"name": "blob", "kind": "azure-blob", "options": options, "credential": {"account_key": ACCOUNT_KEY}}
-        Storage(workspace.client).create_datastore(body)
+        body = NewDatastore("blob", "azure-blob", options, {"account_key": ACCOUNT_KEY})
+        workspace.client.storage.create_datastore(body)
         item = {"type": "uri_folder", "path": "azureml://datastores/blob/paths/one", "mode": "ro_mount"}
         code = workspace.folder / "code"
         code.mkdir()
@@ -359,8 +359,8 @@ def second_job(service: Service, folder: Path) -> list[Figure]:
             began = time.time()
             spec = make_spec({"command": "date +%s.%N", **job})
             found = submit(workspace.client, spec, code, python=sys.executable)
-            view = wait_for_run(workspace.client, found["id"])
-            printed = workspace.client.read_file(view["id"], view["attempts"][-1]["ranks"][0]["log"])
+            view = wait_for_run(workspace.client, found.id)
+            printed = workspace.client.read_file(view.id, view.attempts[-1].ranks[0].log)
             return float(printed) - began
 
         first = run(inputs={"data": item})

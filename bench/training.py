@@ -50,7 +50,7 @@ def by_muster(workspace: Workspace, steps: int) -> float:
     command = [str(muster), "run", str(EXAMPLE / "train.py"), "--procs", "2", "--env", "OMP_NUM_THREADS=1", "--"]
     subprocess.run([*command, *ARGUMENTS, "--steps", str(steps)], cwd=workspace.folder, check=True, capture_output=True)
     run = workspace.client.run("@latest")
-    return rate(workspace.client.read_file(run["id"], "outputs/throughput.json"))
+    return rate(workspace.client.read_file(run.id, "outputs/throughput.json"))
 
 
 def rate(figures: bytes) -> float:

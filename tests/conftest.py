@@ -192,7 +192,7 @@ def _cancel_all(folder: Path) -> None:
     with closing(connect(find_workspace(folder))) as client:
 
         def active() -> list[str]:
-            return [run["id"] for run in client.runs() if run["status"] not in {"Completed", "Failed", "Canceled"}]
+            return [run.id for run in client.runs() if run.status not in {"Completed", "Failed", "Canceled"}]
 
         for run_id in active():
             client.cancel(run_id, force=True)

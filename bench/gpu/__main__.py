@@ -204,7 +204,7 @@ class Bench:
         cache = ["--env", f"TORCHINDUCTOR_CACHE_DIR={self._cache}"]
         self._run([*muster(), "run", script, "--quiet", *gpus, *cache, "--", *arguments], dict(os.environ))
         run = self._workspace.client.run("@latest")
-        found: dict[str, Any] = json.loads(self._workspace.client.read_file(run["id"], "outputs/throughput.json"))
+        found: dict[str, Any] = json.loads(self._workspace.client.read_file(run.id, "outputs/throughput.json"))
         return found
 
     def _run(self, command: list[str], env: dict[str, str]) -> str:

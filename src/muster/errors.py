@@ -69,3 +69,17 @@ class RunFailed(MusterError):
     def __init__(self, message: str, verdict: Optional[Dict[str, Any]] = None, hint: str = "") -> None:
         super().__init__(message, hint)
         self.verdict = verdict or {}
+
+
+__all__ = [
+    "AccessDenied",
+    "Conflict",
+    "JobError",
+    "MissingExtra",
+    "MusterError",
+    "NotFound",
+    "ProtocolMismatch",
+    "RunFailed",
+    "ServerUnavailable",
+    "UserError",
+]

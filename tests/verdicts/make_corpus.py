@@ -32,6 +32,7 @@ from muster.job.explain import make_spec
 from muster.server.database import tables
 from muster.server.runs.evidence import gather
 from muster.store.streams import Streams
+from muster.wire.codec import to_json
 
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
@@ -105,7 +106,7 @@ class Maker:
             snapshot=digest,
             python=case.extra.get("python", sys.executable),
         )
-        return str(run["id"])
+        return run.id
 
     def _intervene(self, case: Case, run_id: str) -> None:
         if not case.intervene:
@@ -118,8 +119,8 @@ class Maker:
         elif what == "kill-keeper":
             psutil.Process(rank["pid"]).parent().kill()
         else:
-            nodes = {node["name"]: node for node in self.client.cluster("local")["nodes"]}
-            agent = psutil.Process(nodes[f"local-{which}"]["pid"])
+            nodes = {node.name: node for node in self.client.cluster("local").nodes}
+            agent = psutil.Process(nodes[f"local-{which}"].pid)
             agent.kill() if what == "kill-agent" else agent.terminate()
 
     def _wait(self, case: Case, run_id: str) -> None:
@@ -128,7 +129,7 @@ class Maker:
     def _when(self, run_id: str, wanted: Any, timeout_s: float = 90.0) -> dict[str, Any]:
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
-            view = self.client.run(run_id)
+            view: dict[str, Any] = to_json(self.client.run(run_id))
             if wanted(view) or view["status"] in ENDED:
                 return view
             time.sleep(0.05)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
-from muster.client.calls import API, LONG_S, Calls, checking, segment
+from muster.client.calls import LONG_S, Calls, checking, segment
 from muster.client.clusters import Clusters
 from muster.client.code import Code
 from muster.client.runs import Runs
 from muster.client.storage import Storage
 from muster.job.spec import JobSpec
-from muster.transport import Address, Connection
-from muster.wire.codec import Json, to_json
+from muster.transport import Address
+from muster.wire.codec import Json
 from muster.wire.encryption import EncryptionView, NewKey, RotatedKey
 from muster.wire.environments import EnvironmentView, NewEnvironment
 from muster.wire.models import ModelView, NewModel
@@ -67,11 +67,10 @@ class Client(Runs, Clusters, Code):
 
     def shutdown(self, force: bool = False) -> None:
         """End the server; without `force` only an idle one."""
-        connection = Connection(self.address)
         try:
-            connection.request("POST", f"{API}/shutdown", json_body=to_json(Shutdown(force)))
+            self._calls.send("POST", "/shutdown", message=Shutdown(force), again=False)
         finally:
-            connection.close()
+            self.close()
 
     def close(self) -> None:
         """Close this thread's connection."""

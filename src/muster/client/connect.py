@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
 from muster.client.api import Client
@@ -16,7 +16,7 @@ from muster.errors import AccessDenied, ProtocolMismatch, ServerUnavailable
 from muster.paths import WorkspacePaths
 from muster.transport import Address, Connection
 from muster.version import VERSION
-from muster.wire.codec import from_json
+from muster.wire.codec import from_file
 from muster.wire.workspace import Announcement
 
 
@@ -143,11 +143,7 @@ def _version_of(address: Address) -> ServerVersion:
 
 def _read_announcement(paths: WorkspacePaths) -> Announcement | None:
     try:
-        # A server of another version may write more, or less.
-        data = json.loads(paths.server_info.read_bytes())
-        return from_json(
-            Announcement, {item.name: data[item.name] for item in fields(Announcement) if item.name in data}
-        )
+        return from_file(Announcement, json.loads(paths.server_info.read_bytes()))
     except FileNotFoundError:
         return None
     except PermissionError as error:

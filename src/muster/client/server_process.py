@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import select
 import subprocess
@@ -14,9 +13,9 @@ from pathlib import Path
 
 from muster.defaults import SERVER_START_S
 from muster.errors import ServerUnavailable
+from muster.host.locks import FileLock
 from muster.paths import WorkspacePaths
 
-_POLL_S = 0.02
 _KEPT = (
     "HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME",
     "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "SLURM_CONF", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE",
@@ -36,12 +35,12 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start it and wait until it serves; ServerUnavailable with its last words otherwise."""
-        ready, told = os.pipe()
+        ready, announce = os.pipe()
         try:
             try:
-                self._spawn(told)
+                self._spawn(announce)
             finally:
-                os.close(told)
+                os.close(announce)
             readable, _, _ = select.select([ready], [], [], self._deadline_s)
             if not readable:
                 raise self._failure(f"did not become ready within {self._deadline_s:g} s")
@@ -50,8 +49,9 @@ class ServerProcess:
         finally:
             os.close(ready)
 
-    def _spawn(self, told: int) -> None:
-        command = [sys.executable, "-m", "muster.server", "--workspace", str(self._paths.root), "--ready-fd", str(told)]
+    def _spawn(self, announce: int) -> None:
+        server = [sys.executable, "-m", "muster.server", "--workspace", str(self._paths.root)]
+        command = [*server, "--ready-fd", str(announce)]
         with self._paths.server_log.open("ab") as log:
             self._said_before = log.tell()
             # The shell leaves at once, so that the server is nobody's child here and never a zombie of a notebook.
@@ -62,7 +62,7 @@ class ServerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                pass_fds=(told,),
+                pass_fds=(announce,),
                 start_new_session=True,
             )
         if shell.wait() != 0:
@@ -97,15 +97,13 @@ def _is_secret(name: str) -> bool:
 @contextmanager
 def start_lock(paths: WorkspacePaths) -> Iterator[None]:
     """Held by the one client that starts the server; the others wait for it."""
-    with paths.start_lock.open("ab") as lock:
-        deadline = time.monotonic() + 2 * SERVER_START_S
-        while not _try_lock(lock.fileno()):
-            if time.monotonic() > deadline:
-                raise ServerUnavailable(
-                    f"another process has been starting the server of {paths.root} for {2 * SERVER_START_S:g} s",
-                    f"See {paths.server_log}.",
-                )
-            time.sleep(_POLL_S)
+    held = FileLock(paths.start_lock).acquire_within(2 * SERVER_START_S)
+    if held is None:
+        raise ServerUnavailable(
+            f"another process has been starting the server of {paths.root} for {2 * SERVER_START_S:g} s",
+            f"See {paths.server_log}.",
+        )
+    with held:
         yield
 
 
@@ -113,15 +111,19 @@ def wait_until_gone(paths: WorkspacePaths, answers: Callable[[], bool] = lambda:
     """Wait until a server has let go of the workspace, or answers: one that has it may be on its way in or out."""
     if not paths.server_lock.exists():
         return
-    with paths.server_lock.open("ab") as lock:
-        deadline = time.monotonic() + SERVER_START_S
-        while not _try_lock(lock.fileno()) and not answers():
-            if time.monotonic() > deadline:
-                raise ServerUnavailable(
-                    f"a server has the workspace {paths.root} and neither answers nor ends ({SERVER_START_S:g} s)",
-                    f"See {paths.server_log}, or end it by hand.",
-                )
-            time.sleep(_POLL_S)
+
+    def pause(poll_s: float) -> bool:
+        time.sleep(poll_s)
+        return answers()
+
+    held = FileLock(paths.server_lock).acquire_within(SERVER_START_S, pause=pause)
+    if held is not None:
+        held.release()
+    elif not answers():
+        raise ServerUnavailable(
+            f"a server has the workspace {paths.root} and neither answers nor ends ({SERVER_START_S:g} s)",
+            f"See {paths.server_log}, or end it by hand.",
+        )
 
 
 def last_lines(log: Path, count: int = 15, since: int = 0) -> str:
@@ -133,11 +135,3 @@ def last_lines(log: Path, count: int = 15, since: int = 0) -> str:
     except FileNotFoundError:
         return "  (no log)"
     return "\n".join(f"  {line}" for line in lines[-count:]) or "  (nothing)"
-
-
-def _try_lock(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from muster.errors import AccessDenied, Conflict, UserError
+from muster.host.files import PRIVATE, create_file
 from muster.paths import WorkspacePaths
+from muster.wire.codec import from_file, to_json
 
 FOLDER = ".muster"
 
@@ -36,6 +36,31 @@ class ServerRef:
 
     def read_certificate(self) -> str | None:
         return _read(self.certificate, "the server's certificate") if self.certificate else None
+
+
+@dataclass(frozen=True)
+class ServerEntry:
+    """A team's server as `workspace.json` names it; paths are relative to the workspace folder."""
+
+    url: str
+    token_file: str | None = None
+    certificate: str | None = None
+
+    def below(self, root: Path) -> ServerRef:
+        token_file, certificate = (
+            root / Path(path).expanduser() if path else None for path in (self.token_file, self.certificate)
+        )
+        return ServerRef(self.url, token_file=token_file, certificate=certificate)
+
+
+@dataclass(frozen=True)
+class WorkspaceFile:
+    """What a client reads of `workspace.json`; the server's own configuration may stand there too."""
+
+    id: str
+    name: str
+    created: float = 0.0
+    server: ServerEntry | None = None
 
 
 @dataclass(frozen=True)
@@ -84,47 +109,29 @@ def create_workspace(path: Path | str, name: str | None = None, exist_ok: bool =
 def _load(root: Path, default_name: str) -> WorkspaceRef:
     config = WorkspacePaths(root).config
     if not config.exists():
-        _write_new(config, {"id": uuid.uuid4().hex, "name": default_name, "created": time.time(), "server": None})
+        _write_new(config, WorkspaceFile(uuid.uuid4().hex, default_name, time.time()))
     try:
-        data = json.loads(config.read_bytes())
-        server = data.get("server")
-        ref = _server(server, root) if server else None
-        return WorkspaceRef(root, str(data["id"]), str(data["name"]), ref)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        found = from_file(WorkspaceFile, json.loads(config.read_bytes()))
+        return WorkspaceRef(root, found.id, found.name, found.server.below(root) if found.server else None)
+    except (OSError, ValueError) as error:
         raise UserError(
             f"{config} is not a readable workspace file: {error}",
             'It holds {"id", "name", "created", "server"}; restore it, or remove it to have a new one written.',
         ) from error
 
 
-def _write_new(config: Path, data: Mapping[str, Any]) -> None:
+def _write_new(config: Path, content: WorkspaceFile) -> None:
     """Write the file whole, unless somebody else was first."""
     try:
         config.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         ignore = config.parent / ".gitignore"
         if not ignore.exists():
             ignore.write_text("*\n")
-        with tempfile.NamedTemporaryFile("w", dir=config.parent, prefix=".workspace-") as scratch:
-            json.dump(data, scratch, indent=2)
-            scratch.flush()
-            try:
-                os.link(scratch.name, config)
-            except FileExistsError:
-                return
+        create_file(config, json.dumps(to_json(content), indent=2), mode=PRIVATE)
     except OSError as error:
         raise UserError(
             f"a workspace cannot be made in {config.parent}: {error}", "Run `muster init` in a folder of yours."
         ) from error
-
-
-def _server(data: Mapping[str, Any], root: Path) -> ServerRef:
-    """Paths are relative to the workspace folder."""
-    token_file, certificate = data.get("token_file"), data.get("certificate")
-    return ServerRef(
-        url=str(data["url"]),
-        token_file=root / Path(token_file).expanduser() if token_file else None,
-        certificate=root / Path(certificate).expanduser() if certificate else None,
-    )
 
 
 def _server_of_environment(environ: Mapping[str, str]) -> ServerRef | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,8 @@ from muster.clusters.options import parse_options
 from muster.errors import JobError, MusterError, NotFound
 from muster.sdk.connected import Connected
 from muster.sdk.notices import ignored, tell
+from muster.wire.clusters import ClusterView
+from muster.wire.codec import Json, to_json
 
 _POLL_S = 0.1
 
@@ -24,16 +26,20 @@ class ProvisioningConfiguration:
     """What a compute target is to be."""
 
     engine: str
-    options: dict[str, Any]
+    options: Mapping[str, Json]
     notices: list[str] = field(default_factory=list)
 
 
-class ClusterStatus(dict[str, Any]):
+class ClusterStatus(dict[str, Json]):
     """A cluster's state as a mapping, with the attributes that v1 scripts read."""
+
+    def __init__(self, view: ClusterView) -> None:
+        super().__init__(to_json(view))
+        self._view = view
 
     @property
     def provisioning_state(self) -> str:
-        return "Deleting" if self["state"] == "deleting" else "Succeeded"
+        return _provisioning_state(self._view)
 
     @property
     def allocation_state(self) -> str:
@@ -42,19 +48,19 @@ class ClusterStatus(dict[str, Any]):
 
     @property
     def current_node_count(self) -> int:
-        return len(self["nodes"])
+        return len(self._view.nodes)
 
     @property
     def node_state_counts(self) -> dict[str, int]:
         names = ("idle", "preparing", "running", "leaving", "preempted", "unusable")
-        return {name: sum(node["state"] == name for node in self["nodes"]) for name in names}
+        return {name: sum(node.state == name for node in self._view.nodes) for name in names}
 
     @property
-    def scale_settings(self) -> dict[str, Any]:
+    def scale_settings(self) -> dict[str, Json]:
         keys = ("min_nodes", "max_nodes", "idle_seconds_before_scaledown")
         return {key: self[key] for key in keys}
 
-    def serialize(self) -> dict[str, Any]:
+    def serialize(self) -> dict[str, Json]:
         return dict(self)
 
 
@@ -70,29 +76,30 @@ class ComputeTarget:
     def create(workspace: Connected, name: str, provisioning_configuration: ProvisioningConfiguration) -> ComputeTarget:
         """Create a cluster; one of the same name is refused."""
         wanted = provisioning_configuration
-        made = workspace.client.create_cluster({"name": name, "engine": wanted.engine, "options": wanted.options})
-        tell(*wanted.notices, *made.get("notices", []))
+        made = workspace.client.create_cluster(name, wanted.engine, wanted.options)
+        tell(*wanted.notices, *made.notices)
         return AmlCompute(workspace, name)
 
     @staticmethod
     def list(workspace: Connected) -> list[ComputeTarget]:
-        return [ComputeTarget(workspace, row["name"]) for row in workspace.client.clusters()]
+        return [ComputeTarget(workspace, cluster.name) for cluster in workspace.client.clusters()]
 
     @property
     def type(self) -> str:
-        return str(self._view["engine"])
+        return self._view.engine
 
     @property
     def provisioning_state(self) -> str:
-        return "Deleting" if self._view.get("state") == "deleting" else "Succeeded"
+        return _provisioning_state(self._view)
 
     def get_status(self) -> ClusterStatus:
         """The cluster as the server sees it now."""
         self.refresh_state()
         return ClusterStatus(self._view)
 
-    def list_nodes(self) -> Sequence[dict[str, Any]]:
-        return tuple(self.get_status()["nodes"])
+    def list_nodes(self) -> Sequence[dict[str, Json]]:
+        self.refresh_state()
+        return tuple(to_json(node) for node in self._view.nodes)
 
     def refresh_state(self) -> None:
         self._view = _view(self.workspace, self.name)
@@ -126,7 +133,7 @@ class ComputeTarget:
             "max_nodes": max_nodes,
             "idle_seconds_before_scaledown": idle_seconds_before_scaledown,
         }
-        options = {key: value for key, value in given.items() if value is not None}
+        options: Mapping[str, Json] = {key: value for key, value in given.items() if value is not None}
         self._view = self.workspace.client.change_cluster(self.name, options)
 
     def delete(self) -> None:
@@ -135,8 +142,8 @@ class ComputeTarget:
 
     def _has_nodes(self, count: int | None) -> bool:
         status = self.get_status()
-        wanted = status["min_nodes"] if count is None else count
-        return status["name"] == "local" or sum(status.node_state_counts[key] for key in ("idle", "running")) >= wanted
+        wanted = self._view.min_nodes if count is None else count
+        return self.name == "local" or sum(status.node_state_counts[key] for key in ("idle", "running")) >= wanted
 
     def _is_gone(self) -> bool:
         try:
@@ -188,7 +195,7 @@ class AmlCompute(ComputeTarget):
                 "location": location,
             },
         )
-        options = {
+        options: Mapping[str, Json] = {
             "vm_size": vm_size,
             "vm_priority": vm_priority if vm_priority.lower() != "dedicated" else None,
             "min_nodes": min_nodes,
@@ -212,7 +219,11 @@ def _check_counts(min_nodes: int, max_nodes: int | None) -> None:
         raise JobError(f"min_nodes={min_nodes} is more than max_nodes={max_nodes}", "Swap them.")
 
 
-def _view(workspace: Connected, name: str) -> dict[str, Any]:
+def _provisioning_state(view: ClusterView) -> str:
+    return "Deleting" if view.state == "deleting" else "Succeeded"
+
+
+def _view(workspace: Connected, name: str) -> ClusterView:
     try:
         return workspace.client.cluster(name)
     except NotFound as error:

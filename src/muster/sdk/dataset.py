@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from muster.errors import JobError
 from muster.sdk.connected import Connected
 from muster.sdk.datastore import DataPath, Datastore
 from muster.storage.addresses import DEFAULT_DATASTORE, Location, datastore_address, parse_address
+from muster.wire.access import FileEntry
+from muster.wire.assets import AssetView, NewAsset
 
-_Place = str | os.PathLike[str] | DataPath | tuple[Datastore, str]
+_Source = str | os.PathLike[str] | DataPath | tuple[Datastore, str]
 
 
 class FileDataset:
@@ -57,7 +60,7 @@ class FileDataset:
     def to_path(self) -> list[str]:
         """The files' paths below the dataset, as v1 writes them: with a slash in front."""
         if not self.is_local:
-            return sorted("/" + (entry["path"] or _last(self.path)) for entry in self._remote_files())
+            return sorted("/" + (entry.path or _last(self.path)) for entry in self._remote_files())
         root = Path(self.path)
         if root.is_file():
             return ["/" + root.name]
@@ -89,18 +92,18 @@ class FileDataset:
         create_new_version: bool = False,
     ) -> FileDataset:
         """Make it a data asset, which never changes: a local file or folder is copied into the workspace."""
-        storage = Storage(workspace.client)
+        storage = workspace.client.storage
         if not create_new_version and storage.assets(name):
             raise JobError(f"there is a dataset {name!r} already", "Pass create_new_version=True.")
-        asset = {"name": name, "description": description, "tags": tags or {}}
+        asset = NewAsset(name, "", description=description, tags=tags or {})
         if self.is_local:
             made = storage.upload_asset(Path(self.path), asset, DEFAULT_DATASTORE)
         else:
             kind = None if self.location.kind == "datastore" else "uri_file" if self.is_file else "uri_folder"
-            made = storage.create_asset({**asset, "type": kind, "address": self.path})
+            made = storage.create_asset(replace(asset, type=kind, address=self.path))
         return _asset(workspace, made)
 
-    def _remote_files(self) -> list[dict[str, Any]]:
+    def _remote_files(self) -> tuple[FileEntry, ...]:
         storage = self._storage()
         if self.location.kind == "asset":
             return storage.manifest(self.location.store, self.location.version)
@@ -110,7 +113,7 @@ class FileDataset:
         storage, location = self._storage(), self.location
         if location.kind == "asset":
             return [str(path) for path in storage.download_asset(location.store, location.version, target)[1]]
-        return [str(path) for path in storage.download_place(location.store, location.path, target)]
+        return [str(path) for path in storage.download_path(location.store, location.path, target)]
 
     def _storage(self) -> Storage:
         if self.workspace is None or self.location.kind not in ("asset", "datastore"):
@@ -118,7 +121,7 @@ class FileDataset:
                 f"{self.path} can be read by a job, not from here",
                 "Make the dataset from a datastore: Dataset.File.from_files((datastore, path)).",
             )
-        return Storage(self.workspace.client)
+        return self.workspace.client.storage
 
 
 class DatasetConsumptionConfig:
@@ -130,17 +133,17 @@ class DatasetConsumptionConfig:
         self.mode = mode
 
     def as_mount(self, path_on_compute: str | None = None) -> DatasetConsumptionConfig:
-        _refuse_place(path_on_compute)
+        _refuse_path(path_on_compute)
         return DatasetConsumptionConfig(self.name, self.dataset, "ro_mount")
 
     def as_download(self, path_on_compute: str | None = None) -> DatasetConsumptionConfig:
-        _refuse_place(path_on_compute)
+        _refuse_path(path_on_compute)
         return DatasetConsumptionConfig(self.name, self.dataset, "download")
 
     def as_named_input(self, name: str) -> DatasetConsumptionConfig:
         return DatasetConsumptionConfig(name, self.dataset, self.mode)
 
-    def to_input(self) -> dict[str, Any]:
+    def to_input(self) -> dict[str, str]:
         """The input of a job file."""
         kind = "uri_file" if self.dataset.is_file else "uri_folder"
         return {"type": kind, "path": self.dataset.path, "mode": self.mode}
@@ -151,17 +154,17 @@ class FileDatasetFactory:
 
     @staticmethod
     def from_files(
-        path: _Place | list[_Place], validate: bool = True, is_file: bool | None = None, **kwargs: Any
+        path: _Source | list[_Source], validate: bool = True, is_file: bool | None = None, **kwargs: Any
     ) -> FileDataset:
         """A dataset of one file or folder: local, in a datastore, or at an address."""
         if isinstance(path, list):
             if len(path) != 1:
                 raise JobError(f"{len(path)} paths cannot be one input", "Make one dataset for each.")
             path = path[0]
-        place = DataPath(path[0], path[1]) if isinstance(path, tuple) else path
-        if isinstance(place, DataPath):
-            return _in_datastore(place, is_file)
-        dataset = FileDataset(os.fspath(place), is_file=is_file)
+        source = DataPath(path[0], path[1]) if isinstance(path, tuple) else path
+        if isinstance(source, DataPath):
+            return _in_datastore(source, is_file)
+        dataset = FileDataset(os.fspath(source), is_file=is_file)
         if validate and dataset.is_local and not Path(dataset.path).exists():
             raise JobError(f"there is no file or folder {dataset.path}", "Pass validate=False if it comes later.")
         return dataset
@@ -194,27 +197,25 @@ class Dataset:
     def get_by_name(workspace: Connected, name: str, version: str | int = "latest") -> FileDataset:
         """A registered dataset, its newest version unless one is named."""
         wanted = None if version == "latest" else str(version)
-        return _asset(workspace, Storage(workspace.client).asset(name, wanted))
+        return _asset(workspace, workspace.client.storage.asset(name, wanted))
 
 
-def _asset(workspace: Connected, asset: dict[str, Any]) -> FileDataset:
-    address = str(Location("asset", store=asset["name"], version=asset["version"]))
-    return FileDataset(address, workspace, is_file=asset["type"] == "uri_file")
+def _asset(workspace: Connected, asset: AssetView) -> FileDataset:
+    address = str(Location("asset", store=asset.name, version=asset.version))
+    return FileDataset(address, workspace, is_file=asset.type == "uri_file")
 
 
-def _in_datastore(place: DataPath, is_file: bool | None) -> FileDataset:
-    inner = place.path_on_datastore.removesuffix("/**").removesuffix("/*")
-    address = datastore_address(place.datastore.name, inner)
-    return FileDataset(
-        address, place.datastore.workspace, is_file=False if inner != place.path_on_datastore else is_file
-    )
+def _in_datastore(path: DataPath, is_file: bool | None) -> FileDataset:
+    inner = path.path_on_datastore.removesuffix("/**").removesuffix("/*")
+    address = datastore_address(path.datastore.name, inner)
+    return FileDataset(address, path.datastore.workspace, is_file=False if inner != path.path_on_datastore else is_file)
 
 
 def _last(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
 
 
-def _refuse_place(path_on_compute: str | None) -> None:
+def _refuse_path(path_on_compute: str | None) -> None:
     if path_on_compute is not None:
         raise JobError(
             f"path_on_compute={path_on_compute!r} cannot be chosen", "The script gets the path as its argument."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,19 @@ from muster.errors import JobError, NotFound
 from muster.sdk.connected import Connected
 from muster.sdk.notices import tell
 from muster.storage.addresses import DEFAULT_DATASTORE, datastore_address, safe_path
+from muster.wire.access import FileEntry
+from muster.wire.codec import Json, to_json
+from muster.wire.datastores import NewDatastore
 
 
 class Datastore:
     """Storage with a name."""
 
     def __init__(self, workspace: Connected, name: str | None = None) -> None:
-        found = Storage(workspace.client).datastore(name or DEFAULT_DATASTORE)
+        found = workspace.client.storage.datastore(name or DEFAULT_DATASTORE)
         self.workspace = workspace
-        self.name = str(found["name"])
-        self.datastore_type = str(found["kind"])
-        self._options: dict[str, Any] = dict(found["options"])
+        self.name = found.name
+        self.datastore_type = found.kind
 
     @staticmethod
     def get(workspace: Connected, datastore_name: str) -> Datastore:
@@ -103,7 +105,7 @@ class Datastore:
     ) -> Datastore:
         """A filesystem of an account with a hierarchical namespace, opened by a service principal or an identity."""
         _ignore(kwargs, "register_azure_data_lake_gen2")
-        options = {
+        options: Mapping[str, Json] = {
             "account": account_name,
             "container": filesystem,
             "hierarchical": True,
@@ -119,12 +121,12 @@ class Datastore:
         workspace: Connected,
         datastore_name: str,
         url: str,
-        options: Mapping[str, Any] | None = None,
-        secret_options: Mapping[str, Any] | None = None,
+        options: Mapping[str, Json] | None = None,
+        secret_options: Mapping[str, Json] | None = None,
         overwrite: bool = False,
     ) -> Datastore:
-        """Anything that fsspec knows: s3://…, gs://…, sftp://…, https://…; what opens it goes to `secret_options`."""
-        given = {"url": url, "options": dict(options) if options else None}
+        """Anything that fsspec knows: s3://…, gs://…, sftp://…, https://…; its credentials go to `secret_options`."""
+        given: Mapping[str, Json] = {"url": url, "options": dict(options) if options else None}
         credential = {"secret_options": dict(secret_options) if secret_options else None}
         return _register(workspace, datastore_name, "fsspec", given, credential, overwrite)
 
@@ -134,7 +136,7 @@ class Datastore:
         return _register(workspace, datastore_name, "nfs", {"path": path}, {}, overwrite)
 
     def path(self, path: str = "", data_reference_name: str | None = None) -> DataPath:
-        """A place in the datastore, to make a dataset of."""
+        """A path in the datastore, to make a dataset of."""
         return DataPath(self, safe_path(path))
 
     def upload(
@@ -158,7 +160,7 @@ class Datastore:
     ) -> DataPath:
         """Copy files into the datastore; existing ones stay unless `overwrite`."""
         target = self.path(target_path or "")
-        there = {entry["path"] for entry in target.files()} if not overwrite else set()
+        there = {entry.path for entry in target._files()} if not overwrite else set()
         for name in files:
             file = Path(name)
             inner = file.relative_to(relative_root).as_posix() if relative_root else file.name
@@ -171,14 +173,11 @@ class Datastore:
         self, target_path: str, prefix: str | None = None, overwrite: bool = False, show_progress: bool = True
     ) -> int:
         """Copy files below `prefix` to a folder; returns how many."""
-        place = self.path(prefix or "")
-        inner = place.path_on_datastore
-        wanted = []
-        for entry in place.files():
-            name = f"{inner}/{entry['path']}" if inner else str(entry["path"])
-            if overwrite or not (Path(target_path) / name).exists():
-                wanted.append({**entry, "path": name})
-        self._storage.download(f"/data/{self.name}", wanted, Path(target_path))
+        source = self.path(prefix or "")
+        inner = source.path_on_datastore
+        named = [replace(entry, path=f"{inner}/{entry.path}" if inner else entry.path) for entry in source._files()]
+        wanted = [entry for entry in named if overwrite or not (Path(target_path) / entry.path).exists()]
+        self._storage.download(self.name, wanted, Path(target_path))
         return len(wanted)
 
     def unregister(self) -> None:
@@ -187,7 +186,7 @@ class Datastore:
 
     @property
     def _storage(self) -> Storage:
-        return Storage(self.workspace.client)
+        return self.workspace.client.storage
 
     def __repr__(self) -> str:
         return f"Datastore(name={self.name!r}, type={self.datastore_type!r})"
@@ -195,7 +194,7 @@ class Datastore:
 
 @dataclass(frozen=True)
 class DataPath:
-    """A place in a datastore."""
+    """A path in a datastore."""
 
     datastore: Datastore
     path_on_datastore: str = ""
@@ -204,8 +203,11 @@ class DataPath:
     def address(self) -> str:
         return datastore_address(self.datastore.name, self.path_on_datastore)
 
-    def files(self) -> list[dict[str, Any]]:
+    def files(self) -> list[dict[str, Json]]:
         """{path, size} of every file below, by its path from here."""
+        return [to_json(entry) for entry in self._files()]
+
+    def _files(self) -> tuple[FileEntry, ...]:
         return self.datastore._storage.files(self.datastore.name, self.path_on_datastore)
 
 
@@ -213,17 +215,13 @@ def _register(
     workspace: Connected,
     name: str,
     kind: str,
-    options: Mapping[str, Any],
-    credential: Mapping[str, Any],
+    options: Mapping[str, Json],
+    credential: Mapping[str, Json],
     overwrite: bool,
 ) -> Datastore:
-    body = {
-        "name": name,
-        "kind": kind,
-        "options": {key: value for key, value in options.items() if value is not None},
-        "credential": {key: value for key, value in credential.items() if value is not None},
-    }
-    Storage(workspace.client).create_datastore(body, overwrite)
+    given = {key: value for key, value in options.items() if value is not None}
+    secret = {key: value for key, value in credential.items() if value is not None}
+    workspace.client.storage.create_datastore(NewDatastore(name, kind, given, secret), overwrite)
     return Datastore(workspace, name)
 
 
@@ -238,7 +236,7 @@ def _endpoint(account: str, service: str, protocol: str | None, endpoint: str | 
     return f"{protocol or 'https'}://{account}.{service}.{endpoint or 'core.windows.net'}"
 
 
-def _ignore(kwargs: Mapping[str, Any], where: str) -> None:
+def _ignore(kwargs: Mapping[str, Json], where: str) -> None:
     for name, value in kwargs.items():
         if value is not None:
             tell(f"{where}: {name} means nothing here and is ignored")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,12 @@ from muster.environments.images.model import registry_of
 from muster.environments.venvs.builder import has_gpus
 from muster.errors import JobError, NotFound
 from muster.job.explain import make_spec
+from muster.job.parts import EnvironmentSpec
 from muster.job.rules import is_snapshot
 from muster.paths import environments_dir
 from muster.sdk.connected import Connected
 from muster.sdk.notices import tell
+from muster.wire.codec import Json
 
 
 class CondaDependencies:
@@ -51,7 +53,7 @@ class CondaDependencies:
         return made
 
     @staticmethod
-    def of(content: Mapping[str, Any]) -> CondaDependencies:
+    def of(content: Mapping[str, Json]) -> CondaDependencies:
         """From the content of a conda file."""
         made = CondaDependencies()
         made._read(content)
@@ -81,23 +83,28 @@ class CondaDependencies:
         gone = set(names)
         self._pip = [package for package in self._pip if package not in gone]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Json]:
         """The content of a conda file."""
-        packages: list[Any] = [f"python={self.python_version}"] if self.python_version else []
+        packages: list[Json] = [f"python={self.python_version}"] if self.python_version else []
         packages += self._conda
         if self._pip:
             packages += [*([] if "pip" in self._conda else ["pip"]), {"pip": list(self._pip)}]
         return {"name": "muster", "channels": self._channels or ["conda-forge"], "dependencies": packages}
 
-    def _read(self, data: Mapping[str, Any]) -> None:
-        self._channels = list(data.get("channels") or [])
-        for item in data.get("dependencies") or []:
+    def _read(self, data: Mapping[str, Json]) -> None:
+        self._channels = [str(channel) for channel in _items(data.get("channels"))]
+        for item in _items(data.get("dependencies")):
             if isinstance(item, Mapping):
-                self._pip += [str(package) for package in item.get("pip") or []]
+                self._pip += [str(package) for package in _items(item.get("pip"))]
             elif match := re.fullmatch(r"python\s*={1,2}\s*([\d.*]+)", str(item)):
                 self.python_version = match[1]
             else:
                 self._conda.append(str(item))
+
+
+def _items(value: Json) -> Sequence[Json]:
+    """A list of a document; anything else has no items."""
+    return value if isinstance(value, Sequence) and not isinstance(value, str) else ()
 
 
 class PythonSection:
@@ -116,7 +123,7 @@ class DockerSection:
         self.enabled = False
         self.base_image: str | None = None
         self.base_dockerfile: str | None = None
-        self.sent_build: dict[str, Any] | None = None
+        self.sent_build: Mapping[str, Json] | None = None
         """What a registered environment's image is built from: it was sent when that was registered."""
         self.shm_size: str | None = None
 
@@ -138,7 +145,7 @@ class Environment:
         short = names.bare(name)
         if workspace is not None and names.meaning(name, is_mpi=False) is None:
             stored = workspace.client.environment(short, version or names.version_of(name))
-            return from_spec(short, stored["spec"], str(stored["version"]))
+            return from_spec(short, stored.spec, str(stored.version))
         environment = curated(name)
         if notice := old_name_notice(name):
             tell(notice)
@@ -149,7 +156,7 @@ class Environment:
     def list(workspace: Connected) -> dict[str, Environment]:
         """Every registered environment by its name, in its newest version."""
         found = workspace.client.environments()
-        return {row["name"]: from_spec(row["name"], row["spec"], str(row["version"])) for row in found}
+        return {view.name: from_spec(view.name, view.spec, str(view.version)) for view in found}
 
     @staticmethod
     def from_pip_requirements(name: str, file_path: str, pip_version: str | None = None) -> Environment:
@@ -219,7 +226,7 @@ class Environment:
             raise JobError(f"environment {self.name!r} describes nothing that could be kept", "Add packages to it.")
         job = make_spec({"command": "true", "environment": described})
         tell(*notices)
-        self.version = str(register_environment(workspace.client, self.name, job, Path.cwd())["version"])
+        self.version = str(register_environment(workspace.client, self.name, job, Path.cwd()).version)
         return self
 
     def clone(self, new_name: str) -> Environment:
@@ -264,33 +271,32 @@ def old_name_notice(name: str) -> str:
     return f"environment {name!r} is an old name of Azure ML; it stands for {stands_for}"
 
 
-def from_spec(name: str, spec: Mapping[str, Any], version: str | None = None) -> Environment:
+def from_spec(name: str, spec: Mapping[str, Json], version: str | None = None) -> Environment:
     """An environment from what a job file says below `environment`."""
+    stored = EnvironmentSpec.model_validate(spec, strict=False)
     made = Environment(name)
     made.version = version
-    if "conda_file" in spec:
-        made.python.conda_dependencies = CondaDependencies.of(spec["conda_file"])
-    elif "pip" in spec:
-        made.python.conda_dependencies = CondaDependencies.create(pip_packages=spec["pip"])
-    python = spec.get("python")
-    if python and "/" in python:
+    if isinstance(stored.conda_file, dict):
+        made.python.conda_dependencies = CondaDependencies.of(stored.conda_file)
+    elif stored.pip:
+        made.python.conda_dependencies = CondaDependencies.create(pip_packages=stored.pip)
+    if stored.python and "/" in stored.python:
         made.python.user_managed_dependencies = True
-        made.python.interpreter_path = python
-    elif python:
-        made.python.conda_dependencies.set_python_version(python)
-    if "image" in spec:
-        made.docker.enabled, made.docker.base_image = True, spec["image"]
-    if "build" in spec:
-        build = dict(spec["build"])
+        made.python.interpreter_path = stored.python
+    elif stored.python:
+        made.python.conda_dependencies.set_python_version(stored.python)
+    if stored.image:
+        made.docker.enabled, made.docker.base_image = True, stored.image
+    if build := stored.build:
         made.docker.enabled = True
-        if is_snapshot(build["path"]):
-            made.docker.sent_build = build
+        if is_snapshot(build.path):
+            made.docker.sent_build = build.model_dump(mode="json", exclude_defaults=True)
         else:
-            made.docker.base_dockerfile = str(Path(build["path"]) / (build.get("dockerfile_path") or "Dockerfile"))
+            made.docker.base_dockerfile = str(Path(build.path) / (build.dockerfile_path or "Dockerfile"))
     return made
 
 
-def to_spec(environment: Environment | str | None) -> tuple[dict[str, Any] | str | None, list[str]]:
+def to_spec(environment: Environment | str | None) -> tuple[dict[str, Json] | str | None, list[str]]:
     """The environment of a job file, and notices; None is the current Python."""
     if environment is None:
         return None, []
@@ -305,8 +311,9 @@ def to_spec(environment: Environment | str | None) -> tuple[dict[str, Any] | str
             image["conda_file"] = packages.as_dict()
         return {"name": environment.name, **image}, notices
     if python.user_managed_dependencies:
-        own = None if python.interpreter_path == "python" else {"python": python.interpreter_path}
-        return own and {"name": environment.name, **own}, notices
+        if python.interpreter_path == "python":
+            return None, notices
+        return {"name": environment.name, "python": python.interpreter_path}, notices
     if packages.conda_packages:
         return {"name": environment.name, "conda_file": packages.as_dict()}, notices
     version = {"python": packages.python_version} if packages.python_version else {}
@@ -315,7 +322,7 @@ def to_spec(environment: Environment | str | None) -> tuple[dict[str, Any] | str
     return {"name": environment.name, **version} if version else None, notices
 
 
-def _image(docker: DockerSection) -> dict[str, Any]:
+def _image(docker: DockerSection) -> dict[str, Json]:
     """The image that packages may be put on; empty where there is none."""
     if docker.base_dockerfile:
         return {"build": _build(docker.base_dockerfile)}

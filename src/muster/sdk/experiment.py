@@ -14,6 +14,7 @@ from muster.sdk.job import to_job
 from muster.sdk.notices import tell
 from muster.sdk.run import Run
 from muster.sdk.script_run_config import ScriptRunConfig
+from muster.wire.codec import Json
 
 _MANY = 10_000
 
@@ -25,7 +26,7 @@ class Experiment:
         self.workspace = workspace
         self.name = name
 
-    def submit(self, config: ScriptRunConfig, tags: Mapping[str, Any] | None = None, **kwargs: Any) -> Run:
+    def submit(self, config: ScriptRunConfig, tags: Mapping[str, Json] | None = None, **kwargs: Any) -> Run:
         """Submit a script; returns at once with its run."""
         if not isinstance(config, ScriptRunConfig):
             raise JobError(
@@ -39,7 +40,7 @@ class Experiment:
         # A team's server has nodes of its own, where this machine's interpreter means nothing.
         python = sys.executable if self.workspace.ref.server is None else None
         view = submit(self.workspace.client, spec, Path.cwd(), python=python, notices=notices)
-        tell(*view.get("notices", notices))
+        tell(*view.notices)
         return Run._of(self.workspace, view)
 
     def get_runs(
@@ -52,14 +53,13 @@ class Experiment:
         """The experiment's runs, newest first; `tags` is a name or a mapping that they must have."""
         wanted = {tags: None} if isinstance(tags, str) else dict(tags or {})
         for view in self.workspace.client.runs(limit=_MANY, experiment=self.name):
-            have = view.get("tags") or {}
-            if all(key in have and (value is None or have[key] == value) for key, value in wanted.items()):
+            if all(key in view.tags and value in (None, view.tags[key]) for key, value in wanted.items()):
                 yield Run._of(self.workspace, view)
 
     @staticmethod
     def list(workspace: Connected) -> list[Experiment]:
         """Every experiment that has a run."""
-        names = dict.fromkeys(str(view["experiment"]) for view in workspace.client.runs(limit=_MANY))
+        names = dict.fromkeys(view.experiment for view in workspace.client.runs(limit=_MANY))
         return [Experiment(workspace, name) for name in names]
 
     def start_logging(self, *args: Any, **kwargs: Any) -> NoReturn:

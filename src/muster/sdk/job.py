@@ -22,6 +22,7 @@ from muster.sdk.runconfig import (
     TensorflowConfiguration,
 )
 from muster.sdk.script_run_config import ScriptRunConfig
+from muster.wire.codec import Json
 
 
 def to_job(config: ScriptRunConfig, name: str) -> tuple[JobSpec, list[str]]:
@@ -32,7 +33,7 @@ def to_job(config: ScriptRunConfig, name: str) -> tuple[JobSpec, list[str]]:
     environment, notices = to_spec(run_config.environment)
     distribution, num_nodes = _distribution(config.distributed_job_config or run_config.distributed_job_config)
     notices += _docker_notices(run_config.docker)
-    data: dict[str, Any] = {
+    data: dict[str, Json] = {
         "experiment_name": name,
         "code": os.fspath(config.source_directory),
         "command": command,
@@ -100,7 +101,7 @@ class _Inputs:
     """Datasets that were met in the arguments, as inputs of the job."""
 
     def __init__(self) -> None:
-        self.declared: dict[str, dict[str, Any]] = {}
+        self.declared: dict[str, dict[str, str]] = {}
 
     def reference(self, data: DatasetConsumptionConfig | FileDataset) -> str:
         use = data.as_mount() if isinstance(data, FileDataset) else data
@@ -112,7 +113,7 @@ class _Inputs:
 
 
 def _resume(resume_from: Any, inputs: _Inputs) -> list[str]:
-    """v1 passes the place to resume from as `--resume-from`."""
+    """v1 passes the folder to resume from as `--resume-from`."""
     if resume_from is None:
         return []
     if isinstance(resume_from, str | os.PathLike):
@@ -127,7 +128,7 @@ def _resume(resume_from: Any, inputs: _Inputs) -> list[str]:
     return ["--resume-from", inputs.reference(resume_from)]
 
 
-def _distribution(config: DistributedConfiguration | None) -> tuple[dict[str, Any] | None, int]:
+def _distribution(config: DistributedConfiguration | None) -> tuple[dict[str, Json] | None, int]:
     """The distribution of a job file, and the number of nodes."""
     if config is None:
         return None, 1

@@ -8,8 +8,10 @@ from typing import Any
 
 from muster.client.snapshot import push, scan
 from muster.errors import Conflict, NotFound
-from muster.manifest import is_safe
+from muster.host.files import is_safe_path
 from muster.sdk.connected import Connected
+from muster.wire.codec import Json
+from muster.wire.models import ModelView
 
 _SNAPSHOT = "snapshot"
 _LIMIT_BYTES = 1 << 50
@@ -27,21 +29,21 @@ class Model:
         self._set(workspace, workspace.client.model(name or "", version))
 
     @classmethod
-    def _of(cls, workspace: Connected, view: Mapping[str, Any]) -> Model:
+    def _of(cls, workspace: Connected, view: ModelView) -> Model:
         model = cls.__new__(cls)
         model._set(workspace, view)
         return model
 
-    def _set(self, workspace: Connected, view: Mapping[str, Any]) -> None:
+    def _set(self, workspace: Connected, view: ModelView) -> None:
         self.workspace = workspace
-        self.name = str(view["name"])
-        self.version = int(view["version"])
-        self.path = str(view["path"])
-        self.run_id: str | None = view.get("run_id")
-        self.description: str | None = view.get("description")
-        self.tags: dict[str, str] = dict(view.get("tags") or {})
-        self.properties: dict[str, Any] = dict(view.get("properties") or {})
-        self.created_time = view.get("created_at")
+        self.name = view.name
+        self.version = view.version
+        self.path = view.path
+        self.run_id = view.run_id
+        self.description = view.description
+        self.tags = dict(view.tags)
+        self.properties = dict(view.properties)
+        self.created_time = view.created_at
 
     @property
     def id(self) -> str:
@@ -52,8 +54,8 @@ class Model:
         workspace: Connected,
         model_path: str,
         model_name: str,
-        tags: Mapping[str, Any] | None = None,
-        properties: Mapping[str, Any] | None = None,
+        tags: Mapping[str, Json] | None = None,
+        properties: Mapping[str, Json] | None = None,
         description: str | None = None,
         **kwargs: Any,
     ) -> Model:
@@ -63,13 +65,11 @@ class Model:
             raise NotFound(f"there is no file or folder {source} to register as {model_name!r}")
         digest = push(workspace.client, scan(source, _LIMIT_BYTES, is_code=False))
         view = workspace.client.register_model(
-            {
-                "name": model_name,
-                "path": source.resolve().name + ("/" if source.is_dir() else ""),
-                "tags": {str(key): str(value) for key, value in (tags or {}).items()},
-                "properties": {**(properties or {}), _SNAPSHOT: digest},
-                "description": description,
-            }
+            model_name,
+            source.resolve().name + ("/" if source.is_dir() else ""),
+            tags={str(key): str(value) for key, value in (tags or {}).items()},
+            properties={**(properties or {}), _SNAPSHOT: digest},
+            description=description,
         )
         return Model._of(workspace, view)
 
@@ -96,7 +96,7 @@ class Model:
             folder = target if self.path.endswith("/") else target.parent
             client.download_snapshot(str(self.properties[_SNAPSHOT]), folder)
         elif self.run_id is not None:
-            names = [file["path"] for file in client.files(self.run_id)]
+            names = [file.path for file in client.files(self.run_id)]
             for name, inner in _below(self.path, names):
                 client.download(self.run_id, name, target / inner if inner else target)
         return str(target)
@@ -112,6 +112,6 @@ def _below(path: str, names: Iterable[str]) -> Iterable[tuple[str, str]]:
     if not found:
         raise NotFound(f"the run has no files under {path!r} any more")
     for name, inner in found:
-        if inner and not is_safe(inner):
+        if inner and not is_safe_path(inner):
             raise NotFound(f"the file name {name!r} leaves the target folder")
     return found

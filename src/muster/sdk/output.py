@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+
+from muster.wire.stream import LogPiece
 
 _KEPT_BYTES = 1 << 20
 
@@ -15,10 +16,10 @@ class LineMerger:
         self._prefixed = num_ranks > 1
         self._rest: dict[str, bytes] = {}
 
-    def feed(self, log: dict[str, Any]) -> str:
+    def feed(self, log: LogPiece) -> str:
         """The lines that a log event completes."""
-        stream = str(log["stream"])
-        *lines, rest = (self._rest.get(stream, b"") + log["bytes"]).split(b"\n")
+        stream = log.stream
+        *lines, rest = (self._rest.get(stream, b"") + log.data).split(b"\n")
         if len(rest) > _KEPT_BYTES:
             lines.append(rest)
             rest = b""

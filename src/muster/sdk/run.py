@@ -12,15 +12,19 @@ from typing import IO, Any
 
 from muster.client.api import Client
 from muster.errors import MusterError, NotFound, RunFailed
-from muster.manifest import is_safe
+from muster.host.files import is_safe_path
 from muster.runtime import values
 from muster.runtime.run import Run as ContextRun
 from muster.runtime.uploads import check_name, folder_files
 from muster.sdk.connected import Connected
 from muster.sdk.model import Model
 from muster.sdk.output import LineMerger
+from muster.wire.codec import Json, to_json
+from muster.wire.metrics import MetricReport
+from muster.wire.runs import RunView
+from muster.wire.states import TERMINAL
+from muster.wire.stream import LogPiece, RunEnded, StateChanged, StreamEvent
 
-TERMINAL = ("Completed", "Failed", "Canceled")
 _POLL_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
@@ -31,15 +35,15 @@ class Run:
         self._set(experiment.workspace, experiment.workspace.client.run(run_id))
 
     @classmethod
-    def _of(cls, workspace: Connected, view: Mapping[str, Any]) -> Run:
+    def _of(cls, workspace: Connected, view: RunView) -> Run:
         run = cls.__new__(cls)
         run._set(workspace, view)
         return run
 
-    def _set(self, workspace: Connected, view: Mapping[str, Any]) -> None:
+    def _set(self, workspace: Connected, view: RunView) -> None:
         self.workspace = workspace
-        self.id = str(view["id"])
-        self._view = dict(view)
+        self.id = view.id
+        self._view = view
 
     @staticmethod
     def get(workspace: Connected, run_id: str) -> Run:
@@ -55,25 +59,25 @@ class Run:
 
     @property
     def name(self) -> str:
-        return str(self._view.get("name") or self.id)
+        return self._view.name or self.id
 
     @property
     def display_name(self) -> str:
-        return str(self._view.get("display_name") or self.name)
+        return self._view.display_name or self.name
 
     @property
     def experiment(self) -> Any:
         """The `Experiment` that it belongs to."""
-        return self.workspace.experiment(str(self._view["experiment"]))
+        return self.workspace.experiment(self._view.experiment)
 
     @property
     def status(self) -> str:
         """The state at the last look; `get_status` looks again."""
-        return str(self._view["status"])
+        return self._view.status
 
     @property
     def tags(self) -> dict[str, str]:
-        return dict(self._view.get("tags") or {})
+        return dict(self._view.tags)
 
     @property
     def parent(self) -> Run | None:
@@ -83,16 +87,16 @@ class Run:
         self._refresh()
         return self.status
 
-    def get_details(self) -> dict[str, Any]:
-        """Everything that is known of the run, with v1's keys beside Muster's own."""
+    def get_details(self) -> dict[str, Json]:
+        """Everything that is known of the run, under v1's keys and Muster's own."""
         view = self._refresh()
         return {
-            **view,
+            **to_json(view),
             "runId": self.id,
-            "target": view.get("compute"),
-            "startTimeUtc": _utc(view.get("started_at")),
-            "endTimeUtc": _utc(view.get("ended_at")),
-            "logFiles": {file["path"]: file["path"] for file in view.get("files", [])},
+            "target": view.compute,
+            "startTimeUtc": _utc(view.started_at),
+            "endTimeUtc": _utc(view.ended_at),
+            "logFiles": {file.path: file.path for file in view.files},
         }
 
     def get_tags(self) -> dict[str, str]:
@@ -111,12 +115,12 @@ class Run:
 
     def wait_for_completion(
         self, show_output: bool = False, raise_on_error: bool = True, *, wait_post_processing: bool = False
-    ) -> dict[str, Any]:
+    ) -> dict[str, Json]:
         """Wait for the end; a run that ended badly raises RunFailed with its verdict."""
-        printer = LineMerger(int(self._view.get("num_ranks") or 1)) if show_output else None
-        for event in self._client.stream(self.id, logs=show_output, metrics=False):
+        printer = LineMerger(self._view.num_ranks) if show_output else None
+        for item in self._client.stream(self.id, logs=show_output, metrics=False):
             if printer is not None:
-                _show(printer, event.event, event.data)
+                _show(printer, item.event)
         details = self.get_details()
         if raise_on_error:
             self._raise_if_bad()
@@ -175,25 +179,25 @@ class Run:
         self._client.upload(self.id, stored, source)
         self._log("image", name, stored)
 
-    def get_metrics(self, name: str | None = None, recursive: bool = False, **kwargs: Any) -> dict[str, Any]:
+    def get_metrics(self, name: str | None = None, recursive: bool = False, **kwargs: Any) -> dict[str, Json]:
         """What the run logged: the value, or the list of values where there were several."""
-        points: dict[str, list[Any]] = {}
+        points: dict[str, list[Json]] = {}
         for point in self._client.metrics(self.id):
-            if name in (None, point["name"]):
-                points.setdefault(point["name"], []).append(values.restore(point["value"]))
+            if name in (None, point.name):
+                points.setdefault(point.name, []).append(values.restore(point.value))
         return {key: found[0] if len(found) == 1 else found for key, found in points.items()}
 
     def tag(self, key: str, value: Any = None) -> None:
         self.set_tags({key: value})
 
-    def set_tags(self, tags: Mapping[str, Any]) -> None:
-        texts = {str(key): "" if value is None else str(value) for key, value in tags.items()}
+    def set_tags(self, tags: Mapping[str, Json]) -> None:
+        texts: dict[str, str | None] = {str(key): "" if value is None else str(value) for key, value in tags.items()}
         self._view = self._client.update_run(self.id, tags=texts)
 
     # Files
 
     def get_file_names(self) -> list[str]:
-        return [str(file["path"]) for file in self._client.files(self.id)]
+        return [file.path for file in self._client.files(self.id)]
 
     def download_file(self, name: str, output_file_path: str | None = None, **kwargs: Any) -> None:
         """One file; into the current folder unless a path (or folder) is given."""
@@ -212,7 +216,7 @@ class Run:
         if prefix and not names:
             raise NotFound(f"run {self.id} has no files that begin with {prefix!r}", "get_file_names() lists them.")
         for index, name in enumerate(names):
-            if not is_safe(name):
+            if not is_safe_path(name):
                 raise MusterError(f"the file name {name!r} leaves the target folder")
             inner = output_paths[index] if output_paths is not None else name
             self._client.download(self.id, name, Path(output_directory or ".") / inner)
@@ -236,8 +240,8 @@ class Run:
         self,
         model_name: str,
         model_path: str | None = None,
-        tags: Mapping[str, Any] | None = None,
-        properties: Mapping[str, Any] | None = None,
+        tags: Mapping[str, Json] | None = None,
+        properties: Mapping[str, Json] | None = None,
         description: str | None = None,
         **kwargs: Any,
     ) -> Model:
@@ -246,20 +250,12 @@ class Run:
         names = self.get_file_names()
         if not any(name == path or name.startswith(f"{path}/") for name in names):
             raise NotFound(f"run {self.id} has no file or folder {path!r}", f"Its files: {', '.join(names[:20])}")
-        view = self._client.register_model(
-            {
-                "name": model_name,
-                "run_id": self.id,
-                "path": path,
-                "tags": {str(key): str(value) for key, value in (tags or {}).items()},
-                "properties": dict(properties or {}),
-                "description": description,
-            }
-        )
+        texts = {str(key): str(value) for key, value in (tags or {}).items()}
+        view = self._client.register_model(model_name, path, self.id, texts, properties, description)
         return Model._of(self.workspace, view)
 
     def __repr__(self) -> str:
-        return f"Run(id={self.id!r}, experiment={self._view['experiment']!r}, status={self.status!r})"
+        return f"Run(id={self.id!r}, experiment={self._view.experiment!r}, status={self.status!r})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Run) and other.id == self.id
@@ -269,14 +265,13 @@ class Run:
 
     def _repr_html_(self) -> str:
         view = self._refresh()
-        verdict = view.get("verdict") or {}
         rows = {
-            "Experiment": view["experiment"],
+            "Experiment": view.experiment,
             "Id": self.id,
             "Status": self.status,
-            "Why": view.get("reason") or verdict.get("message") or "",
-            "Ranks": view.get("num_ranks"),
-            **{name: value for name, value in (view.get("metrics") or {}).items() if not name.startswith("node/")},
+            "Why": view.reason or (view.verdict.message if view.verdict else ""),
+            "Ranks": view.num_ranks,
+            **{name: value for name, value in view.metrics.items() if not name.startswith("node/")},
         }
         cells = "".join(
             f"<tr><th style='text-align:left'>{html.escape(str(key))}</th><td>{html.escape(str(value))}</td></tr>"
@@ -289,13 +284,12 @@ class Run:
     def _client(self) -> Client:
         return self.workspace.client
 
-    def _refresh(self) -> dict[str, Any]:
+    def _refresh(self) -> RunView:
         self._view = self._client.run(self.id)
         return self._view
 
     def _log(self, kind: str, name: str, value: Any, step: int | None = None) -> None:
-        point = {"type": kind, "name": name, "value": values.jsonable(value), "step": step, "at": time.time()}
-        self._client.log_metrics(self.id, [point])
+        self._client.log_metrics(self.id, [MetricReport(name, values.jsonable(value), step, kind, time.time())])
 
     def _raise_if_bad(self) -> None:
         if self.status != "Completed":
@@ -323,24 +317,28 @@ def as_completed(runs: Iterable[Run], timeout: float | None = None) -> Iterator[
         time.sleep(pause_s if deadline is None else max(0.0, min(pause_s, deadline - time.monotonic())))
 
 
-def failure_text(view: Mapping[str, Any]) -> tuple[str, dict[str, Any], str]:
+def failure_text(view: RunView) -> tuple[str, dict[str, Json], str]:
     """Message, verdict and hint of a run that ended badly."""
-    verdict = dict(view.get("verdict") or {})
-    where = [f"rank {verdict['rank']}"] if verdict.get("rank") is not None else []
-    where += [f"on {verdict['node']}"] if verdict.get("node") else []
-    head = f"run {view['id']} {str(view['status']).lower()}"
+    head, verdict = f"run {view.id} {view.status.lower()}", view.verdict
+    if verdict is None:
+        return f"{head}: no verdict was given", {}, ""
+    where = [f"rank {verdict.rank}"] if verdict.rank is not None else []
+    where += [f"on {verdict.node}"] if verdict.node else []
     cause = f"{' '.join(where)}: " if where else ""
-    message = f"{head}: {cause}{verdict.get('message') or 'no verdict was given'}"
-    lines = [str(line) for line in verdict.get("lines") or []]
-    if lines:
-        message += "\nlast lines:\n" + "\n".join(f"  {line}" for line in lines)
-    return message, verdict, str(verdict.get("next") or "")
+    message = f"{head}: {cause}{verdict.message}"
+    if verdict.lines:
+        message += "\nlast lines:\n" + "\n".join(f"  {line}" for line in verdict.lines)
+    return message, to_json(verdict), verdict.next
 
 
-def _show(printer: LineMerger, event: str, data: dict[str, Any]) -> None:
-    text = printer.feed(data) if event == "log" else printer.finish() if event == "end" else ""
-    if event == "state" and data.get("reason"):
-        text = f"{data['status']}: {data['reason']}\n"
+def _show(printer: LineMerger, event: StreamEvent) -> None:
+    text = ""
+    if isinstance(event, LogPiece):
+        text = printer.feed(event)
+    elif isinstance(event, RunEnded):
+        text = printer.finish()
+    elif isinstance(event, StateChanged) and event.reason:
+        text = f"{event.status}: {event.reason}\n"
     if text:
         sys.stdout.write(text)
         sys.stdout.flush()

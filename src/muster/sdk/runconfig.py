@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from muster.defaults import MAX_RUN_S
 from muster.sdk.environment import CondaDependencies, Environment
+from muster.wire.codec import Json
 
 
 class Named(Protocol):
@@ -87,7 +88,7 @@ class RunConfiguration:
         self.mpi = MpiConfiguration()
         self.pytorch = PyTorchConfiguration()
         self.tensorflow = TensorflowConfiguration()
-        self.data: Mapping[str, Any] = {}
+        self.data: Mapping[str, Json] = {}
         self.max_run_duration_seconds: int | None = MAX_RUN_S
 
     @property

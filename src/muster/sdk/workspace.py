@@ -9,7 +9,6 @@ from typing import Any
 
 from muster.client.api import Client
 from muster.client.connect import connect
-from muster.client.storage import Storage
 from muster.client.workspace import FOLDER, WorkspaceRef, create_workspace, find_folder, find_workspace
 from muster.errors import NotFound, UserError
 from muster.sdk.compute import ComputeTarget
@@ -43,7 +42,7 @@ class Workspace:
 
     @staticmethod
     def from_config(path: str | Path | None = None, **kwargs: Any) -> Workspace:
-        """The workspace of this folder (`.muster` here or above), or beside an Azure `config.json`; else your own."""
+        """The workspace of this folder (`.muster` here or above), or that of an Azure `config.json`; else your own."""
         start = Path(path).expanduser() if path is not None else Path.cwd()
         if not start.exists():
             raise NotFound(f"there is no folder or file {start}", "Make a workspace with `muster init`.")
@@ -51,7 +50,7 @@ class Workspace:
             return _from_azure(start, _azure_name(start, strict=True))
         azure = _azure_file(start)
         folder = find_folder(start)
-        if azure is not None and (folder is None or not folder.parent.is_relative_to(_beside(azure))):
+        if azure is not None and (folder is None or not folder.parent.is_relative_to(_folder_of(azure))):
             return _from_azure(azure, _azure_name(azure, strict=True))
         return Workspace(ref=find_workspace(start))
 
@@ -86,7 +85,7 @@ class Workspace:
 
     @property
     def datastores(self) -> dict[str, Datastore]:
-        return {row["name"]: Datastore(self, row["name"]) for row in Storage(self.client).datastores()}
+        return {view.name: Datastore(self, view.name) for view in self.client.storage.datastores()}
 
     def get_default_datastore(self) -> Datastore:
         """The workspace's own datastore."""
@@ -107,7 +106,7 @@ class Workspace:
     def get_run(self, run_id: str) -> Run:
         return Run.get(self, run_id)
 
-    def get_details(self) -> dict[str, Any]:
+    def get_details(self) -> dict[str, str]:
         return {"id": self.ref.id, "name": self.name, "location": self.location, "folder": str(self.ref.root)}
 
     def write_config(self, path: str | None = None, file_name: str | None = None) -> None:
@@ -125,8 +124,8 @@ def _azure_file(start: Path) -> Path | None:
 
 
 def _from_azure(file: Path, name: str) -> Workspace:
-    tell(f"{file}: the subscription is ignored; the workspace {name!r} is the folder {_beside(file) / FOLDER}")
-    return Workspace(ref=create_workspace(_beside(file), name, exist_ok=True))
+    tell(f"{file}: the subscription is ignored; the workspace {name!r} is the folder {_folder_of(file) / FOLDER}")
+    return Workspace(ref=create_workspace(_folder_of(file), name, exist_ok=True))
 
 
 def _azure_name(file: Path, strict: bool) -> str:
@@ -141,6 +140,6 @@ def _azure_name(file: Path, strict: bool) -> str:
     return ""
 
 
-def _beside(file: Path) -> Path:
+def _folder_of(file: Path) -> Path:
     folder = file.resolve().parent
     return folder.parent if folder.name in (".azureml", "aml_config") else folder

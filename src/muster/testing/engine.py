@@ -116,3 +116,6 @@ def _start(agent: AgentConfig, namespace: str | None) -> subprocess.Popen[bytes]
             cwd="/",
             start_new_session=True,
         )
+
+
+__all__ = ["FakeEngine"]

@@ -134,3 +134,6 @@ def _as_json(job: FakeJob) -> dict[str, object]:
         "end_time": {"set": False, "infinite": False, "number": 0},
         "nodes": job.nodes,
     }
+
+
+__all__ = ["FakeJob", "FakeSlurm"]

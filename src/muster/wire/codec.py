@@ -84,6 +84,14 @@ def from_json(kind: type[T], data: Any) -> T:
     return made
 
 
+def from_file(kind: type[T], data: Any) -> T:
+    """Like `from_json`, for files that another version or another part of Muster writes more to."""
+    if not isinstance(data, Mapping):
+        raise _refused(kind.__name__, data)
+    known = {item.name for item in fields(kind)}  # type: ignore[arg-type]
+    return from_json(kind, {name: value for name, value in data.items() if name in known})
+
+
 # Writing
 
 _SCALARS: frozenset[type[Any]] = frozenset({str, int, float, bool, NoneType})

@@ -16,6 +16,7 @@ from muster.client.connect import connect
 from muster.client.submit import submit
 from muster.errors import ServerUnavailable
 from muster.job.explain import make_spec
+from muster.wire.stream import LogPiece, RunEnded
 
 
 def server_pid(workspace: Path) -> int:
@@ -24,7 +25,7 @@ def server_pid(workspace: Path) -> int:
 
 def test_twenty_clients_at_once_start_one_server(workspace: Path) -> None:
     with ThreadPoolExecutor(20) as pool:
-        pids = list(pool.map(lambda _: connect().health()["pid"], range(20)))
+        pids = list(pool.map(lambda _: connect().health().pid, range(20)))
     assert len(set(pids)) == 1
     assert (workspace / ".muster/server/server.log").read_text().count("serves workspace") == 1
 
@@ -55,14 +56,14 @@ def test_a_stream_loses_and_repeats_nothing_when_the_server_is_killed(workspace:
     received = b""
     killed = False
     status = ""
-    for event in client.stream(run["id"]):
-        if event.event == "log":
-            received += event.data["bytes"]
+    for event, _ in client.stream(run.id):
+        if isinstance(event, LogPiece):
+            received += event.data
             if not killed:
                 killed = True
                 os.kill(server_pid(workspace), signal.SIGKILL)
-        elif event.event == "end":
-            status = event.data["status"]
+        elif isinstance(event, RunEnded):
+            status = event.status
     assert killed
     assert status == "Completed"
     assert received == b"".join(b"line %d\n" % i for i in range(1, 201))
@@ -70,18 +71,18 @@ def test_a_stream_loses_and_repeats_nothing_when_the_server_is_killed(workspace:
 
 def test_a_call_after_the_server_was_killed_starts_another(workspace: Path) -> None:
     client = connect()
-    first = client.health()["pid"]
+    first = client.health().pid
     os.kill(first, signal.SIGKILL)
     assert client.runs() == []
-    assert client.health()["pid"] != first
+    assert client.health().pid != first
 
 
 def test_the_same_key_is_the_same_run(workspace: Path) -> None:
     client = connect()
     spec = make_spec({"command": ["true"]})
     first, second = (submit(client, spec, workspace, key="k") for _ in range(2))
-    assert first["id"] == second["id"]
+    assert first.id == second.id
     deadline = time.monotonic() + 30
-    while client.run(first["id"])["status"] != "Completed" and time.monotonic() < deadline:
+    while client.run(first.id).status != "Completed" and time.monotonic() < deadline:
         time.sleep(0.05)
     assert len(client.runs()) == 1

@@ -99,5 +99,5 @@ def containers(site: Site) -> list[str]:
     listed = subprocess.run(
         ["podman", "ps", "--all", "--format", "{{.Names}}"], capture_output=True, text=True, check=True
     ).stdout.split()
-    runs = [run["id"] for run in site.client.runs()]
+    runs = [run.id for run in site.client.runs()]
     return [name for name in listed if any(f"muster-{run}-" in name for run in runs)]

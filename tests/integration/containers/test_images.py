@@ -45,7 +45,7 @@ def test_an_image_is_built_once_from_a_dockerfile(boxes: Site, image: str) -> No
         assert len(tags) == 1
         # Whichever came first built it, and has the log of that; the other one waited.
         build_log = "user_logs/environment_node_0.txt"
-        builders = [run for run in (first, second) if build_log in {file["path"] for file in boxes.client.files(run)}]
+        builders = [run for run in (first, second) if build_log in {file.path for file in boxes.client.files(run)}]
         assert any(b"COPY hello.txt" in boxes.log(run, build_log) for run in builders)
     finally:
         subprocess.run(["podman", "rmi", "--force", *tags], check=False, capture_output=True)
@@ -110,11 +110,11 @@ def test_a_built_image_goes_to_the_registry_and_comes_back(registry: Registry, b
     run = boxes.run(command=command, environment=built)
     assert boxes.wait(run)["status"] == "Completed"
     assert registry.tags("team/muster-build") == [], "without its password nothing is taken"
-    notes = [event.data["text"] for event in boxes.client.stream(run, follow=False) if event.event == "note"]
+    notes = [event.text for event, _ in boxes.client.stream(run, follow=False) if event.kind == "note"]
     assert any(f"the image {registry.host}/team/muster-build:" in note and "was not pushed" in note for note in notes)
 
     secret = "registry_" + registry.host.replace(".", "_").replace(":", "_")
-    boxes.client.call("PUT", f"/secrets/{secret}", json_body={"value": f"anna:{PASSWORD}"})
+    boxes.client._calls.send("PUT", f"/secrets/{secret}", message={"value": f"anna:{PASSWORD}"})
     _remove_images(registry)
     again = boxes.run(command=command, environment=built)
     assert boxes.wait(again)["status"] == "Completed"
@@ -135,7 +135,7 @@ def test_packages_on_an_image_come_from_the_registry_where_another_node_put_them
 ) -> None:
     shelf.wheel("small", "1.0")
     secret = "registry_" + registry.host.replace(".", "_").replace(":", "_")
-    boxes.client.call("PUT", f"/secrets/{secret}", json_body={"value": f"anna:{PASSWORD}"})
+    boxes.client._calls.send("PUT", f"/secrets/{secret}", message={"value": f"anna:{PASSWORD}"})
     job = {
         "command": ["python3", "-c", "import small; print(small.VERSION)"],
         "environment": {"image": image, "pip": [*shelf.options, "small"]},
@@ -147,7 +147,7 @@ def test_packages_on_an_image_come_from_the_registry_where_another_node_put_them
         assert view["status"] == "Completed", view["verdict"]
         assert boxes.log(run) == b"1.0\n" and len(registry.tags("team/muster-packages")) == 1
         logs.append(boxes.log(run, "user_logs/environment_node_0.txt").decode())
-        locks.append(boxes.client.environment_of_run(run)["lock"])
+        locks.append(boxes.client.environment_of_run(run).lock)
         _remove_images(registry)
     assert "Successfully installed small" in logs[0] and "Successfully installed" not in logs[1]
     assert locks[0] == locks[1] and locks[0][0].startswith("small==1.0 --hash=")

@@ -100,7 +100,7 @@ def test_a_gang_on_two_nodes_runs_in_containers(boxes: Site, image: str) -> None
     assert found["home"] is True
     assert b"total 6" in boxes.log(run, "user_logs/std_log_process_2.txt")
     assert view["environment"]["python"].startswith("3.")
-    assert "total" in {point["name"] for point in boxes.client.metrics(run)}
+    assert "total" in {point.name for point in boxes.client.metrics(run)}
 
 
 def test_a_cancelled_job_gets_its_grace_and_leaves_no_container(boxes: Site, image: str) -> None:

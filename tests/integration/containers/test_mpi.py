@@ -51,7 +51,7 @@ def test_two_nodes_are_one_world_with_the_images_open_mpi(boxes: MpiSite, mpi_im
     view = boxes.wait(run)
     assert view["status"] == "Completed", view["verdict"]
     assert boxes.logs(run) == SUMS
-    points = {point["rank"]: point["value"] for point in boxes.client.metrics(run) if point["name"] == "total"}
+    points = {point.rank: point.value for point in boxes.client.metrics(run) if point.name == "total"}
     assert points == {0: 6, 1: 6, 2: 6, 3: 6}
     boxes.nothing_left(run)
 

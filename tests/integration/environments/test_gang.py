@@ -38,7 +38,7 @@ def gang(shelf: Shelf, *packages: str) -> dict[str, Any]:
 def settle(site: Site, run: str, node: str, facts: dict[str, Any] | None) -> dict[str, Any]:
     """What an agent says and hears."""
     body = {"run": run, "attempt": 1, "environment": facts}
-    answer: dict[str, Any] = site.client.call("POST", f"/agents/{node}/environment", json_body=body)
+    answer: dict[str, Any] = site.client._calls.send("POST", f"/agents/{node}/environment", message=body)
     return answer
 
 
@@ -57,7 +57,7 @@ def test_a_node_that_came_to_other_versions_takes_those_of_the_first(shelf: Shel
     assert view["status"] == "Completed", view["verdict"]
     for rank in (0, 1):
         assert site.log(run, f"user_logs/std_log_process_{rank}.txt") == b"1.0\n"
-    assert site.client.environment_of_run(run)["lock"] == lock
+    assert list(site.client.environment_of_run(run).lock or ()) == lock
     with pytest.raises(AccessDenied, match="is over"):
         settle(site, run, "local-0", None)
 
@@ -68,7 +68,7 @@ def test_the_first_node_settles_the_versions_with_hashes_and_a_later_run_may_ask
     archive = shelf.wheel("small", "1.0")
     run = site.run(**gang(shelf, "small"))
     assert site.wait(run)["status"] == "Completed"
-    assert site.client.environment_of_run(run)["lock"] == [exact("small", "1.0", archive)]
+    assert list(site.client.environment_of_run(run).lock or ()) == [exact("small", "1.0", archive)]
     exported = subprocess.run([MUSTER, "env", "export", run], capture_output=True, text=True, check=True).stdout
     assert exact("small", "1.0", archive) in exported
     (site.folder / "lock.yml").write_text(exported)

@@ -58,7 +58,7 @@ def test_a_job_runs_in_its_environment_and_the_next_one_finds_it_there(shelf: Sh
     assert module.stat().st_nlink > 1, "uv makes hard links from its cache"
     assert f"{key} is ready" in site.log(first["id"], BUILD_LOG).decode()
     assert first["environment"] == {"name": "mine", "key": key, "python": first["environment"]["python"], "packages": 1}
-    (line,) = site.client.environment_of_run(first["id"])["lock"]
+    (line,) = site.client.environment_of_run(first["id"]).lock
     assert line.startswith("small==1.0 --hash=sha256:")
 
     second = site.wait(site.run(command=SHOW, environment={**environment, "name": "other"}))

@@ -38,7 +38,7 @@ class MpiSite(Site):
             "retry": {"platform": 0, "node_loss": 0},
             **more,
         }
-        return str(submit(self.client, make_spec(job), self.folder, python=str(python))["id"])
+        return submit(self.client, make_spec(job), self.folder, python=str(python)).id
 
     def logs(self, run_id: str, ranks: int = 4) -> list[str]:
         return [self.log(run_id, f"user_logs/std_log_process_{rank}.txt").decode() for rank in range(ranks)]

@@ -27,7 +27,7 @@ def test_two_nodes_are_one_world_with_the_environments_own_open_mpi(mpi_site: Mp
     view = mpi_site.wait(run)
     assert view["status"] == "Completed", view["verdict"]
     assert mpi_site.logs(run) == SUMS
-    points = {point["rank"]: point["value"] for point in mpi_site.client.metrics(run) if point["name"] == "total"}
+    points = {point.rank: point.value for point in mpi_site.client.metrics(run) if point.name == "total"}
     assert points == {0: 6, 1: 6, 2: 6, 3: 6}
     roles = [rank["role"] for rank in view["attempts"][-1]["ranks"]]
     assert sorted(roles) == ["launcher", "worker", "worker", "worker", "worker"]

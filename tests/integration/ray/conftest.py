@@ -73,8 +73,8 @@ def attached(ray: RaySite, folder: Path, name: str, options: dict[str, Any]) -> 
     """A workspace with a cluster on that Ray, and its notices; an error shows what Ray's head has to say."""
     client = connect(create_workspace(folder, name))
     try:
-        made = client.create_cluster({"name": name, "engine": "ray", "options": options})
-        yield Site(folder, client), made["notices"]
+        made = client.create_cluster(name, "ray", options)
+        yield Site(folder, client), list(made.notices)
     except errors.MusterError as error:
         error.add_note(ray.last_words())
         raise

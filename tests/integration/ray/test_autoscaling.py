@@ -69,9 +69,9 @@ def test_a_cluster_grows_from_nothing_for_a_gang_and_shrinks_to_nothing_after_it
     site = growing
 
     def machines() -> int:
-        return sum(node["state"] == "idle" for node in site.client.cluster("grow")["nodes"])
+        return sum(node.state == "idle" for node in site.client.cluster("grow").nodes)
 
-    assert [node["state"] for node in site.client.cluster("grow")["nodes"]] == ["away", "away"]
+    assert [node.state for node in site.client.cluster("grow").nodes] == ["away", "away"]
     job = {"type": "pytorch", "process_count_per_instance": 1}
     run_id = site.run(
         command="echo $RANK of $WORLD_SIZE", compute="grow", resources={"instance_count": 2}, distribution=job

@@ -51,7 +51,7 @@ def slurm_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             for name, value in slurm.environment.items():
                 patch.setenv(name, value)
             client = connect(create_workspace(folder, "conventions"))
-            client.create_cluster({"name": "hpc", "engine": "slurm", "options": SLURM_OPTIONS})
+            client.create_cluster("hpc", "slurm", SLURM_OPTIONS)
             yield Site(folder, client)
             client.close()
             end_workspace(folder)

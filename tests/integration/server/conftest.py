@@ -17,6 +17,7 @@ from muster.client.connect import connect
 from muster.client.submit import submit
 from muster.client.workspace import find_workspace
 from muster.job.explain import make_spec
+from muster.wire.codec import to_json
 
 ENDED = {"Completed", "Failed", "Canceled"}
 
@@ -30,10 +31,12 @@ class Site:
 
     def run(self, **job: Any) -> str:
         """Submit a job from the workspace's folder; returns its id."""
-        return str(submit(self.client, make_spec(job), self.folder, python=sys.executable)["id"])
+        return submit(self.client, make_spec(job), self.folder, python=sys.executable).id
 
     def view(self, run_id: str) -> dict[str, Any]:
-        return self.client.run(run_id)
+        """The run as its JSON, which is what the tests look at."""
+        found: dict[str, Any] = to_json(self.client.run(run_id))
+        return found
 
     def wait(self, run_id: str, *statuses: str, timeout_s: float = 60.0) -> dict[str, Any]:
         wanted = set(statuses) or ENDED
@@ -48,12 +51,12 @@ class Site:
         return self.client.read_file(run_id, name)
 
     def server(self) -> psutil.Process:
-        return psutil.Process(self.client.health()["pid"])
+        return psutil.Process(self.client.health().pid)
 
     def agent(self, node: str = "local-0") -> psutil.Process:
         def pid() -> int | None:
-            nodes = {item["name"]: item for item in self.client.cluster("local")["nodes"]}
-            return nodes[node]["pid"] if node in nodes else None
+            nodes = {item.name: item for item in self.client.cluster("local").nodes}
+            return nodes[node].pid if node in nodes else None
 
         return process(pid, node)
 

@@ -21,11 +21,11 @@ PER_PROCESS = {"type": "pytorch", "process_count_per_instance": 1}
 
 
 def create(site: Site, name: str = "c", **options: Any) -> None:
-    site.client.create_cluster({"name": name, "options": {"max_nodes": 2, "cpus": 1, **options}})
+    site.client.create_cluster(name, options={"max_nodes": 2, "cpus": 1, **options})
 
 
 def states(site: Site, name: str = "c") -> dict[str, str]:
-    return {node["name"]: node["state"] for node in site.client.cluster(name)["nodes"]}
+    return {node.name: node.state for node in site.client.cluster(name).nodes}
 
 
 def sleeper(site: Site, **job: Any) -> str:
@@ -40,7 +40,7 @@ def test_nodes_come_for_the_queue_and_go_when_idle(site: Site):
     assert view["status"] == "Completed", view["verdict"]
     assert sorted(node["name"] for node in view["attempts"][0]["nodes"]) == ["c-0", "c-1"]
     wait_until(lambda: states(site) == {}, 20, "the idle nodes to go")
-    history = [item["state"] for item in site.client.node_history("c", "c-0")]
+    history = [item.state for item in site.client.node_history("c", "c-0")]
     assert history[0] == "preparing" and history[-2:] == ["leaving", "gone"]
     assert not [process for process in site.server().children() if process.status() != psutil.STATUS_ZOMBIE]
 
@@ -86,7 +86,7 @@ def test_a_node_whose_set_up_fails_is_unusable_and_can_be_taken_back(site: Site)
     marker = site.folder / "fixed"
     create(site, max_nodes=1, min_nodes=1, setup=f"test -e {marker} || {{ echo no driver; exit 3; }}")
     wait_until(lambda: states(site) == {"c-0": "unusable"}, 20, "the failed set-up")
-    assert site.client.cluster("c")["nodes"][0]["reason"] == "its set-up failed: exit code 3: no driver"
+    assert site.client.cluster("c").nodes[0].reason == "its set-up failed: exit code 3: no driver"
     run_id = site.run(command=["true"], compute="c")
     wait_until(lambda: "can be used" in site.view(run_id)["reason"], 10, "the reason")
     marker.touch()
@@ -101,8 +101,8 @@ def test_a_cordoned_node_keeps_its_run_and_gets_no_other(site: Site):
     site.client.cordon("c", "c-0", reason="swap the disk")
     second = sleeper(site)
     wait_until(lambda: "can be used" in site.view(second)["reason"], 10, "the reason")
-    node = site.client.cluster("c")["nodes"][0]
-    assert (node["state"], node["reason"], node["runs"]) == ("running", "cordoned: swap the disk", [first])
+    node = site.client.cluster("c").nodes[0]
+    assert (node.state, node.reason, node.runs) == ("running", "cordoned: swap the disk", (first,))
     site.client.cancel(first, force=True)
     site.wait(first)
     assert site.view(second)["status"] == "Queued"
@@ -116,7 +116,7 @@ def test_a_node_where_runs_keep_failing_is_set_aside(site: Site):
     for _ in range(3):
         site.wait(site.run(command=command, compute="c"))
     wait_until(lambda: states(site) == {"c-0": "unusable"}, 20, "the node to be set aside")
-    assert "set aside after 3 failures in a row" in site.client.cluster("c")["nodes"][0]["reason"]
+    assert "set aside after 3 failures in a row" in site.client.cluster("c").nodes[0].reason
 
 
 def test_a_higher_priority_takes_the_nodes_where_the_cluster_allows_it(site: Site):
@@ -166,7 +166,7 @@ def test_stop_start_and_delete_do_what_was_asked(site: Site):
     assert site.view(waits)["status"] == "Running"
     site.client.delete_cluster("c", "now")
     assert site.wait(waits)["status"] == "Canceled"
-    wait_until(lambda: [item["name"] for item in site.client.clusters()] == ["local"], 20, "the cluster to go")
+    wait_until(lambda: [item.name for item in site.client.clusters()] == ["local"], 20, "the cluster to go")
 
 
 def test_a_machine_that_is_taken_back_is_a_preempted_node(site: Site):
@@ -175,12 +175,12 @@ def test_a_machine_that_is_taken_back_is_a_preempted_node(site: Site):
     site.wait(run_id, "Running")
 
     def pid() -> int | None:
-        return next(node["pid"] for node in site.client.cluster("c")["nodes"] if node["name"] == "c-0")
+        return next(node.pid for node in site.client.cluster("c").nodes if node.name == "c-0")
 
     process(pid, "the agent").send_signal(signal.SIGTERM)
 
     def past() -> list[str]:
-        return [item["state"] for item in site.client.node_history("c", "c-0")]
+        return [item.state for item in site.client.node_history("c", "c-0")]
 
     wait_until(lambda: "preempted" in past(), 20, "the node to be preempted")
     view = wait_until(
@@ -237,10 +237,10 @@ def test_the_sdk_makes_clusters_and_what_they_cost_is_told(site: Site, capsys: p
     assert [node["state"] for node in target.list_nodes()] == ["idle"]
     run_id = site.run(command=[sys.executable, "-c", "import time; time.sleep(0.5)"], compute="gpus")
     assert site.wait(run_id)["status"] == "Completed"
-    line = site.client.cost("cluster")["lines"][0]
-    assert line["key"] == "gpus" and line["node_hours"] > 0
-    assert line["cost"] == pytest.approx(line["node_hours"] * 0.9, abs=1e-4)
-    assert site.client.cost("run")["lines"][0]["key"] == run_id
+    line = site.client.cost("cluster").lines[0]
+    assert line.key == "gpus" and line.node_hours > 0
+    assert line.cost == pytest.approx(line.node_hours * 0.9, abs=1e-4)
+    assert site.client.cost("run").lines[0].key == run_id
     target.update(min_nodes=0)
     target.delete()
     target.wait_for_completion(is_delete_operation=True, timeout_in_minutes=1)

@@ -58,7 +58,7 @@ def assert_whole(site: Site, run_id: str) -> None:
         assert site.log(run_id, log) == expected(rank)
     points = site.client.metrics(run_id)
     for rank in range(len(logs_of(view))):
-        values = [point["value"] for point in points if point["name"] == "number" and point["rank"] == rank]
+        values = [point.value for point in points if point.name == "number" and point.rank == rank]
         assert values == list(range(LINES))
 
 
@@ -70,7 +70,7 @@ def assert_prefix(site: Site, run_id: str) -> None:
         known = {file["path"] for file in view["files"]}
         text = site.log(run_id, log) if log in known else b""
         assert expected(rank).startswith(text)
-        values = [point["value"] for point in points if point["name"] == "number" and point["rank"] == rank]
+        values = [point.value for point in points if point.name == "number" and point.rank == rank]
         assert values == list(range(len(values)))
 
 
@@ -202,8 +202,8 @@ def test_every_submission_is_one_run_even_when_the_server_dies_between(site: Sit
     for number, key in enumerate(keys):
         if number % 4 == 2:
             site.server().kill()
-        ids.append(site.client.submit(spec, key=key)["id"])
-    again = [site.client.submit(spec, key=key)["id"] for key in keys]
+        ids.append(site.client.submit(spec, key=key).id)
+    again = [site.client.submit(spec, key=key).id for key in keys]
     assert again == ids
     assert len(set(ids)) == len(keys) == len(site.client.runs(limit=100))
     for run_id in ids:

@@ -12,12 +12,13 @@ from muster.protocol import Chunk, Event, encode
 
 def deliver(site: Site, frames: list[Any]) -> dict[str, Any]:
     body = b"".join(encode(frames))
-    answer: dict[str, Any] = site.client.call("POST", "/agents/local-0/deliveries", body=body, query={"agent": "test"})
+    path = "/agents/local-0/deliveries"
+    answer: dict[str, Any] = site.client._calls.send("POST", path, body=body, query={"agent": "test"})
     return answer
 
 
 def notes(site: Site, run: str) -> list[str]:
-    return [event.data["text"] for event in site.client.stream(run, follow=False) if event.event == "note"]
+    return [event.text for event, _ in site.client.stream(run, follow=False) if event.kind == "note"]
 
 
 def test_one_bad_frame_does_not_spoil_its_delivery(site: Site) -> None:
@@ -36,7 +37,7 @@ def test_one_bad_frame_does_not_spoil_its_delivery(site: Site) -> None:
     said = notes(site, run)
     assert any("sent an event (exited) that cannot be recorded" in text for text in said)
     assert any("this one is well" in text for text in said)
-    assert {point["name"] for point in site.client.metrics(run)} >= {"before", "after"}
+    assert {point.name for point in site.client.metrics(run)} >= {"before", "after"}
     assert site.view(run)["status"] == "Running"
     site.client.cancel(run, force=True)
     assert site.wait(run)["status"] == "Canceled"

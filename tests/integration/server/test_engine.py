@@ -30,7 +30,7 @@ def site(workspace: Path, switches: Path) -> Iterator[Site]:
     engines = {"fake": "muster.testing.engine:FakeEngine"}
     config.write_text(json.dumps({**json.loads(config.read_text()), "engines": engines}))
     client = connect(find_workspace(workspace))
-    client.create_cluster({"name": "farm", "engine": "fake", "options": {"folder": str(switches), "max_nodes": 3}})
+    client.create_cluster("farm", "fake", {"folder": str(switches), "max_nodes": 3})
     yield Site(workspace, client)
     client.close()
 
@@ -85,6 +85,6 @@ def test_a_lost_machine_is_replaced_by_another_on_the_next_attempt(site: Site, s
 
 def test_settings_that_cannot_work_are_refused(site: Site):
     with pytest.raises(JobError, match="needs the option `folder`"):
-        site.client.create_cluster({"name": "other", "engine": "fake", "options": {}})
+        site.client.create_cluster("other", "fake", {})
     with pytest.raises(JobError, match="there is no engine 'cloud'"):
-        site.client.create_cluster({"name": "other", "engine": "cloud", "options": {}})
+        site.client.create_cluster("other", "cloud", {})

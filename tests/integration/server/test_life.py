@@ -245,16 +245,16 @@ def test_the_stream_goes_on_from_its_cursor(site: Site):
     run_id = site.run(command="for i in 1 2 3 4 5; do echo line $i; sleep 0.05; done")
     events = []
     cursor = None
-    while not events or events[-1].event != "end":
+    while not events or events[-1].event.kind != "end":
         # Leave after every second event and come back with the cursor.
-        for count, event in enumerate(site.client.stream(run_id, cursor=cursor)):
-            events.append(event)
-            cursor = event.cursor
-            if count == 1 or event.event == "end":
+        for count, item in enumerate(site.client.stream(run_id, cursor=cursor)):
+            events.append(item)
+            cursor = item.cursor
+            if count == 1 or item.event.kind == "end":
                 break
-    text = b"".join(event.data["bytes"] for event in events if event.event == "log")
+    text = b"".join(item.event.data for item in events if item.event.kind == "log")
     assert text == b"".join(f"line {number}\n".encode() for number in range(1, 6))
-    assert [event.data["status"] for event in events if event.event == "state"][-1] == "Completed"
+    assert [item.event.status for item in events if item.event.kind == "state"][-1] == "Completed"
 
 
 def test_a_rank_that_daemonises_a_child_and_ignores_sigterm_leaves_nothing(site: Site):
@@ -300,11 +300,11 @@ def test_many_runs_leave_no_descriptor_folder_segment_or_zombie(site: Site):
         return all(site.view(run_id)["status"] == "Completed" for run_id in ids)
 
     wait_until(lambda: ended_all([site.run(command="true")]) or True, 30)
-    wait_until(lambda: site.client.health()["active_runs"] == 0, 30)
+    wait_until(lambda: site.client.health().active_runs == 0, 30)
     server, agent, nursery = site.server(), site.agent(), site.nursery()
     before = [process.num_fds() for process in (server, agent, nursery)]
     ids = [site.run(command="echo $$") for _ in range(200)]
-    wait_until(lambda: site.client.health()["active_runs"] == 0, 120, "the end of 200 runs")
+    wait_until(lambda: site.client.health().active_runs == 0, 120, "the end of 200 runs")
     assert ended_all(ids)
     attempts = site.folder / ".muster" / "nodes" / "local-0" / "attempts"
     wait_until(lambda: not list(attempts.iterdir()), 20, "the removal of the attempts' folders")

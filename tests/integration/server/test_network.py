@@ -63,22 +63,20 @@ def site(workspace: Path, namespaces: list[str]) -> Iterator[Site]:
 def farm(site: Site, namespaces: list[str], name: str, **options: Any) -> None:
     (site.folder / name).mkdir()
     site.client.create_cluster(
+        name,
+        "fake",
         {
-            "name": name,
-            "engine": "fake",
-            "options": {
-                "folder": str(site.folder / name),
-                "max_nodes": 2,
-                "addresses": ["10.77.0.1", "10.77.0.2"],
-                "namespaces": namespaces,
-                **options,
-            },
-        }
+            "folder": str(site.folder / name),
+            "max_nodes": 2,
+            "addresses": ["10.77.0.1", "10.77.0.2"],
+            "namespaces": namespaces,
+            **options,
+        },
     )
 
 
 def notes(site: Site, run_id: str) -> str:
-    return "\n".join(event.data["text"] for event in site.client.stream(run_id, follow=False) if event.event == "note")
+    return "\n".join(event.text for event, _ in site.client.stream(run_id, follow=False) if event.kind == "note")
 
 
 def environments(site: Site, run_id: str) -> list[dict[str, str]]:
@@ -157,7 +155,7 @@ def test_different_versions_of_a_framework_are_a_verdict_that_names_both(site: S
     )
     python.chmod(python.stat().st_mode | stat.S_IXUSR)
     spec = make_spec({"command": ["python", "-c", "print('started')"], "compute": "farm", **PER_NODE})
-    view = site.wait(submit(site.client, spec, site.folder, python=str(python))["id"])
+    view = site.wait(submit(site.client, spec, site.folder, python=str(python)).id)
     assert view["verdict"]["code"] == "environment"
     assert "torch is " in view["verdict"]["message"]
     for part in ("1.0 on farm-", "2.0 on farm-"):

@@ -73,8 +73,8 @@ def test_a_checkpoint_can_be_fetched_by_its_name(site: Site):
     )
     run_id = site.run(command="python three.py", code=".")
     assert site.wait(run_id)["status"] == "Completed"
-    assert not any("checkpoints" in file["path"] for file in site.client.files(run_id))
-    found = {file["path"]: file["size"] for file in site.client.files(run_id, checkpoints=True)}
+    assert not any("checkpoints" in file.path for file in site.client.files(run_id))
+    found = {file.path: file.size for file in site.client.files(run_id, checkpoints=True)}
     assert found["checkpoints/step_2/below/weights"] == 3 and found["checkpoints/step_3.pt"] == 5
     assert site.client.read_file(run_id, "checkpoints/step_2/below/weights") == b"two"
     assert site.client.read_file(run_id, "checkpoints/step_3.pt", 1, 2) == b"hr"
@@ -94,7 +94,7 @@ def test_a_run_by_hand_resumes_and_has_its_budgets_again(site: Site):
     assert site.wait(run_id)["status"] == "Failed"
     with pytest.raises(Conflict):
         site.client.retry(site.run(command="true"))
-    assert site.client.retry(run_id)["status"] in ("Queued", "Provisioning", "Preparing", "Running")
+    assert site.client.retry(run_id).status in ("Queued", "Provisioning", "Preparing", "Running")
     wait_until(lambda: len(site.view(run_id)["attempts"]) == 2 and site.view(run_id)["status"] == "Failed", 30)
     site.client.retry(run_id)
     view = wait_until(lambda: (v := site.view(run_id))["status"] == "Completed" and v, 30)
@@ -202,7 +202,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_named(site: Site):
     site.client.retry(run_id)
     assert wait_until(lambda: site.view(run_id)["status"] == "Completed", 30)
     assert site.log(run_id) == b"of step 1\n"
-    said = [event.data["text"] for event in site.client.stream(run_id, follow=False) if event.event == "note"]
+    said = [event.text for event, _ in site.client.stream(run_id, follow=False) if event.kind == "note"]
     assert any("the newest checkpoint is damaged and passed over: state is not what was published" in t for t in said)
 
 

@@ -68,7 +68,7 @@ def _site(slurm: SlurmSite, folder: Path, patch: pytest.MonkeyPatch) -> Iterator
         patch.setenv(name, value)
     found = find_workspace(folder) if (folder / ".muster").exists() else create_workspace(folder, "slurm")
     client = connect(found)
-    client.create_cluster({"name": "hpc", "engine": "slurm", "options": OPTIONS})
+    client.create_cluster("hpc", "slurm", OPTIONS)
     yield SlurmWorkspace(folder, client)
     client.close()
 
@@ -106,7 +106,7 @@ def start_long_run(site: Site) -> str:
 
 
 def make_cluster(site: Site, name: str, **options: Any) -> str:
-    site.client.create_cluster({"name": name, "engine": "slurm", "options": OPTIONS | options})
+    site.client.create_cluster(name, "slurm", OPTIONS | options)
     return name
 
 

@@ -120,7 +120,7 @@ def mpi(site: Site, command: str, compute: str, nodes: int = 2, python: object =
         "distribution": {"type": "mpi", "process_count_per_instance": 2},
         **more,
     }
-    return str(submit(site.client, make_spec(job), site.folder, python=str(python))["id"])
+    return submit(site.client, make_spec(job), site.folder, python=str(python)).id
 
 
 def printed(site: Site, view: dict[str, Any]) -> list[str]:

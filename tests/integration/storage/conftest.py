@@ -22,6 +22,7 @@ from tests.integration.server.conftest import Site, site
 from muster.client.connect import connect
 from muster.client.storage import Storage
 from muster.client.workspace import create_workspace
+from muster.wire.datastores import NewDatastore
 
 __all__ = ["site"]
 
@@ -131,8 +132,7 @@ class Container:
         """With the account's key, unless another credential is given."""
         credential = changes.pop("credential", {"account_key": ACCOUNT_KEY})
         options = {"account": ACCOUNT, "container": self.name, "endpoint": self.azurite.endpoint, **changes}
-        body = {"name": name, "kind": "azure-blob", "options": options, "credential": credential}
-        self.storage.create_datastore(body, replace=True)
+        self.storage.create_datastore(NewDatastore(name, "azure-blob", options, credential), replace=True)
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def shared_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def storage(site: Site) -> Storage:
-    return Storage(site.client)
+    return site.client.storage
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from muster import Dataset, Datastore, Workspace
 from muster.client.storage import Storage
 from muster.client.workspace import find_workspace
 from muster.errors import Conflict, JobError, MusterError, NotFound
+from muster.wire.assets import NewAsset
+from muster.wire.datastores import NewDatastore
 
 
 @pytest.fixture
@@ -30,11 +32,11 @@ def digits(tmp_path: Path) -> Path:
 
 
 def test_a_local_folder_becomes_versions_with_sizes_and_hashes(storage: Storage, digits: Path, tmp_path: Path) -> None:
-    first = storage.upload_asset(digits, {"name": "digits"}, "workspaceblobstore")
-    second = storage.upload_asset(digits / "sub/b.txt", {"name": "digits"}, "workspaceblobstore")
-    assert (first["version"], first["type"], first["num_files"], first["size"]) == ("1", "uri_folder", 2, 3_000_001)
-    assert (second["version"], second["type"]) == ("2", "uri_file")
-    assert [(entry["path"], entry["sha256"]) for entry in storage.manifest("digits", "1")] == [
+    first = storage.upload_asset(digits, NewAsset("digits", ""), "workspaceblobstore")
+    second = storage.upload_asset(digits / "sub/b.txt", NewAsset("digits", ""), "workspaceblobstore")
+    assert (first.version, first.type, first.num_files, first.size) == ("1", "uri_folder", 2, 3_000_001)
+    assert (second.version, second.type) == ("2", "uri_file")
+    assert [(entry.path, entry.sha256) for entry in storage.manifest("digits", "1")] == [
         ("a.bin", hashlib.sha256(b"a" * 3_000_000).hexdigest()),
         ("sub/b.txt", hashlib.sha256(b"b").hexdigest()),
     ]
@@ -43,7 +45,7 @@ def test_a_local_folder_becomes_versions_with_sizes_and_hashes(storage: Storage,
     storage.download_asset("digits", None, tmp_path / "newest")
     assert (tmp_path / "newest/b.txt").read_text() == "b"
     with pytest.raises(Conflict, match="digits:1 exists, and what exists never changes"):
-        storage.upload_asset(digits, {"name": "digits", "version": "1"}, "workspaceblobstore")
+        storage.upload_asset(digits, NewAsset("digits", "", "1"), "workspaceblobstore")
     with pytest.raises(NotFound, match="has no version 9"):
         storage.asset("digits", "9")
 
@@ -51,8 +53,8 @@ def test_a_local_folder_becomes_versions_with_sizes_and_hashes(storage: Storage,
 def test_an_asset_whose_place_was_written_to_is_refused(
     site: Site, storage: Storage, digits: Path, tmp_path: Path
 ) -> None:
-    storage.create_datastore({"name": "here", "kind": "local", "options": {"path": str(digits)}})
-    storage.create_asset({"name": "here", "address": "azureml://datastores/here/paths/"})
+    storage.create_datastore(NewDatastore("here", "local", {"path": str(digits)}))
+    storage.create_asset(NewAsset("here", "azureml://datastores/here/paths/"))
     (digits / "sub/b.txt").write_text("c")
     with pytest.raises(MusterError, match="is not what it was"):
         storage.download_asset("here", None, tmp_path / "back")
@@ -65,11 +67,11 @@ def test_an_asset_whose_place_was_written_to_is_refused(
 
 
 def test_a_job_cannot_spoil_an_asset_of_the_workspace(site: Site, storage: Storage, digits: Path) -> None:
-    made = storage.upload_asset(digits, {"name": "firm"}, "workspaceblobstore")
-    place = site.folder / ".muster/store/data" / made["address"].partition("/paths/")[2]
+    made = storage.upload_asset(digits, NewAsset("firm", ""), "workspaceblobstore")
+    place = site.folder / ".muster/store/data" / made.address.partition("/paths/")[2]
     assert (place / "sub/b.txt").stat().st_mode & 0o222 == 0
     inputs = {"x": {"path": "azureml:firm:1"}, "f": {"path": "azureml:firmfile:1"}}
-    storage.upload_asset(digits / "sub/b.txt", {"name": "firmfile"}, "workspaceblobstore")
+    storage.upload_asset(digits / "sub/b.txt", NewAsset("firmfile", ""), "workspaceblobstore")
     run = site.run(command="cat ${{inputs.x}}/sub/b.txt ${{inputs.f}}; echo c > ${{inputs.x}}/sub/b.txt", inputs=inputs)
     assert site.wait(run)["status"] == "Failed"
     assert site.log(run).startswith(b"bb")
@@ -79,8 +81,8 @@ def test_a_job_cannot_spoil_an_asset_of_the_workspace(site: Site, storage: Stora
 def test_an_asset_that_was_changed_behind_its_back_is_given_to_no_job(
     site: Site, storage: Storage, digits: Path, tmp_path: Path
 ) -> None:
-    made = storage.upload_asset(digits, {"name": "soft"}, "workspaceblobstore")
-    file = site.folder / ".muster/store/data" / made["address"].partition("/paths/")[2] / "sub/b.txt"
+    made = storage.upload_asset(digits, NewAsset("soft", ""), "workspaceblobstore")
+    file = site.folder / ".muster/store/data" / made.address.partition("/paths/")[2] / "sub/b.txt"
     file.chmod(0o644)
     file.write_text("b")
     same = site.run(command="cat ${{inputs.x}}/sub/b.txt", inputs={"x": {"path": "azureml:soft:1"}})
@@ -95,12 +97,12 @@ def test_an_asset_that_was_changed_behind_its_back_is_given_to_no_job(
 
 
 def test_what_cannot_become_an_asset_is_refused_before_anything_is_sent(storage: Storage, digits: Path) -> None:
-    storage.upload_asset(digits, {"name": "once"}, "workspaceblobstore")
+    storage.upload_asset(digits, NewAsset("once", ""), "workspaceblobstore")
     before = storage.files("workspaceblobstore", "assets")
     for asset, message in (
-        ({"name": "once", "version": "1"}, "once:1 exists"),
-        ({"name": "a name"}, "cannot be the name of a data asset"),
-        ({"name": "once", "type": "uri_file"}, "is a folder, and the type given is uri_file"),
+        (NewAsset("once", "", "1"), "once:1 exists"),
+        (NewAsset("a name", ""), "cannot be the name of a data asset"),
+        (NewAsset("once", "", type="uri_file"), "is a folder, and the type given is uri_file"),
     ):
         with pytest.raises((Conflict, JobError), match=message):
             storage.upload_asset(digits, asset, "workspaceblobstore")
@@ -110,26 +112,26 @@ def test_what_cannot_become_an_asset_is_refused_before_anything_is_sent(storage:
 def test_an_asset_has_the_type_of_what_is_found(storage: Storage, blob: Container) -> None:
     blob.put("kinds/one.bin", b"one")
     address = "azureml://datastores/blob/paths/kinds"
-    assert storage.create_asset({"name": "kind", "address": address})["type"] == "uri_folder"
-    assert storage.create_asset({"name": "kind", "address": f"{address}/one.bin"})["type"] == "uri_file"
+    assert storage.create_asset(NewAsset("kind", address)).type == "uri_folder"
+    assert storage.create_asset(NewAsset("kind", f"{address}/one.bin")).type == "uri_file"
     with pytest.raises(JobError, match="is a file"):
-        storage.create_asset({"name": "kind", "type": "uri_folder", "address": f"{address}/one.bin"})
+        storage.create_asset(NewAsset("kind", f"{address}/one.bin", type="uri_folder"))
 
 
 def test_hashes_of_remote_data_are_pinned_by_the_first_download(site: Site, blob: Container, storage: Storage) -> None:
     blob.put("data/a", b"one")
-    made = storage.create_asset({"name": "far", "address": "azureml://datastores/blob/paths/data"})
-    assert made["digest"] is None and made["size"] == 3
+    made = storage.create_asset(NewAsset("far", "azureml://datastores/blob/paths/data"))
+    assert made.digest is None and made.size == 3
     run = site.run(command="cat ${{inputs.x}}/a", inputs={"x": {"path": "azureml:far@latest", "mode": "download"}})
     assert site.wait(run)["status"] == "Completed"
     assert site.log(run) == b"one"
     assert site.view(run)["spec"]["inputs"]["x"]["path"] == "azureml:far:1"
-    assert storage.asset("far")["digest"] is not None
-    assert storage.manifest("far")[0]["sha256"] == hashlib.sha256(b"one").hexdigest()
+    assert storage.asset("far").digest is not None
+    assert storage.manifest("far")[0].sha256 == hashlib.sha256(b"one").hexdigest()
 
 
 def test_a_job_with_data_that_is_not_there_is_refused_before_anything_starts(site: Site) -> None:
-    before = [run["id"] for run in site.client.runs()]
+    before = [run.id for run in site.client.runs()]
     wrong = {
         "azureml://datastores/nowhere/paths/x": "inputs.x: there is no datastore 'nowhere'",
         "azureml:nothing:1": "inputs.x: there is no data asset 'nothing'",
@@ -148,7 +150,7 @@ def test_a_job_with_data_that_is_not_there_is_refused_before_anything_starts(sit
     for path, message in {"https://host/x": "in no datastore", "results": "no address that can be written"}.items():
         with pytest.raises(JobError, match=message):
             site.run(command="true", outputs={"o": {"path": path}})
-    assert [run["id"] for run in site.client.runs()] == before
+    assert [run.id for run in site.client.runs()] == before
 
 
 def test_datasets_of_v1_work_over_datastores_and_assets(site: Site, blob: Container, digits: Path) -> None:

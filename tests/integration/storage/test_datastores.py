@@ -15,6 +15,8 @@ from tests.integration.storage.conftest import ACCOUNT, ACCOUNT_KEY, Azurite, Co
 
 from muster.client.storage import Storage
 from muster.errors import AccessDenied, Conflict, JobError, MusterError, NotFound, UserError
+from muster.wire.assets import NewAsset
+from muster.wire.datastores import NewDatastore
 
 
 @pytest.fixture
@@ -98,7 +100,7 @@ def test_a_container_that_is_not_there_is_named(azurite: Azurite, storage: Stora
 
 def test_a_service_that_does_not_answer_is_an_error_that_names_the_datastore(storage: Storage) -> None:
     options = {"account": "a", "container": "c", "endpoint": "http://127.0.0.1:1/a"}
-    storage.create_datastore({"name": "dead", "kind": "azure-blob", "options": options, "credential": {}})
+    storage.create_datastore(NewDatastore("dead", "azure-blob", options))
     with pytest.raises(MusterError, match="the datastore dead"):
         storage.test_datastore("dead")
 
@@ -123,36 +125,36 @@ def test_a_path_cannot_leave_its_datastore(storage: Storage, site: Site, tmp_pat
     (tmp_path / "store").mkdir()
     (tmp_path / "outside").write_text("secret")
     (tmp_path / "store/link").symlink_to(tmp_path)
-    body = {"name": "here", "kind": "local", "options": {"path": str(tmp_path / "store")}}
+    body = NewDatastore("here", "local", {"path": str(tmp_path / "store")})
     storage.create_datastore(body, replace=True)
     with pytest.raises((JobError, NotFound)):
-        site.client.call("GET", f"/data/here/{path}")
+        site.client._calls.send("GET", f"/data/here/{path}")
     with pytest.raises(AccessDenied, match="leaves the datastore"):
-        site.client.call("GET", "/data/here/link/outside")
+        site.client._calls.send("GET", "/data/here/link/outside")
     with pytest.raises(AccessDenied, match="leaves the datastore"):
-        site.client.call("PUT", "/data/here/link/new", body=b"x")
+        site.client._calls.send("PUT", "/data/here/link/new", body=b"x")
 
 
 def test_a_datastore_that_holds_an_asset_is_not_forgotten(storage: Storage, tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x/a").write_text("a")
-    storage.create_datastore({"name": "kept", "kind": "local", "options": {"path": str(tmp_path)}})
-    storage.create_asset({"name": "x", "address": "azureml://datastores/kept/paths/x"})
+    storage.create_datastore(NewDatastore("kept", "local", {"path": str(tmp_path)}))
+    storage.create_asset(NewAsset("x", "azureml://datastores/kept/paths/x"))
     with pytest.raises(Conflict, match="the data asset x:1 lies in kept"):
         storage.delete_datastore("kept")
     with pytest.raises(Conflict, match="already"):
-        storage.create_datastore({"name": "kept", "kind": "local", "options": {"path": str(tmp_path)}})
+        storage.create_datastore(NewDatastore("kept", "local", {"path": str(tmp_path)}))
 
 
 def test_a_web_server_that_does_not_answer_is_no_empty_folder(storage: Storage) -> None:
     pytest.importorskip("aiohttp", reason="aiohttp is not installed (pip install 'muster[azure]')")
-    storage.create_datastore({"name": "web", "kind": "fsspec", "options": {"url": "http://127.0.0.1:1/x"}})
+    storage.create_datastore(NewDatastore("web", "fsspec", {"url": "http://127.0.0.1:1/x"}))
     with pytest.raises(UserError, match="the datastore web"):
         storage.test_datastore("web", write=False)
 
 
 def test_a_datastore_that_a_run_uses_is_not_forgotten(site: Site, storage: Storage, tmp_path: Path) -> None:
-    storage.create_datastore({"name": "used", "kind": "local", "options": {"path": str(tmp_path)}})
+    storage.create_datastore(NewDatastore("used", "local", {"path": str(tmp_path)}))
     output = {"o": {"path": "azureml://datastores/used/paths/out"}}
     run = site.run(command="until [ -e $MUSTER_STOP_FILE ]; do sleep 0.1; done", outputs=output)
     with pytest.raises(Conflict, match=f"the run {run} uses used"):
@@ -174,12 +176,12 @@ def test_a_datastore_that_can_never_work_is_refused(
     storage: Storage, kind: str, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
-        storage.create_datastore({"name": "never", "kind": kind, "options": options})
+        storage.create_datastore(NewDatastore("never", kind, options))
 
 
 def test_a_storage_that_fails_is_waited_for_and_the_run_says_so(site: Site, storage: Storage) -> None:
     options = {"account": "a", "container": "c", "endpoint": "http://127.0.0.1:1/a"}
-    storage.create_datastore({"name": "off", "kind": "azure-blob", "options": options, "credential": {}})
+    storage.create_datastore(NewDatastore("off", "azure-blob", options))
     run = site.run(command="true", inputs={"x": {"path": "azureml://datastores/off/paths/y"}})
     wait_until(lambda: "input x cannot be listed" in (site.view(run)["reason"] or ""), 40.0, "the reason")
     site.client.cancel(run)
@@ -189,8 +191,8 @@ def test_a_storage_that_fails_is_waited_for_and_the_run_says_so(site: Site, stor
 def test_a_server_with_another_key_says_so_and_goes_on(site: Site, blob: Container, storage: Storage) -> None:
     end_server(site)
     (site.folder / ".muster/server/workspace.key").unlink()
-    shown = {item["name"]: item for item in storage.datastores()}
-    assert shown["blob"]["credential"] == "unreadable"
+    shown = {item.name: item for item in storage.datastores()}
+    assert shown["blob"].credential == "unreadable"
     with pytest.raises(Conflict, match="sealed with another key"):
         storage.test_datastore("blob")
     blob.register()
@@ -205,15 +207,15 @@ def test_credentials_in_the_database_are_sealed(site: Site, blob: Container) -> 
 
 
 def test_anything_that_fsspec_knows_is_a_datastore(storage: Storage, site: Site) -> None:
-    body = {"name": "ram", "kind": "fsspec", "options": {"url": "memory://data"}}
+    body = NewDatastore("ram", "fsspec", {"url": "memory://data"})
     storage.create_datastore(body)
     assert storage.test_datastore("ram")
     storage.upload(Path(__file__), "ram", "x")
-    assert [entry["path"] for entry in storage.files("ram")] == [f"x/{Path(__file__).name}"]
-    assert site.client.call("GET", "/data/ram", query={"list": 1})["files"][0]["size"] == Path(__file__).stat().st_size
+    assert [entry.path for entry in storage.files("ram")] == [f"x/{Path(__file__).name}"]
+    assert storage.files("ram")[0].size == Path(__file__).stat().st_size
 
 
 def test_what_needs_another_package_names_it(storage: Storage) -> None:
-    storage.create_datastore({"name": "hdfs", "kind": "fsspec", "options": {"url": "smb://host/share"}})
+    storage.create_datastore(NewDatastore("hdfs", "fsspec", {"url": "smb://host/share"}))
     with pytest.raises(MusterError, match="smb"):
         storage.test_datastore("hdfs")

@@ -17,7 +17,7 @@ from tests.conftest import wait_until
 from tests.integration.server.conftest import Site
 from tests.integration.storage.conftest import ACCOUNT, ACCOUNT_KEY, Azurite, Container
 
-from muster.client.api import API
+from muster.client.calls import API
 from muster.client.storage import Storage
 from muster.errors import AccessDenied, Conflict
 from muster.paths import WorkspacePaths
@@ -26,6 +26,7 @@ from muster.storage.access import GRANT_HEADER
 from muster.storage.grants import sign, verify
 from muster.storage.sas import blob_sas
 from muster.transport import Address, Connection
+from muster.wire.assets import NewAsset
 
 OWN = "azureml://datastores/workspaceblobstore/paths/"
 
@@ -64,7 +65,7 @@ def results(site: Site, storage: Storage, tmp_path: Path) -> str:
 
 
 def test_a_grant_opens_its_folder_to_read_and_nothing_else(site: Site, storage: Storage, results: str) -> None:
-    guest = Guest(site, storage.grant(results, "read", True, 60)["token"])
+    guest = Guest(site, storage.grant(results, "read", True, 60).token)
     assert guest.get("workspaceblobstore/results/a.txt") == b"0123456789"
     assert guest.get("workspaceblobstore/results/a.txt", Range="bytes=2-4") == b"234"
     for path in ("workspaceblobstore/results-other/a.txt", "workspaceblobstore/assets/x", "other/results/a.txt"):
@@ -76,7 +77,7 @@ def test_a_grant_opens_its_folder_to_read_and_nothing_else(site: Site, storage: 
 
 
 def test_a_grant_to_write_does_not_reach_further(site: Site, storage: Storage, results: str) -> None:
-    guest = Guest(site, storage.grant(results + "/new", "write", True, 60)["token"])
+    guest = Guest(site, storage.grant(results + "/new", "write", True, 60).token)
     guest.put("workspaceblobstore/results/new/x.bin", b"x" * 100_000)
     assert guest.get("workspaceblobstore/results/new/x.bin") == b"x" * 100_000
     with pytest.raises(AccessDenied, match="the grant covers"):
@@ -85,7 +86,7 @@ def test_a_grant_to_write_does_not_reach_further(site: Site, storage: Storage, r
 
 
 def test_a_grant_opens_no_other_call(site: Site, storage: Storage, results: str) -> None:
-    token = storage.grant(results, "write", True, 60)["token"]
+    token = storage.grant(results, "write", True, 60).token
     connection = Connection(Address(site.client.address.url))
     for path in ("/runs", "/secrets", "/datastores"):
         with pytest.raises(AccessDenied, match="wants a token"):
@@ -97,9 +98,9 @@ def test_a_grant_opens_no_other_call(site: Site, storage: Storage, results: str)
 
 def test_a_revoked_grant_is_refused_at_once(site: Site, storage: Storage, results: str) -> None:
     made = storage.grant(results, "read", True, 60)
-    guest = Guest(site, made["token"])
+    guest = Guest(site, made.token)
     assert guest.get("workspaceblobstore/results/a.txt")
-    storage.revoke(made["id"])
+    storage.revoke(made.id)
     with pytest.raises(AccessDenied, match="revoked"):
         guest.get("workspaceblobstore/results/a.txt")
     guest.close()
@@ -107,7 +108,7 @@ def test_a_revoked_grant_is_refused_at_once(site: Site, storage: Storage, result
 
 def test_expired_early_and_forged_grants_are_refused(site: Site, storage: Storage, results: str) -> None:
     key = load_vault(WorkspacePaths(site.folder / ".muster"), {}).grant_key
-    good = verify(storage.grant(results, "read", True, 60)["token"], key, time.time())
+    good = verify(storage.grant(results, "read", True, 60).token, key, time.time())
     now = time.time()
     cases = {
         "expired": sign(replace(good, not_before=now - 100, expires_at=now - 50), key),
@@ -227,8 +228,8 @@ def test_a_run_gets_signatures_for_its_own_files_only(site: Site, azurite: Azuri
 
 
 def test_what_a_data_asset_holds_cannot_be_written_over(site: Site, storage: Storage, results: str) -> None:
-    storage.create_asset({"name": "results", "address": results})
-    guest = Guest(site, storage.grant(results, "write", True, 60)["token"])
+    storage.create_asset(NewAsset("results", results))
+    guest = Guest(site, storage.grant(results, "write", True, 60).token)
     with pytest.raises(Conflict, match="belongs to the data asset results:1"):
         guest.put("workspaceblobstore/results/a.txt", b"changed")
     guest.close()

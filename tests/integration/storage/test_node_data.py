@@ -110,7 +110,7 @@ def test_what_does_not_fit_is_refused_before_it_starts(
     monkeypatch.setenv("MUSTER_CACHE_BYTES", str(1 << 20))
     monkeypatch.setenv("MUSTER_RO_MOUNT", "stage")
     site.client.shutdown()
-    blob.storage._client.health()
+    site.client.health()
     blob.put("set/large.bin", LARGE)
     view = site.wait(site.run(**reads("set", "ro_mount")))
     assert view["verdict"]["code"] == "disk_full"
@@ -155,7 +155,7 @@ def test_outputs_arrive_and_a_failed_attempt_is_kept_apart(site: Site, blob: Con
     assert site.wait(failed)["status"] == "Failed"
     assert blob.get("out/model/a") == b"one\n"
     assert blob.get(f"out/model/attempts/{failed}.1/a") == b"two\n"
-    notes = [event.data["text"] for event in site.client.stream(failed, follow=False) if event.event == "note"]
+    notes = [event.text for event, _ in site.client.stream(failed, follow=False) if event.kind == "note"]
     assert any(f"kept apart: {address('out/model')}/attempts/{failed}.1/" in note for note in notes)
 
 

@@ -25,7 +25,6 @@ from tests.integration.storage.conftest import Azurite, Container
 
 from muster.agent.prepare import mounts
 from muster.client.connect import connect
-from muster.client.storage import Storage
 from muster.client.workspace import find_workspace
 from muster.storage.access import Access
 from muster.storage.connectors.remotes import open_remote
@@ -115,7 +114,7 @@ def secure_azurite(own_authority: Path) -> Iterator[Azurite]:
 def test_blobs_travel_over_tls_with_an_authority_of_the_sites_own(
     secure_azurite: Azurite, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blob = Container(secure_azurite, secure_azurite.new_container(), Storage(site.client))
+    blob = Container(secure_azurite, secure_azurite.new_container(), site.client.storage)
     blob.register()
     blob.put("set/a", DATA)
     out = {"m": {"type": "uri_folder", "path": "azureml://datastores/blob/paths/out", "mode": "upload"}}
@@ -203,7 +202,7 @@ def test_a_mounted_input_is_read_in_place_and_gone_after_the_agents_death(
     monkeypatch.setenv("MUSTER_RO_MOUNT", "mount")
     client = connect(find_workspace(workspace))
     site = Site(workspace, client)
-    blob = Container(azurite, azurite.new_container(), Storage(client))
+    blob = Container(azurite, azurite.new_container(), client.storage)
     blob.register()
     blob.put("set/a", DATA)
     blob.put("set/sub/with space+ä.txt", b"text")
@@ -215,7 +214,7 @@ def test_a_mounted_input_is_read_in_place_and_gone_after_the_agents_death(
     printed = site.log(run).decode()
     assert printed.split()[0] == sha(DATA) and "text" in printed and "Read-only" in printed
     assert not (cache / "trees").exists()
-    notes = [event.data["text"] for event in client.stream(run, follow=False) if event.event == "note"]
+    notes = [event.text for event, _ in client.stream(run, follow=False) if event.kind == "note"]
     assert any("too slow to feed GPUs" in note for note in notes)
     assert "fuse.rclone" in Path("/proc/self/mountinfo").read_text()
     site.agent().kill()

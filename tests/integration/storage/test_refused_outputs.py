@@ -22,7 +22,7 @@ def output(mode: str = "upload") -> dict[str, dict[str, str]]:
 
 
 def notes(site: Site, run: str) -> list[str]:
-    return [event.data["text"] for event in site.client.stream(run, follow=False) if event.event == "note"]
+    return [event.text for event, _ in site.client.stream(run, follow=False) if event.kind == "note"]
 
 
 def reading_only(blob: Container) -> dict[str, str]:

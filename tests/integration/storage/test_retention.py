@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tests.integration.server.conftest import Site
 from muster.client.snapshot import push, scan
 from muster.client.storage import Storage
 from muster.errors import Conflict, MusterError
+from muster.wire.assets import NewAsset
 
 EVERYTHING = {"older_than_s": 0}
 
@@ -22,12 +24,9 @@ def files(site: Site) -> set[str]:
     return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
 
 
-def collect(storage: Storage, **options: Any) -> dict[str, int]:
-    found = storage.collect({**EVERYTHING, "dry_run": False, **options})
-    kinds: dict[str, int] = {}
-    for item in found["items"]:
-        kinds[item["kind"]] = kinds.get(item["kind"], 0) + 1
-    return kinds
+def collect(site: Site, **options: Any) -> dict[str, int]:
+    found = site.client.collect(**{"dry_run": False, "older_than_s": 0, "keep_last": 0, **options})
+    return dict(Counter(item.kind for item in found.items))
 
 
 def test_only_what_nothing_refers_to_is_removed(site: Site, storage: Storage, tmp_path: Path) -> None:
@@ -39,8 +38,8 @@ def test_only_what_nothing_refers_to_is_removed(site: Site, storage: Storage, tm
     (source / "common.py").write_text("shared = 1\n")
     run = site.run(code="src", command="python train.py")
     assert site.wait(run)["status"] == "Completed"
-    site.client.register_model({"name": "m", "run_id": run, "path": "outputs/m"})
-    storage.upload_asset(source, {"name": "asset"}, "workspaceblobstore")
+    site.client.register_model("m", "outputs/m", run)
+    storage.upload_asset(source, NewAsset("asset", ""), "workspaceblobstore")
     before = files(site)
 
     # Rubbish of every kind: code without a run, a put that broke off, an upload that became no asset, a removed run.
@@ -56,11 +55,11 @@ def test_only_what_nothing_refers_to_is_removed(site: Site, storage: Storage, tm
     (store / f"runs/{run}/checkpoints/1/node_0/{'0' * 16}/w").write_text("w")
     full = files(site)
 
-    assert collect(storage, dry_run=True)["file"] == 5
+    assert collect(site, dry_run=True)["file"] == 5
     assert files(site) == full
-    assert collect(storage, older_than_s=3600) == {}
-    assert collect(storage, keep_last=1) == {"file": 5}
-    kinds = collect(storage)
+    assert collect(site, older_than_s=3600) == {}
+    assert collect(site, keep_last=1) == {"file": 5}
+    kinds = collect(site)
     assert kinds == {"code snapshot": 1, "code": 1}
     assert files(site) == before
     assert site.client.read_file(run, "outputs/m") == b"m"
@@ -72,7 +71,7 @@ def test_only_what_nothing_refers_to_is_removed(site: Site, storage: Storage, tm
 def test_a_run_that_a_model_comes_from_stays(site: Site) -> None:
     run = site.run(command="mkdir -p outputs; echo m > outputs/m")
     site.wait(run)
-    site.client.register_model({"name": "m", "run_id": run, "path": "outputs/m"})
+    site.client.register_model("m", "outputs/m", run)
     with pytest.raises(Conflict, match="the model m:1 lies in the run"):
         site.client.remove(run)
 
@@ -89,10 +88,10 @@ def test_an_upload_whose_server_is_killed_leaves_nothing_that_could_be_taken_for
         yield b"x" * (4 << 20)
 
     with pytest.raises(MusterError):
-        site.client.call("PUT", "/data/workspaceblobstore/big", body=pieces(), again=False)
+        site.client._calls.send("PUT", "/data/workspaceblobstore/big", body=pieces(), again=False)
     assert storage.files("workspaceblobstore") == []
     assert len(parts(site)) == 1
-    assert collect(storage) == {"file": 1}
+    assert collect(site) == {"file": 1}
     assert not parts(site)
 
 

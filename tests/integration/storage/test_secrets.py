@@ -22,7 +22,7 @@ def site(shared_site: Site) -> Site:
 
 
 def test_a_secret_that_a_rank_prints_is_masked_in_every_spelling(site: Site, storage: Storage) -> None:
-    storage.set_secret("TOKEN", SECRET)
+    site.client.set_secret("TOKEN", SECRET)
     script = """
 import base64, json, os, sys, time, urllib.parse
 from muster import Run
@@ -88,8 +88,8 @@ def test_a_secret_that_is_not_there_or_stands_in_the_command_is_refused(site: Si
     with pytest.raises(JobError, match="stands in the command"):
         site.run(command="echo ${{secrets.NONE}}")
     with pytest.raises(JobError, match="has 3 characters"):
-        storage.set_secret("SHORT", "abc")
-    storage.set_secret("GONE", "long enough")
-    storage.remove_secret("GONE")
+        site.client.set_secret("SHORT", "abc")
+    site.client.set_secret("GONE", "long enough")
+    site.client.remove_secret("GONE")
     with pytest.raises(NotFound):
-        storage.remove_secret("GONE")
+        site.client.remove_secret("GONE")

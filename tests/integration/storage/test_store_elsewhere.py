@@ -13,9 +13,9 @@ from tests.integration.server.conftest import Site
 from tests.integration.storage.conftest import ACCOUNT, ACCOUNT_KEY, Azurite
 
 from muster.client.connect import connect
-from muster.client.storage import Storage
 from muster.client.workspace import find_workspace
 from muster.errors import ServerUnavailable
+from muster.wire.assets import NewAsset
 
 
 @pytest.fixture
@@ -57,11 +57,11 @@ def test_a_store_that_cannot_be_used_is_said_in_one_line(workspace: Path, azurit
 
 
 def test_what_lies_in_the_container_is_an_input_of_jobs(site: Site, tmp_path: Path) -> None:
-    storage = Storage(site.client)
+    storage = site.client.storage
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "a.txt").write_text("content")
     storage.upload(tmp_path / "set", "workspaceblobstore", "plain")
-    storage.upload_asset(tmp_path / "set", {"name": "kept"}, "workspaceblobstore")
+    storage.upload_asset(tmp_path / "set", NewAsset("kept", ""), "workspaceblobstore")
     places = {"plain": "azureml://datastores/workspaceblobstore/paths/plain", "kept": "azureml:kept:1"}
     inputs = {name: {"type": "uri_folder", "path": path} for name, path in places.items()}
     run = site.run(command="cat ${{inputs.plain}}/a.txt ${{inputs.kept}}/a.txt", inputs=inputs)

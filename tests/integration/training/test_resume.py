@@ -35,8 +35,8 @@ def losses(site: Site, run_id: str) -> dict[int, set[float]]:
     """What every attempt logged for each step."""
     found: dict[int, set[float]] = {}
     for point in site.client.metrics(run_id):
-        if point["name"] == "loss":
-            found.setdefault(point["step"], set()).add(point["value"])
+        if point.name == "loss":
+            found.setdefault(point.step, set()).add(point.value)
     return found
 
 
@@ -98,7 +98,7 @@ def test_a_run_that_is_cancelled_saves_first(site: Site, tmp_path: Path, images:
 
 def weights(site: Site, run_id: str) -> dict[str, torch.Tensor]:
     path = site.folder / f"{run_id}.pt"
-    (name,) = [item["path"] for item in site.client.files(run_id) if item["path"].endswith("model.pt")]
+    (name,) = [item.path for item in site.client.files(run_id) if item.path.endswith("model.pt")]
     path.write_bytes(site.client.read_file(run_id, name))
     return dict(torch.load(path, weights_only=True))
 

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.sites.rest_server import Reply, Request, RestServer
+from tests.sites.views import run_json, run_view, sse, sse_text
 
-from muster.client import api
+from muster.client import calls
 from muster.client.api import Client
 from muster.defaults import PROTOCOL_VERSION
-from muster.errors import Conflict, NotFound, ServerUnavailable
+from muster.errors import Conflict, JobError, MusterError, NotFound, ServerUnavailable
 from muster.job.explain import make_spec
 from muster.transport import Address
+from muster.wire.stream import LogPiece, RunEnded
 
-RUN = {"id": "r-1", "status": "Running"}
+RUN = run_json()
 
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "_RETRY_PAUSES_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(calls, "RETRY_PAUSES_S", (0.0, 0.0, 0.0))
 
 
 @pytest.fixture
@@ -41,12 +40,8 @@ def client(server: RestServer) -> Iterator[Client]:
     made.close()
 
 
-def sse(cursor: str, event: str, **data: Any) -> bytes:
-    return f"id: {cursor}\nevent: {event}\ndata: {json.dumps(data)}\n\n".encode()
-
-
 def log(cursor: str, text: bytes) -> bytes:
-    return sse(cursor, "log", stream="user_logs/std_log.txt", base64=base64.b64encode(text).decode())
+    return sse(cursor, LogPiece.of(1, "user_logs/std_log.txt", 0, text))
 
 
 def test_a_request_carries_the_token_and_the_protocol(server: RestServer, client: Client) -> None:
@@ -74,7 +69,7 @@ def test_a_submission_whose_answer_was_lost_is_repeated_with_the_same_key(server
         return Reply(pieces=[b'{"id"'], cut=True) if len(posts) == 1 else Reply(RUN)
 
     server.on("POST", "/api/v1/runs", lose_first)
-    assert client.submit(make_spec({"command": ["true"]})) == RUN
+    assert client.submit(make_spec({"command": ["true"]})) == run_view()
     first, second = [request.json["key"] for request in server.requests]
     assert first == second
 
@@ -82,7 +77,7 @@ def test_a_submission_whose_answer_was_lost_is_repeated_with_the_same_key(server
 def test_what_must_not_happen_twice_is_not_repeated(server: RestServer, client: Client) -> None:
     server.on("POST", "/api/v1/clusters", lambda request: Reply(pieces=[b"{"], cut=True))
     with pytest.raises(ServerUnavailable, match="broke off"):
-        client.create_cluster({"name": "c", "engine": "local", "options": {}})
+        client.create_cluster("c")
     assert len(server.requests) == 1
 
 
@@ -97,7 +92,7 @@ def test_a_submission_carries_the_whole_job(server: RestServer, client: Client) 
 
 def test_a_dead_server_is_found_again(server: RestServer) -> None:
     client = Client(Address("unix:/nonexistent/socket"), reconnect=lambda: Address(server.url))
-    assert client.run("r-1") == RUN
+    assert client.run("r-1") == run_view()
     client.close()
 
 
@@ -111,22 +106,23 @@ def test_a_stream_goes_on_from_its_cursor_after_a_broken_connection(server: Rest
         if "cursor" not in request.query:
             return Reply(pieces=[log("c1", b"one\n"), log("c2", b"two\n"), b"id: c3\nevent: lo"], cut=True)
         assert request.query["cursor"] == "c2"
-        return Reply(pieces=[log("c3", b"\xffthree"), sse("c4", "end", status="Completed", verdict=None)])
+        return Reply(pieces=[log("c3", b"\xffthree"), sse("c4", RunEnded("Completed", None))])
 
     server.on("GET", "/api/v1/runs/r-1/stream", stream)
     events = list(client.stream("@latest"))
-    assert b"".join(event.data["bytes"] for event in events if event.event == "log") == b"one\ntwo\n\xffthree"
-    assert events[-1].data["status"] == "Completed"
+    pieces = [item.event.data for item in events if isinstance(item.event, LogPiece)]
+    assert b"".join(pieces) == b"one\ntwo\n\xffthree"
+    assert events[-1].event == RunEnded("Completed", None)
 
 
 def test_a_stream_ended_by_a_stopping_server_goes_on(server: RestServer, client: Client) -> None:
     def stream(request: Request) -> Reply:
         if "cursor" not in request.query:
             return Reply(pieces=[log("c1", b"one")])
-        return Reply(pieces=[sse("c2", "end", status="Failed", verdict={})])
+        return Reply(pieces=[sse("c2", RunEnded("Failed", None))])
 
     server.on("GET", "/api/v1/runs/r-1/stream", stream)
-    assert [event.event for event in client.stream("r-1")] == ["log", "end"]
+    assert [item.event.kind for item in client.stream("r-1")] == ["log", "end"]
 
 
 def test_a_stream_that_is_not_followed_ends_with_what_there_is(server: RestServer, client: Client) -> None:
@@ -181,13 +177,34 @@ def test_an_upload_sends_the_file(server: RestServer, client: Client, tmp_path: 
 
 def test_a_forked_child_does_not_speak_on_its_parents_connection(server: RestServer, client: Client) -> None:
     client.run("r-1")
-    mine = client._connection()
-    client._local.pid = os.getpid() + 1
-    assert client._connection() is not mine
+    mine = client._calls.connection()
+    client._calls._local.pid = os.getpid() + 1
+    assert client._calls.connection() is not mine
     mine.close()
 
 
 def test_filters_of_a_list_of_runs_are_sent(server: RestServer, client: Client) -> None:
     server.on("GET", "/api/v1/runs", [RUN])
-    assert client.runs(limit=5, experiment="e") == [RUN]
+    assert client.runs(limit=5, experiment="e") == [run_view()]
     assert server.requests[-1].query == {"limit": "5", "experiment": "e"}
+
+
+def test_an_event_that_the_client_does_not_know_is_skipped(server: RestServer, client: Client) -> None:
+    pieces = [sse_text("c1", "weather", {"sky": "blue"}), sse("c2", RunEnded("Completed", None))]
+    server.on("GET", "/api/v1/runs/r-1/stream", lambda request: Reply(pieces=pieces))
+    assert [item.event for item in client.stream("r-1")] == [RunEnded("Completed", None)]
+
+
+@pytest.mark.parametrize("answer", [{"id": "r-1"}, {**RUN, "mood": "good"}, {**RUN, "num_nodes": "one"}, []])
+def test_an_answer_that_cannot_be_read_is_an_error(server: RestServer, client: Client, answer: object) -> None:
+    server.on("GET", "/api/v1/runs/r-1", answer)
+    with pytest.raises(MusterError, match="/runs/r-1 cannot be read"):
+        client.run("r-1")
+
+
+def test_what_the_server_would_refuse_is_refused_before_it_is_sent(server: RestServer, client: Client) -> None:
+    with pytest.raises(JobError, match="name 'two words'"):
+        client.create_cluster("two words")
+    with pytest.raises(JobError, match="lifetime_s"):
+        client.storage.grant("azureml://datastores/x/paths/y", "read", True, 0)
+    assert server.requests == []

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.sites.rest_server import RestServer
 
-from muster.client.connect import compatibility, connect
+from muster.client.connect import ServerVersion, compatibility, connect
 from muster.client.server_process import last_lines, server_environment
 from muster.client.workspace import ServerRef, WorkspaceRef, create_workspace
 from muster.defaults import PROTOCOL_VERSION
@@ -45,6 +45,11 @@ def test_a_running_server_is_used_with_its_token(server: RestServer, ref: Worksp
     announce(ref, server)
     address = connect(ref, start=False).address
     assert (address.url, address.token) == (server.url, "secret")
+
+
+def test_the_announcement_of_a_server_of_another_version_is_read(server: RestServer, ref: WorkspaceRef) -> None:
+    announce(ref, server, colour="blue")
+    assert connect(ref, start=False).address.url == server.url
 
 
 def test_without_a_server_nothing_is_started_unless_asked(ref: WorkspaceRef) -> None:
@@ -81,19 +86,19 @@ def test_a_team_server_with_another_protocol_is_refused(server: RestServer, ref:
 
 
 @pytest.mark.parametrize(
-    ("health", "action", "hint"),
+    ("server_version", "action", "hint"),
     [
-        ({"version": "0.1.0", "protocol": 1, "active_runs": 3}, "use", ""),
-        ({"version": "0.2.0", "protocol": 1, "active_runs": 0}, "use", ""),
-        ({"version": "0.0.9", "protocol": 1, "active_runs": 0}, "replace", ""),
-        ({"version": "0.0.9", "protocol": 1, "active_runs": 1}, "use", ""),
-        ({"version": "0.0.9", "protocol": 0, "active_runs": 0}, "replace", "Upgrade the server"),
-        ({"version": "0.0.9", "protocol": 0, "active_runs": 2}, "refuse", "2 active runs"),
-        ({"version": "2.0.0", "protocol": 2, "active_runs": 0}, "refuse", "Upgrade the client"),
+        (ServerVersion("0.1.0", 1, 3), "use", ""),
+        (ServerVersion("0.2.0", 1, 0), "use", ""),
+        (ServerVersion("0.0.9", 1, 0), "replace", ""),
+        (ServerVersion("0.0.9", 1, 1), "use", ""),
+        (ServerVersion("0.0.9", 0, 0), "replace", "Upgrade the server"),
+        (ServerVersion("0.0.9", 0, 2), "refuse", "2 active runs"),
+        (ServerVersion("2.0.0", 2, 0), "refuse", "Upgrade the client"),
     ],
 )
-def test_what_to_do_with_a_server_of_some_version(health: dict[str, Any], action: str, hint: str) -> None:
-    decided = compatibility(health, version="0.1.0", protocol=1)
+def test_what_to_do_with_a_server_of_some_version(server_version: ServerVersion, action: str, hint: str) -> None:
+    decided = compatibility(server_version, version="0.1.0", protocol=1)
     assert decided.action == action
     assert hint in decided.hint
 

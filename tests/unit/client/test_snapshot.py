@@ -38,7 +38,7 @@ def test_a_manifest_is_sorted_and_names_content_and_mode(code: Path) -> None:
     (code / "pkg/a.py").chmod(0o600)
     files = scan(code).files
     assert list(files) == ["pkg/a.py", "pkg/b.py", "train.py"]
-    assert files["train.py"] == [hashlib.sha256(b"print(1)\n").hexdigest(), 9, 0o755]
+    assert files["train.py"] == (hashlib.sha256(b"print(1)\n").hexdigest(), 9, 0o755)
     assert files["pkg/a.py"][2] == 0o644
 
 

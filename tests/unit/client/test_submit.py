@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.sites.rest_server import Reply, Request, RestServer
+from tests.sites.views import run_json
 
 from muster.client.api import Client
 from muster.client.submit import SentCode, absolute_inputs, submit
@@ -28,15 +29,17 @@ def test_a_job_is_checked_sent_and_submitted(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src/train.py").write_text("print(1)")
     with RestServer() as server:
-        server.on("POST", "/api/v1/snapshots/missing", lambda request: Reply({"missing": [], "known": False}))
+        server.on(
+            "POST", "/api/v1/snapshots/missing", lambda request: Reply({"digest": "d", "missing": [], "known": False})
+        )
         server.on("PUT", "/api/v1/snapshots/.*", {})
-        server.on("POST", "/api/v1/runs", {"id": "r"})
+        server.on("POST", "/api/v1/runs", run_json(id="r"))
         client = Client(Address(server.url))
         view = submit(
             client, make_spec({"command": ["python", "train.py"], "code": "src"}), tmp_path, notices=["x", "x"]
         )
         client.close()
-        assert view == {"id": "r"}
+        assert view.id == "r"
         put, post = server.requests[-2:]
         assert post.json["snapshot"] == put.path.rsplit("/", 1)[1]
         assert post.json["notices"] == ["x"]
@@ -45,7 +48,7 @@ def test_a_job_is_checked_sent_and_submitted(tmp_path: Path) -> None:
 def test_code_that_was_sent_before_is_not_sent_again(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print(1)")
     with RestServer() as server:
-        server.on("POST", "/api/v1/runs", {"id": "r"})
+        server.on("POST", "/api/v1/runs", run_json(id="r"))
         client = Client(Address(server.url))
         spec = make_spec({"command": ["python", "train.py"], "code": "."})
         submit(client, spec, tmp_path, sent=SentCode("d1", ("about it",)))
@@ -70,13 +73,13 @@ def test_code_that_changes_while_it_is_sent_is_scanned_again(tmp_path: Path) -> 
     def edit_once(request: Request) -> Reply:
         if len(server.requests) == 1:
             (tmp_path / "train.py").write_text("print(22)")
-        return Reply({"missing": [entry[0] for entry in request.json["files"].values()], "known": False})
+        return Reply({"digest": "d", "missing": [entry[0] for entry in request.json["files"].values()], "known": False})
 
     with RestServer() as server:
         server.on("POST", "/api/v1/snapshots/missing", edit_once)
         server.on("POST", "/api/v1/blobs", {})
         server.on("PUT", "/api/v1/snapshots/.*", {})
-        server.on("POST", "/api/v1/runs", {"id": "r"})
+        server.on("POST", "/api/v1/runs", run_json(id="r"))
         client = Client(Address(server.url))
         submit(client, make_spec({"command": ["python", "train.py"], "code": "train.py"}), tmp_path)
         client.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,17 @@ from typing import Any
 
 import pytest
 from tests.sites.rest_server import Reply, Request, RestServer
+from tests.sites.views import (
+    cluster_json,
+    datastore_json,
+    file_json,
+    model_json,
+    point_json,
+    run_json,
+    run_view,
+    sse,
+    sse_text,
+)
 
 import muster
 from muster import ComputeTarget, Dataset, Datastore, Environment, Experiment, Model, Run, ScriptRunConfig, Workspace
@@ -20,6 +30,7 @@ from muster.compute_target import ComputeTargetException
 from muster.errors import Conflict, JobError, MusterError, NotFound, RunFailed
 from muster.sdk import notices
 from muster.transport import Address
+from muster.wire.stream import LogPiece
 
 VERDICT = {
     "code": "exception", "rank": 1, "node": "node-0", "message": "ValueError: <bad> batch",
@@ -27,19 +38,10 @@ VERDICT = {
 }  # fmt: skip
 
 
-def view(**changes: Any) -> dict[str, Any]:
-    base = {
-        "id": "r-1", "name": None, "display_name": None, "experiment": "e", "status": "Running", "reason": "",
-        "started_at": 0.0, "ended_at": None, "compute": "local", "tags": {}, "num_ranks": 2, "notices": [],
-        "verdict": None, "metrics": {}, "files": [],
-    }  # fmt: skip
-    return {**base, **changes}
-
-
 @pytest.fixture
 def server() -> Iterator[RestServer]:
     with RestServer() as running:
-        running.on("GET", "/api/v1/runs/r-1", view())
+        running.on("GET", "/api/v1/runs/r-1", run_json())
         yield running
 
 
@@ -53,20 +55,17 @@ def workspace(server: RestServer, tmp_path: Path) -> Iterator[Workspace]:
 
 @pytest.fixture(autouse=True)
 def fresh_notices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notices, "_told", set())
+    monkeypatch.setattr(notices, "_printed", set())
 
 
 def ending(server: RestServer, status: str, verdict: Any = None, pieces: tuple[bytes, ...] = ()) -> None:
-    end = f"id: z\nevent: end\ndata: {json.dumps({'status': status, 'verdict': verdict})}\n\n".encode()
+    end = sse_text("z", "end", {"status": status, "verdict": verdict})
     server.on("GET", "/api/v1/runs/r-1/stream", lambda request: Reply(pieces=[*pieces, end]))
-    server.on("GET", "/api/v1/runs/r-1", view(status=status, verdict=verdict))
+    server.on("GET", "/api/v1/runs/r-1", run_json(status=status, verdict=verdict))
 
 
 def log(stream: str, text: bytes) -> bytes:
-    import base64
-
-    data = {"stream": f"user_logs/{stream}", "base64": base64.b64encode(text).decode()}
-    return f"id: c\nevent: log\ndata: {json.dumps(data)}\n\n".encode()
+    return sse("c", LogPiece.of(1, f"user_logs/{stream}", 0, text))
 
 
 def test_a_completed_run_is_waited_for(server: RestServer, workspace: Workspace) -> None:
@@ -113,10 +112,10 @@ def test_runs_come_as_they_end(server: RestServer, workspace: Workspace) -> None
         name = request.path[-1]
         looks[name] += 1
         done = name == "b" or looks["a"] > 3
-        return Reply(view(id=name, status="Completed" if done else "Running"))
+        return Reply(run_json(id=name, status="Completed" if done else "Running"))
 
     server.on("GET", "/api/v1/runs/[ab]", show)
-    runs = [Run._of(workspace, view(id="a")), Run._of(workspace, view(id="b"))]
+    runs = [Run._of(workspace, run_view(id="a")), Run._of(workspace, run_view(id="b"))]
     assert [run.id for run in muster.as_completed(runs)] == ["b", "a"]
 
 
@@ -134,7 +133,7 @@ def test_output_is_shown_with_the_rank_in_front(
 
 
 def test_metrics_are_read_with_their_real_values(server: RestServer, workspace: Workspace) -> None:
-    points = [{"name": "loss", "value": 2.0}, {"name": "loss", "value": "NaN"}, {"name": "acc", "value": 0.5}]
+    points = [point_json("loss", value=2.0), point_json("loss", value="NaN"), point_json("acc", value=0.5)]
     server.on("GET", "/api/v1/runs/r-1/metrics", points)
     run = Run.get(workspace, "r-1")
     found = run.get_metrics()
@@ -145,7 +144,7 @@ def test_metrics_are_read_with_their_real_values(server: RestServer, workspace: 
 
 def test_metrics_and_tags_can_be_added_from_outside(server: RestServer, workspace: Workspace) -> None:
     server.on("POST", "/api/v1/runs/r-1/metrics", Reply(status=204))
-    server.on("PATCH", "/api/v1/runs/r-1", lambda request: Reply(view(tags=request.json["tags"])))
+    server.on("PATCH", "/api/v1/runs/r-1", lambda request: Reply(run_json(tags=request.json["tags"])))
     run = Run.get(workspace, "r-1")
     run.log("x", math.inf, step=2)
     point = server.requests[-1].json["points"][0]
@@ -164,7 +163,7 @@ def test_files_go_up_and_come_down(server: RestServer, workspace: Workspace, tmp
         stored[request.path.removeprefix(base + "/")] = request.body
         return Reply({})
 
-    server.on("GET", base, lambda request: Reply([{"path": name, "size": len(stored[name])} for name in stored]))
+    server.on("GET", base, lambda request: Reply([file_json(name, len(stored[name])) for name in stored]))
     server.on("PUT", base + "/.+", put)
     server.on("GET", base + "/.+", lambda request: Reply(body=stored[request.path.removeprefix(base + "/")]))
     run = Run.get(workspace, "r-1")
@@ -185,8 +184,8 @@ def test_files_go_up_and_come_down(server: RestServer, workspace: Workspace, tmp
 
 
 def test_a_model_is_registered_from_a_runs_files(server: RestServer, workspace: Workspace) -> None:
-    server.on("GET", "/api/v1/runs/r-1/files", [{"path": "outputs/m/a", "size": 1}])
-    server.on("POST", "/api/v1/models", lambda request: Reply({**request.json, "version": 4}, status=201))
+    server.on("GET", "/api/v1/runs/r-1/files", [file_json("outputs/m/a")])
+    server.on("POST", "/api/v1/models", lambda request: Reply(model_json(**request.json, version=4), status=201))
     run = Run.get(workspace, "r-1")
     model = run.register_model("resnet", "outputs/m", tags={"k": 1})
     assert (model.id, model.run_id, model.path, model.tags) == ("resnet:4", "r-1", "outputs/m", {"k": "1"})
@@ -195,11 +194,9 @@ def test_a_model_is_registered_from_a_runs_files(server: RestServer, workspace: 
 
 
 def test_a_model_of_a_run_is_downloaded(server: RestServer, workspace: Workspace, tmp_path: Path) -> None:
-    row = {"name": "m", "version": 1, "path": "outputs/m", "run_id": "r-1"}
-    server.on("GET", "/api/v1/models/m", row)
-    server.on(
-        "GET", "/api/v1/runs/r-1/files", [{"path": name} for name in ("outputs/m/a", "outputs/m2", "outputs/m/b/c")]
-    )
+    server.on("GET", "/api/v1/models/m", model_json("m", path="outputs/m", run_id="r-1"))
+    names = ("outputs/m/a", "outputs/m2", "outputs/m/b/c")
+    server.on("GET", "/api/v1/runs/r-1/files", [file_json(name) for name in names])
     server.on("GET", "/api/v1/runs/r-1/files/.+", Reply(body=b"bytes"))
     model = Model(workspace, "m")
     assert model.download(str(tmp_path)) == str(tmp_path / "m")
@@ -209,14 +206,14 @@ def test_a_model_of_a_run_is_downloaded(server: RestServer, workspace: Workspace
 
 
 def test_only_the_newest_versions_are_listed_when_asked(server: RestServer, workspace: Workspace) -> None:
-    rows = [{"name": name, "version": version, "path": "p"} for name, version in (("a", 2), ("a", 1), ("b", 1))]
+    rows = [model_json(name, version=version) for name, version in (("a", 2), ("a", 1), ("b", 1))]
     server.on("GET", "/api/v1/models", rows)
     assert [model.id for model in Model.list(workspace)] == ["a:2", "a:1", "b:1"]
     assert {name: model.version for name, model in workspace.models.items()} == {"a": 2, "b": 1}
 
 
 def test_a_run_shows_itself_in_a_notebook(server: RestServer, workspace: Workspace) -> None:
-    server.on("GET", "/api/v1/runs/r-1", view(status="Failed", verdict=VERDICT, metrics={"loss": 1, "node/cpu": 2}))
+    server.on("GET", "/api/v1/runs/r-1", run_json(status="Failed", verdict=VERDICT, metrics={"loss": 1, "node/cpu": 2}))
     shown = Run.get(workspace, "r-1")._repr_html_()
     assert "ValueError: &lt;bad&gt; batch" in shown
     assert "loss" in shown and "node/cpu" not in shown
@@ -226,9 +223,9 @@ def test_an_experiment_submits_and_finds_its_runs(
     server: RestServer, workspace: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "train.py").write_text("print(1)")
-    server.on("POST", "/api/v1/snapshots/missing", {"missing": [], "known": True})
-    server.on("POST", "/api/v1/runs", lambda request: Reply(view(notices=request.json["notices"]), status=201))
-    server.on("GET", "/api/v1/runs", [view(tags={"k": "v"}), view(id="r-0", experiment="f")])
+    server.on("POST", "/api/v1/snapshots/missing", {"digest": "d", "missing": [], "known": True})
+    server.on("POST", "/api/v1/runs", lambda request: Reply(run_json(notices=request.json["notices"]), status=201))
+    server.on("GET", "/api/v1/runs", [run_json(tags={"k": "v"}), run_json(id="r-0", experiment="f")])
     experiment = Experiment(workspace, "e")
     environment = Environment.get(workspace, "AzureML-Minimal")
     config = ScriptRunConfig(str(tmp_path), script="train.py", environment=environment)
@@ -251,7 +248,7 @@ def test_a_compute_target_is_created_where_it_is_not_found(
 ) -> None:
     with pytest.raises(ComputeTargetException):
         ComputeTarget(workspace=workspace, name="gpu")
-    made = {"name": "gpu", "engine": "local", "state": "ready", "options": {}, "min_nodes": 0, "nodes": []}
+    made = cluster_json(name="gpu")
     server.on("POST", "/api/v1/clusters", Reply({**made, "notices": ["vm_size means nothing"]}, status=201))
     server.on("GET", "/api/v1/clusters/gpu", made)
     config = AmlCompute.provisioning_configuration(
@@ -280,8 +277,8 @@ def test_impossible_node_counts_are_refused(wrong: dict[str, int]) -> None:
 
 def test_datastores_are_registered_with_the_arguments_of_v1(server: RestServer, workspace: Workspace) -> None:
     sent: list[dict[str, Any]] = []
-    shown = {"name": "blob", "kind": "azure-blob", "options": {}}
-    server.on("POST", "/api/v1/datastores", lambda request: (sent.append(request.json), Reply({}, status=201))[1])
+    shown = datastore_json("blob", kind="azure-blob")
+    server.on("POST", "/api/v1/datastores", lambda request: (sent.append(request.json), Reply(shown, status=201))[1])
     server.on("GET", "/api/v1/datastores/blob", shown)
     store = Datastore.register_azure_blob_container(
         workspace=workspace, datastore_name="blob", container_name="c", account_name="a", account_key="a2V5"
@@ -292,6 +289,7 @@ def test_datastores_are_registered_with_the_arguments_of_v1(server: RestServer, 
             "kind": "azure-blob",
             "options": {"account": "a", "container": "c"},
             "credential": {"account_key": "a2V5"},
+            "description": None,
         }
     ]
     data = Dataset.File.from_files((store, "images/**")).as_named_input("images").as_download()
