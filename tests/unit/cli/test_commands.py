@@ -18,11 +18,13 @@ from typer.testing import CliRunner
 
 from muster.cli.commands.files import choose, place
 from muster.cli.commands.logs import selection
-from muster.cli.commands.workspace import server_command, status_lines
+from muster.cli.commands.workspace import WorkspaceBrief, WorkspaceStatus, server_command, status_lines
 from muster.cli.console import Paint
 from muster.cli.main import PANELS, app
 from muster.cli.options import complete_runs, run_words
 from muster.errors import NotFound, UserError
+from muster.wire.runs import FileView
+from muster.wire.stream import LogPiece
 
 ROOT = Path(__file__).parents[3]
 COMMANDS = [
@@ -233,7 +235,7 @@ def test_serving_beyond_this_machine_needs_tls(tmp_path: Path) -> None:
         command("127.0.0.1", cert=certificate, key=key, tls=True)
 
 
-FILES = [{"path": path, "size": 1} for path in ("outputs/a.pt", "outputs/deep/b.pt", "user_logs/std_log.txt")]
+FILES = [FileView(path, 1, None, 1) for path in ("outputs/a.pt", "outputs/deep/b.pt", "user_logs/std_log.txt")]
 
 
 @pytest.mark.parametrize(
@@ -247,7 +249,7 @@ FILES = [{"path": path, "size": 1} for path in ("outputs/a.pt", "outputs/deep/b.
     ],
 )
 def test_files_are_chosen_by_path_folder_or_pattern(wanted: list[str], found: list[str]) -> None:
-    assert [entry["path"] for entry in choose(FILES, wanted)] == found
+    assert [entry.path for entry in choose(FILES, wanted)] == found
 
 
 def test_a_file_that_the_run_does_not_have_is_refused() -> None:
@@ -266,18 +268,17 @@ def test_no_name_leaves_the_target_folder(name: str, tmp_path: Path) -> None:
     assert place(root, "outputs/a.pt") == root / "outputs" / "a.pt"
 
 
-def test_logs_are_chosen_by_rank_and_attempt(run_view: Callable[..., Any], rank_view: Callable[..., Any]) -> None:
-    first = {
-        "number": 1,
-        "ranks": [
-            rank_view(0, log="user_logs/std_log_node_0_worker.txt"),
-            rank_view(1, log="user_logs/std_log_node_0_ps.txt"),
-        ],
-    }
-    view = run_view(attempts=[first, {**first, "number": 2}])
+def test_logs_are_chosen_by_rank_and_attempt(
+    run_view: Callable[..., Any], attempt_view: Callable[..., Any], rank_view: Callable[..., Any]
+) -> None:
+    ranks = [
+        rank_view(0, log="user_logs/std_log_node_0_worker.txt"),
+        rank_view(1, log="user_logs/std_log_node_0_ps.txt"),
+    ]
+    view = run_view(attempts=[attempt_view(number=number, ranks=ranks) for number in (1, 2)])
 
-    def log(attempt: int, name: str) -> dict[str, Any]:
-        return {"attempt": attempt, "stream": f"user_logs/std_log_node_0_{name}.txt"}
+    def log(attempt: int, name: str) -> LogPiece:
+        return LogPiece.of(attempt, f"user_logs/std_log_node_0_{name}.txt", 0, b"")
 
     newest = selection(view, None, None)
     assert newest(log(2, "ps"))
@@ -294,8 +295,8 @@ def test_logs_are_chosen_by_rank_and_attempt(run_view: Callable[..., Any], rank_
 
 def test_logs_of_a_run_that_has_not_started_are_chosen_by_name(run_view: Callable[..., Any]) -> None:
     wanted = selection(run_view(attempts=[]), 1, None)
-    assert wanted({"attempt": 1, "stream": "user_logs/std_log_process_1.txt"})
-    assert not wanted({"attempt": 1, "stream": "user_logs/std_log_process_0.txt"})
+    assert wanted(LogPiece.of(1, "user_logs/std_log_process_1.txt", 0, b""))
+    assert not wanted(LogPiece.of(1, "user_logs/std_log_process_0.txt", 0, b""))
 
 
 def test_completion_offers_ids_names_and_the_latest(run_view: Callable[..., Any]) -> None:
@@ -315,5 +316,5 @@ def test_completion_never_starts_a_server(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_status_tells_of_a_server_that_does_not_run() -> None:
-    found = {"workspace": {"name": "w", "root": "/w/.muster", "server": None}, "server": None, "why": "x", "runs": []}
+    found = WorkspaceStatus(WorkspaceBrief("w", "/w/.muster", None), why="x")
     assert status_lines(found, Paint(False))[1] == "server     not running; the next command starts it"

@@ -88,9 +88,10 @@ def create(
 def with_flags(function: Callable[..., None], flags: Mapping[str, Sequence[Flag]]) -> Callable[..., None]:
     """The same command with the options of every engine, which it takes as keywords."""
     signature = inspect.signature(function, eval_str=True)
-    known = [item for item in signature.parameters.values() if item.kind is not inspect.Parameter.VAR_KEYWORD]
+    *known, option, as_json, _ = signature.parameters.values()
     added = [_parameter(engine, flag) for engine, of_engine in flags.items() for flag in of_engine]
-    parameters = [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in (*known, *added)]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [item.replace(kind=keyword) for item in (*known, *added, option, as_json)]
 
     @wraps(function)
     def command(**given: Any) -> None:
