@@ -6,7 +6,7 @@
 | 1 | the run Failed, or a check did |
 | 2 | bad input: an option, a job file, a run that does not exist |
 | 3 | no server answers, or it speaks another version |
-| 70 | a fault of Muster's own; a report was written |
+| 70 | a fault in Muster itself; a report was written |
 | 124 | `muster wait --timeout` passed |
 | 130 | the run was Canceled, or Ctrl-C |
 | 141 | whoever read the output went away |
@@ -62,7 +62,7 @@ def guarded(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def report(error: BaseException) -> int:
-    """Tell the user what happened; returns the exit code."""
+    """Print what happened; returns the exit code."""
     if isinstance(error, KeyboardInterrupt):
         say("\ninterrupted")
         return EXIT_INTERRUPTED

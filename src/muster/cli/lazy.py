@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from muster.cli import exits
+
+Command: TypeAlias = TyperCommand | TyperGroup
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,14 @@ class Completion:
     type: str = "plain"
 
 
-class Commands(Mapping[str, Any]):
+class Commands(Mapping[str, Command]):
     """The commands of a table, each loaded when it is asked for."""
 
     def __init__(self, words: Mapping[str, Word]) -> None:
         self._words = words
-        self._loaded: dict[str, Any] = {}
+        self._loaded: dict[str, Command] = {}
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Command:
         if name not in self._loaded:
             self._loaded[name] = load(name, self._words[name])
         return self._loaded[name]
@@ -77,18 +79,18 @@ def lazy_group(panels: Mapping[str, Mapping[str, Word]]) -> type[TyperGroup]:
     return LazyGroup
 
 
-def load(name: str, word: Word) -> Any:
+def load(name: str, word: Word) -> Command:
     """Import a command and make it one of typer's."""
     module, _, attribute = word.target.partition(":")
     found = getattr(import_module(f"muster.cli.commands.{module}"), attribute)
     if callable(found):
         app = typer.Typer(rich_markup_mode=None, add_completion=False)
         app.command(name, cls=ScriptCommand if word.takes_script else None)(exits.guarded(found))
-        return typer.main.get_command(app)
+        return cast(TyperCommand, typer.main.get_command(app))
     return _group(name, word, found)
 
 
-def _group(name: str, word: Word, functions: Mapping[str, Callable[..., None]]) -> Any:
+def _group(name: str, word: Word, functions: Mapping[str, Callable[..., None]]) -> Command:
     about = f"{word.help}\n\n\b\nExamples:\n  {word.example}"
     app = typer.Typer(name=name, rich_markup_mode=None, add_completion=False, no_args_is_help=True, help=about)
     for inner, function in functions.items():

@@ -21,12 +21,12 @@ PANELS = {
         ),
         "cancel": Word(
             "runs:cancel",
-            "Cancel runs: their ranks get SIGTERM and 30 seconds; --force kills them.",
+            "Cancel runs: ranks get SIGTERM, then 30 seconds; --force kills.",
             "muster cancel @latest",
         ),
         "retry": Word(
             "runs:retry",
-            "Start one more attempt of runs that failed or were cancelled; each resumes from its last checkpoint.",
+            "Retry runs that failed or were cancelled, from the last checkpoint.",
             "muster retry @latest",
         ),
     },
@@ -34,12 +34,12 @@ PANELS = {
         "ps": Word("runs:ps", "List runs, newest first.", "muster ps --status Running"),
         "show": Word(
             "runs:show",
-            "Tell a run's story: states, attempts, ranks, verdict, metrics, files.",
+            "Show a run: states, attempts, ranks, verdict, metrics, files.",
             "muster show @latest",
         ),
         "logs": Word(
             "logs:logs",
-            "Print what the ranks print, merged with a prefix for each, or of one rank.",
+            "Print the output of all ranks, each line with its rank, or of one.",
             "muster logs -f @latest",
         ),
         "wait": Word("runs:wait", "Wait until runs have ended.", "muster wait @latest --timeout 1h"),
@@ -48,7 +48,7 @@ PANELS = {
     "Keep and remove": {
         "download": Word(
             "files:download",
-            "Copy a run's files here: outputs, logs, uploads; checkpoints where they are named.",
+            "Download a run's files: outputs, logs, uploads, checkpoints.",
             "muster download @latest outputs --to ./results",
         ),
         "rm": Word("runs:rm", "Remove ended runs with their logs, metrics and outputs.", "muster rm brave-otter --yes"),
@@ -56,51 +56,47 @@ PANELS = {
     "Workspace": {
         "init": Word(
             "workspace:init",
-            "Make a folder a workspace: its runs and their files are kept in its .muster.",
+            "Make a folder a workspace, which keeps runs in its .muster folder.",
             "muster init",
         ),
-        "status": Word(
-            "workspace:status", "Tell about this workspace, its server, nodes and active runs.", "muster status"
-        ),
-        "doctor": Word(
-            "doctor:doctor", "Check this machine: what fits, what does not, and what to do about it.", "muster doctor"
-        ),
+        "status": Word("workspace:status", "Show this workspace, its server, nodes and active runs.", "muster status"),
+        "doctor": Word("doctor:doctor", "Check this machine for problems, with advice on each.", "muster doctor"),
         "up": Word(
             "workspace:up", "Serve this workspace to a team, in the foreground.", "muster up --host 0.0.0.0 --tls"
         ),
-        "down": Word("workspace:down", "End this workspace's server.", "muster down"),
+        "down": Word("workspace:down", "Stop this workspace's server.", "muster down"),
         "env": Word(
             "env:COMMANDS",
-            "Look at, build, register and remove environments: what the ranks of a job run in.",
+            "List, build, register and remove the environments that jobs run in.",
             "muster env build environment.yml",
         ),
     },
     "Clusters": {
         "cost": Word(
             "cluster:cost",
-            "Tell how many node hours were used, and what they cost where prices are known.",
+            "Show node hours used, and their cost where prices are known.",
             "muster cost --by user",
         ),
         "cluster": Word(
             "cluster:COMMANDS",
-            "Create, resize, stop and delete clusters, and look after their nodes.",
+            "Create, resize, stop and delete clusters, and manage their nodes.",
             "muster cluster create small --min-nodes 1 --max-nodes 2",
         ),
         "ray": Word(
             "ray:COMMANDS",
-            "Start Ray on machines of your own, or describe those of a cloud to Ray's launcher.",
+            "Start Ray on your own machines, or write files for Ray's launcher.",
             "muster ray hosts many --host 10.0.0.1 --host 10.0.0.2",
         ),
     },
     "Data": {
         "gc": Word(
             "gc:gc",
-            "Remove what nothing refers to: code without runs, uploads that were not finished, superseded checkpoints.",
+            "Remove unused code, unfinished uploads and superseded checkpoints.",
             "muster gc --dry-run",
         ),
         "datastore": Word(
             "datastore:COMMANDS",
-            "Give storage a name, with what opens it, and try it out.",
+            "Register storage with its credentials, and test it.",
             "muster datastore create scratch --path ./images",
         ),
         "data": Word(
@@ -111,9 +107,7 @@ PANELS = {
         "secret": Word(
             "secret:COMMANDS", "Keep values that jobs need and nobody should see.", "muster secret set HF_TOKEN"
         ),
-        "key": Word(
-            "key:COMMANDS", "Encrypt what rests in the workspace store, and change the key.", "muster key show"
-        ),
+        "key": Word("key:COMMANDS", "Encrypt the workspace store, and change its key.", "muster key show"),
     },
 }
 """Every command, in the order in which `muster --help` lists them. Only the module of the one called is imported."""
@@ -124,7 +118,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="`muster COMMAND --help` says more. RUN is an id, the beginning of it, a name, or @latest.",
+    epilog="`muster COMMAND --help` has the details. RUN is an id, the beginning of it, a name, or @latest.",
 )
 
 

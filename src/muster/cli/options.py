@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +14,21 @@ from muster.wire.codec import to_json
 from muster.wire.runs import RunView
 
 COMPLETION_LIMIT = 50
+
+
+def argument(metavar: str, help: str, **more: Any) -> Any:
+    """An argument of a command."""
+    return typer.Argument(metavar=metavar, help=help, show_default=False, **more)
+
+
+def option(metavar: str, help: str, *names: str, **more: Any) -> Any:
+    """An option that takes a value."""
+    return typer.Option(*names, metavar=metavar, help=help, **more)
+
+
+def switch(help: str, *names: str) -> Any:
+    """An option that is given or not."""
+    return typer.Option(*names, help=help, show_default=False)
 
 
 def complete_runs(incomplete: str) -> Iterator[tuple[str, str]]:
@@ -38,11 +53,9 @@ def run_words(views: Sequence[RunView]) -> Iterator[tuple[str, str]]:
 
 RUN_HELP = "A run's id, the beginning of it, its name, or @latest."
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP, autocompletion=complete_runs, show_default=False)]
-Runs = Annotated[
-    list[str], typer.Argument(metavar="RUN", help=RUN_HELP, autocompletion=complete_runs, show_default=False)
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.", show_default=False)]
+Run = Annotated[str, argument("RUN", RUN_HELP, autocompletion=complete_runs)]
+Runs = Annotated[list[str], argument("RUN", RUN_HELP, autocompletion=complete_runs)]
+Json = Annotated[bool, switch("Print JSON for programs.", "--json")]
 
 
 def print_json(value: object) -> None:

@@ -165,7 +165,7 @@ def _new_input(text: str) -> Json:
 
 
 def _from_here(text: str) -> str:
-    """A path of the command line is meant from the current folder, not from the job file's."""
+    """A path on the command line is relative to the current folder, not to the job file's."""
     return text if ":" in text.split("/")[0] else str(Path(text).absolute())
 
 

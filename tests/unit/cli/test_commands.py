@@ -16,13 +16,16 @@ import typer.main
 from tools.command_reference import examples, reference
 from typer.testing import CliRunner
 
-from muster.cli.commands.files import choose, place
+from muster.cli.commands.cluster import with_flags
+from muster.cli.commands.files import choose, target_of
 from muster.cli.commands.logs import selection
 from muster.cli.commands.workspace import WorkspaceBrief, WorkspaceStatus, server_command, status_lines
 from muster.cli.console import Paint
 from muster.cli.main import PANELS, app
 from muster.cli.options import complete_runs, run_words
+from muster.clusters.flags import Flag
 from muster.errors import NotFound, UserError
+from muster.wire.codec import Json
 from muster.wire.runs import FileView
 from muster.wire.stream import LogPiece
 
@@ -264,8 +267,8 @@ def test_no_name_leaves_the_target_folder(name: str, tmp_path: Path) -> None:
     root.mkdir()
     (root / "link").symlink_to(tmp_path)
     with pytest.raises(UserError, match="outside"):
-        place(root, name)
-    assert place(root, "outputs/a.pt") == root / "outputs" / "a.pt"
+        target_of(root, name)
+    assert target_of(root, "outputs/a.pt") == root / "outputs" / "a.pt"
 
 
 def test_logs_are_chosen_by_rank_and_attempt(
@@ -318,3 +321,18 @@ def test_completion_never_starts_a_server(tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_status_tells_of_a_server_that_does_not_run() -> None:
     found = WorkspaceStatus(WorkspaceBrief("w", "/w/.muster", None), why="x")
     assert status_lines(found, Paint(False))[1] == "server     not running; the next command starts it"
+
+
+def test_an_engine_brings_its_own_options_to_the_creation_of_clusters() -> None:
+    given: dict[str, Any] = {}
+
+    def create(name: str, option: str = "", as_json: bool = False, **flags: Json) -> None:
+        given.update(flags, name=name)
+
+    flags = {"toy": [Flag("token_file", "FILE", "its token."), Flag("line", "L", "a line.", "texts")]}
+    app = typer.Typer(rich_markup_mode=None)
+    app.command()(with_flags(create, flags))
+    assert "Toy: its token." in CliRunner().invoke(app, ["--help"]).output
+    done = CliRunner().invoke(app, ["small", "--token-file", "t", "--line", "a", "--line", "b"])
+    assert done.exit_code == 0, done.output
+    assert given == {"name": "small", "token_file": "t", "line": ["a", "b"]}

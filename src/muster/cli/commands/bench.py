@@ -16,7 +16,7 @@ from muster.cli import exits
 from muster.cli.commands.run import load
 from muster.cli.console import Paint, notice, say
 from muster.cli.following.follower import follow
-from muster.cli.options import Json, print_json
+from muster.cli.options import Json, argument, option, print_json, switch
 from muster.cli.overrides import Overrides, is_job_file, parse_pairs, with_overrides
 from muster.cli.scaling import plot as plots
 from muster.cli.scaling import study as studies
@@ -38,45 +38,26 @@ from muster.wire.runs import RunView
 
 
 def scaling(
-    target: Annotated[str, typer.Argument(metavar="JOBFILE", help="The job to measure.", show_default=False)],
-    procs: Annotated[
-        str, typer.Option(metavar="1,2,4", help="Numbers of processes in all, from the smallest to the largest.")
-    ] = "1,2,4",
+    target: Annotated[str, argument("JOBFILE", "The job to measure.")],
+    procs: Annotated[str, option("1,2,4", "Numbers of processes in all, from the smallest to the largest.")] = "1,2,4",
     per_node: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="P",
-            help="Processes on a node before another is taken; as in the job file, else all on one.",
-            show_default=False,
-        ),
+        int | None, option("P", "Processes per node (default: as in the job file, or all on one node).", min=1)
     ] = None,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="The metric to compare; a throughput by its name, if left out.", show_default=False
-        ),
-    ] = None,
-    repeat: Annotated[int, typer.Option(min=1, metavar="N", help="Runs of each size; their median counts.")] = 1,
-    inputs: Annotated[
-        list[str] | None, typer.Option("--input", "-i", metavar="K=V", help="An input's value or path; repeatable.")
-    ] = None,
-    compute: Annotated[str | None, typer.Option(metavar="NAME", help="The cluster to run on.")] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where JSON and plots go.")] = Path("scaling"),
+    metric: Annotated[str | None, option("NAME", "The metric to compare (default: a throughput, by its name).")] = None,
+    repeat: Annotated[int, option("N", "Runs of each size; their median counts.", min=1)] = 1,
+    inputs: Annotated[list[str] | None, option("K=V", "An input's value or path; repeatable.", "--input", "-i")] = None,
+    compute: Annotated[str | None, option("NAME", "The cluster to run on.")] = None,
+    out: Annotated[Path, option("DIR", "Where JSON and plots go.")] = Path("scaling"),
     plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw scaling.png and scaling.svg.")] = True,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Start over; otherwise an interrupted study goes on.", show_default=False)
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the runs, and run nothing.", show_default=False)
-    ] = False,
+    fresh: Annotated[bool, switch("Start over instead of continuing an interrupted study.", "--fresh")] = False,
+    dry_run: Annotated[bool, switch("Print the runs, and run nothing.", "--dry-run")] = False,
     as_json: Json = False,
 ) -> None:
     """Run a job with 1, 2, 4 ... processes and draw throughput, ideal line and efficiency.
 
-    The throughput is the last value of a metric that the job logs, such as images_per_sec. The smallest size is the
-    measure of the others. Results go to DIR/scaling.json after every run; the same command goes on where an
-    interrupted one stopped, unless the code has changed since: then it starts over. Ctrl-C cancels the run under way.
+    The throughput is the last value of a metric that the job logs, such as images_per_sec. The other sizes are
+    compared with the smallest. Results go to DIR/scaling.json after every run; the same command continues an
+    interrupted study, unless the code has changed since: then it starts over. Ctrl-C cancels the current run.
 
     \b
     Examples:
@@ -110,9 +91,9 @@ def scaling(
     study = studies.resume(found, replace(wanted, code=_code(job, out)))
     out.mkdir(parents=True, exist_ok=True)
     if study.samples:
-        say(f"Kept from an earlier start: {len(study.samples)} of the runs. --fresh measures them again.")
+        say(f"Kept from an earlier start: {counted(len(study.samples), 'run')}. --fresh measures them again.")
     elif found and found.samples and found.code != study.code:
-        say(f"The code is not that of the runs in {path}: starting over.")
+        say(f"The code has changed since the runs in {path}: starting over.")
     study = _measure(job, study, path)
     studies.write(path, study)
     for text in studies.doubts(study.rows()):
@@ -169,7 +150,7 @@ def _run_one(
         said = view.verdict.message if view.verdict else status
         raise RunFailed(
             f"the run with {_counted(size.procs)} failed: {said}",
-            hint=f"`muster show {view.id}` tells more. The same command goes on from here.",
+            hint=f"`muster show {view.id}` has the details. The same command continues from here.",
         )
     name, value = _figure(view, study.metric or None)
     return Sample(size.procs, turn, view.id, value), name
@@ -195,15 +176,15 @@ def _figure(view: RunView, metric: str | None) -> tuple[str, float]:
 
 
 def _notices(job: LoadedJob, sizes: tuple[Size, ...]) -> tuple[str, ...]:
-    """What makes the figures mean less."""
+    """What limits the meaning of the figures."""
     cores = os.cpu_count() or 1
     is_here = job.spec.compute in (None, "local") and shutil.which("nvidia-smi") is None
     most = max(size.procs for size in sizes)
     notices = list(job.notices)
     if is_here and most > cores:
-        notices.append(f"{most} processes share {cores} cores: efficiency above {cores} says little about a cluster")
+        notices.append(f"{most} processes share {cores} cores: efficiency above {cores} means little for a cluster")
     elif is_here and any(size.nodes > 1 for size in sizes):
-        notices.append("the nodes are simulated on one machine: no network lies between them")
+        notices.append("the nodes are simulated on one machine: there is no network between them")
     return tuple(notices)
 
 

@@ -14,7 +14,7 @@ import typer
 import yaml
 
 from muster.cli.console import Paint, notice, say
-from muster.cli.options import Json, print_json
+from muster.cli.options import Json, argument, option, print_json, switch
 from muster.cli.views.cluster import cluster_lines, cost_lines, history_lines, listing, node_lines, summary
 from muster.client.connect import connect
 from muster.clusters.file import ClusterFile, load_cluster_file
@@ -24,39 +24,29 @@ from muster.errors import Conflict, UserError
 from muster.wire.clusters import ChangedCluster, ClusterView, CostBy
 from muster.wire.codec import Json as Value
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The cluster's name.", show_default=False)]
-Nodes = Annotated[list[str], typer.Argument(metavar="NODE", help="Nodes of the cluster.", show_default=False)]
+Name = Annotated[str, argument("NAME", "The cluster's name.")]
+Nodes = Annotated[list[str], argument("NODE", "Nodes of the cluster.")]
 
 
 def create(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="The cluster's name; the file's else.", show_default=False)
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", metavar="FILE", help="A cluster file, or one of Azure ML.")
-    ] = None,
-    min_nodes: Annotated[int | None, typer.Option(min=0, metavar="N", help="Nodes that always stay (0).")] = None,
-    max_nodes: Annotated[int | None, typer.Option(min=1, metavar="N", help="The most nodes it may have.")] = None,
-    idle: Annotated[
-        float | None, typer.Option(min=0, metavar="SECONDS", help="How long an idle node stays (1800).")
-    ] = None,
-    size: Annotated[str | None, typer.Option(metavar="SIZE", help="A machine size, such as Standard_NC6s_v3.")] = None,
-    cpus: Annotated[int | None, typer.Option(min=1, metavar="N", help="CPUs of each node; else shared.")] = None,
-    gpus: Annotated[int | None, typer.Option(min=0, metavar="N", help="GPUs of each node; else shared.")] = None,
-    setup: Annotated[str | None, typer.Option(metavar="COMMAND", help="Run on each node before its first job.")] = None,
-    engine: Annotated[
-        str | None, typer.Option(metavar="ENGINE", help="Where nodes come from: local, ray or slurm.")
-    ] = None,
-    option: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any other setting of its engine; repeatable.")
-    ] = None,
+    name: Annotated[str | None, argument("NAME", "The cluster's name (default: the one in the file).")] = None,
+    file: Annotated[Path | None, option("FILE", "A cluster file, or one of Azure ML.", "--file", "-f")] = None,
+    min_nodes: Annotated[int | None, option("N", "Nodes that always stay (default: 0).", min=0)] = None,
+    max_nodes: Annotated[int | None, option("N", "The most nodes it may have.", min=1)] = None,
+    idle: Annotated[float | None, option("SECONDS", "How long an idle node stays (default: 1800).", min=0)] = None,
+    size: Annotated[str | None, option("SIZE", "A machine size, such as Standard_NC6s_v3.")] = None,
+    cpus: Annotated[int | None, option("N", "CPUs of each node (default: shared).", min=1)] = None,
+    gpus: Annotated[int | None, option("N", "GPUs of each node (default: shared).", min=0)] = None,
+    setup: Annotated[str | None, option("COMMAND", "Run on each node before its first job.")] = None,
+    engine: Annotated[str | None, option("ENGINE", "Where nodes come from: local, ray or slurm.")] = None,
+    option: Annotated[list[str] | None, option("KEY=VALUE", "Any other setting of the engine; repeatable.")] = None,
     as_json: Json = False,
     **flags: Value,
 ) -> None:
-    """Create a cluster: nodes of one kind that come when jobs wait and go when they are idle.
+    """Create a cluster: nodes of one kind that are added when jobs wait and released when idle.
 
-    On this machine its nodes are simulated; all that a file can say is in docs/clusters.md, for Slurm in
-    docs/slurm.md, for Ray in docs/ray.md.
+    On this machine its nodes are simulated. docs/clusters.md describes cluster files; docs/slurm.md and docs/ray.md
+    describe those engines.
 
     \b
     Examples:
@@ -130,7 +120,7 @@ def list_(as_json: Json = False) -> None:
 
 
 def show(name: Name, as_json: Json = False) -> None:
-    """Tell about one cluster and its nodes.
+    """Show one cluster and its nodes.
 
     \b
     Examples:
@@ -141,15 +131,11 @@ def show(name: Name, as_json: Json = False) -> None:
 
 def nodes(
     name: Name,
-    history: Annotated[
-        str | None, typer.Option(metavar="NODE", help="What this node has been, and why.", show_default=False)
-    ] = None,
-    setup_log: Annotated[
-        str | None, typer.Option(metavar="NODE", help="What this node's set-up printed.", show_default=False)
-    ] = None,
+    history: Annotated[str | None, option("NODE", "The past states of this node.")] = None,
+    setup_log: Annotated[str | None, option("NODE", "The output of this node's set-up.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List a cluster's nodes with their states and why they are in them.
+    """List a cluster's nodes with their states, and why.
 
     \b
     Examples:
@@ -173,14 +159,12 @@ def nodes(
 
 def resize(
     name: Name,
-    min_nodes: Annotated[int | None, typer.Option(min=0, metavar="N", help="Nodes that always stay.")] = None,
-    max_nodes: Annotated[int | None, typer.Option(min=1, metavar="N", help="The most nodes it may have.")] = None,
-    idle: Annotated[float | None, typer.Option(min=0, metavar="SECONDS", help="How long an idle node stays.")] = None,
-    now: Annotated[
-        bool, typer.Option("--now", help="Queue runs on nodes that go again, instead of waiting.", show_default=False)
-    ] = False,
+    min_nodes: Annotated[int | None, option("N", "Nodes that always stay.", min=0)] = None,
+    max_nodes: Annotated[int | None, option("N", "The most nodes it may have.", min=1)] = None,
+    idle: Annotated[float | None, option("SECONDS", "How long an idle node stays.", min=0)] = None,
+    now: Annotated[bool, switch("Requeue runs on released nodes instead of waiting for them.", "--now")] = False,
 ) -> None:
-    """Change how many nodes a cluster may have. Nodes that go finish their runs first.
+    """Change how many nodes a cluster may have. Released nodes finish their runs first.
 
     \b
     Examples:
@@ -194,12 +178,9 @@ def resize(
 
 
 def stop(
-    name: Name,
-    now: Annotated[
-        bool, typer.Option("--now", help="Queue its runs again, instead of waiting for them.", show_default=False)
-    ] = False,
+    name: Name, now: Annotated[bool, switch("Requeue its runs instead of waiting for them.", "--now")] = False
 ) -> None:
-    """Send a cluster's nodes away, and start nothing on it until `start`. Running jobs end first.
+    """Release a cluster's nodes, and start nothing on it until `start`. Running jobs end first.
 
     \b
     Examples:
@@ -220,12 +201,10 @@ def start(name: Name) -> None:
 
 def delete(
     name: Name,
-    drain: Annotated[
-        bool, typer.Option("--drain", help="Once the runs that use it have ended.", show_default=False)
-    ] = False,
-    now: Annotated[bool, typer.Option("--now", help="Cancel the runs that use it.", show_default=False)] = False,
+    drain: Annotated[bool, switch("Delete it once its runs have ended.", "--drain")] = False,
+    now: Annotated[bool, switch("Cancel the runs that use it.", "--now")] = False,
 ) -> None:
-    """Delete a cluster; without an option only one that no run uses.
+    """Delete a cluster; without an option, only if no run uses it.
 
     \b
     Examples:
@@ -234,15 +213,13 @@ def delete(
     if drain and now:
         raise Conflict("--drain and --now exclude each other.")
     connect().delete_cluster(name, "now" if now else "drain" if drain else "refuse")
-    say(f"cluster {name} goes once its runs have ended" if drain else f"cluster {name} is deleted")
+    say(f"cluster {name} is deleted once its runs have ended" if drain else f"cluster {name} is deleted")
 
 
 def cordon(
-    name: Name,
-    node: Nodes,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown with the node.")] = "by hand",
+    name: Name, node: Nodes, reason: Annotated[str, option("TEXT", "Why; shown with the node.")] = "by hand"
 ) -> None:
-    """Keep new jobs off nodes; what runs there goes on.
+    """Keep new jobs off nodes; jobs that run there go on.
 
     \b
     Examples:
@@ -255,7 +232,7 @@ def cordon(
 
 
 def uncordon(name: Name, node: Nodes) -> None:
-    """Take nodes back that were cordoned, or set aside after failures.
+    """Return nodes to service that were cordoned, or set aside after failures.
 
     \b
     Examples:
@@ -264,14 +241,11 @@ def uncordon(name: Name, node: Nodes) -> None:
     client = connect()
     for item in node:
         client.cordon(name, item, cordoned=False)
-        say(f"{item} is taken back")
+        say(f"{item} takes jobs again")
 
 
-def cost(
-    by: Annotated[CostBy, typer.Option(metavar="WHAT", help="run, user or cluster.")] = "run",
-    as_json: Json = False,
-) -> None:
-    """Tell how many node hours were used, and what they cost where prices are known.
+def cost(by: Annotated[CostBy, option("WHAT", "run, user or cluster.")] = "run", as_json: Json = False) -> None:
+    """Show node hours used, and their cost where prices are known.
 
     \b
     Examples:
@@ -291,7 +265,7 @@ def _settings(given: list[str]) -> dict[str, Value]:
     for text in given:
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise UserError(f"--option {text}: no setting.", "Write KEY=VALUE, such as poll_seconds=10.")
+            raise UserError(f"--option {text} is not a setting.", "Write KEY=VALUE, such as poll_seconds=10.")
         found[key.strip()] = yaml.safe_load(value)
     return found
 

@@ -8,12 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
 from muster.cli.commands.files import Meter
 from muster.cli.commands.imagenet import imagenet
 from muster.cli.console import say
-from muster.cli.options import Json, print_json
+from muster.cli.options import Json, argument, option, print_json, switch
 from muster.cli.text import counted, moment, size, table
 from muster.client.connect import connect
 from muster.client.storage import local_files
@@ -23,26 +21,24 @@ from muster.wire.access import FileEntry
 from muster.wire.assets import AssetView, NewAsset
 from muster.wire.codec import to_json
 
-Asset = Annotated[str, typer.Argument(metavar="ASSET", help="NAME, NAME:VERSION or NAME@latest.", show_default=False)]
+Asset = Annotated[str, argument("ASSET", "NAME, NAME:VERSION or NAME@latest.")]
 
 
 def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The asset's name.", show_default=False)],
-    path: Annotated[
-        str, typer.Option("--path", metavar="PATH", help="A local file or folder, which is copied, or an address.")
-    ],
-    version: Annotated[str | None, typer.Option(metavar="VERSION", help="Its version; the next number else.")] = None,
+    name: Annotated[str, argument("NAME", "The asset's name.")],
+    path: Annotated[str, option("PATH", "A local file or folder, which is copied, or an address.", "--path")],
+    version: Annotated[str | None, option("VERSION", "Its version (default: the next number).")] = None,
     kind: Annotated[
         Literal["uri_file", "uri_folder", "mltable"] | None,
-        typer.Option("--type", metavar="TYPE", help="uri_file, uri_folder or mltable; as found else."),
+        option("TYPE", "uri_file, uri_folder or mltable (default: as found).", "--type"),
     ] = None,
     datastore: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Where a local path is copied to; the workspace's own else.")
+        str | None, option("NAME", "Where a local path is copied to (default: the workspace's own).")
     ] = None,
-    description: Annotated[str | None, typer.Option(metavar="TEXT", help="A word about it.")] = None,
+    description: Annotated[str | None, option("TEXT", "A description.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Make the next version of a data asset. It never changes: sizes and hashes of all files are kept.
+    """Create the next version of a data asset, which never changes: sizes and hashes of its files are kept.
 
     \b
     Examples:
@@ -65,8 +61,7 @@ def create(
 
 
 def list_(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="All versions of it.", show_default=False)] = None,
-    as_json: Json = False,
+    name: Annotated[str | None, argument("NAME", "Show all versions of this asset.")] = None, as_json: Json = False
 ) -> None:
     """List data assets: the newest version of each, or all versions of one.
 
@@ -95,12 +90,10 @@ def list_(
 
 def show(
     asset: Asset,
-    files: Annotated[
-        bool, typer.Option("--files", help="List its files with their hashes.", show_default=False)
-    ] = False,
+    files: Annotated[bool, switch("List its files with their hashes.", "--files")] = False,
     as_json: Json = False,
 ) -> None:
-    """Tell about one version of a data asset.
+    """Show one version of a data asset.
 
     \b
     Examples:
@@ -125,15 +118,11 @@ def show(
 
 
 def upload(
-    source: Annotated[Path, typer.Argument(metavar="PATH", help="A local file or folder.", show_default=False)],
-    target: Annotated[
-        str, typer.Argument(metavar="ADDRESS", help="azureml://datastores/NAME/paths/…", show_default=False)
-    ],
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Also where files of that name are there.", show_default=False)
-    ] = False,
+    source: Annotated[Path, argument("PATH", "A local file or folder.")],
+    target: Annotated[str, argument("ADDRESS", "azureml://datastores/NAME/paths/…")],
+    overwrite: Annotated[bool, switch("Overwrite files that exist.", "--overwrite")] = False,
 ) -> None:
-    """Copy a file or folder into a datastore, verified.
+    """Copy a file or folder into a datastore and verify it.
 
     \b
     Examples:
@@ -141,23 +130,21 @@ def upload(
     """
     location = parse_address(target)
     if location.kind != "datastore":
-        raise UserError(f"{target} is no place in a datastore.", "Write azureml://datastores/NAME/paths/….")
+        raise UserError(f"{target} is not a path in a datastore.", "Write azureml://datastores/NAME/paths/….")
     source = source.expanduser()
     meter = Meter(sum(file.stat().st_size for _, file in local_files(source)))
     try:
         sent = connect().storage.upload(source, location.store, location.path, meter.add, fresh=not overwrite)
     except Conflict as error:
-        hint = "Choose another place, or --overwrite what is there." if not overwrite else error.hint
+        hint = "Choose another path, or --overwrite what is there." if not overwrite else error.hint
         raise Conflict(error.message, hint) from error
     meter.end()
     say(f"{counted(len(sent), 'file')}, {size(meter.done)} at {target}")
 
 
 def download(
-    what: Annotated[str, typer.Argument(metavar="WHAT", help="An asset, or azureml://datastores/NAME/paths/…")],
-    to: Annotated[
-        Path | None, typer.Option("--to", metavar="DIR", help="Where to; a folder of that name else.")
-    ] = None,
+    what: Annotated[str, argument("WHAT", "An asset, or azureml://datastores/NAME/paths/…")],
+    to: Annotated[Path | None, option("DIR", "Target folder (default: a folder of that name).", "--to")] = None,
 ) -> None:
     """Copy a data asset, or a file or folder of a datastore, here. An asset's files are verified.
 
@@ -176,7 +163,7 @@ def download(
         location = parse_address(what)
         if location.kind != "datastore":
             raise UserError(
-                f"{what} is neither an asset nor a place in a datastore.", "Write NAME:VERSION or azureml://…."
+                f"{what} is neither an asset nor a path in a datastore.", "Write NAME:VERSION or azureml://…."
             )
         root = to or Path(location.path.rpartition("/")[2] or location.store)
         got = storage.download_path(location.store, location.path, root, meter.add, meter.expect)

@@ -12,26 +12,23 @@ from muster.cli.console import Paint
 from muster.cli.doctor.checks import Finding, check
 from muster.cli.doctor.facts import gather
 from muster.cli.doctor.nodes import examine, lines
-from muster.cli.options import Json, print_json
+from muster.cli.options import Json, option, print_json
 
 
 def doctor(
-    nodes: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Measure the network between N nodes, with a small job.")
-    ] = None,
-    compute: Annotated[str, typer.Option(metavar="NAME", help="With --nodes: the cluster that they are of.")] = "local",
+    nodes: Annotated[int | None, option("N", "Measure the network between N nodes, with a small job.", min=1)] = None,
+    compute: Annotated[str, option("NAME", "With --nodes: their cluster.")] = "local",
     images_per_s: Annotated[
-        float | None,
-        typer.Option(min=0.001, metavar="X", help="With --nodes: what one node trains a second, where you know it."),
+        float | None, option("X", "With --nodes: images per second that one node trains, if known.", min=0.001)
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check this machine: what fits, what does not, and what to do about it.
+    """Check this machine for problems, with advice on each.
 
     With --nodes, a job of a few seconds measures latency and bandwidth between the nodes of a cluster, and says
-    when a further node would add nothing to the speed of training.
+    whether another node would speed up training.
 
-    The exit code is 1 where something would keep jobs from running.
+    The exit code is 1 if something would keep jobs from running.
 
     \b
     Examples:

@@ -10,11 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from muster.cli.console import Paint, say
 from muster.cli.images import Image, images_here
-from muster.cli.options import Json, print_json
+from muster.cli.options import Json, argument, option, print_json, switch
 from muster.cli.text import duration, size
 from muster.cli.views.environment import (
     BuiltView,
@@ -54,11 +52,11 @@ NAME_HELP = "A curated or registered name, a conda file (.yml), a requirements f
 
 _KEY = re.compile(r"py\d+\.\d+-[0-9a-f]{3,}")
 
-Name = Annotated[str, typer.Argument(metavar="NAME|FILE", help=NAME_HELP, show_default=False)]
+Name = Annotated[str, argument("NAME|FILE", NAME_HELP)]
 
 
 def list_(as_json: Json = False) -> None:
-    """List curated environments, those that are registered here, and what is built on this machine, images too.
+    """List curated and registered environments, and what is built on this machine, images included.
 
     \b
     Examples:
@@ -80,13 +78,9 @@ def list_(as_json: Json = False) -> None:
 
 
 def show(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="NAME", help="A name, a file, or the key of a built one.", show_default=False),
-    ],
-    as_json: Json = False,
+    name: Annotated[str, argument("NAME", "A name, a file, or the key of a built one.")], as_json: Json = False
 ) -> None:
-    """Tell what an environment is made of, and which versions it came to where it is built here.
+    """Show what an environment is made of, and its exact versions where it is built here.
 
     \b
     Examples:
@@ -132,12 +126,10 @@ def _show_image(name: str, resolved: Resolved, as_json: bool) -> None:
 
 def build(
     name: Name,
-    python: Annotated[
-        str | None, typer.Option(metavar="VERSION|PATH", help="The Python to build on; this one else.")
-    ] = None,
+    python: Annotated[str | None, option("VERSION|PATH", "The Python to build on (default: this one).")] = None,
     as_json: Json = False,
 ) -> None:
-    """Build an environment on this machine, so that the first job that uses it need not wait.
+    """Build an environment on this machine, so that the first job that uses it does not wait.
 
     \b
     Examples:
@@ -164,21 +156,17 @@ def build(
 
 
 def register(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What jobs will call it.", show_default=False)],
+    name: Annotated[str, argument("NAME", "The name for jobs to use.")],
     file: Annotated[
         str,
-        typer.Argument(
-            metavar="FILE",
-            help="A conda file (.yml), a requirements file (.txt), a Dockerfile, or a job file with an environment.",
-            show_default=False,
-        ),
+        argument("FILE", "A conda file (.yml), requirements (.txt), a Dockerfile, or a job file with an environment."),
     ],
     as_json: Json = False,
 ) -> None:
-    """Keep an environment in the workspace; jobs name it as `environment: azureml:NAME`.
+    """Register an environment in the workspace; jobs name it as `environment: azureml:NAME`.
 
-    Its files are kept as they are now, of a Dockerfile the whole folder. Other content under the same name is its next
-    version; a job gets the newest unless it names one (`azureml:NAME:1`).
+    Its files are kept as they are now, with a Dockerfile its whole folder. Other content under the same name is its
+    next version; a job gets the newest unless it names one (`azureml:NAME:1`).
 
     \b
     Examples:
@@ -201,12 +189,9 @@ def register(
 
 def rm(
     names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="KEY", help="Keys of built environments and images, or their beginnings.", show_default=False
-        ),
+        list[str] | None, argument("KEY", "Keys of built environments and images, or their beginnings.")
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Everything that no job uses.", show_default=False)] = False,
+    all_: Annotated[bool, switch("Everything that no job uses.", "--all")] = False,
 ) -> None:
     """Remove environments and images that were built on this machine. One that a job uses is kept.
 
@@ -216,7 +201,7 @@ def rm(
     """
     cache = _cache()
     if not names and not all_:
-        raise UserError("nothing is named.", "Give keys as `muster env list` shows them, or --all.")
+        raise UserError("no environment is named.", "Give keys as `muster env list` shows them, or --all.")
     swept = cache.sweep()
     chosen: list[Built | Image] = (
         [*cache.all(), *images_here()] if all_ else [_one(name, cache) for name in names or []]
@@ -235,15 +220,10 @@ def rm(
         say("nothing is built here")
 
 
-def export(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="RUN|NAME", help="A run, or an environment that is built here.", show_default=False),
-    ],
-) -> None:
-    """Print the exact versions of a run's environment, or of a built one, as a conda file.
+def export(name: Annotated[str, argument("RUN|NAME", "A run, or an environment that is built here.")]) -> None:
+    """Print the exact versions of a run's or a built environment, as a conda file.
 
-    `environment: {conda_file: FILE}` builds just these again. A run may be given by its id, its name or @latest.
+    `environment: {conda_file: FILE}` builds exactly these again. A run may be given by its id, its name or @latest.
 
     \b
     Examples:

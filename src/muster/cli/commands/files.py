@@ -9,10 +9,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
-import typer
-
 from muster.cli.console import is_terminal, say
-from muster.cli.options import Run
+from muster.cli.options import Run, argument, option
 from muster.cli.text import counted, duration, size
 from muster.client.connect import connect
 from muster.errors import NotFound, UserError
@@ -21,15 +19,10 @@ from muster.wire.runs import FileView
 
 def download(
     run: Run,
-    paths: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="PATH", help="Files, folders or patterns; everything else.", show_default=False),
-    ] = None,
-    to: Annotated[
-        Path | None, typer.Option("--to", metavar="DIR", help="Where to; a folder named after the run else.")
-    ] = None,
+    paths: Annotated[list[str] | None, argument("PATH", "Files, folders or patterns (default: everything).")] = None,
+    to: Annotated[Path | None, option("DIR", "Target folder (default: named after the run).", "--to")] = None,
 ) -> None:
-    """Copy a run's files here: outputs, logs, uploads; checkpoints where they are named.
+    """Download a run's files: outputs, logs, uploads, checkpoints.
 
     \b
     Examples:
@@ -46,7 +39,7 @@ def download(
         say(f"{view.id} has no files yet")
         return
     root = to or Path(view.name or view.id)
-    targets = [place(root, entry.path) for entry in chosen]
+    targets = [target_of(root, entry.path) for entry in chosen]
     root.mkdir(parents=True, exist_ok=True)
     meter = Meter(sum(entry.size for entry in chosen))
     for entry, target in zip(chosen, targets, strict=True):
@@ -71,7 +64,7 @@ def choose(files: Sequence[FileView], wanted: Sequence[str]) -> list[FileView]:
     return list(chosen.values())
 
 
-def place(root: Path, name: str) -> Path:
+def target_of(root: Path, name: str) -> Path:
     """Where a run's file goes; refuses a name that would leave the folder."""
     parts = PurePosixPath(name).parts
     target = root.joinpath(*parts)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
-
 from muster.cli.console import say
-from muster.cli.options import Json, print_json
+from muster.cli.options import Json, option, print_json, switch
 from muster.cli.text import counted, parse_duration, size, table
 from muster.client.connect import connect
 from muster.errors import UserError
@@ -16,19 +14,13 @@ from muster.wire.retention import Removable
 
 
 def gc(
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only tell what would be removed.", show_default=False)
-    ] = False,
-    older_than: Annotated[str, typer.Option(metavar="TIME", help="Only what is older, such as 12h or 30d.")] = "1d",
-    keep_last: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Code snapshots without a run that stay, the newest first.")
-    ] = 0,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Name every single thing.", show_default=False)
-    ] = False,
+    dry_run: Annotated[bool, switch("Only show what would be removed.", "--dry-run")] = False,
+    older_than: Annotated[str, option("TIME", "Only what is older, such as 12h or 30d.")] = "1d",
+    keep_last: Annotated[int, option("N", "How many of the newest unused code snapshots to keep.", min=0)] = 0,
+    verbose: Annotated[bool, switch("List every item.", "--verbose", "-v")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove what nothing refers to: code without runs, uploads that were not finished, superseded checkpoints.
+    """Remove unused code, unfinished uploads and superseded checkpoints.
 
     What a run, a model or a data asset refers to is never removed.
 
@@ -39,7 +31,7 @@ def gc(
     """
     older_than_s = 0 if older_than.strip("smhd") == "0" else parse_duration(older_than)
     if older_than_s is None:
-        raise UserError(f"--older-than {older_than} is no time.", "Write 12h, 30d or 0.")
+        raise UserError(f"--older-than {older_than} is not a time.", "Write 12h, 30d or 0.")
     found = connect().collect(dry_run, older_than_s, keep_last)
     if as_json:
         print_json(found)
@@ -48,7 +40,7 @@ def gc(
     if lines:
         print("\n".join(lines))
     verb = "would be removed" if dry_run else "removed"
-    say(f"{counted(found.count, 'thing')}, {size(found.size)} {verb}")
+    say(f"{counted(found.count, 'item')}, {size(found.size)} {verb}")
 
 
 def _by_reason(items: Sequence[Removable]) -> list[str]:

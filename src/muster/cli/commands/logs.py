@@ -6,15 +6,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
-import typer
-
 from muster.cli.console import Paint, is_terminal
 from muster.cli.following.display import Display, JsonDisplay, PlainDisplay, TailDisplay, open_display
 from muster.cli.following.follower import Screen
 from muster.cli.following.lines import Merger
 from muster.cli.following.log_names import is_build, log_of_rank, source_of
 from muster.cli.following.state import RunState
-from muster.cli.options import Json, Run
+from muster.cli.options import Json, Run, option, switch
 from muster.cli.views.run import ref
 from muster.client.api import Client
 from muster.client.connect import connect
@@ -27,22 +25,14 @@ Wanted = Callable[[LogPiece], bool]
 
 def logs(
     run: Run,
-    rank: Annotated[int | None, typer.Option(min=0, metavar="N", help="Only this rank.")] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the run ends.", show_default=False)
-    ] = False,
-    attempt: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="An earlier attempt; the last one else.")
-    ] = None,
-    tail: Annotated[
-        int | None, typer.Option("--tail", "-n", min=0, metavar="N", help="Only the last N lines so far.")
-    ] = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="One rank's bytes exactly as it printed them.", show_default=False)
-    ] = False,
+    rank: Annotated[int | None, option("N", "Only this rank.", min=0)] = None,
+    follow: Annotated[bool, switch("Follow until the run ends.", "--follow", "-f")] = False,
+    attempt: Annotated[int | None, option("N", "An earlier attempt (default: the last one).", min=1)] = None,
+    tail: Annotated[int | None, option("N", "Only the last N lines so far.", "--tail", "-n", min=0)] = None,
+    raw: Annotated[bool, switch("The bytes of one rank, exactly as printed.", "--raw")] = False,
     as_json: Json = False,
 ) -> None:
-    """Print what the ranks print, merged with a prefix for each, or of one rank.
+    """Print the output of all ranks, each line with its rank, or of one.
 
     A progress bar shows as its last state; --raw gives every byte.
 
@@ -59,7 +49,7 @@ def logs(
     if raw:
         if tail is not None or as_json:
             other = "--json" if as_json else "--tail"
-            raise UserError(f"--raw and {other} exclude each other.", "Give the one or the other.")
+            raise UserError(f"--raw and {other} exclude each other.", "Give only one of them.")
         if rank is None and view.num_ranks > 1:
             raise UserError(f"--raw is for one rank, and the run has {view.num_ranks}.", "Choose one with --rank N.")
         _print_raw(client, view, wanted, follow)
@@ -68,7 +58,7 @@ def logs(
 
 
 def selection(view: RunView, rank: int | None, attempt: int | None) -> Wanted:
-    """Which log events are meant; refuses what the run does not have."""
+    """Which pieces of logs are wanted; refuses what the run does not have."""
     numbers = [entry.number for entry in view.attempts]
     if attempt is not None and attempt not in numbers:
         raise UserError(f"--attempt {attempt}: the run has no such attempt.", f"It has: {_listed(numbers)}.")

@@ -13,7 +13,7 @@ import typer
 from muster.cli import exits
 from muster.cli.console import Paint, notice
 from muster.cli.following.follower import follow
-from muster.cli.options import Json, print_json
+from muster.cli.options import Json, argument, option, print_json, switch
 from muster.cli.overrides import Overrides, is_job_file, parse_env, parse_pairs, script_job, with_overrides
 from muster.cli.text import parse_duration
 from muster.cli.views.run import summary
@@ -31,59 +31,37 @@ from muster.wire.runs import RunView
 
 
 def run(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="JOBFILE|SCRIPT", help="A job file (.yml, .yaml), a script, or a program.", show_default=False
-        ),
-    ],
+    target: Annotated[str, argument("JOBFILE|SCRIPT", "A job file (.yml, .yaml), a script, or a program.")],
     arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ARGS", help="After `--`: arguments of the script; $NAME is filled in per rank.", show_default=False
-        ),
+        list[str] | None, argument("ARGS", "After `--`: arguments of the script; $NAME is filled in per rank.")
     ] = None,
-    nodes: Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of nodes.")] = None,
+    nodes: Annotated[int | None, option("N", "Number of nodes.", min=1)] = None,
     procs: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="P", help="Processes on each node. Without it, --nodes starts one on each."),
+        int | None, option("P", "Processes on each node. Without it, --nodes starts one on each.", min=1)
     ] = None,
-    gpus_per_node: Annotated[int | None, typer.Option(min=0, metavar="G", help="GPUs to hold on each node.")] = None,
-    inputs: Annotated[
-        list[str] | None, typer.Option("--input", "-i", metavar="K=V", help="An input's value or path; repeatable.")
-    ] = None,
+    gpus_per_node: Annotated[int | None, option("G", "GPUs to reserve on each node.", min=0)] = None,
+    inputs: Annotated[list[str] | None, option("K=V", "An input's value or path; repeatable.", "--input", "-i")] = None,
     env: Annotated[
         list[str] | None,
-        typer.Option(
-            "--env",
-            "-e",
-            metavar="K=V|K",
-            help="A variable for the ranks, or the name of one of this shell; repeatable.",
-        ),
+        option("K=V|K", "A variable for the ranks, or the name of one in this shell; repeatable.", "--env", "-e"),
     ] = None,
-    timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Stop the run after this long: 90, 15m, 1h30m.")
-    ] = None,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="A name to call the run by.")] = None,
-    experiment: Annotated[str | None, typer.Option(metavar="NAME", help="The experiment that it belongs to.")] = None,
-    compute: Annotated[str | None, typer.Option(metavar="NAME", help="The cluster to run on.")] = None,
-    priority: Annotated[str | None, typer.Option(metavar="low|medium|high", help="Its place in the queue.")] = None,
-    detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Print the run's id and return at once.", show_default=False)
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what every rank would run, and run nothing.", show_default=False)
-    ] = False,
+    timeout: Annotated[str | None, option("TIME", "Stop the run after this long: 90, 15m, 1h30m.")] = None,
+    name: Annotated[str | None, option("NAME", "A name for the run.")] = None,
+    experiment: Annotated[str | None, option("NAME", "The experiment it belongs to.")] = None,
+    compute: Annotated[str | None, option("NAME", "The cluster to run on.")] = None,
+    priority: Annotated[str | None, option("low|medium|high", "Its priority in the queue.")] = None,
+    detach: Annotated[bool, switch("Print the run's id and return at once.", "--detach", "-d")] = False,
+    dry_run: Annotated[bool, switch("Print what every rank would run, and run nothing.", "--dry-run")] = False,
     quiet: Annotated[
         bool,
-        typer.Option("--quiet/--follow", "-q/-f", help="Print the summary alone, or the ranks' lines as they come."),
+        typer.Option("--quiet/--follow", "-q/-f", help="Print only the summary, or the ranks' output as it comes."),
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Run a job file or a script, and follow it to its end.
 
-    A script runs in its own folder, which is sent along as the job's code. With --procs it is started that
-    often on each node, with the variables of PyTorch (RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR ...); with
+    A script runs in its own folder, which is sent along as the job's code. With --procs it is started so many
+    times on each node, with the variables of PyTorch (RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR ...); with
     --nodes alone once on each; with neither once. Options win over what a job file says.
 
     Ctrl-C cancels the run, a second one kills it. A closed terminal leaves it running. The exit code is 0

@@ -14,7 +14,7 @@ import typer
 
 from muster.cli import exits
 from muster.cli.console import Paint, say
-from muster.cli.options import Json, Run, Runs, print_json
+from muster.cli.options import Json, Run, Runs, option, print_json, switch
 from muster.cli.text import parse_duration
 from muster.cli.views.run import everything, headline, listing, ref, verdict
 from muster.client.api import Client
@@ -27,10 +27,10 @@ from muster.wire.stream import RunEnded
 
 
 def ps(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many of the newest.")] = 20,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="All of them.", show_default=False)] = False,
-    status: Annotated[str | None, typer.Option(metavar="STATE", help="Only runs in this state.")] = None,
-    experiment: Annotated[str | None, typer.Option(metavar="NAME", help="Only runs of this experiment.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many of the newest to list.")] = 20,
+    everything: Annotated[bool, switch("List all of them.", "--all", "-a")] = False,
+    status: Annotated[str | None, option("STATE", "Only runs in this state.")] = None,
+    experiment: Annotated[str | None, option("NAME", "Only runs of this experiment.")] = None,
     as_json: Json = False,
 ) -> None:
     """List runs, newest first.
@@ -52,7 +52,7 @@ def ps(
 
 
 def show(run: Run, as_json: Json = False) -> None:
-    """Tell a run's story: states, attempts, ranks, verdict, metrics, files.
+    """Show a run: states, attempts, ranks, verdict, metrics, files.
 
     \b
     Examples:
@@ -68,7 +68,7 @@ def show(run: Run, as_json: Json = False) -> None:
 
 def wait(
     runs: Runs,
-    timeout: Annotated[str | None, typer.Option(metavar="TIME", help="Give up after this long: 90, 15m, 1h.")] = None,
+    timeout: Annotated[str | None, option("TIME", "Give up after this long: 90, 15m, 1h.")] = None,
     as_json: Json = False,
 ) -> None:
     """Wait until runs have ended.
@@ -94,7 +94,7 @@ def wait(
                 if not as_json:
                     _show_end(ended[-1])
     except _TimeIsUp:
-        say(f"the time is up; not ended: {', '.join(view.id for view in waited[len(ended) :])}")
+        say(f"the time is up; still active: {', '.join(view.id for view in waited[len(ended) :])}")
         raise typer.Exit(exits.EXIT_TIMEOUT) from None
     if as_json:
         print_json(ended)
@@ -102,10 +102,9 @@ def wait(
 
 
 def cancel(
-    runs: Runs,
-    force: Annotated[bool, typer.Option("--force", help="Kill at once, without grace.", show_default=False)] = False,
+    runs: Runs, force: Annotated[bool, switch("Kill at once, without the 30 seconds.", "--force")] = False
 ) -> None:
-    """Cancel runs: their ranks get SIGTERM and 30 seconds; --force kills them.
+    """Cancel runs: ranks get SIGTERM, then 30 seconds; --force kills.
 
     \b
     Examples:
@@ -121,7 +120,7 @@ def cancel(
 
 
 def retry(runs: Runs) -> None:
-    """Start one more attempt of runs that failed or were cancelled; each resumes from its last checkpoint.
+    """Retry runs that failed or were cancelled, from the last checkpoint.
 
     \b
     Examples:
@@ -138,10 +137,7 @@ def retry(runs: Runs) -> None:
         say(f"attempt {len(again.attempts) + 1} {start}")
 
 
-def rm(
-    runs: Runs,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.", show_default=False)] = False,
-) -> None:
+def rm(runs: Runs, yes: Annotated[bool, switch("Do not ask.", "--yes", "-y")] = False) -> None:
     """Remove ended runs with their logs, metrics and outputs.
 
     \b
@@ -197,7 +193,7 @@ def _ask(names: list[str]) -> None:
         raise UserError("there is no terminal to ask whether to remove.", "Say it with --yes.")
     for name in names:
         say(f"  {name}")
-    if not typer.confirm("Remove with everything that is kept of them?", default=False):
+    if not typer.confirm("Remove them with everything that is kept of them?", default=False):
         raise typer.Exit(exits.EXIT_FAILED)
 
 

@@ -8,22 +8,20 @@ import time
 from collections.abc import Callable
 from typing import Annotated
 
-import typer
-
 from muster.cli.console import say
-from muster.cli.options import Json, print_json
+from muster.cli.options import Json, argument, print_json
 from muster.cli.text import moment, table
 from muster.client.connect import connect
 from muster.errors import UserError
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and '_'.", show_default=False)]
+Name = Annotated[str, argument("NAME", "Letters, digits and '_'.")]
 
 
 def set_(name: Name) -> None:
-    """Set a secret, or set it anew. Its value is asked for, or read from standard input.
+    """Set or replace a secret. Its value is prompted for, or read from standard input.
 
-    A job gets it by name: environment_variables: {TOKEN: "${{secrets.NAME}}"}. In what its processes print the value is
-    masked.
+    A job gets it by name: environment_variables: {TOKEN: "${{secrets.NAME}}"}. The value is masked in the
+    output of its processes.
 
     \b
     Examples:

@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from muster import defaults
 from muster.cli.console import Paint, say
-from muster.cli.options import Json, print_json
+from muster.cli.options import Json, argument, option, print_json, switch
 from muster.cli.text import table
 from muster.cli.views.run import listing
 from muster.client.connect import connect
@@ -60,12 +58,10 @@ class WorkspaceStatus:
 
 
 def init(
-    path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="The folder; the current one else.", show_default=False)
-    ] = Path(),
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="The workspace's name; the folder's else.")] = None,
+    path: Annotated[Path, argument("PATH", "The folder (default: the current one).")] = Path(),
+    name: Annotated[str | None, option("NAME", "The workspace's name (default: the folder's).")] = None,
 ) -> None:
-    """Make a folder a workspace: its runs and their files are kept in its .muster.
+    """Make a folder a workspace, which keeps runs in its .muster folder.
 
     Without one, runs are kept in the workspace of your home folder.
 
@@ -79,23 +75,19 @@ def init(
 
 
 def up(
-    host: Annotated[str, typer.Option(metavar="HOST", help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[str, option("HOST", "Address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="PORT", help="Port to listen on; 0 takes a free one.")
+        int, option("PORT", "Port to listen on; 0 takes a free one.", min=0, max=65535)
     ] = defaults.SERVER_PORT,
-    tls: Annotated[
-        bool, typer.Option("--tls", help="TLS with a certificate that Muster makes.", show_default=False)
-    ] = False,
-    cert: Annotated[Path | None, typer.Option(metavar="FILE", help="TLS certificate (PEM); with --key.")] = None,
-    key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key (PEM).")] = None,
-    print_token: Annotated[
-        bool, typer.Option("--print-token", help="Print the token that clients need, and end.", show_default=False)
-    ] = False,
+    tls: Annotated[bool, switch("TLS with a certificate made by Muster.", "--tls")] = False,
+    cert: Annotated[Path | None, option("FILE", "TLS certificate (PEM); with --key.")] = None,
+    key: Annotated[Path | None, option("FILE", "Its private key (PEM).")] = None,
+    print_token: Annotated[bool, switch("Print the token that clients need, and exit.", "--print-token")] = False,
 ) -> None:
     """Serve this workspace to a team, in the foreground.
 
-    For yourself it is not needed: a small server starts by itself and leaves when idle. Beyond this machine
-    it serves with TLS only. Clients set MUSTER_SERVER, MUSTER_TOKEN_FILE and MUSTER_CERTIFICATE.
+    You do not need it for yourself: a small server starts by itself and stops when idle. Other machines are served
+    with TLS only. Clients set MUSTER_SERVER, MUSTER_TOKEN_FILE and MUSTER_CERTIFICATE.
 
     \b
     Examples:
@@ -120,7 +112,7 @@ def server_command(root: Path, host: str, port: int, *, tls: bool, cert: Path | 
     if (cert is None) != (key is None):
         raise UserError("--cert and --key belong together; only one was given.")
     if tls and cert is not None:
-        raise UserError("--tls makes a certificate, and --cert brings one.", "Give the one or the other.")
+        raise UserError("--tls makes a certificate, and --cert brings one.", "Give only one of them.")
     for path in (cert, key):
         if path is not None and not path.is_file():
             raise NotFound(f"there is no file {path}.")
@@ -143,12 +135,8 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def down(
-    force: Annotated[
-        bool, typer.Option("--force", help="Also while runs are active; they work on.", show_default=False)
-    ] = False,
-) -> None:
-    """End this workspace's server. Runs that are under way are not ended.
+def down(force: Annotated[bool, switch("Even while runs are active; they go on.", "--force")] = False) -> None:
+    """Stop this workspace's server. Active runs go on.
 
     \b
     Examples:
@@ -164,11 +152,11 @@ def down(
     client.shutdown(force)
     if ref.server is None:
         wait_until_gone(ref.paths)
-    print("the server has ended" if ref.server is None else f"the server at {ref.server.url} is ending")
+    print("the server has stopped" if ref.server is None else f"the server at {ref.server.url} is stopping")
 
 
 def status(as_json: Json = False) -> None:
-    """Tell about this workspace, its server, nodes and active runs. Starts nothing.
+    """Show this workspace, its server, nodes and active runs. Starts nothing.
 
     \b
     Examples:

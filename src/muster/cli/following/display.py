@@ -1,4 +1,4 @@
-"""Showing a run while it goes on: plain lines, or a live view where there is a terminal."""
+"""Showing a run while it is active: plain lines, or a live view where there is a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Following a run to its end, with Ctrl-C as a wish and not as an accident."""
+"""Following a run to its end; Ctrl-C cancels the run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def follow(client: Streaming, view: RunView, quiet: bool, shown: set[str] | None
             screen = Screen(display, state, merger)
             return Follower(client, view, screen, interrupts).until_end(logs=not quiet)
     except Abandoned:
-        say(f"Not waiting any longer; `muster show {view.id}` shows how it ended.")
+        say(f"No longer waiting; `muster show {view.id}` shows how it ended.")
         raise typer.Exit(exits.EXIT_INTERRUPTED) from None
 
 
@@ -183,7 +183,7 @@ class Follower:
             self._screen.display.note(
                 f"Killing {self._name} …"
                 if force
-                else f"Cancelling {self._name}; its ranks may tidy up. Ctrl-C again kills it at once."
+                else f"Cancelling {self._name}; its ranks may clean up. Ctrl-C again kills it at once."
             )
             try:
                 with self._interrupts.waiting():

@@ -1,4 +1,4 @@
-"""The picture of a scaling study: throughput with the ideal line, and the efficiency below it."""
+"""The plot of a scaling study: throughput with the ideal line, and the efficiency below it."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Study:
-    """The whole of it; written to its file after every run, so that a broken one goes on."""
+    """All of it; written to its file after every run, so that an interrupted study can continue."""
 
     key: str
     job: str
@@ -149,12 +149,12 @@ def key_of(spec: JobSpec) -> str:
 
 
 def resume(found: Study | None, wanted: Study) -> Study:
-    """The study to go on with: what an earlier one of the same job and the same code measured is kept."""
+    """The study to continue: what an earlier one of the same job and code measured is kept."""
     if found is None:
         return wanted
     if found.key != wanted.key or (wanted.metric and found.metric not in ("", wanted.metric)):
         raise Conflict(
-            f"the folder holds a study of another job or metric ({found.job}, {found.metric or 'any throughput'})",
+            f"the folder has a study of another job or metric ({found.job}, {found.metric or 'any throughput'})",
             "Give another --out, or --fresh to write over it.",
         )
     if found.code != wanted.code:
@@ -170,10 +170,10 @@ def resume(found: Study | None, wanted: Study) -> Study:
 
 
 def doubts(rows: Sequence[Row]) -> list[str]:
-    """What cannot well be true."""
+    """Results that are hard to believe."""
     return [
         f"an efficiency of {100 * row.efficiency:.0f} % with {row.size.procs} processes: the run with "
-        f"{rows[0].size.procs} was slowed by something else, or had other work; --repeat 3 --fresh tells more"
+        f"{rows[0].size.procs} was slowed by something else, or had other work; try --repeat 3 --fresh"
         for row in rows
         if row.efficiency > _BELIEVABLE
     ]

@@ -61,7 +61,9 @@ def node_lines(nodes: Sequence[NodeView], now: float) -> list[str]:
 
 
 def history_lines(states: Sequence[NodeStateView], now: float) -> list[str]:
-    """What one node has been."""
+    """The states of one node so far."""
+    if not states:
+        return ["no states yet"]
     rows = [(moment(item.at, now), item.state, item.reason) for item in states]
     return table(("WHEN", "STATE", "WHY"), rows)
 
@@ -79,13 +81,13 @@ def _extent(view: ClusterView) -> str:
     if view.lent:
         return f"{len(view.nodes)}, lent by {view.engine} for each run"
     idle_s = view.idle_seconds_before_scaledown
-    return f"{len(view.nodes)} now, {view.min_nodes} to {view.max_nodes}; idle ones go after {idle_s:g} s"
+    return f"{len(view.nodes)} now, {view.min_nodes} to {view.max_nodes}; idle ones are released after {idle_s:g} s"
 
 
 def _figures(line: CostLine) -> tuple[str, str, str, str]:
     cost = "-"
     if line.cost is not None:
-        part = "" if line.priced_node_hours >= line.node_hours * 0.999 else " and what has no price"
+        part = "" if line.priced_node_hours >= line.node_hours * 0.999 else " plus unpriced hours"
         cost = f"${line.cost:.2f}{part}"
     return (str(line.runs), f"{line.node_hours:.3f}", f"{line.gpu_hours:.3f}", cost)
 
