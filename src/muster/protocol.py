@@ -58,7 +58,7 @@ class InputOrder:
     mode: str
     type: str
     access: Mapping[str, Any] | None = None
-    """A muster.storage.access.Access as JSON; absent: `source` is a path on the node."""
+    """A muster.wire.access.Access as JSON; absent: `source` is a path on the node."""
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ def test_modules_are_named_by_what_they_hold() -> None:
         *(
             (name, set())
             for name in (
-                *("version", "errors", "defaults", "paths", "manifest", "protocol", "transport", "runtime"),
+                *("version", "errors", "defaults", "paths", "protocol", "runtime"),
                 *("wire", "host"),
             )
         ),
@@ -195,7 +195,6 @@ def test_modules_are_named_by_what_they_hold() -> None:
         ("launch.fabric", set()),
         ("storage.staging.cache", set()),
         ("storage.staging.model", set()),
-        ("storage.access", set()),
         ("engines.ray.cluster", set()),
         ("engines.ray.leash", set()),
         ("engines.ray.onnode", set()),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import logging
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -13,8 +12,9 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from muster.errors import MusterError, ServerUnavailable
+from muster.host.http import Address, Body, Connection, PerThread
+from muster.host.server import ServerConnection
 from muster.protocol import AgentConfig, Order
-from muster.transport import Address, Body, Connection
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class Link:
         self._config = config
         self._agent_id = agent_id
         self._index = 0
-        self._local = threading.local()
+        self._connections = PerThread(ServerConnection)
         self._contact = time.monotonic()
 
     @property
@@ -160,10 +160,7 @@ class Link:
 
     def close(self) -> None:
         """Close the calling thread's connection."""
-        connection = getattr(self._local, "connection", None)
-        if connection is not None:
-            connection.close()
-            self._local.connection = None
+        self._connections.close()
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -179,12 +176,7 @@ class Link:
 
     def _connection(self) -> Connection:
         url = self._config.server[self._index]
-        connection: Connection | None = getattr(self._local, "connection", None)
-        if connection is None or connection.address.url != url:
-            self.close()
-            connection = Connection(Address(url, self._config.token, self._config.pinned_certificate))
-            self._local.connection = connection
-        return connection
+        return self._connections.to(Address(url, self._config.token, self._config.pinned_certificate))
 
     def _path(self, what: str) -> str:
         return f"/api/v1/agents/{quote(self._config.node, safe='')}/{what}"

@@ -11,7 +11,7 @@ from muster.client.clusters import Clusters
 from muster.client.code import Code
 from muster.client.runs import Runs
 from muster.client.storage import Storage
-from muster.transport import Address
+from muster.host.http import Address
 from muster.wire.codec import Json
 from muster.wire.encryption import EncryptionView, NewKey, RotatedKey
 from muster.wire.environments import EnvironmentView, NewEnvironment

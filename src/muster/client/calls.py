@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, TypedDict, TypeVar, Unpack
 
 from muster.client.sse import SseParser, StreamItem
 from muster.errors import JobError, MusterError, NotFound, ServerUnavailable
 from muster.host.files import is_safe_name, replacing
-from muster.transport import Address, Body, Connection
+from muster.host.http import Address, Body, PerThread
+from muster.host.server import ServerConnection
 from muster.wire.codec import Json, WireError, from_json, to_json
 
 API = "/api/v1"
@@ -31,6 +30,20 @@ Progress = Callable[[int], None]
 Query = Mapping[str, str | int | float | Sequence[str] | None]
 
 
+class _Plain(TypedDict, total=False):
+    body: Body
+    query: Query | None
+    headers: Mapping[str, str]
+    timeout_s: float
+
+
+class Request(_Plain, total=False):
+    """What goes with a request."""
+
+    message: object
+    again: bool
+
+
 class Calls:
     """Speaks to one server; may be shared between threads.
 
@@ -40,53 +53,25 @@ class Calls:
     def __init__(self, address: Address, reconnect: Callable[[], Address] | None = None) -> None:
         self.address = address
         self._reconnect = reconnect
-        self._local = threading.local()
+        self._connections = PerThread(_HeldConnection)
 
-    def read(
-        self,
-        kind: type[T],
-        method: str,
-        path: str,
-        *,
-        message: object = None,
-        query: Query | None = None,
-        timeout_s: float | None = None,
-        again: bool = True,
-    ) -> T:
-        """The answer to a request as a message; with `again` the request may reach the server twice."""
-        answer = self.send(method, path, message=message, query=query, timeout_s=timeout_s, again=again)
+    def read(self, kind: type[T], method: str, path: str, **request: Unpack[Request]) -> T:
+        """The answer to a request as a message."""
         try:
-            return from_json(kind, answer)
+            return from_json(kind, self.send(method, path, **request))
         except WireError as error:
             raise _unreadable(path, error) from error
 
     def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        message: object = None,
-        body: Body = None,
-        query: Query | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
-        again: bool = True,
+        self, method: str, path: str, *, message: object = None, again: bool = True, **request: Unpack[_Plain]
     ) -> Json:
-        """A request whose answer does not matter, or is read by `read`."""
+        """A request whose answer does not matter, or is read by `read`; with `again` it may reach the server twice."""
         json_body = None if message is None else to_json(message)
         for attempt, pause_s in enumerate(RETRY_PAUSES_S, 1):
             time.sleep(pause_s)
-            connection = self.connection()
+            connection = self._connections.to(self.address)
             try:
-                answer: Json = connection.request(
-                    method,
-                    API + path,
-                    json_body=json_body,
-                    body=body,
-                    query=query,
-                    headers=headers,
-                    timeout_s=timeout_s,
-                )
+                answer: Json = connection.request(method, API + path, json_body=json_body, **request)
                 return answer
             except (ServerUnavailable, http.client.HTTPException, ConnectionError, TimeoutError) as error:
                 connection.close()
@@ -102,7 +87,7 @@ class Calls:
     def events(self, path: str, query: Query) -> Iterator[StreamItem]:
         """Server-sent events as they arrive."""
         parser = SseParser()
-        connection = Connection(self.address, _STREAM_SILENCE_S)
+        connection = ServerConnection(self.address, _STREAM_SILENCE_S)
         try:
             with connection.stream("GET", API + path, query=query) as response:
                 while chunk := response.read1(PIECE_BYTES):
@@ -115,7 +100,7 @@ class Calls:
     @contextmanager
     def open(self, path: str, headers: Mapping[str, str]) -> Iterator[http.client.HTTPResponse]:
         """The answer while it arrives, on a connection of its own."""
-        connection = Connection(self.address)
+        connection = ServerConnection(self.address)
         try:
             with connection.stream("GET", API + path, headers=headers) as response:
                 yield response
@@ -158,21 +143,9 @@ class Calls:
         if self._reconnect is not None:
             self.address = self._reconnect()
 
-    def connection(self) -> Connection:
-        """This thread's connection."""
-        held: Connection | None = getattr(self._local, "connection", None)
-        # A forked child must not speak on its parent's connection.
-        if held is None or self._local.pid != os.getpid() or held.address != self.address:
-            held = _HeldConnection(self.address)
-            self._local.connection, self._local.pid = held, os.getpid()
-        return held
-
     def close(self) -> None:
         """Close this thread's connection."""
-        held = getattr(self._local, "connection", None)
-        if held is not None:
-            held.close()
-            self._local.connection = None
+        self._connections.close()
 
 
 class Group:
@@ -182,7 +155,7 @@ class Group:
         self._calls = calls
 
 
-class _HeldConnection(Connection):
+class _HeldConnection(ServerConnection):
     """Kept open between calls; nobody who uses the SDK should have to close it."""
 
     def __del__(self) -> None:

@@ -13,8 +13,9 @@ from muster.client.server_process import ServerProcess, start_lock, wait_until_g
 from muster.client.workspace import ServerRef, WorkspaceRef, find_workspace
 from muster.defaults import CONNECT_S, PROTOCOL_VERSION
 from muster.errors import AccessDenied, ProtocolMismatch, ServerUnavailable
+from muster.host.http import Address
+from muster.host.server import ServerConnection
 from muster.paths import WorkspacePaths
-from muster.transport import Address, Connection
 from muster.version import VERSION
 from muster.wire.codec import from_file
 from muster.wire.workspace import Announcement
@@ -131,7 +132,7 @@ def _order(version: str) -> tuple[int, ...]:
 
 
 def _version_of(address: Address) -> ServerVersion:
-    connection = Connection(address, CONNECT_S)
+    connection = ServerConnection(address, CONNECT_S)
     try:
         health = connection.request("GET", f"{API}/health")
     finally:

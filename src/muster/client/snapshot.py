@@ -17,9 +17,8 @@ from muster.defaults import CODE_LIMIT_BYTES
 from muster.errors import JobError, ServerUnavailable
 from muster.host.files import is_below
 from muster.host.hashing import Measuring, measure_open
-from muster.manifest import digest_of
 from muster.wire import code
-from muster.wire.code import BlobHead
+from muster.wire.code import BlobHead, digest_of
 from muster.wire.codec import to_json
 
 _BATCH_BYTES = 64 << 20

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from muster.errors import JobError
+from muster.host.files import is_safe_path
 
 DEFAULT_DATASTORE = "workspaceblobstore"
 
@@ -103,7 +104,7 @@ def refuse_embedded_secret(text: str) -> None:
 def safe_path(path: str, what: str = "path") -> str:
     """A path below its store: no way out of it, no empty parts; a slash at either end is dropped."""
     inner = path.strip("/")
-    if "\0" in inner or "\\" in inner or any(part in ("", ".", "..") for part in inner.split("/") if inner):
+    if inner and not is_safe_path(inner, backslashes=False):
         raise JobError(
             f"the {what} {path!r} leaves its store, or has empty parts", "Write a plain path such as data/2024."
         )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from muster.storage.access import READ, Access
 from muster.storage.addresses import datastore_address
 from muster.storage.grants import Grant, new_id, sign
 from muster.storage.kinds import BUILT_IN, StoreSpec, endpoint_of
 from muster.storage.sas import blob_sas, file_sas, is_narrow
+from muster.wire.access import READ, Access, Scope
 
 DATA_ROUTE = "/api/v1/data"
 
@@ -20,7 +20,7 @@ class Asked:
 
     path: str
     """Below the datastore."""
-    scope: str = READ
+    scope: Scope = READ
     folder: bool = True
     subject: str = ""
 
@@ -59,7 +59,7 @@ def access_of(spec: StoreSpec, asked: Asked, terms: Terms) -> Access:
     return _through_server(spec, asked, terms, label)
 
 
-def file_token(spec: StoreSpec, path: str, scope: str, terms: Terms) -> str:
+def file_token(spec: StoreSpec, path: str, scope: Scope, terms: Terms) -> str:
     """The token of one file of a store that signs file by file."""
     inner = _inner(spec, path)
     account, key = str(spec.options["account"]), str(spec.credential["account_key"])

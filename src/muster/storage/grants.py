@@ -8,10 +8,11 @@ import hashlib
 import hmac
 import json
 import secrets
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from muster.errors import AccessDenied
-from muster.storage.access import READ, WRITE
+from muster.wire.access import READ, WRITE, Scope
+from muster.wire.codec import from_json, to_json
 
 _PREFIX = "mg1"
 _CLOCK_SKEW_S = 5.0
@@ -25,7 +26,7 @@ class Grant:
     store: str
     path: str
     folder: bool
-    scope: str
+    scope: Scope
     """`read` or `write`; who may write may also read, list and remove what is below."""
     not_before: float
     expires_at: float
@@ -39,7 +40,7 @@ def new_id() -> str:
 
 def sign(grant: Grant, key: bytes) -> str:
     """The text that its holder shows."""
-    payload = json.dumps(asdict(grant), separators=(",", ":"), sort_keys=True).encode()
+    payload = json.dumps(to_json(grant), separators=(",", ":"), sort_keys=True).encode()
     return f"{_PREFIX}.{_encode(payload)}.{_encode(_mac(payload, key))}"
 
 
@@ -54,7 +55,7 @@ def verify(token: str, key: bytes, now: float) -> Grant:
     # The signature first: nothing of an unsigned text is believed.
     if prefix != _PREFIX or not hmac.compare_digest(given, _mac(payload, key)):
         raise AccessDenied("the grant's signature is wrong: it was changed, or another workspace made it", _ASK)
-    grant = Grant(**json.loads(payload))
+    grant = from_json(Grant, json.loads(payload))
     if now < grant.not_before - _CLOCK_SKEW_S:
         raise AccessDenied(
             f"the grant is not valid yet: it begins in {grant.not_before - now:.0f} s", "Wait, or set the clock."
@@ -64,7 +65,7 @@ def verify(token: str, key: bytes, now: float) -> Grant:
     return grant
 
 
-def check(grant: Grant, *, store: str, path: str, scope: str) -> None:
+def check(grant: Grant, *, store: str, path: str, scope: Scope) -> None:
     """Refuse what the grant does not cover."""
     if grant.store != store or not covers(grant.path, path, grant.folder):
         below = "everything below " if grant.folder else ""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from urllib.parse import parse_qsl, quote, urlencode
 
 from muster.errors import JobError
-from muster.storage.access import WRITE
+from muster.wire.access import WRITE
 
 _VERSION = "2020-02-10"
 _EARLY_S = 300.0

@@ -17,6 +17,7 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from muster import errors
+from muster.host.files import safe_path
 from muster.store.keyring import MAGIC, KeyRing
 from muster.store.parallel import Beside
 
@@ -176,7 +177,7 @@ class Store:
         return counted.size
 
     def _path(self, name: str) -> str:
-        return f"{self._root}/{safe_name(name)}"
+        return f"{self._root}/{safe_path(name)}"
 
 
 class _Counted:
@@ -247,17 +248,6 @@ def _written_at(info: Mapping[str, Any]) -> float:
         if isinstance(value, datetime):
             return value.timestamp()
     return time.time()
-
-
-def safe_name(name: str) -> str:
-    """The name, if it stays inside its folder."""
-    parts = name.split("/")
-    if not name or any(part in ("", ".", "..") for part in parts) or "\0" in name:
-        raise errors.JobError(
-            f"the name {name!r} leaves its folder",
-            "Use a relative name without '..', empty parts or a leading slash.",
-        )
-    return name
 
 
 def _verify(name: str, found: str, wanted: str | None) -> None:

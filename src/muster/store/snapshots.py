@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 
 from muster import errors
-from muster.manifest import Manifest, digest_of
-from muster.store.backend import Store, safe_name
+from muster.host.files import safe_path
+from muster.store.backend import Store
+from muster.wire.code import Manifest, digest_of
 
 
 class Snapshots:
@@ -29,7 +30,7 @@ class Snapshots:
     def put(self, digest: str, files: Manifest) -> None:
         """Name a set of files; all of their bytes must be there."""
         for path in files:
-            safe_name(path)
+            safe_path(path)
         if digest_of(files) != digest:
             raise errors.JobError(f"the snapshot {digest} does not match its files", "Send it again.")
         if missing := self.missing(files):

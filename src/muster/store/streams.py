@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from muster.defaults import PUBLISH_S
+from muster.host.files import safe_path
 from muster.protocol import Chunk
-from muster.store.backend import Store, pieces_of, safe_name
+from muster.store.backend import Store, pieces_of
 from muster.store.keyring import KeyRing
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Streams:
         return lengths
 
     def path(self, run: str, attempt: int, stream: str) -> Path:
-        return self._root / safe_name(run) / "attempts" / str(attempt) / safe_name(stream)
+        return self._root / safe_path(run) / "attempts" / str(attempt) / safe_path(stream)
 
     def length(self, run: str, attempt: int, stream: str) -> int:
         path = self.path(run, attempt, stream)
@@ -81,7 +82,7 @@ class Streams:
 
     def names(self, run: str, attempt: int) -> Iterator[tuple[str, int]]:
         """Streams of an attempt with their lengths: what is printed and what is logged."""
-        base = self._root / safe_name(run) / "attempts" / str(attempt)
+        base = self._root / safe_path(run) / "attempts" / str(attempt)
         for folder in ("user_logs", "events"):
             try:
                 entries = sorted(os.scandir(base / folder), key=lambda entry: entry.name)
@@ -92,7 +93,7 @@ class Streams:
 
     def open(self, location: str) -> BinaryIO | None:
         """The local file behind a name of the workspace store, where it is a stream's."""
-        path = self._root / safe_name(location).removeprefix("runs/")
+        path = self._root / safe_path(location).removeprefix("runs/")
         if not path.is_file() or (self._sealed is not None and self._sealed.is_object(path)):
             return None
         return self._open_plain(path)
@@ -131,7 +132,7 @@ class Streams:
             return 0
         count = 0
         with self._publishing:
-            base = self._root / safe_name(run) / "attempts" / str(attempt)
+            base = self._root / safe_path(run) / "attempts" / str(attempt)
             there = _read_sizes(base / _PUBLISHED)
             for stream, size in self.names(run, attempt):
                 path = self.path(run, attempt, stream)
@@ -147,7 +148,7 @@ class Streams:
     def remove(self, run: str) -> None:
         """Forget a run's streams, so that none is brought to the store again."""
         with self._publishing:
-            shutil.rmtree(self._root / safe_name(run), ignore_errors=True)
+            shutil.rmtree(self._root / safe_path(run), ignore_errors=True)
 
     def attempts(self) -> Iterator[tuple[str, int]]:
         """Every attempt that has streams here."""

@@ -50,6 +50,11 @@ class FileEntry:
     """Its own token, where the access says `per_file`."""
 
 
+def file_etag(size: int, written_at: float) -> str:
+    """What a file's version is called where it lies in a folder: a change of its size or time shows."""
+    return f"{size:x}-{int(written_at * 1e6):x}"
+
+
 @wire
 class FileList:
     """The files of an input, an asset or a folder of a datastore."""

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 
 from muster.wire.message import wire
 
 Manifest = Mapping[str, tuple[str, int, int]]
 """Path below the folder, with `/`, to [sha256, size in bytes, mode]; mode is 0o644 or 0o755."""
+
+
+def digest_of(files: Mapping[str, Sequence[str | int]]) -> str:
+    """The name of a snapshot: the same files give the same digest, whoever made them."""
+    plain = {path: list(entry) for path, entry in files.items()}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 @wire

@@ -14,7 +14,7 @@ from tests.conftest import wait_until
 from tests.integration.server.conftest import Site
 
 from muster.errors import Conflict, NotFound
-from muster.transport import Connection
+from muster.host.server import ServerConnection
 
 TRAIN = Path(__file__).parents[3] / "bench" / "jobs" / "train.py"
 COUNT = """
@@ -232,7 +232,7 @@ def test_an_old_attempt_can_publish_nothing(site: Site):
     run_id = count(site, {3: 1}, retry={"user_error": 1, "backoff_s": 0})
     assert site.wait(run_id)["status"] == "Completed"
     publication = {"run": run_id, "attempt": 1, "name": "late", "key": "0" * 64, "at": 1e12, "files": []}
-    connection = Connection(site.client.address)
+    connection = ServerConnection(site.client.address)
     with pytest.raises(Conflict, match=r"attempt 1 of .* is over"):
         connection.request("POST", "/api/v1/agents/local-0/checkpoints", json_body=publication)
     connection.close()

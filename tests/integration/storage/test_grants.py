@@ -20,12 +20,13 @@ from tests.integration.storage.conftest import ACCOUNT, ACCOUNT_KEY, Azurite, Co
 from muster.client.calls import API
 from muster.client.storage import Storage
 from muster.errors import AccessDenied, Conflict
+from muster.host.http import Address
+from muster.host.server import ServerConnection
 from muster.paths import WorkspacePaths
 from muster.server.people.vault import load_vault
-from muster.storage.access import GRANT_HEADER
 from muster.storage.grants import sign, verify
 from muster.storage.sas import blob_sas
-from muster.transport import Address, Connection
+from muster.wire.access import GRANT_HEADER
 from muster.wire.assets import NewAsset
 
 OWN = "azureml://datastores/workspaceblobstore/paths/"
@@ -40,7 +41,7 @@ class Guest:
     """Somebody who has a grant and nothing else."""
 
     def __init__(self, site: Site, token: str) -> None:
-        self._connection = Connection(Address(site.client.address.url))
+        self._connection = ServerConnection(Address(site.client.address.url))
         self._headers = {GRANT_HEADER: token}
 
     def get(self, path: str, **headers: str) -> bytes:
@@ -87,7 +88,7 @@ def test_a_grant_to_write_does_not_reach_further(site: Site, storage: Storage, r
 
 def test_a_grant_opens_no_other_call(site: Site, storage: Storage, results: str) -> None:
     token = storage.grant(results, "write", True, 60).token
-    connection = Connection(Address(site.client.address.url))
+    connection = ServerConnection(Address(site.client.address.url))
     for path in ("/runs", "/secrets", "/datastores"):
         with pytest.raises(AccessDenied, match="wants a token"):
             connection.request("GET", API + path, headers={GRANT_HEADER: token})
@@ -204,7 +205,7 @@ def test_a_run_gets_signatures_for_its_own_files_only(site: Site, azurite: Azuri
     )
     site.wait(run, "Running")
     token = json.loads((site.folder / ".muster/nodes/local-0/agent.json").read_text())["token"]
-    agent = Connection(replace(site.client.address, token=token))
+    agent = ServerConnection(replace(site.client.address, token=token))
     asked = {"run": run, "attempt": 1}
     files = agent.request("GET", f"{API}/agents/local-0/manifest", query={**asked, "name": "data"})["files"]
     assert [(entry["path"], entry["size"]) for entry in files] == [("a", 1), ("sub/b", 1)]

@@ -18,11 +18,12 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 from tests.conftest import wait_until
 
-from muster.storage.access import Access, access_to_json
 from muster.storage.connectors.remotes import open_remote
 from muster.storage.staging.cache import Cache
 from muster.storage.staging.model import Progress
 from muster.storage.staging.stage import stage
+from muster.wire.access import Access
+from muster.wire.codec import to_json
 
 
 @dataclass
@@ -166,13 +167,13 @@ def test_a_file_share_is_written_and_read(share: Share, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x" * (9 << 20))
     access = Access("azure-file", share.url, token=share.token)
     files = [sending(tmp_path / "a", "deep/er/a b")]
-    mover = Mover(do="send", access=access_to_json(access), files=files)
+    mover = Mover(do="send", access=to_json(access), files=files)
     assert mover.hear() == {"done": {"files": 1, "bytes": 9 << 20}}
     mover.close()
     assert bytes(share.files["deep/er/a b"]) == b"x" * (9 << 20)
     manifest = [{"path": "deep/er/a b", "size": 9 << 20, "sha256": files[0]["sha256"], "etag": "v1"}]
     cache = str(tmp_path / "cache")
-    request = {**access_to_json(access), "manifest": manifest}
+    request = {**to_json(access), "manifest": manifest}
     mover = Mover(do="stage", what="input 'x'", access=request, cache=cache)
     done = mover.hear()["done"]
     assert (Path(done["data"]) / "deep/er/a b").read_bytes() == b"x" * (9 << 20)
@@ -182,7 +183,7 @@ def test_a_file_share_is_written_and_read(share: Share, tmp_path: Path) -> None:
 def test_a_token_that_has_expired_is_asked_for_anew(share: Share, tmp_path: Path) -> None:
     share.files["a"] = bytearray(b"data")
     manifest = [{"path": "a", "size": 4, "etag": "v1"}]
-    access = {**access_to_json(Access("azure-file", share.url, token="sig=old")), "manifest": manifest}
+    access = {**to_json(Access("azure-file", share.url, token="sig=old")), "manifest": manifest}
     mover = Mover(do="stage", what="input 'x'", access=access, cache=str(tmp_path / "cache"))
     assert mover.hear() == {"need": ["a"]}
     mover.say({"token": share.token})
@@ -200,7 +201,7 @@ def test_a_token_that_has_expired_is_asked_for_anew(share: Share, tmp_path: Path
 def test_a_mover_ends_with_its_agent(share: Share, tmp_path: Path) -> None:
     share.files["a"] = bytearray(b"data")
     access = {
-        **access_to_json(Access("azure-file", share.url, token="sig=old")),
+        **to_json(Access("azure-file", share.url, token="sig=old")),
         "manifest": [{"path": "a", "size": 4}],
     }
     mover = Mover(do="stage", what="input 'x'", access=access, cache=str(tmp_path / "cache"))

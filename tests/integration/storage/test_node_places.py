@@ -26,12 +26,12 @@ from tests.integration.storage.conftest import Azurite, Container
 from muster.agent.prepare import mounts
 from muster.client.connect import connect
 from muster.client.workspace import find_workspace
-from muster.storage.access import Access
 from muster.storage.connectors.remotes import open_remote
 from muster.storage.staging.cache import Cache
 from muster.storage.staging.model import Progress, TransferError
 from muster.storage.staging.stage import stage
 from muster.store.keyring import new_key
+from muster.wire.access import Access
 
 DATA = random.Random(2).randbytes(20 << 20)
 

@@ -14,8 +14,8 @@ from muster.client import calls
 from muster.client.api import Client
 from muster.defaults import PROTOCOL_VERSION
 from muster.errors import Conflict, JobError, MusterError, NotFound, ServerUnavailable
+from muster.host.http import Address
 from muster.job.explain import make_spec
-from muster.transport import Address
 from muster.wire.stream import LogPiece, RunEnded
 
 RUN = run_json()
@@ -177,9 +177,10 @@ def test_an_upload_sends_the_file(server: RestServer, client: Client, tmp_path: 
 
 def test_a_forked_child_does_not_speak_on_its_parents_connection(server: RestServer, client: Client) -> None:
     client.run("r-1")
-    mine = client._calls.connection()
-    client._calls._local.pid = os.getpid() + 1
-    assert client._calls.connection() is not mine
+    connections = client._calls._connections
+    mine = connections.to(client.address)
+    connections._local.pid = os.getpid() + 1
+    assert connections.to(client.address) is not mine
     mine.close()
 
 

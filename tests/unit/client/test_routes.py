@@ -24,10 +24,10 @@ from muster.client.calls import API, Calls
 from muster.client.sse import StreamItem
 from muster.client.storage import Storage
 from muster.errors import NotFound
+from muster.host.http import Address
 from muster.job.explain import make_spec
 from muster.job.spec import JobSpec
 from muster.server.http import app
-from muster.transport import Address
 from muster.wire.access import FileEntry, Scope
 from muster.wire.assets import NewAsset
 from muster.wire.datastores import NewDatastore

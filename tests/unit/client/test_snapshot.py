@@ -16,8 +16,8 @@ from muster.client import snapshot
 from muster.client.api import Client
 from muster.client.snapshot import FileChanged, push, scan
 from muster.errors import JobError
-from muster.manifest import digest_of
-from muster.transport import Address
+from muster.host.http import Address
+from muster.wire.code import digest_of
 
 
 @pytest.fixture

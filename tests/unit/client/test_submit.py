@@ -11,9 +11,9 @@ from tests.sites.views import run_json
 from muster.client.api import Client
 from muster.client.submit import SentCode, absolute_inputs, submit
 from muster.errors import JobError
+from muster.host.http import Address
 from muster.job.explain import make_spec
 from muster.job.parts import Input
-from muster.transport import Address
 
 
 def test_local_input_paths_become_absolute_and_addresses_stay(tmp_path: Path) -> None:

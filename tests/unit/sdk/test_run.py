@@ -28,8 +28,8 @@ from muster.client.workspace import WorkspaceRef
 from muster.compute import AmlCompute
 from muster.compute_target import ComputeTargetException
 from muster.errors import Conflict, JobError, MusterError, NotFound, RunFailed
+from muster.host.http import Address
 from muster.sdk import notices
-from muster.transport import Address
 from muster.wire.stream import LogPiece
 
 VERDICT = {

@@ -9,11 +9,12 @@ from urllib.parse import parse_qsl
 import pytest
 
 from muster.errors import JobError
-from muster.storage.access import READ, WRITE, Access, FileEntry, access_from_json, access_to_json
 from muster.storage.granting import Asked, Terms, access_of, file_token
 from muster.storage.grants import verify
 from muster.storage.kinds import StoreSpec, make_store
 from muster.storage.sas import blob_sas, file_sas, is_narrow
+from muster.wire.access import READ, WRITE, Access, FileEntry
+from muster.wire.codec import from_json, to_json
 
 KEY = base64.b64encode(b"x" * 64).decode()
 TERMS = Terms(b"k" * 32, 1_700_000_000.0, 3600.0)
@@ -47,7 +48,7 @@ def test_with_an_account_key_a_file_gets_a_signature_of_its_own() -> None:
     assert (access.kind, access.url) == ("azure-blob", "https://acct.blob.core.windows.net/c/a/x")
     fields = dict(parse_qsl(access.token))
     assert (fields["sr"], fields["sp"]) == ("b", "r")
-    assert KEY not in str(access_to_json(access))
+    assert KEY not in str(to_json(access))
 
 
 def test_a_folder_of_a_flat_container_is_signed_file_by_file() -> None:
@@ -103,7 +104,7 @@ def test_a_node_on_the_same_machine_reads_a_folder_itself() -> None:
 
 def test_an_access_travels_as_json() -> None:
     access = Access("azure-blob", "https://x", token="t", manifest=(FileEntry("a", 1, "f" * 64),), per_file=True)
-    assert access_from_json(access_to_json(access)) == access
+    assert from_json(Access, to_json(access)) == access
     assert "token='t'" not in repr(access)
 
 

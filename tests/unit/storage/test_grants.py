@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.errors import AccessDenied
-from muster.storage.access import READ, WRITE
 from muster.storage.grants import Grant, check, covers, sign, verify
+from muster.wire.access import READ, WRITE
 
 KEY = b"k" * 32
 NOW = 1_000_000.0

@@ -5,9 +5,9 @@ import hashlib
 import pytest
 
 from muster.errors import Conflict, JobError, NotFound
-from muster.manifest import digest_of
 from muster.store.backend import Store
 from muster.store.snapshots import Snapshots
+from muster.wire.code import digest_of
 
 
 @pytest.fixture(params=["folder", "memory"])

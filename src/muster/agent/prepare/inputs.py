@@ -21,9 +21,10 @@ from muster.defaults import LISTING_RETRY_S
 from muster.errors import UserError
 from muster.paths import AttemptPaths, data_cache_dir
 from muster.protocol import InputOrder, Order
-from muster.storage.access import Access, access_from_json, access_to_json, entries_from_json, file_etag
 from muster.storage.staging.cache import Cache, Held
 from muster.storage.staging.model import TransferError
+from muster.wire.access import Access, FileEntry, file_etag
+from muster.wire.codec import from_json, to_json
 
 log = logging.getLogger(__name__)
 
@@ -98,10 +99,10 @@ class Inputs:
             return Access(
                 "file", item.source.removeprefix("file://"), folder=item.type != "uri_file", label=item.source
             )
-        access = access_from_json(item.access)
+        access = from_json(Access, item.access)
         is_listed = access.kind != "file" or access.asset is not None
         if access.manifest_by_reference and item.mode != "direct" and is_listed:
-            entries = entries_from_json(self._manifest(item))
+            entries = from_json(tuple[FileEntry, ...], self._manifest(item))
             access = Access(**{**vars(access), "manifest": entries, "manifest_by_reference": False})
         return access
 
@@ -137,7 +138,7 @@ class Inputs:
             return str(target)
         folder = target if source.is_dir() else target.parent
         folder.mkdir(parents=True, exist_ok=True)
-        request = {"do": "copy", "what": f"input {item.name!r}", "access": access_to_json(access)}
+        request = {"do": "copy", "what": f"input {item.name!r}", "access": to_json(access)}
         with self._moving({**request, "copy_to": str(folder)}, item, f"copying input {item.name}") as done:
             self._tell_hashes(item, done["found"])
         return str(target)
@@ -149,7 +150,7 @@ class Inputs:
         request: dict[str, Any] = {
             "do": "stage",
             "what": f"input {item.name!r}",
-            "access": access_to_json(access),
+            "access": to_json(access),
             "cache": str(data_cache_dir()),
             "server": self.server.reached_at(),
         }
@@ -171,7 +172,7 @@ class Inputs:
         target.mkdir(parents=True, exist_ok=True)
         request = {
             "do": "mount",
-            "access": access_to_json(access),
+            "access": to_json(access),
             "server": self.server.reached_at(),
             "target": str(target),
         }

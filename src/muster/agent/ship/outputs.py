@@ -20,7 +20,8 @@ from muster.defaults import OUTPUT_LOOK_S, OUTPUT_RETRY_S
 from muster.errors import UserError
 from muster.paths import AttemptPaths
 from muster.protocol import Order, OutputOrder
-from muster.storage.access import Access, access_from_json, access_to_json
+from muster.wire.access import Access
+from muster.wire.codec import from_json, to_json
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ def places(order: Order, paths: AttemptPaths) -> dict[str, str]:
 
 
 def _place(name: str, item: OutputOrder | None, paths: AttemptPaths) -> str:
-    access = access_from_json(item.access) if item and item.access else None
+    access = from_json(Access, item.access) if item and item.access else None
     if item is None or access is None:
         folder = paths.work / "outputs" / name
         folder.mkdir(parents=True, exist_ok=True)
@@ -139,7 +140,7 @@ class Sender(threading.Thread):
         return notes
 
     def _of(self, order: Order, paths: AttemptPaths, unwanted: threading.Event) -> Watched:
-        pairs = [(item, access_from_json(item.access)) for item in order.output_orders if item.access]
+        pairs = [(item, from_json(Access, item.access)) for item in order.output_orders if item.access]
         items = [(item, access) for item, access in pairs if item.mode != "direct" and access.kind != "refused"]
         return Watched(order, paths, Mover(self._mark, unwanted), items, _read(paths.sent_outputs))
 
@@ -279,7 +280,7 @@ class Sender(threading.Thread):
         rate = Rate(f"sending output {item.name}")
         request = {
             "do": "send",
-            "access": access_to_json(access),
+            "access": to_json(access),
             "files": files,
             # What was sent early and then changed, removed or found to be another node's does not stay behind.
             "remove": [name for path, name in early.items() if at_end and found.get(path, {}).get("name") != name],

@@ -31,9 +31,9 @@ from muster.errors import JobError, RunFailed
 from muster.job.check import check_files
 from muster.job.explain import make_spec
 from muster.job.jobfile import LoadedJob
-from muster.manifest import digest_of
 from muster.version import VERSION
 from muster.wire import states
+from muster.wire.code import digest_of
 from muster.wire.runs import RunView
 
 

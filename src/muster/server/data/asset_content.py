@@ -13,10 +13,10 @@ from muster import errors
 from muster.server.context import Context
 from muster.server.data import assets, datastores, grants
 from muster.server.data.assets import AssetBody
-from muster.storage.access import FileEntry
 from muster.storage.addresses import DEFAULT_DATASTORE, Location, check_asset_name, parse_address, safe_path
 from muster.storage.connectors.reach import Reach
 from muster.storage.kinds import BUILT_IN, StoreSpec
+from muster.wire.access import FileEntry
 
 _HERE = ("local", "nfs", BUILT_IN)
 _TYPES = ("uri_file", "uri_folder", "mltable")

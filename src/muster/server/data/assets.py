@@ -14,9 +14,9 @@ from sqlalchemy import Connection, func, insert, select, update
 from muster import errors
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.storage.access import FileEntry
 from muster.storage.addresses import Location, datastore_address, parse_address
 from muster.storage.grants import covers
+from muster.wire.access import FileEntry
 
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 

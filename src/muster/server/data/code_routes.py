@@ -14,13 +14,13 @@ from pydantic import BaseModel
 from sqlalchemy import insert, select, update
 
 from muster import errors
-from muster.manifest import Manifest, digest_of
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.http.dependencies import ContextOf
 from muster.server.http.uploads import body_pieces
 from muster.store.snapshots import Snapshots
+from muster.wire.code import Manifest, digest_of
 
 router = APIRouter(tags=["code"])
 
@@ -33,7 +33,7 @@ class Files(BaseModel):
     files: dict[str, tuple[str, int, int]]
 
     def manifest(self) -> Manifest:
-        return {path: list(entry) for path, entry in self.files.items()}
+        return self.files
 
 
 @router.post("/snapshots/missing")

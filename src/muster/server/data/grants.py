@@ -20,11 +20,12 @@ from muster.server.context import Context
 from muster.server.data import assets, datastores
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.storage.access import INLINE_FILES, READ, WRITE, Access, FileEntry, access_to_json
 from muster.storage.addresses import Location, parse_address, safe_path
 from muster.storage.granting import DATA_ROUTE, Asked, Terms, access_of, file_token
 from muster.storage.grants import Grant, new_id, sign, verify
 from muster.storage.kinds import StoreSpec
+from muster.wire.access import INLINE_FILES, READ, WRITE, Access, FileEntry
+from muster.wire.codec import to_json
 
 _CHECK_AGAIN_S = 2.0
 _FOLDERS = ("uri_folder", "mltable", "custom_model", "mlflow_model")
@@ -260,7 +261,7 @@ def refused_input(name: str, error: errors.MusterError) -> InputOrder:
 
 
 def _refused(error: errors.MusterError) -> dict[str, Any]:
-    return access_to_json(Access("refused", "", options={"message": str(error)}))
+    return to_json(Access("refused", "", options={"message": str(error)}))
 
 
 def _told(
@@ -271,4 +272,4 @@ def _told(
         access = make(context, connection, item, holder)
     except errors.MusterError as error:
         return _refused(error)
-    return None if access is None else access_to_json(access)
+    return None if access is None else to_json(access)

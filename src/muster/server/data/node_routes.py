@@ -21,8 +21,8 @@ from muster.server.database.records import find_run
 from muster.server.environments import records
 from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.nodes.agent_routes import own
-from muster.storage.access import FileEntry
 from muster.storage.addresses import parse_address
+from muster.wire.access import FileEntry
 
 router = APIRouter(prefix="/agents", tags=["agents"])
 

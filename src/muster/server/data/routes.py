@@ -19,9 +19,9 @@ from muster.server.http import ranges
 from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.http.uploads import body_pieces
 from muster.storage import grants as signed
-from muster.storage.access import READ, WRITE
 from muster.storage.addresses import safe_path
 from muster.storage.connectors.reach import Reach
+from muster.wire.access import READ, WRITE
 
 router = APIRouter(tags=["data"])
 

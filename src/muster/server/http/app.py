@@ -28,9 +28,9 @@ from muster.server.people import routes as people_routes
 from muster.server.people.access import Caller, allow
 from muster.server.runs import checkpoint_routes, output_routes
 from muster.server.runs import routes as run_routes
-from muster.storage.access import GRANT_HEADER
 from muster.storage.granting import DATA_ROUTE
 from muster.version import VERSION
+from muster.wire.access import GRANT_HEADER
 
 log = logging.getLogger("muster.server")
 

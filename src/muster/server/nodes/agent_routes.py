@@ -16,6 +16,7 @@ from sqlalchemy import and_, delete, insert, select
 from muster import errors
 from muster.control import states
 from muster.defaults import PROTOCOL_VERSION
+from muster.host.files import safe_path
 from muster.protocol import Chunk, Event, decode
 from muster.server.context import Context
 from muster.server.database import tables
@@ -28,7 +29,6 @@ from muster.server.nodes.orders import forgettable, orders_for
 from muster.server.people.access import Caller
 from muster.server.runs import attempts, ingest
 from muster.server.runs.views import stored_name
-from muster.store.backend import safe_name
 
 log = logging.getLogger("muster.server")
 
@@ -67,7 +67,7 @@ async def hello(body: Hello, context: ContextOf, caller: CallerOf) -> dict[str, 
     holding = {(run, number) for run, number in body.holding}
     context.hub.contacts[body.node] = NodeContact(body.agent, time.monotonic(), holding, setup_error=body.setup_error)
     if body.setup_log is not None:
-        location = f"clusters/{safe_name(body.cluster)}/{safe_name(body.node)}/setup.log"
+        location = f"clusters/{safe_path(body.cluster)}/{safe_path(body.node)}/setup.log"
         await asyncio.to_thread(context.store.put, location, [body.setup_log.encode()])
     await context.database.write(lambda transaction: _meet(context, transaction, body, holding))
     context.hub.clusters.set()
@@ -158,7 +158,7 @@ async def put_file(
     known = await context.database.read(lambda c: c.execute(select(placements.c.node_rank).where(mine)).first())
     if known is None or known.node_rank != node_rank:
         raise errors.NotFound(f"attempt {attempt} of {run} is not on {node}")
-    location = f"runs/{safe_name(run)}/attempts/{attempt}/{stored_name(node_rank, safe_name(path))}"
+    location = f"runs/{safe_path(run)}/attempts/{attempt}/{stored_name(node_rank, safe_path(path))}"
     await body_pieces(request, lambda pieces: context.store.put(location, pieces, sha256=sha256))
 
     def work(transaction: Transaction) -> None:

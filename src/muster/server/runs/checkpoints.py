@@ -14,11 +14,11 @@ from sqlalchemy import Connection, delete, insert, select
 from muster import errors
 from muster.control import states
 from muster.defaults import CHECKPOINTS_KEPT
+from muster.host.files import safe_path
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import add_event
-from muster.store.backend import safe_name
 
 _PART = re.compile(r"part_\d+_of_(\d+)")
 _BEST = "best"
@@ -165,11 +165,11 @@ def superseded(rows: Sequence[Any]) -> list[Any]:
 
 
 def location(run: str, attempt: int, node_rank: int, key: str, path: str) -> str:
-    return f"{_folder(run, attempt, node_rank, key)}/{safe_name(path)}"
+    return f"{_folder(run, attempt, node_rank, key)}/{safe_path(path)}"
 
 
 def _folder(run: str, attempt: int, node_rank: int, key: str) -> str:
-    return f"runs/{safe_name(run)}/checkpoints/{attempt}/node_{node_rank}/{key[:16]}"
+    return f"runs/{safe_path(run)}/checkpoints/{attempt}/node_{node_rank}/{key[:16]}"
 
 
 def _prune(transaction: Transaction, run_id: str) -> list[str]:

@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy import and_, insert, select
 
 from muster import errors
+from muster.host.files import safe_path
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.store.backend import safe_name
 
 RUNNING, SUCCEEDED, FAILED = "running", "succeeded", "failed"
 
@@ -36,7 +36,7 @@ def claim(
     names: dict[str, str | None] = {}
     rows = []
     for file in files:
-        path = safe_name(str(file["path"]))
+        path = safe_path(str(file["path"]))
         other = taken.get(path)
         if path in kept:
             names[path] = kept[path]

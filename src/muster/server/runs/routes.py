@@ -15,6 +15,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from muster import errors
 from muster.control import states
+from muster.host.files import safe_path
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
@@ -27,7 +28,7 @@ from muster.server.runs import attempts, ingest, retries
 from muster.server.runs.streaming import Cursor, follow, metric_json
 from muster.server.runs.submission import Submission, accept
 from muster.server.runs.views import RunFile, checkpoint_files, run_files, run_views
-from muster.store.backend import pieces_of, safe_name
+from muster.store.backend import pieces_of
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
@@ -235,7 +236,7 @@ async def upload(ref: str, path: str, request: Request, context: ContextOf) -> d
     """Add a file to a run from outside."""
     row = await context.database.read(lambda c: find_run(c, ref))
     digest = hashlib.sha256()
-    location = f"runs/{row.id}/attempts/0/{safe_name(path)}"
+    location = f"runs/{row.id}/attempts/0/{safe_path(path)}"
     size = await body_pieces(request, lambda pieces: context.store.put(location, _hashed(pieces, digest)))
 
     def work(transaction: Transaction) -> None:

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from muster import errors
-from muster.storage.access import FileEntry, file_etag
+from muster.host.files import safe_path
 from muster.storage.kinds import StoreSpec, describe, endpoint_of
-from muster.store.backend import Store, pieces_of, safe_name
+from muster.store.backend import Store, pieces_of
 from muster.store.keyring import KeyRing
+from muster.wire.access import FileEntry, file_etag
 
 
 class Reach(Protocol):
@@ -108,7 +109,7 @@ class StoreReach:
             self._store.remove(self._name(path))
 
     def _name(self, path: str) -> str:
-        return safe_name("/".join(part for part in (self._below, path) if part))
+        return safe_path("/".join(part for part in (self._below, path) if part))
 
     def _listed(self, folder: str) -> Iterator[tuple[str, int, str]]:
         """Every file below a folder: its name, its size and what this version of it is called."""
@@ -247,7 +248,7 @@ class BlobReach:
             self._container.delete_blob(self._name(path))
 
     def _name(self, path: str) -> str:
-        return "/".join(part for part in (self._below, safe_name(path) if path else "") if part)
+        return "/".join(part for part in (self._below, safe_path(path) if path else "") if part)
 
 
 class ShareReach:
@@ -327,7 +328,7 @@ class ShareReach:
                 continue
 
     def _name(self, path: str) -> str:
-        return "/".join(part for part in (self._below, safe_name(path) if path else "") if part)
+        return "/".join(part for part in (self._below, safe_path(path) if path else "") if part)
 
 
 class _Counted:

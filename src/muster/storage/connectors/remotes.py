@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from muster.storage.access import Access
 from muster.storage.connectors.blob import Blob, Share
 from muster.storage.connectors.credentials import Keys, Refresh
 from muster.storage.connectors.files import Folder, Fsspec
 from muster.storage.connectors.http import Http
 from muster.storage.connectors.web import MusterStore, Web
 from muster.storage.staging.model import ONE_FILE, TransferError
+from muster.wire.access import Access
 
 Remote = Folder | Fsspec | Web
 

@@ -22,7 +22,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from muster.storage.access import Access, access_from_json
 from muster.storage.connectors.files import Folder
 from muster.storage.connectors.remotes import open_remote, single_name
 from muster.storage.connectors.web import Web
@@ -32,6 +31,8 @@ from muster.storage.staging.gateway import Mounted
 from muster.storage.staging.model import Entry, Progress, Sink, Source, TransferError, Unwanted, check_entries
 from muster.storage.staging.stage import check_room, stage
 from muster.storage.staging.upload import Sending, measure, send
+from muster.wire.access import Access
+from muster.wire.codec import from_json
 
 _TELL_S = 0.5
 _END_S = 15.0
@@ -106,7 +107,7 @@ class Line:
 
 def _stage(request: Mapping[str, Any], line: Line) -> dict[str, Any]:
     """Bring an input into the cache; with `copy_to`, give the job a copy of its own."""
-    access, what = access_from_json(request["access"]), str(request["what"])
+    access, what = from_json(Access, request["access"]), str(request["what"])
     remote = open_remote(access, request.get("server") or {}, line.refresh)
     cache = Cache(Path(request["cache"]), request.get("cache_bytes"))
     where = f"{access.kind}:{access.url}"
@@ -130,7 +131,7 @@ def _stage(request: Mapping[str, Any], line: Line) -> dict[str, Any]:
 
 def _copy(request: Mapping[str, Any], line: Line) -> dict[str, Any]:
     """Give the job its own copy of a local input, hashed on the way."""
-    access, what, target = access_from_json(request["access"]), str(request["what"]), Path(request["copy_to"])
+    access, what, target = from_json(Access, request["access"]), str(request["what"]), Path(request["copy_to"])
     source = Folder(access.url, access.label)
     entries = _merged(source.listing(), _announced(access))
     progress = line.progress
@@ -149,7 +150,7 @@ def _copy(request: Mapping[str, Any], line: Line) -> dict[str, Any]:
 
 def _send(request: Mapping[str, Any], line: Line) -> dict[str, Any]:
     """Bring files to an output's place."""
-    access = access_from_json(request["access"])
+    access = from_json(Access, request["access"])
     sink: Sink = open_remote(access, request.get("server") or {}, line.refresh)  # type: ignore[assignment]
     files = [
         Sending(Path(item["path"]), item["name"], item["size"], item["sha256"], item.get("already"))
@@ -166,7 +167,7 @@ def _send(request: Mapping[str, Any], line: Line) -> dict[str, Any]:
 
 def _mount(request: Mapping[str, Any], line: Line) -> dict[str, Any]:
     """Show a source at a place without staging it; it stays until the agent closes the line."""
-    access = access_from_json(request["access"])
+    access = from_json(Access, request["access"])
     remote = open_remote(access, request.get("server") or {}, line.refresh)
     entries = _announced(access) or check_entries(remote.listing(), access.label)
     named = [Entry(entry.path or single_name(access), entry.size, entry.version) for entry in entries]

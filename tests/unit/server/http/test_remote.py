@@ -12,8 +12,9 @@ import pytest
 from tests.conftest import wait_until
 
 from muster.errors import ServerUnavailable
+from muster.host.http import Address
+from muster.host.server import ServerConnection
 from muster.server.http.remote import remove_old, serve_spool
-from muster.transport import Address, Connection
 
 
 def test_a_call_and_its_answer_go_through_files(tmp_path: Path):
@@ -44,7 +45,7 @@ def test_a_call_and_its_answer_go_through_files(tmp_path: Path):
     thread.start()
     try:
         ready.wait(5)
-        connection = Connection(Address(f"file:{spool}", "secret"))
+        connection = ServerConnection(Address(f"file:{spool}", "secret"))
         for _ in range(2):
             assert connection.request("POST", "/api/v1/x", json_body={"a": 1}, timeout_s=10) == {"ok": True}
         connection.close()
@@ -58,17 +59,17 @@ def test_a_call_and_its_answer_go_through_files(tmp_path: Path):
 
 
 def test_nobody_at_the_other_end_is_a_server_that_is_away(tmp_path: Path):
-    connection = Connection(Address(f"file:{tmp_path}"))
+    connection = ServerConnection(Address(f"file:{tmp_path}"))
     with pytest.raises(ServerUnavailable, match="no answer came"):
         connection.request("GET", "/x", timeout_s=0.1)
     connection.close()
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ServerUnavailable, match="is not there"):
-        Connection(Address(f"file:{tmp_path}/elsewhere")).request("GET", "/x", timeout_s=0.1)
+        ServerConnection(Address(f"file:{tmp_path}/elsewhere")).request("GET", "/x", timeout_s=0.1)
 
 
 def test_requests_are_readable_by_their_owner_alone(tmp_path: Path):
-    connection = Connection(Address(f"file:{tmp_path}", "secret"))
+    connection = ServerConnection(Address(f"file:{tmp_path}", "secret"))
     thread = threading.Thread(target=lambda: _try(connection))
     thread.start()
     request = wait_until(lambda: next(tmp_path.glob("*.request"), None), 5, "the request")
@@ -85,7 +86,7 @@ def test_answers_that_nobody_fetched_are_removed(tmp_path: Path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c.request", "d.answer"]
 
 
-def _try(connection: Connection) -> None:
+def _try(connection: ServerConnection) -> None:
     try:
         connection.request("GET", "/x", timeout_s=1.0)
     except ServerUnavailable:
