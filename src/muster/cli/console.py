@@ -64,7 +64,7 @@ class Paint:
 
 
 def say(text: str) -> None:
-    """A line about what happens, beside what is asked for: standard error."""
+    """A message on standard error, apart from the command's output."""
     print(text, file=sys.stderr, flush=True)
 
 

@@ -7,11 +7,9 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from muster.environments.images.command import Engine
-    from muster.environments.images.kept import Kept
+from muster.environments.images.command import APPTAINER, KINDS, Engine
+from muster.environments.images.kept import Kept, listing, remove
 
 _ASK_S = 30.0
 
@@ -33,21 +31,11 @@ class Image:
 
     def remove(self) -> bool:
         """Remove it unless a job or a container uses it."""
-        from muster.environments.images.kept import remove
-
         return remove(self.engine, self.kept, _ask)
-
-    def to_json(self) -> dict[str, Any]:
-        kept = self.kept
-        told = {"key": kept.key, "name": self.name, "engine": self.engine.kind, "size": kept.size}
-        return {**told, "used_at": kept.used_at or None, "in_use": kept.in_use}
 
 
 def images_here() -> list[Image]:
     """Every image that Muster made, by engine, the one used last first."""
-    from muster.environments.images.command import APPTAINER, KINDS, Engine
-    from muster.environments.images.kept import listing
-
     found = []
     for kind in KINDS:
         program = kind if kind == APPTAINER else shutil.which(kind)

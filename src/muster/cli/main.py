@@ -2,84 +2,129 @@
 
 from __future__ import annotations
 
-import copy
 import sys
 from typing import Annotated
 
 import typer
 
-from muster.cli import report
-from muster.cli.commands import (
-    bench,
-    cluster,
-    data,
-    datastore,
-    env,
-    files,
-    gc,
-    key,
-    logs,
-    ray,
-    run,
-    runs,
-    secret,
-    workspace,
-)
-from muster.cli.help import Group, ScriptCommand
+from muster.cli import exits
+from muster.cli.lazy import Word, lazy_group
+from muster.version import VERSION
+
+PANELS = {
+    "Run": {
+        "run": Word(
+            "run:run",
+            "Run a job file or a script, and follow it to its end.",
+            "muster run train.py --nodes 2 --procs 4 -- --epochs 3",
+            takes_script=True,
+        ),
+        "cancel": Word(
+            "runs:cancel",
+            "Cancel runs: ranks get SIGTERM, then 30 seconds; --force kills.",
+            "muster cancel @latest",
+        ),
+        "retry": Word(
+            "runs:retry",
+            "Retry runs that failed or were cancelled, from the last checkpoint.",
+            "muster retry @latest",
+        ),
+    },
+    "Look": {
+        "ps": Word("runs:ps", "List runs, newest first.", "muster ps --status Running"),
+        "show": Word(
+            "runs:show",
+            "Show a run: states, attempts, ranks, verdict, metrics, files.",
+            "muster show @latest",
+        ),
+        "logs": Word(
+            "logs:logs",
+            "Print the output of all ranks, each line with its rank, or of one.",
+            "muster logs -f @latest",
+        ),
+        "wait": Word("runs:wait", "Wait until runs have ended.", "muster wait @latest --timeout 1h"),
+        "bench": Word("bench:COMMANDS", "Measure how a job scales.", "muster bench scaling job.yml --procs 1,2,4"),
+    },
+    "Keep and remove": {
+        "download": Word(
+            "files:download",
+            "Download a run's files: outputs, logs, uploads, checkpoints.",
+            "muster download @latest outputs --to ./results",
+        ),
+        "rm": Word("runs:rm", "Remove ended runs with their logs, metrics and outputs.", "muster rm brave-otter --yes"),
+    },
+    "Workspace": {
+        "init": Word(
+            "workspace:init",
+            "Make a folder a workspace, which keeps runs in its .muster folder.",
+            "muster init",
+        ),
+        "status": Word("workspace:status", "Show this workspace, its server, nodes and active runs.", "muster status"),
+        "doctor": Word("doctor:doctor", "Check this machine for problems, with advice on each.", "muster doctor"),
+        "up": Word(
+            "workspace:up", "Serve this workspace to a team, in the foreground.", "muster up --host 0.0.0.0 --tls"
+        ),
+        "down": Word("workspace:down", "Stop this workspace's server.", "muster down"),
+        "env": Word(
+            "env:COMMANDS",
+            "List, build, register and remove the environments that jobs run in.",
+            "muster env build environment.yml",
+        ),
+    },
+    "Clusters": {
+        "cost": Word(
+            "cluster:cost",
+            "Show node hours used, and their cost where prices are known.",
+            "muster cost --by user",
+        ),
+        "cluster": Word(
+            "cluster:COMMANDS",
+            "Create, resize, stop and delete clusters, and manage their nodes.",
+            "muster cluster create small --min-nodes 1 --max-nodes 2",
+        ),
+        "ray": Word(
+            "ray:COMMANDS",
+            "Start Ray on your own machines, or write files for Ray's launcher.",
+            "muster ray hosts many --host 10.0.0.1 --host 10.0.0.2",
+        ),
+    },
+    "Data": {
+        "gc": Word(
+            "gc:gc",
+            "Remove unused code, unfinished uploads and superseded checkpoints.",
+            "muster gc --dry-run",
+        ),
+        "datastore": Word(
+            "datastore:COMMANDS",
+            "Register storage with its credentials, and test it.",
+            "muster datastore create scratch --path ./images",
+        ),
+        "data": Word(
+            "data:COMMANDS",
+            "Version data, and copy files to and from datastores.",
+            "muster data create digits --path ./images",
+        ),
+        "secret": Word(
+            "secret:COMMANDS", "Keep values that jobs need and nobody should see.", "muster secret set HF_TOKEN"
+        ),
+        "key": Word("key:COMMANDS", "Encrypt the workspace store, and change its key.", "muster key show"),
+    },
+}
+"""Every command, in the order in which `muster --help` lists them. Only the module of the one called is imported."""
 
 app = typer.Typer(
-    cls=Group,
+    cls=lazy_group(PANELS),
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="`muster COMMAND --help` says more. RUN is an id, the beginning of it, a name, or @latest.",
+    epilog="`muster COMMAND --help` has the details. RUN is an id, the beginning of it, a name, or @latest.",
 )
-
-app.command(rich_help_panel="Run", cls=ScriptCommand)(report.guarded(run.run))
-for panel, commands in {
-    "Run": (runs.cancel, runs.retry),
-    "Look": (runs.ps, runs.show, logs.logs, runs.wait),
-    "Keep and remove": (files.download, runs.rm),
-    "Workspace": (workspace.init, workspace.status, workspace.doctor, workspace.up, workspace.down),
-}.items():
-    for command in commands:
-        app.command(rich_help_panel=panel)(report.guarded(command))
-
-clusters = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=cluster.HELP)
-for name, function in cluster.COMMANDS.items():
-    clusters.command(name)(report.guarded(function))
-app.add_typer(clusters, name="cluster", rich_help_panel="Clusters")
-app.command(rich_help_panel="Clusters")(report.guarded(cluster.cost))
-
-rays = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=ray.HELP)
-for name, function in ray.COMMANDS.items():
-    rays.command(name)(report.guarded(function))
-app.add_typer(rays, name="ray", rich_help_panel="Clusters")
-
-benches = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=bench.HELP)
-for name, function in bench.COMMANDS.items():
-    benches.command(name)(report.guarded(function))
-app.add_typer(benches, name="bench", rich_help_panel="Look")
-
-environments = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=env.HELP)
-for name, function in env.COMMANDS.items():
-    environments.command(name)(report.guarded(function))
-app.add_typer(environments, name="env", rich_help_panel="Workspace")
-
-for panel_name, module in {"datastore": datastore, "data": data, "secret": secret, "key": key}.items():
-    group = typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=module.HELP)
-    for name, function in module.COMMANDS.items():
-        group.command(name)(report.guarded(function))
-    app.add_typer(group, name=panel_name, rich_help_panel="Data")
-app.command(rich_help_panel="Data")(report.guarded(gc.gc))
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        print(f"muster {version('muster')}")
+        print(f"muster {VERSION}")
         raise typer.Exit
 
 
@@ -101,24 +146,12 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
-        _narrowed(sys.argv[1:])(prog_name="muster")
+        app(prog_name="muster")
     except (Exception, KeyboardInterrupt) as error:
-        sys.exit(report.report(error))
+        sys.exit(exits.report(error))
     except SystemExit as ended:
         try:
             sys.stdout.flush()
         except OSError as error:
-            sys.exit(report.report(error))
+            sys.exit(exits.report(error))
         raise ended
-
-
-def _narrowed(words: list[str]) -> typer.Typer:
-    """The one command or group that is called: to look at all of them takes longer than many a call."""
-    first = words[0] if words else ""
-    commands = [item for item in app.registered_commands if item.callback and item.callback.__name__ == first]
-    groups = [item for item in app.registered_groups if item.name == first]
-    if not (commands or groups):
-        return app
-    chosen = copy.copy(app)
-    chosen.registered_commands, chosen.registered_groups = commands, groups
-    return chosen

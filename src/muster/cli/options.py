@@ -3,46 +3,61 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from muster.cli.text import shorten
+from muster.client.connect import connect
+from muster.wire.codec import to_json
+from muster.wire.runs import RunView
 
 COMPLETION_LIMIT = 50
+
+
+def argument(metavar: str, help: str, **more: Any) -> Any:
+    """An argument of a command."""
+    return typer.Argument(metavar=metavar, help=help, show_default=False, **more)
+
+
+def option(metavar: str, help: str, *names: str, **more: Any) -> Any:
+    """An option that takes a value."""
+    return typer.Option(*names, metavar=metavar, help=help, **more)
+
+
+def switch(help: str, *names: str) -> Any:
+    """An option that is given or not."""
+    return typer.Option(*names, help=help, show_default=False)
 
 
 def complete_runs(incomplete: str) -> Iterator[tuple[str, str]]:
     """Runs that a running server knows; pressing Tab never starts a server, nor complains."""
     try:
-        from muster.client.connect import connect
-
         views = connect(start=False).runs(limit=COMPLETION_LIMIT)
     except Exception:
         return
     yield from (found for found in run_words(views) if found[0].startswith(incomplete))
 
 
-def run_words(views: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+def run_words(views: Sequence[RunView]) -> Iterator[tuple[str, str]]:
     """What may stand for a run, each with a word about it."""
     if views:
         yield "@latest", "the newest run"
     for view in views:
-        about = f"{view['status']} {shorten(view.get('display_name') or '', 30)}".rstrip()
-        yield view["id"], about
-        if view.get("name") and view["name"] != view["id"]:
-            yield view["name"], about
+        about = f"{view.status} {shorten(view.display_name or '', 30)}".rstrip()
+        yield view.id, about
+        if view.name and view.name != view.id:
+            yield view.name, about
 
 
 RUN_HELP = "A run's id, the beginning of it, its name, or @latest."
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP, autocompletion=complete_runs, show_default=False)]
-Runs = Annotated[
-    list[str], typer.Argument(metavar="RUN", help=RUN_HELP, autocompletion=complete_runs, show_default=False)
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.", show_default=False)]
+Run = Annotated[str, argument("RUN", RUN_HELP, autocompletion=complete_runs)]
+Runs = Annotated[list[str], argument("RUN", RUN_HELP, autocompletion=complete_runs)]
+Json = Annotated[bool, switch("Print JSON for programs.", "--json")]
 
 
-def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+def print_json(value: object) -> None:
+    """A message, or a list or mapping of messages, for programs."""
+    print(json.dumps(to_json(value), indent=2, ensure_ascii=False))

@@ -48,6 +48,11 @@ def size(count: float) -> str:
     return f"{count:.1f} {units[-1]}"
 
 
+def counted(count: int, noun: str, ending: str = "s") -> str:
+    """Such as `1 file`, `1,200 files`."""
+    return f"{count:,} {noun}{'' if count == 1 else ending}"
+
+
 def number(value: object) -> str:
     """A metric's value in a few characters."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from muster.client.calls import LONG_S, Calls, checking, segment
 from muster.client.clusters import Clusters
@@ -11,7 +12,6 @@ from muster.client.code import Code
 from muster.client.runs import Runs
 from muster.client.storage import Storage
 from muster.host.http import Address
-from muster.job.spec import JobSpec
 from muster.wire.codec import Json
 from muster.wire.encryption import EncryptionView, NewKey, RotatedKey
 from muster.wire.environments import EnvironmentView, NewEnvironment
@@ -20,6 +20,10 @@ from muster.wire.node.plan import PlanRequest, PlanView
 from muster.wire.retention import RetentionPolicy, RetentionReport
 from muster.wire.secrets import NewSecret, SecretView
 from muster.wire.workspace import Health, Shutdown
+
+if TYPE_CHECKING:
+    # Pydantic takes longer to load than most commands take.
+    from muster.job.spec import JobSpec
 
 _ROTATION_S = 86_400.0
 

@@ -9,16 +9,20 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from muster.client import calls
 from muster.client.calls import LONG_S, Group, Progress, run_path
 from muster.client.sse import StreamItem
 from muster.errors import ServerUnavailable
-from muster.job.spec import JobSpec
 from muster.wire.environments import RunEnvironment
 from muster.wire.metrics import MetricPoint, MetricReport, MetricReports
 from muster.wire.runs import Cancel, Changes, FileView, RunView, Submission
 from muster.wire.stream import RunEnded
+
+if TYPE_CHECKING:
+    # Pydantic takes longer to load than most commands take.
+    from muster.job.spec import JobSpec
 
 
 class Runs(Group):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     # Small processes on nodes are modules of this package, and have no use for it.
+    from muster.clusters.flags import Flag
     from muster.engines.base import Engine
 
 ENGINES = {
@@ -16,11 +17,20 @@ ENGINES = {
     "slurm": "muster.engines.slurm.engine:SlurmEngine",
 }
 
+FLAGS = {"slurm": "muster.engines.slurm.options:FLAGS", "ray": "muster.engines.ray.options:FLAGS"}
+"""Options of `muster cluster create` that only one engine has."""
+
+
+def load_flags() -> dict[str, tuple[Flag, ...]]:
+    """The command line's options by engine."""
+    return {name: _load(target) for name, target in FLAGS.items()}
+
 
 def load_engines(more: Mapping[str, str] | None = None) -> dict[str, Engine]:
     """Every engine by name; `more` adds those that a workspace's configuration names as `module:Class`."""
-    found: dict[str, Engine] = {}
-    for name, place in {**ENGINES, **(more or {})}.items():
-        module, _, kind = place.partition(":")
-        found[name] = getattr(import_module(module), kind)()
-    return found
+    return {name: _load(target)() for name, target in {**ENGINES, **(more or {})}.items()}
+
+
+def _load(target: str) -> Any:
+    module, _, attribute = target.partition(":")
+    return getattr(import_module(module), attribute)

@@ -98,8 +98,9 @@ class AttemptView:
 class Progress:
     """How far a run is, as its script says."""
 
-    done: float | None
-    total: float | None = None
+    done: int | float | None
+    """As the script gave it: a whole number stays one."""
+    total: int | float | None = None
     unit: str | None = ""
     rank: int | None = field(default=None, metadata=OMIT)
     """Which rank says so; a gang is as far as its slowest one."""

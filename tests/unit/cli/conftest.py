@@ -1,4 +1,4 @@
-"""Run views as the server gives them."""
+"""Run views out of the JSON that the server gives."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from muster.wire.codec import from_json
+from muster.wire.runs import RunView
 
 NOW = 1_800_000_000.0
 
@@ -20,8 +23,8 @@ VERDICT = {
             {"rank": 0, "node": "node-0", "exit_code": None, "signal": 9, "expected": True},
         ],
         "stop_reason": "rank_failed",
-        "port": None,
     },
+    "action": "",
     "next": "Fix the script and run it again.",
     "lines": ["Traceback (most recent call last):", "ValueError: boom"],
 }
@@ -30,7 +33,7 @@ VERDICT = {
 def _rank(number: int, **changes: Any) -> dict[str, Any]:
     return {
         "rank": number,
-        "node": number,
+        "node": f"node-{number}",
         "role": "worker",
         "state": "ended",
         "pid": 100 + number,
@@ -38,12 +41,30 @@ def _rank(number: int, **changes: Any) -> dict[str, Any]:
         "ended_at": NOW - 48,
         "exit_code": 0,
         "signal": None,
+        "expected": False,
         "log": f"user_logs/std_log_process_{number}.txt",
         **changes,
     }
 
 
-def _run_view(**changes: Any) -> dict[str, Any]:
+def _attempt(**changes: Any) -> dict[str, Any]:
+    return {
+        "number": 1,
+        "status": "Completed",
+        "created_at": NOW - 65,
+        "started_at": NOW - 60,
+        "ended_at": NOW - 48,
+        "resumed_from": None,
+        "nodes": [
+            {"rank": n, "name": f"node-{n}", "address": "127.0.0.1", "phase": "delivered", "gpus": []} for n in (0, 1)
+        ],
+        "ranks": [_rank(0), _rank(1)],
+        "verdict": None,
+        **changes,
+    }
+
+
+def _run_view(**changes: Any) -> RunView:
     view = {
         "id": "r1a2b3c4",
         "name": "brave-otter",
@@ -51,6 +72,7 @@ def _run_view(**changes: Any) -> dict[str, Any]:
         "experiment": "default",
         "status": "Completed",
         "reason": "",
+        "starts_at": None,
         "created_at": NOW - 65,
         "queued_at": NOW - 65,
         "started_at": NOW - 60,
@@ -63,28 +85,20 @@ def _run_view(**changes: Any) -> dict[str, Any]:
         "num_ranks": 2,
         "notices": [],
         "verdict": None,
-        "attempts": [
-            {
-                "number": 1,
-                "status": "Completed",
-                "started_at": NOW - 60,
-                "ended_at": NOW - 48,
-                "nodes": [
-                    {"rank": n, "name": f"node-{n}", "address": "127.0.0.1", "phase": "delivered"} for n in (0, 1)
-                ],
-                "ranks": [_rank(0), _rank(1)],
-                "verdict": None,
-            }
-        ],
+        "attempts": [_attempt()],
+        "checkpoints": [],
+        "retry_at": None,
+        "excluded_nodes": [],
         "metrics": {"loss": 2.31054, "images_per_sec": 812.44},
         "progress": None,
         "files": [
             {"path": "outputs/model.pt", "size": 102_500_000},
             {"path": "user_logs/std_log_process_0.txt", "size": 20},
         ],
+        "environment": None,
         "spec": {},
     }
-    return {**view, **changes}
+    return from_json(RunView, {**view, **changes})
 
 
 @pytest.fixture
@@ -103,6 +117,11 @@ def rank_view() -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture
-def run_view() -> Callable[..., dict[str, Any]]:
+def attempt_view() -> Callable[..., dict[str, Any]]:
+    return _attempt
+
+
+@pytest.fixture
+def run_view() -> Callable[..., RunView]:
     """Makes the view of a completed run of two ranks, with changes."""
     return _run_view

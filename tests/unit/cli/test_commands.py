@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -15,14 +16,18 @@ import typer.main
 from tools.command_reference import examples, reference
 from typer.testing import CliRunner
 
-from muster.cli.commands.files import choose, place
+from muster.cli.commands.cluster import with_flags
+from muster.cli.commands.files import choose, target_of
 from muster.cli.commands.logs import selection
-from muster.cli.commands.workspace import server_command, status_lines
+from muster.cli.commands.workspace import WorkspaceBrief, WorkspaceStatus, server_command, status_lines
 from muster.cli.console import Paint
-from muster.cli.help import EXAMPLES
-from muster.cli.main import app
+from muster.cli.main import PANELS, app
 from muster.cli.options import complete_runs, run_words
+from muster.clusters.flags import Flag
 from muster.errors import NotFound, UserError
+from muster.wire.codec import Json
+from muster.wire.runs import FileView
+from muster.wire.stream import LogPiece
 
 ROOT = Path(__file__).parents[3]
 COMMANDS = [
@@ -51,6 +56,7 @@ COMMANDS = [
     "up",
     "wait",
 ]
+WORDS = {name: word for panel in PANELS.values() for name, word in panel.items()}
 group: Any = typer.main.get_command(app)
 
 
@@ -60,7 +66,12 @@ def invoke(*args: str) -> Any:
 
 def test_the_commands_are_the_documented_ones() -> None:
     assert sorted(group.commands) == COMMANDS
-    assert sorted(EXAMPLES) == COMMANDS
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_table_says_of_each_command_what_its_help_says(name: str) -> None:
+    assert group.commands[name].name == name
+    assert group.commands[name].get_short_help_str(200) == WORDS[name].help
 
 
 def test_the_help_teaches_by_examples_in_groups() -> None:
@@ -80,7 +91,7 @@ def test_the_help_of_each_command_has_an_example(name: str) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_example_can_be_parsed(name: str) -> None:
     command = group.commands[name]
-    for line in [*examples(command), EXAMPLES[name]]:
+    for line in [*examples(command), WORDS[name].example]:
         words = shlex.split(line.split(" > ")[0])
         assert words[:2] == ["muster", name]
         with command.make_context(name, words[2:]):
@@ -154,11 +165,48 @@ def test_a_dry_run_of_a_job_file_as_json_takes_options_into_account(
     assert plan["spec"]["limits"]["timeout"] == 3600
 
 
-def test_the_help_loads_neither_rich_nor_the_libraries_of_jobs_and_servers() -> None:
-    code = "import sys, muster.cli.main; print(*sorted(sys.modules))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+def loaded_by(*args: str, **environment: str) -> set[str]:
+    """The modules that a fresh command line has loaded when it ends."""
+    code = f"""
+import atexit, sys
+atexit.register(lambda: print(*sorted(sys.modules), file=sys.stderr))
+sys.argv[1:] = {list(args)}
+from muster.cli.main import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}
+    )
+    return set(done.stderr.split())
+
+
+def commands_among(loaded: set[str]) -> set[str]:
+    return {name.rpartition(".")[2] for name in loaded if name.startswith("muster.cli.commands.")}
+
+
+def test_the_help_loads_no_command_and_no_library_but_typer() -> None:
+    loaded = loaded_by("--help")
     heavy = {"rich", "pydantic", "yaml", "fastapi", "sqlalchemy", "psutil", "torch", "fsspec", "http.client"}
-    assert not heavy & set(loaded)
+    assert "muster.cli.lazy" in loaded
+    assert not heavy & loaded
+    assert not commands_among(loaded)
+
+
+def test_a_command_loads_its_own_module() -> None:
+    assert commands_among(loaded_by("ps", "--help")) == {"runs"}
+    assert commands_among(loaded_by("cluster", "--help")) == {"cluster"}
+
+
+def test_a_shell_completes_words_without_loading_commands_and_options_with_the_one_they_are_of() -> None:
+    completing = {"_MUSTER_COMPLETE": "complete_bash"}
+    assert not commands_among(loaded_by(**completing, COMP_WORDS="muster r", COMP_CWORD="1"))
+    assert commands_among(loaded_by(**completing, COMP_WORDS="muster ps --st", COMP_CWORD="2")) == {"runs"}
+
+
+def test_a_mistyped_command_is_put_right() -> None:
+    said = invoke("cancle", "x")
+    assert said.exit_code == 2
+    assert "Did you mean 'cancel'" in said.output
 
 
 def test_serving_beyond_this_machine_needs_tls(tmp_path: Path) -> None:
@@ -190,7 +238,7 @@ def test_serving_beyond_this_machine_needs_tls(tmp_path: Path) -> None:
         command("127.0.0.1", cert=certificate, key=key, tls=True)
 
 
-FILES = [{"path": path, "size": 1} for path in ("outputs/a.pt", "outputs/deep/b.pt", "user_logs/std_log.txt")]
+FILES = [FileView(path, 1, None, 1) for path in ("outputs/a.pt", "outputs/deep/b.pt", "user_logs/std_log.txt")]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +252,7 @@ FILES = [{"path": path, "size": 1} for path in ("outputs/a.pt", "outputs/deep/b.
     ],
 )
 def test_files_are_chosen_by_path_folder_or_pattern(wanted: list[str], found: list[str]) -> None:
-    assert [entry["path"] for entry in choose(FILES, wanted)] == found
+    assert [entry.path for entry in choose(FILES, wanted)] == found
 
 
 def test_a_file_that_the_run_does_not_have_is_refused() -> None:
@@ -219,22 +267,21 @@ def test_no_name_leaves_the_target_folder(name: str, tmp_path: Path) -> None:
     root.mkdir()
     (root / "link").symlink_to(tmp_path)
     with pytest.raises(UserError, match="outside"):
-        place(root, name)
-    assert place(root, "outputs/a.pt") == root / "outputs" / "a.pt"
+        target_of(root, name)
+    assert target_of(root, "outputs/a.pt") == root / "outputs" / "a.pt"
 
 
-def test_logs_are_chosen_by_rank_and_attempt(run_view: Callable[..., Any], rank_view: Callable[..., Any]) -> None:
-    first = {
-        "number": 1,
-        "ranks": [
-            rank_view(0, log="user_logs/std_log_node_0_worker.txt"),
-            rank_view(1, log="user_logs/std_log_node_0_ps.txt"),
-        ],
-    }
-    view = run_view(attempts=[first, {**first, "number": 2}])
+def test_logs_are_chosen_by_rank_and_attempt(
+    run_view: Callable[..., Any], attempt_view: Callable[..., Any], rank_view: Callable[..., Any]
+) -> None:
+    ranks = [
+        rank_view(0, log="user_logs/std_log_node_0_worker.txt"),
+        rank_view(1, log="user_logs/std_log_node_0_ps.txt"),
+    ]
+    view = run_view(attempts=[attempt_view(number=number, ranks=ranks) for number in (1, 2)])
 
-    def log(attempt: int, name: str) -> dict[str, Any]:
-        return {"attempt": attempt, "stream": f"user_logs/std_log_node_0_{name}.txt"}
+    def log(attempt: int, name: str) -> LogPiece:
+        return LogPiece.of(attempt, f"user_logs/std_log_node_0_{name}.txt", 0, b"")
 
     newest = selection(view, None, None)
     assert newest(log(2, "ps"))
@@ -251,8 +298,8 @@ def test_logs_are_chosen_by_rank_and_attempt(run_view: Callable[..., Any], rank_
 
 def test_logs_of_a_run_that_has_not_started_are_chosen_by_name(run_view: Callable[..., Any]) -> None:
     wanted = selection(run_view(attempts=[]), 1, None)
-    assert wanted({"attempt": 1, "stream": "user_logs/std_log_process_1.txt"})
-    assert not wanted({"attempt": 1, "stream": "user_logs/std_log_process_0.txt"})
+    assert wanted(LogPiece.of(1, "user_logs/std_log_process_1.txt", 0, b""))
+    assert not wanted(LogPiece.of(1, "user_logs/std_log_process_0.txt", 0, b""))
 
 
 def test_completion_offers_ids_names_and_the_latest(run_view: Callable[..., Any]) -> None:
@@ -272,5 +319,20 @@ def test_completion_never_starts_a_server(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_status_tells_of_a_server_that_does_not_run() -> None:
-    found = {"workspace": {"name": "w", "root": "/w/.muster", "server": None}, "server": None, "why": "x", "runs": []}
+    found = WorkspaceStatus(WorkspaceBrief("w", "/w/.muster", None), why="x")
     assert status_lines(found, Paint(False))[1] == "server     not running; the next command starts it"
+
+
+def test_an_engine_brings_its_own_options_to_the_creation_of_clusters() -> None:
+    given: dict[str, Any] = {}
+
+    def create(name: str, option: str = "", as_json: bool = False, **flags: Json) -> None:
+        given.update(flags, name=name)
+
+    flags = {"toy": [Flag("token_file", "FILE", "its token."), Flag("line", "L", "a line.", "texts")]}
+    app = typer.Typer(rich_markup_mode=None)
+    app.command()(with_flags(create, flags))
+    assert "Toy: its token." in CliRunner().invoke(app, ["--help"]).output
+    done = CliRunner().invoke(app, ["small", "--token-file", "t", "--line", "a", "--line", "b"])
+    assert done.exit_code == 0, done.output
+    assert given == {"name": "small", "token_file": "t", "line": ["a", "b"]}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from muster.cli.commands.workspace import doctor_lines
+from muster.cli.commands.doctor import doctor_lines
 from muster.cli.console import Paint
 from muster.cli.doctor.checks import Finding, check
 from muster.cli.doctor.facts import Facts, Filesystem, Gpu, Interface, _rdma_devices, gather, parse_gpus

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,19 +14,18 @@ from muster.cli.console import Paint
 from muster.cli.doctor import advice
 from muster.cli.doctor.advice import GRADIENT_BYTES, judge, node_images_per_s
 from muster.cli.doctor.gang import measure
-from muster.cli.doctor.nodes import GANG, job, lines
+from muster.cli.doctor.network import Measurement, Pair
+from muster.cli.doctor.nodes import GANG, job, lines, report
 from muster.job.explain import make_spec
+from muster.wire.codec import from_json
 
 GBIT = 1e9 / 8
 
 
-def measured(
-    bytes_per_s: float, gpus: list[str] | None = None, infiniband: float = 0.0, **changes: Any
-) -> dict[str, Any]:
+def measured(bytes_per_s: float, gpus: list[str] | None = None, infiniband: float = 0.0, **changes: Any) -> Measurement:
     nodes = [
         {
             "rank": rank,
-            "name": f"gpu-{rank}",
             "address": f"10.0.0.{rank + 4}",
             "host": f"gpu-{rank}",
             "machine": f"m{rank}",
@@ -40,7 +40,11 @@ def measured(
         for rank in range(2)
     ]
     pairs = [{"nodes": [0, 1], "round_trip_s": 1e-4, "bytes_per_s": bytes_per_s}]
-    return {"nodes": nodes, "pairs": pairs, "all_pairs": True}
+    return from_json(Measurement, {"nodes": nodes, "pairs": pairs, "all_pairs": True})
+
+
+def shown(found: Measurement, run_view: Callable[..., Any]) -> str:
+    return "\n".join(lines(report(run_view(), found), Paint(color=False)))
 
 
 def test_the_case_of_2018_in_which_a_second_node_added_nothing_is_recognised() -> None:
@@ -85,13 +89,11 @@ def test_simulated_nodes_add_nothing() -> None:
     assert "share its cores and GPUs" in judge(measured(3e9, address="127.0.0.1")).said
 
 
-def test_nodes_that_do_not_reach_each_other_are_named() -> None:
-    found = measured(1e9)
-    found["pairs"][0] = {"nodes": [0, 1], "error": "10.0.0.5: timed out"}
+def test_nodes_that_do_not_reach_each_other_are_named(run_view: Callable[..., Any]) -> None:
+    found = replace(measured(1e9), pairs=(Pair((0, 1), error="10.0.0.5: timed out"),))
     judged = judge(found)
     assert judged.said == "Nodes 0 and 1 do not reach each other: 10.0.0.5: timed out."
-    text = "\n".join(lines({**found, "judgement": asdict(judged)}, Paint(color=False)))
-    assert "gpu-0 and gpu-1  -           10.0.0.5: timed out" in text
+    assert "node-0 and node-1  -           10.0.0.5: timed out" in shown(found, run_view)
 
 
 def test_speeds_of_known_gpus_are_those_of_the_published_figures() -> None:
@@ -100,17 +102,16 @@ def test_speeds_of_known_gpus_are_those_of_the_published_figures() -> None:
     assert node_images_per_s(["NVIDIA Something"] * 2, 8)[0] == 2 * advice.UNKNOWN_GPU_IMAGES_PER_S
 
 
-def test_the_report_has_a_table_and_a_conclusion() -> None:
-    found = measured(5 * GBIT)
-    text = "\n".join(lines({**found, "judgement": asdict(judge(found))}, Paint(color=False)))
-    assert "gpu-0  10.0.0.4  eth0       24    481 GB  4 x Tesla V100-PCIE-16GB" in text
-    assert "gpu-0 and gpu-1  0.100 ms    5.00 Gb/s" in text
+def test_the_report_has_a_table_and_a_conclusion(run_view: Callable[..., Any]) -> None:
+    text = shown(measured(5 * GBIT), run_view)
+    assert "node-0  10.0.0.4  eth0       24    481 GB  4 x Tesla V100-PCIE-16GB" in text
+    assert "node-0 and node-1  0.100 ms    5.00 Gb/s" in text
     assert "warn  " in text
 
 
 def test_one_node_is_fine() -> None:
     found = measured(1e9)
-    alone = {"nodes": found["nodes"][:1], "pairs": [], "all_pairs": True}
+    alone = replace(found, nodes=found.nodes[:1], pairs=())
     assert judge(alone).level == "ok"
 
 

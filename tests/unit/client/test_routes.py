@@ -152,7 +152,8 @@ def wire_names() -> SimpleNamespace:
 
 
 def arguments(method: Callable[..., Any], file: Path) -> dict[str, Any]:
-    hints = get_type_hints(method)
+    # The client itself imports the job only where types are checked.
+    hints = get_type_hints(method, localns={"JobSpec": JobSpec})
     wanted = [p for p in inspect.signature(method).parameters.values() if p.default is p.empty]
     return {p.name: argument(hints[p.name], file) for p in wanted}
 

@@ -2,94 +2,62 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
+import yaml
 
-from muster.cli.clustertable import cluster_lines, cost_lines, listing, node_lines, summary
 from muster.cli.console import Paint, notice, say
-from muster.cli.options import Json, print_json
+from muster.cli.options import Json, argument, option, print_json, switch
+from muster.cli.views.cluster import cluster_lines, cost_lines, history_lines, listing, node_lines, summary
+from muster.client.connect import connect
+from muster.clusters.file import ClusterFile, load_cluster_file
+from muster.clusters.flags import Flag
+from muster.engines import load_flags
 from muster.errors import Conflict, UserError
+from muster.wire.clusters import ChangedCluster, ClusterView, CostBy
+from muster.wire.codec import Json as Value
 
-HELP = """Create, resize, stop and delete clusters, and look after their nodes.
-
-\b
-Examples:
-  muster cluster list
-"""
-
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The cluster's name.", show_default=False)]
-Nodes = Annotated[list[str], typer.Argument(metavar="NODE", help="Nodes of the cluster.", show_default=False)]
+Name = Annotated[str, argument("NAME", "The cluster's name.")]
+Nodes = Annotated[list[str], argument("NODE", "Nodes of the cluster.")]
 
 
 def create(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="The cluster's name; the file's else.", show_default=False)
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", metavar="FILE", help="A cluster file, or one of Azure ML.")
-    ] = None,
-    min_nodes: Annotated[int | None, typer.Option(min=0, metavar="N", help="Nodes that always stay (0).")] = None,
-    max_nodes: Annotated[int | None, typer.Option(min=1, metavar="N", help="The most nodes it may have.")] = None,
-    idle: Annotated[
-        float | None, typer.Option(min=0, metavar="SECONDS", help="How long an idle node stays (1800).")
-    ] = None,
-    size: Annotated[str | None, typer.Option(metavar="SIZE", help="A machine size, such as Standard_NC6s_v3.")] = None,
-    cpus: Annotated[int | None, typer.Option(min=1, metavar="N", help="CPUs of each node; else shared.")] = None,
-    gpus: Annotated[int | None, typer.Option(min=0, metavar="N", help="GPUs of each node; else shared.")] = None,
-    setup: Annotated[str | None, typer.Option(metavar="COMMAND", help="Run on each node before its first job.")] = None,
-    engine: Annotated[
-        str | None, typer.Option(metavar="ENGINE", help="Where nodes come from: local, ray or slurm.")
-    ] = None,
-    partition: Annotated[str | None, typer.Option(metavar="NAME", help="Slurm: the partition.")] = None,
-    account: Annotated[str | None, typer.Option(metavar="NAME", help="Slurm: who is charged.")] = None,
-    qos: Annotated[str | None, typer.Option(metavar="NAME", help="Slurm: the quality of service.")] = None,
-    constraint: Annotated[str | None, typer.Option(metavar="FEATURES", help="Slurm: what nodes must have.")] = None,
-    gres: Annotated[str | None, typer.Option(metavar="GRES", help="Slurm: of each node, such as gpu:a100:4.")] = None,
-    time_limit: Annotated[
-        str | None, typer.Option("--time", metavar="TIME", help="Slurm: the longest that one job takes.")
-    ] = None,
-    exclude: Annotated[str | None, typer.Option(metavar="NODES", help="Slurm: nodes to keep off.")] = None,
-    sbatch: Annotated[
-        list[str] | None, typer.Option(metavar="LINE", help="Slurm: a further #SBATCH line; repeatable.")
-    ] = None,
-    chain: Annotated[
-        bool | None,
-        typer.Option("--chain", help="Slurm: go on in the next job when the time is up.", show_default=False),
-    ] = None,
-    address: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Ray: its head, such as ray://10.0.0.1:10001.")
-    ] = None,
-    token_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Ray: the file with the cluster's token.")
-    ] = None,
-    option: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any other setting of its engine; repeatable.")
-    ] = None,
+    name: Annotated[str | None, argument("NAME", "The cluster's name (default: the one in the file).")] = None,
+    file: Annotated[Path | None, option("FILE", "A cluster file, or one of Azure ML.", "--file", "-f")] = None,
+    min_nodes: Annotated[int | None, option("N", "Nodes that always stay (default: 0).", min=0)] = None,
+    max_nodes: Annotated[int | None, option("N", "The most nodes it may have.", min=1)] = None,
+    idle: Annotated[float | None, option("SECONDS", "How long an idle node stays (default: 1800).", min=0)] = None,
+    size: Annotated[str | None, option("SIZE", "A machine size, such as Standard_NC6s_v3.")] = None,
+    cpus: Annotated[int | None, option("N", "CPUs of each node (default: shared).", min=1)] = None,
+    gpus: Annotated[int | None, option("N", "GPUs of each node (default: shared).", min=0)] = None,
+    setup: Annotated[str | None, option("COMMAND", "Run on each node before its first job.")] = None,
+    engine: Annotated[str | None, option("ENGINE", "Where nodes come from: local, ray or slurm.")] = None,
+    option: Annotated[list[str] | None, option("KEY=VALUE", "Any other setting of the engine; repeatable.")] = None,
     as_json: Json = False,
+    **flags: Value,
 ) -> None:
-    """Create a cluster: nodes of one kind that come when jobs wait and go when they are idle.
+    """Create a cluster: nodes of one kind that are added when jobs wait and released when idle.
 
-    On this machine its nodes are simulated; all that a file can say is in docs/clusters.md, for Slurm in
-    docs/slurm.md, for Ray in docs/ray.md.
+    On this machine its nodes are simulated. docs/clusters.md describes cluster files; docs/slurm.md and docs/ray.md
+    describe those engines.
 
     \b
     Examples:
       muster cluster create small --min-nodes 1 --max-nodes 2
       muster cluster create --file cluster.yml
     """
-    from muster.client.connect import connect
-    from muster.clusters.file import ClusterFile, load_cluster_file
-
     wanted = load_cluster_file(file) if file is not None else ClusterFile(None, "local", {})
     chosen = name or wanted.name
     if chosen is None:
         raise UserError("the cluster has no name.", "Give one: `muster cluster create NAME`, or `name:` in the file.")
-    given = {
+    given: dict[str, Value] = {
         "min_nodes": min_nodes,
         "max_nodes": max_nodes,
         "idle_seconds_before_scaledown": idle,
@@ -97,24 +65,43 @@ def create(
         "cpus": cpus,
         "gpus": gpus,
         "setup": setup,
-        "partition": partition,
-        "account": account,
-        "qos": qos,
-        "constraint": constraint,
-        "gres": gres,
-        "time": time_limit,
-        "exclude": exclude,
-        "sbatch": sbatch or None,
-        "chain": chain or None,
-        "address": address,
-        "token_file": token_file,
+        **flags,
         **_settings(option or []),
     }
     options = wanted.options | {key: value for key, value in given.items() if value is not None}
-    made = connect().create_cluster({"name": chosen, "engine": engine or wanted.engine, "options": options})
-    for text in (*wanted.notices, *made.get("notices", ())):
+    made = connect().create_cluster(chosen, engine or wanted.engine, options)
+    for text in (*wanted.notices, *made.notices):
         notice(text)
     _show(made, as_json)
+
+
+def with_flags(function: Callable[..., None], flags: Mapping[str, Sequence[Flag]]) -> Callable[..., None]:
+    """The same command with the options of every engine, which it takes as keywords."""
+    signature = inspect.signature(function, eval_str=True)
+    *known, option, as_json, _ = signature.parameters.values()
+    added = [_parameter(engine, flag) for engine, of_engine in flags.items() for flag in of_engine]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [item.replace(kind=keyword) for item in (*known, *added, option, as_json)]
+
+    @wraps(function)
+    def command(**given: Any) -> None:
+        function(**given)
+
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return command
+
+
+def _parameter(engine: str, flag: Flag) -> inspect.Parameter:
+    kinds = {"text": str | None, "texts": list[str] | None, "switch": bool | None}
+    option = typer.Option(
+        None,
+        f"--{flag.setting.replace('_', '-')}",
+        help=f"{engine.title()}: {flag.help}",
+        metavar=flag.metavar or None,
+        show_default=False,
+    )
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(flag.setting, keyword, default=option, annotation=kinds[flag.kind])
 
 
 def list_(as_json: Json = False) -> None:
@@ -125,8 +112,6 @@ def list_(as_json: Json = False) -> None:
       muster cluster list
       muster cluster list --json
     """
-    from muster.client.connect import connect
-
     found = connect().clusters()
     if as_json:
         print_json(found)
@@ -135,41 +120,37 @@ def list_(as_json: Json = False) -> None:
 
 
 def show(name: Name, as_json: Json = False) -> None:
-    """Tell about one cluster and its nodes.
+    """Show one cluster and its nodes.
 
     \b
     Examples:
       muster cluster show small
     """
-    from muster.client.connect import connect
-
     _show(connect().cluster(name), as_json)
 
 
 def nodes(
     name: Name,
-    history: Annotated[
-        str | None, typer.Option(metavar="NODE", help="What this node has been, and why.", show_default=False)
-    ] = None,
-    setup_log: Annotated[
-        str | None, typer.Option(metavar="NODE", help="What this node's set-up printed.", show_default=False)
-    ] = None,
+    history: Annotated[str | None, option("NODE", "The past states of this node.")] = None,
+    setup_log: Annotated[str | None, option("NODE", "The output of this node's set-up.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List a cluster's nodes with their states and why they are in them.
+    """List a cluster's nodes with their states, and why.
 
     \b
     Examples:
       muster cluster nodes small
       muster cluster nodes small --history small-0
     """
-    from muster.client.connect import connect
-
     client = connect()
     if setup_log is not None:
         print(client.setup_log(name, setup_log), end="")
         return
-    found = client.cluster(name)["nodes"] if history is None else client.node_history(name, history)
+    if history is not None:
+        states = client.node_history(name, history)
+        print_json(states) if as_json else print("\n".join(history_lines(states, time.time())))
+        return
+    found = client.cluster(name).nodes
     if as_json:
         print_json(found)
     else:
@@ -178,21 +159,17 @@ def nodes(
 
 def resize(
     name: Name,
-    min_nodes: Annotated[int | None, typer.Option(min=0, metavar="N", help="Nodes that always stay.")] = None,
-    max_nodes: Annotated[int | None, typer.Option(min=1, metavar="N", help="The most nodes it may have.")] = None,
-    idle: Annotated[float | None, typer.Option(min=0, metavar="SECONDS", help="How long an idle node stays.")] = None,
-    now: Annotated[
-        bool, typer.Option("--now", help="Queue runs on nodes that go again, instead of waiting.", show_default=False)
-    ] = False,
+    min_nodes: Annotated[int | None, option("N", "Nodes that always stay.", min=0)] = None,
+    max_nodes: Annotated[int | None, option("N", "The most nodes it may have.", min=1)] = None,
+    idle: Annotated[float | None, option("SECONDS", "How long an idle node stays.", min=0)] = None,
+    now: Annotated[bool, switch("Requeue runs on released nodes instead of waiting for them.", "--now")] = False,
 ) -> None:
-    """Change how many nodes a cluster may have. Nodes that go finish their runs first.
+    """Change how many nodes a cluster may have. Released nodes finish their runs first.
 
     \b
     Examples:
       muster cluster resize small --max-nodes 1
     """
-    from muster.client.connect import connect
-
     given = {"min_nodes": min_nodes, "max_nodes": max_nodes, "idle_seconds_before_scaledown": idle}
     options = {key: value for key, value in given.items() if value is not None}
     if not options:
@@ -201,19 +178,14 @@ def resize(
 
 
 def stop(
-    name: Name,
-    now: Annotated[
-        bool, typer.Option("--now", help="Queue its runs again, instead of waiting for them.", show_default=False)
-    ] = False,
+    name: Name, now: Annotated[bool, switch("Requeue its runs instead of waiting for them.", "--now")] = False
 ) -> None:
-    """Send a cluster's nodes away, and start nothing on it until `start`. Running jobs end first.
+    """Release a cluster's nodes, and start nothing on it until `start`. Running jobs end first.
 
     \b
     Examples:
       muster cluster stop small
     """
-    from muster.client.connect import connect
-
     _say(connect().change_cluster(name, state="stopped", now=now))
 
 
@@ -224,45 +196,35 @@ def start(name: Name) -> None:
     Examples:
       muster cluster start small
     """
-    from muster.client.connect import connect
-
     _say(connect().change_cluster(name, state="ready"))
 
 
 def delete(
     name: Name,
-    drain: Annotated[
-        bool, typer.Option("--drain", help="Once the runs that use it have ended.", show_default=False)
-    ] = False,
-    now: Annotated[bool, typer.Option("--now", help="Cancel the runs that use it.", show_default=False)] = False,
+    drain: Annotated[bool, switch("Delete it once its runs have ended.", "--drain")] = False,
+    now: Annotated[bool, switch("Cancel the runs that use it.", "--now")] = False,
 ) -> None:
-    """Delete a cluster; without an option only one that no run uses.
+    """Delete a cluster; without an option, only if no run uses it.
 
     \b
     Examples:
       muster cluster delete small --drain
     """
-    from muster.client.connect import connect
-
     if drain and now:
         raise Conflict("--drain and --now exclude each other.")
     connect().delete_cluster(name, "now" if now else "drain" if drain else "refuse")
-    say(f"cluster {name} goes once its runs have ended" if drain else f"cluster {name} is deleted")
+    say(f"cluster {name} is deleted once its runs have ended" if drain else f"cluster {name} is deleted")
 
 
 def cordon(
-    name: Name,
-    node: Nodes,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown with the node.")] = "by hand",
+    name: Name, node: Nodes, reason: Annotated[str, option("TEXT", "Why; shown with the node.")] = "by hand"
 ) -> None:
-    """Keep new jobs off nodes; what runs there goes on.
+    """Keep new jobs off nodes; jobs that run there go on.
 
     \b
     Examples:
       muster cluster cordon small small-0 --reason "disk is being swapped"
     """
-    from muster.client.connect import connect
-
     client = connect()
     for item in node:
         client.cordon(name, item, reason=reason)
@@ -270,35 +232,26 @@ def cordon(
 
 
 def uncordon(name: Name, node: Nodes) -> None:
-    """Take nodes back that were cordoned, or set aside after failures.
+    """Return nodes to service that were cordoned, or set aside after failures.
 
     \b
     Examples:
       muster cluster uncordon small small-0
     """
-    from muster.client.connect import connect
-
     client = connect()
     for item in node:
         client.cordon(name, item, cordoned=False)
-        say(f"{item} is taken back")
+        say(f"{item} takes jobs again")
 
 
-def cost(
-    by: Annotated[
-        Literal["run", "user", "cluster"], typer.Option(metavar="WHAT", help="run, user or cluster.")
-    ] = "run",
-    as_json: Json = False,
-) -> None:
-    """Tell how many node hours were used, and what they cost where prices are known.
+def cost(by: Annotated[CostBy, option("WHAT", "run, user or cluster.")] = "run", as_json: Json = False) -> None:
+    """Show node hours used, and their cost where prices are known.
 
     \b
     Examples:
       muster cost
       muster cost --by user --json
     """
-    from muster.client.connect import connect
-
     found = connect().cost(by)
     if as_json:
         print_json(found)
@@ -306,34 +259,32 @@ def cost(
         print("\n".join(cost_lines(found)))
 
 
-def _settings(given: list[str]) -> dict[str, Any]:
+def _settings(given: list[str]) -> dict[str, Value]:
     """`KEY=VALUE`, with values as a cluster file would have them."""
-    import yaml
-
-    found: dict[str, Any] = {}
+    found: dict[str, Value] = {}
     for text in given:
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise UserError(f"--option {text}: no setting.", "Write KEY=VALUE, such as poll_seconds=10.")
+            raise UserError(f"--option {text} is not a setting.", "Write KEY=VALUE, such as poll_seconds=10.")
         found[key.strip()] = yaml.safe_load(value)
     return found
 
 
-def _show(view: dict[str, Any], as_json: bool) -> None:
+def _show(view: ClusterView, as_json: bool) -> None:
     if as_json:
         print_json(view)
     else:
         print("\n".join(cluster_lines(view, Paint.of(sys.stdout), time.time())))
 
 
-def _say(view: dict[str, Any]) -> None:
-    for text in view.get("notices", ()):
+def _say(view: ChangedCluster) -> None:
+    for text in view.notices:
         notice(text)
     say(summary(view))
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    "create": create,
+    "create": with_flags(create, load_flags()),
     "list": list_,
     "show": show,
     "nodes": nodes,

@@ -4,73 +4,64 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-import typer
+from typing import Annotated, Literal
 
 from muster.cli.commands.files import Meter
 from muster.cli.commands.imagenet import imagenet
 from muster.cli.console import say
-from muster.cli.options import Json, print_json
-from muster.cli.text import moment, size, table
+from muster.cli.options import Json, argument, option, print_json, switch
+from muster.cli.text import counted, moment, size, table
+from muster.client.connect import connect
+from muster.client.storage import local_files
 from muster.errors import Conflict, UserError
+from muster.storage.addresses import DEFAULT_DATASTORE, parse_address
+from muster.wire.access import FileEntry
+from muster.wire.assets import AssetView, NewAsset
+from muster.wire.codec import to_json
 
-HELP = """Version data, and copy files to and from datastores.
-
-\b
-Examples:
-  muster data list
-"""
-
-Asset = Annotated[str, typer.Argument(metavar="ASSET", help="NAME, NAME:VERSION or NAME@latest.", show_default=False)]
+Asset = Annotated[str, argument("ASSET", "NAME, NAME:VERSION or NAME@latest.")]
 
 
 def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The asset's name.", show_default=False)],
-    path: Annotated[
-        str, typer.Option("--path", metavar="PATH", help="A local file or folder, which is copied, or an address.")
-    ],
-    version: Annotated[str | None, typer.Option(metavar="VERSION", help="Its version; the next number else.")] = None,
+    name: Annotated[str, argument("NAME", "The asset's name.")],
+    path: Annotated[str, option("PATH", "A local file or folder, which is copied, or an address.", "--path")],
+    version: Annotated[str | None, option("VERSION", "Its version (default: the next number).")] = None,
     kind: Annotated[
         Literal["uri_file", "uri_folder", "mltable"] | None,
-        typer.Option("--type", metavar="TYPE", help="uri_file, uri_folder or mltable; as found else."),
+        option("TYPE", "uri_file, uri_folder or mltable (default: as found).", "--type"),
     ] = None,
     datastore: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Where a local path is copied to; the workspace's own else.")
+        str | None, option("NAME", "Where a local path is copied to (default: the workspace's own).")
     ] = None,
-    description: Annotated[str | None, typer.Option(metavar="TEXT", help="A word about it.")] = None,
+    description: Annotated[str | None, option("TEXT", "A description.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Make the next version of a data asset. It never changes: sizes and hashes of all files are kept.
+    """Create the next version of a data asset, which never changes: sizes and hashes of its files are kept.
 
     \b
     Examples:
       muster data create digits --path ./images
       muster data create images --path azureml://datastores/scratch --version 2012
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage, local_files
-    from muster.storage.addresses import DEFAULT_DATASTORE, parse_address
-
-    storage = Storage(connect())
-    asset: dict[str, Any] = {"name": name, "version": version, "type": kind, "description": description}
+    storage = connect().storage
+    asset = NewAsset(name, "", version, kind, description)
     if parse_address(path).kind == "local" and not path.startswith("file:"):
         source = Path(path).expanduser()
         meter = Meter(sum(file.stat().st_size for _, file in local_files(source)))
         made = storage.upload_asset(source, asset, datastore or DEFAULT_DATASTORE, meter.add)
         meter.end()
     else:
-        made = storage.create_asset({**asset, "address": path})
+        made = storage.create_asset(replace(asset, address=path))
     if as_json:
         print_json(made)
         return
-    say(f"azureml:{made['name']}:{made['version']}: {_amount(made)} at {made['address']}")
+    say(f"azureml:{made.name}:{made.version}: {_amount(made)} at {made.address}")
 
 
 def list_(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="All versions of it.", show_default=False)] = None,
-    as_json: Json = False,
+    name: Annotated[str | None, argument("NAME", "Show all versions of this asset.")] = None, as_json: Json = False
 ) -> None:
     """List data assets: the newest version of each, or all versions of one.
 
@@ -79,101 +70,81 @@ def list_(
       muster data list
       muster data list digits
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
-    storage = Storage(connect())
+    storage = connect().storage
     found = storage.assets(name)
     if name is not None and not found:
         # Says what there is instead.
         storage.asset(name)
     if name is None:
-        newest: dict[str, dict[str, Any]] = {}
+        newest: dict[str, AssetView] = {}
         for item in found:
-            newest.setdefault(item["name"], item)
+            newest.setdefault(item.name, item)
         found = list(newest.values())
     if as_json:
         print_json(found)
         return
     now = time.time()
-    rows = [
-        [_title(item), item["type"], _amount(item), moment(item["created_at"], now), item["address"]] for item in found
-    ]
+    rows = [[_title(item), item.type, _amount(item), moment(item.created_at, now), item.address] for item in found]
     print("\n".join(table(["ASSET", "TYPE", "SIZE", "MADE", "WHERE"], rows)))
 
 
 def show(
     asset: Asset,
-    files: Annotated[
-        bool, typer.Option("--files", help="List its files with their hashes.", show_default=False)
-    ] = False,
+    files: Annotated[bool, switch("List its files with their hashes.", "--files")] = False,
     as_json: Json = False,
 ) -> None:
-    """Tell about one version of a data asset.
+    """Show one version of a data asset.
 
     \b
     Examples:
       muster data show digits
       muster data show digits:1 --files
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
-    storage = Storage(connect())
+    storage = connect().storage
     name, version = _split(asset)
     found = storage.asset(name, version)
-    manifest = storage.manifest(name, found["version"]) if files or as_json else []
+    manifest = storage.manifest(name, found.version) if files or as_json else ()
     if as_json:
-        print_json({**found, "files": manifest})
+        print_json({**to_json(found), "files": manifest})
         return
     for key in ("name", "version", "type", "address", "description", "digest", "created_by"):
-        if found.get(key):
-            print(f"{key:<12} {found[key]}")
+        if value := getattr(found, key):
+            print(f"{key:<12} {value}")
     print(f"{'holds':<12} {_amount(found)}")
-    if not found.get("digest"):
+    if not found.digest:
         print(f"{'hashes':<12} of some files are taken at the first download, and hold from then on")
     if files:
         print("\n".join(table(["FILE", "BYTES", "SHA256"], [_row(item) for item in manifest])))
 
 
 def upload(
-    source: Annotated[Path, typer.Argument(metavar="PATH", help="A local file or folder.", show_default=False)],
-    target: Annotated[
-        str, typer.Argument(metavar="ADDRESS", help="azureml://datastores/NAME/paths/…", show_default=False)
-    ],
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Also where files of that name are there.", show_default=False)
-    ] = False,
+    source: Annotated[Path, argument("PATH", "A local file or folder.")],
+    target: Annotated[str, argument("ADDRESS", "azureml://datastores/NAME/paths/…")],
+    overwrite: Annotated[bool, switch("Overwrite files that exist.", "--overwrite")] = False,
 ) -> None:
-    """Copy a file or folder into a datastore, verified.
+    """Copy a file or folder into a datastore and verify it.
 
     \b
     Examples:
       muster data upload ./images azureml://datastores/workspaceblobstore/paths/digits
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage, local_files
-    from muster.storage.addresses import parse_address
-
     location = parse_address(target)
     if location.kind != "datastore":
-        raise UserError(f"{target} is no place in a datastore.", "Write azureml://datastores/NAME/paths/….")
+        raise UserError(f"{target} is not a path in a datastore.", "Write azureml://datastores/NAME/paths/….")
     source = source.expanduser()
     meter = Meter(sum(file.stat().st_size for _, file in local_files(source)))
     try:
-        sent = Storage(connect()).upload(source, location.store, location.path, meter.add, fresh=not overwrite)
+        sent = connect().storage.upload(source, location.store, location.path, meter.add, fresh=not overwrite)
     except Conflict as error:
-        hint = "Choose another place, or --overwrite what is there." if not overwrite else error.hint
+        hint = "Choose another path, or --overwrite what is there." if not overwrite else error.hint
         raise Conflict(error.message, hint) from error
     meter.end()
-    say(f"{len(sent):,} file{'' if len(sent) == 1 else 's'}, {size(meter.done)} at {target}")
+    say(f"{counted(len(sent), 'file')}, {size(meter.done)} at {target}")
 
 
 def download(
-    what: Annotated[str, typer.Argument(metavar="WHAT", help="An asset, or azureml://datastores/NAME/paths/…")],
-    to: Annotated[
-        Path | None, typer.Option("--to", metavar="DIR", help="Where to; a folder of that name else.")
-    ] = None,
+    what: Annotated[str, argument("WHAT", "An asset, or azureml://datastores/NAME/paths/…")],
+    to: Annotated[Path | None, option("DIR", "Target folder (default: a folder of that name).", "--to")] = None,
 ) -> None:
     """Copy a data asset, or a file or folder of a datastore, here. An asset's files are verified.
 
@@ -182,11 +153,7 @@ def download(
       muster data download digits --to ./copy
       muster data download azureml://datastores/workspaceblobstore/paths/digits
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-    from muster.storage.addresses import parse_address
-
-    storage = Storage(connect())
+    storage = connect().storage
     meter = Meter(0)
     if "://" not in what:
         name, version = _split(what)
@@ -196,31 +163,29 @@ def download(
         location = parse_address(what)
         if location.kind != "datastore":
             raise UserError(
-                f"{what} is neither an asset nor a place in a datastore.", "Write NAME:VERSION or azureml://…."
+                f"{what} is neither an asset nor a path in a datastore.", "Write NAME:VERSION or azureml://…."
             )
         root = to or Path(location.path.rpartition("/")[2] or location.store)
-        got = storage.download_place(location.store, location.path, root, meter.add, meter.expect)
+        got = storage.download_path(location.store, location.path, root, meter.add, meter.expect)
     meter.end()
-    print(f"{len(got):,} file{'' if len(got) == 1 else 's'}, {size(meter.done)} in {root}")
+    print(f"{counted(len(got), 'file')}, {size(meter.done)} in {root}")
 
 
 def _split(asset: str) -> tuple[str, str | None]:
-    from muster.storage.addresses import parse_address
-
     location = parse_address(f"azureml:{asset.removeprefix('azureml:')}")
     return location.store, location.version
 
 
-def _title(item: dict[str, Any]) -> str:
-    return f"{item['name']}:{item['version']}"
+def _title(item: AssetView) -> str:
+    return f"{item.name}:{item.version}"
 
 
-def _amount(item: dict[str, Any]) -> str:
-    return f"{item['num_files']:,} file{'' if item['num_files'] == 1 else 's'}, {size(item['size'])}"
+def _amount(item: AssetView) -> str:
+    return f"{counted(item.num_files, 'file')}, {size(item.size)}"
 
 
-def _row(item: dict[str, Any]) -> list[str]:
-    return [item["path"] or ".", f"{item['size']:,}", item["sha256"] or "not known yet"]
+def _row(item: FileEntry) -> list[str]:
+    return [item.path or ".", f"{item.size:,}", item.sha256 or "not known yet"]
 
 
 COMMANDS: dict[str, Callable[..., None]] = {

@@ -2,72 +2,52 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Annotated
 
 from muster.cli.console import say
-from muster.cli.options import Json, print_json
+from muster.cli.options import Json, argument, option, print_json, switch
 from muster.cli.text import duration, parse_duration, table
+from muster.client.connect import connect
 from muster.errors import UserError
+from muster.wire.codec import Json as Value
+from muster.wire.datastores import NewDatastore
 
-HELP = """Give storage a name, with what opens it, and try it out.
-
-\b
-Examples:
-  muster datastore list
-"""
-
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The datastore's name.", show_default=False)]
+Name = Annotated[str, argument("NAME", "The datastore's name.")]
 Secret = "a file that holds it, or - for standard input"
 
 
 def create(
     name: Name,
-    path: Annotated[str | None, typer.Option(metavar="FOLDER", help="A folder of the server's machine.")] = None,
-    nfs: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="A share that is mounted there on all nodes.")
-    ] = None,
-    url: Annotated[
-        str | None, typer.Option(metavar="URL", help="An address that fsspec knows: s3://…, sftp://….")
-    ] = None,
-    account: Annotated[str | None, typer.Option(metavar="ACCOUNT", help="An Azure storage account.")] = None,
-    container: Annotated[str | None, typer.Option(metavar="CONTAINER", help="Its blob container.")] = None,
-    share: Annotated[str | None, typer.Option(metavar="SHARE", help="Its file share.")] = None,
-    below: Annotated[str | None, typer.Option(metavar="PATH", help="Only what lies below this path there.")] = None,
-    endpoint: Annotated[
-        str | None, typer.Option(metavar="URL", help="The service's address, where it is not Azure's.")
-    ] = None,
+    path: Annotated[str | None, option("FOLDER", "A folder of the server's machine.")] = None,
+    nfs: Annotated[str | None, option("FOLDER", "A share that all nodes mount at this path.")] = None,
+    url: Annotated[str | None, option("URL", "An address that fsspec knows: s3://…, sftp://….")] = None,
+    account: Annotated[str | None, option("ACCOUNT", "An Azure storage account.")] = None,
+    container: Annotated[str | None, option("CONTAINER", "Its blob container.")] = None,
+    share: Annotated[str | None, option("SHARE", "Its file share.")] = None,
+    below: Annotated[str | None, option("PATH", "Only what is below this path.")] = None,
+    endpoint: Annotated[str | None, option("URL", "The service's address, if not Azure's.")] = None,
     hierarchical: Annotated[
-        bool,
-        typer.Option(
-            "--hierarchical", help="The account has a hierarchical namespace (Data Lake).", show_default=False
-        ),
+        bool, switch("The account has a hierarchical namespace (Data Lake).", "--hierarchical")
     ] = False,
-    encrypted: Annotated[
-        bool, typer.Option("--encrypted", help="Encrypt what is written to --path.", show_default=False)
-    ] = False,
-    identity: Annotated[
-        bool, typer.Option("--identity", help="The server's own Azure identity opens it.", show_default=False)
-    ] = False,
-    account_key: Annotated[str | None, typer.Option(metavar="FILE", help=f"The account's key: {Secret}.")] = None,
-    sas: Annotated[str | None, typer.Option(metavar="FILE", help=f"A shared access signature: {Secret}.")] = None,
+    encrypted: Annotated[bool, switch("Encrypt what is written to --path.", "--encrypted")] = False,
+    identity: Annotated[bool, switch("Use the server's own Azure identity.", "--identity")] = False,
+    account_key: Annotated[str | None, option("FILE", f"The account's key: {Secret}.")] = None,
+    sas: Annotated[str | None, option("FILE", f"A shared access signature: {Secret}.")] = None,
     secret_options: Annotated[
-        str | None, typer.Option(metavar="FILE", help=f"What opens a URL, as JSON (key, secret, …): {Secret}.")
+        str | None, option("FILE", f"Credentials of a URL, as JSON (key, secret, …): {Secret}.")
     ] = None,
     option: Annotated[
-        list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="Of the fsspec filesystem; no secrets.")
+        list[str] | None, option("KEY=VALUE", "Of the fsspec filesystem; no secrets.", "--option")
     ] = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Also where the name is taken.", show_default=False)
-    ] = False,
-    description: Annotated[str | None, typer.Option(metavar="TEXT", help="A word about it.")] = None,
+    replace: Annotated[bool, switch("Replace a datastore of that name.", "--replace")] = False,
+    description: Annotated[str | None, option("TEXT", "A description.")] = None,
 ) -> None:
-    """Register a datastore. What opens it is read from a file or standard input, sealed, and never shown again.
+    """Register a datastore. Credentials are read from a file or standard input, sealed, and never shown.
 
     \b
     Examples:
@@ -75,13 +55,8 @@ def create(
       muster datastore create blob --account mydata --container images --sas sas.txt
       muster datastore create logs --url s3://bucket/logs --secret-options keys.json
     """
-    import json
-
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
     kind = _kind(path=path, nfs=nfs, url=url, container=container, share=share)
-    options: dict[str, Any] = {
+    options: dict[str, Value] = {
         "path": str(Path(path).expanduser().absolute()) if path else nfs or below,
         "url": url,
         "account": account,
@@ -93,23 +68,18 @@ def create(
         "identity": identity or None,
         "options": dict(_pair(text) for text in option) if option else None,
     }
-    secrets_given = {"account_key": account_key, "sas": sas, "secret_options": secret_options}
-    credential: dict[str, Any] = {key: _read_secret(value, key) for key, value in secrets_given.items() if value}
-    if "secret_options" in credential:
+    files = {"account_key": account_key, "sas": sas, "secret_options": secret_options}
+    secrets = {key: _read_secret(file, key) for key, file in files.items() if file}
+    credential: dict[str, Value] = {**secrets}
+    if "secret_options" in secrets:
         try:
-            credential["secret_options"] = json.loads(credential["secret_options"])
+            credential["secret_options"] = json.loads(secrets["secret_options"])
         except ValueError:
             raise UserError("--secret-options is not JSON.", 'Write {"key": "…", "secret": "…"}.') from None
-    body = {
-        "name": name,
-        "kind": kind,
-        "options": {key: value for key, value in options.items() if value is not None},
-        "credential": credential,
-        "description": description,
-    }
-    made = Storage(connect()).create_datastore(body, replace)
-    say(f"datastore {made['name']}: {made['location']}, credential: {made['credential']}")
-    say(f"azureml://datastores/{made['name']}/paths/… is its address; `muster datastore test {made['name']}` tries it")
+    given = {key: value for key, value in options.items() if value is not None}
+    made = connect().storage.create_datastore(NewDatastore(name, kind, given, credential, description), replace)
+    say(f"datastore {made.name}: {made.location}, credential: {made.credential}")
+    say(f"azureml://datastores/{made.name}/paths/… is its address; `muster datastore test {made.name}` tries it")
 
 
 def list_(as_json: Json = False) -> None:
@@ -119,132 +89,105 @@ def list_(as_json: Json = False) -> None:
     Examples:
       muster datastore list
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
-    found = Storage(connect()).datastores()
+    found = connect().storage.datastores()
     if as_json:
         print_json(found)
         return
-    rows = [[item["name"], item["kind"], item["credential"], item["location"]] for item in found]
+    rows = [[item.name, item.kind, item.credential, item.location] for item in found]
     print("\n".join(table(["NAME", "KIND", "CREDENTIAL", "LOCATION"], rows)))
 
 
 def show(name: Name, as_json: Json = False) -> None:
-    """Tell about one datastore, except what opens it.
+    """Show one datastore without its credentials.
 
     \b
     Examples:
       muster datastore show workspaceblobstore
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
-    found = Storage(connect()).datastore(name)
+    found = connect().storage.datastore(name)
     if as_json:
         print_json(found)
         return
     for key in ("name", "kind", "location", "credential", "description"):
-        if found.get(key):
-            print(f"{key:<12} {found[key]}")
-    print(f"{'address':<12} azureml://datastores/{found['name']}/paths/…")
+        if value := getattr(found, key):
+            print(f"{key:<12} {value}")
+    print(f"{'address':<12} azureml://datastores/{found.name}/paths/…")
 
 
-def test(
-    name: Name,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Write nothing there.", show_default=False)] = False,
-) -> None:
-    """Use a datastore as a job would: list it, write a small file, read it back, remove it.
+def test(name: Name, read_only: Annotated[bool, switch("Write nothing there.", "--read-only")] = False) -> None:
+    """Test a datastore: list it, write a small file, read it back, remove it.
 
     \b
     Examples:
       muster datastore test scratch
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
-    for text in Storage(connect()).test_datastore(name, write=not read_only):
+    for text in connect().storage.test_datastore(name, write=not read_only):
         say(f"{name}: {text}")
 
 
 def delete(name: Name) -> None:
-    """Forget a datastore that no data asset lies in; what it holds stays.
+    """Unregister a datastore that no data asset uses; its content stays.
 
     \b
     Examples:
       muster datastore delete blob
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
-    Storage(connect()).delete_datastore(name)
-    say(f"datastore {name} is forgotten; what it holds stays")
+    connect().storage.delete_datastore(name)
+    say(f"datastore {name} is unregistered; its content stays")
 
 
 def grant(
-    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="azureml://datastores/NAME/paths/…")],
-    write: Annotated[bool, typer.Option("--write", help="To write, not only to read.", show_default=False)] = False,
-    file: Annotated[bool, typer.Option("--file", help="The one file, not a folder.", show_default=False)] = False,
-    lasts: Annotated[str, typer.Option("--for", metavar="TIME", help="How long it holds, such as 15m or 2h.")] = "1h",
+    address: Annotated[str, argument("ADDRESS", "azureml://datastores/NAME/paths/…")],
+    write: Annotated[bool, switch("To write, not only to read.", "--write")] = False,
+    file: Annotated[bool, switch("The one file, not a folder.", "--file")] = False,
+    lasts: Annotated[str, option("TIME", "How long it is valid, such as 15m or 2h.", "--for")] = "1h",
 ) -> None:
-    """Make a signed grant to one file or folder, for somebody who has no token of the workspace.
+    """Create a signed grant to one file or folder, for somebody without a token of the workspace.
 
-    The token is printed once; who has it sends it as the header Muster-Grant.
+    The token is printed once; its holder sends it as the header Muster-Grant.
 
     \b
     Examples:
       muster datastore grant azureml://datastores/workspaceblobstore/paths/results --for 15m
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
     lifetime_s = parse_duration(lasts)
     if lifetime_s is None:
-        raise UserError(f"--for {lasts} is no time.", "Write 15m, 2h or 3d.")
+        raise UserError(f"--for {lasts} is not a time.", "Write 15m, 2h or 3d.")
     client = connect()
-    made = Storage(client).grant(address, "write" if write else "read", not file, lifetime_s)
+    made = client.storage.grant(address, "write" if write else "read", not file, lifetime_s)
     # A socket's path is of no use to others.
     server = client.address.url if client.address.url.startswith("http") else ""
     say(
-        f"grant {made['id']}: to {made['scope']} {server}{made['url']} for {duration(lifetime_s)}; "
-        f"`muster datastore revoke {made['id']}` ends it"
+        f"grant {made.id}: to {made.scope} {server}{made.url} for {duration(lifetime_s)}; "
+        f"`muster datastore revoke {made.id}` ends it"
     )
     if not server:
         say("others reach it where the server listens for them: `muster up --help`")
-    print(made["token"])
+    print(made.token)
 
 
 def grants(as_json: Json = False) -> None:
-    """List the grants of people that still hold.
+    """List the grants that are still valid.
 
     \b
     Examples:
       muster datastore grants
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
-    found = Storage(connect()).grants()
+    found = connect().storage.grants()
     if as_json:
         print_json(found)
         return
     now = time.time()
     rows = [
-        [
-            item["id"],
-            item["scope"],
-            f"{item['store']}/{item['path']}",
-            item["subject"],
-            duration(item["expires_at"] - now),
-        ]
+        [item.id, item.scope, f"{item.store}/{item.path}", item.subject, duration(item.expires_at - now)]
         for item in found
     ]
     print("\n".join(table(["ID", "SCOPE", "WHAT", "FROM", "LEFT"], rows)))
 
 
 def revoke(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of grants.", show_default=False)] = None,
-    every: Annotated[bool, typer.Option("--all", help="All that still hold.", show_default=False)] = False,
+    ids: Annotated[list[str] | None, argument("ID", "Ids of grants.")] = None,
+    every: Annotated[bool, switch("All that are still valid.", "--all")] = False,
 ) -> None:
     """End grants at once.
 
@@ -252,11 +195,8 @@ def revoke(
     Examples:
       muster datastore revoke --all
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
-    storage = Storage(connect())
-    chosen = [item["id"] for item in storage.grants()] if every else ids or []
+    storage = connect().storage
+    chosen = [item.id for item in storage.grants()] if every else ids or []
     if not chosen and not every:
         raise UserError("no grant is named.", "Give ids (`muster datastore grants` lists them), or --all.")
     for grant_id in chosen:
@@ -270,19 +210,19 @@ def _kind(**given: str | None) -> str:
     if len(found) != 1:
         said = " and ".join(f"--{key}" for key, value in given.items() if value) or "none of them"
         raise UserError(
-            f"what it is made of is not clear: {said} given.",
+            f"it is not clear what kind of datastore it is: {said} given.",
             "Give one of --path, --nfs, --url, --container (with --account) or --share (with --account).",
         )
     return found[0]
 
 
-def _read_secret(place: str, what: str) -> str:
+def _read_secret(file: str, what: str) -> str:
     """A secret from a file or standard input, never from the command line."""
-    if place == "-":
+    if file == "-":
         text = sys.stdin.read()
     else:
         try:
-            text = Path(place).expanduser().read_text()
+            text = Path(file).expanduser().read_text()
         except OSError as error:
             hint = f"--{what.replace('_', '-')} takes the name of a file that holds it, or - for standard input."
             raise UserError(f"the file given for {what} cannot be read: {error.strerror}.", hint) from error

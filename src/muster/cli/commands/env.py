@@ -5,54 +5,72 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import Annotated
 
 from muster.cli.console import Paint, say
 from muster.cli.images import Image, images_here
-from muster.cli.options import Json, print_json
-from muster.cli.text import ago, duration, size, table
-from muster.errors import Conflict, MusterError, NotFound, UserError
-
-if TYPE_CHECKING:
-    from muster.environments.resolve import Resolved
-    from muster.environments.venvs.cache import Built, Cache
-    from muster.environments.venvs.recipe import Recipe
-    from muster.job.spec import JobSpec
-
-HELP = """Look at, build, register and remove environments: what the ranks of a job run in.
-
-\b
-Examples:
-  muster env list
-"""
+from muster.cli.options import Json, argument, option, print_json, switch
+from muster.cli.text import duration, size
+from muster.cli.views.environment import (
+    BuiltView,
+    CuratedView,
+    EnvironmentDescription,
+    EnvironmentList,
+    ImageView,
+    LockedView,
+    description,
+    listing,
+)
+from muster.client.connect import connect
+from muster.client.submit import register_environment
+from muster.environments.catalogue import load_all
+from muster.environments.export import conda_text
+from muster.environments.failures import Failure
+from muster.environments.files import with_contents
+from muster.environments.limits import limit_bytes
+from muster.environments.resolve import Resolved, Site, resolve
+from muster.environments.venvs.builder import ensure, has_gpus
+from muster.environments.venvs.cache import Built, Cache
+from muster.environments.venvs.interpreters import Interpreter, NoInterpreter, find, host_platform
+from muster.environments.venvs.recipe import Recipe, key_of, without_secrets
+from muster.errors import Conflict, MusterError, NotFound, ServerUnavailable, UserError
+from muster.job.explain import make_spec
+from muster.job.jobfile import load_job_file
+from muster.job.parts import Mpi
+from muster.job.spec import JobSpec
+from muster.paths import environments_dir
+from muster.wire.codec import Json as Value
+from muster.wire.codec import from_json, to_json
+from muster.wire.environments import EnvironmentView
+from muster.wire.node.containers import Container
+from muster.wire.node.recipes import Recipe as ShownRecipe
 
 NAME_HELP = "A curated or registered name, a conda file (.yml), a requirements file (.txt), or a job file."
 
 _KEY = re.compile(r"py\d+\.\d+-[0-9a-f]{3,}")
 
-Name = Annotated[str, typer.Argument(metavar="NAME|FILE", help=NAME_HELP, show_default=False)]
+Name = Annotated[str, argument("NAME|FILE", NAME_HELP)]
 
 
 def list_(as_json: Json = False) -> None:
-    """List curated environments, those that are registered here, and what is built on this machine, images too.
+    """List curated and registered environments, and what is built on this machine, images included.
 
     \b
     Examples:
       muster env list
       muster env list --json
     """
-    from muster.environments.catalogue import load_all
-
     cache = _cache()
-    curated = [{"name": entry.name, "description": entry.description} for entry in load_all()]
-    built = [_facts(item, cache) for item in cache.all()]
-    images = [image.to_json() for image in images_here()]
-    found = {"curated": curated, "registered": _registered(), "built": built, "folder": str(cache.paths.root)}
-    found["images"] = images
+    found = EnvironmentList(
+        curated=tuple(CuratedView(entry.name, entry.description) for entry in load_all()),
+        registered=tuple(_registered()),
+        built=tuple(_built_view(item, cache) for item in cache.all()),
+        folder=str(cache.paths.root),
+        images=tuple(_image_view(image) for image in images_here()),
+    )
     if as_json:
         print_json(found)
     else:
@@ -60,21 +78,15 @@ def list_(as_json: Json = False) -> None:
 
 
 def show(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="NAME", help="A name, a file, or the key of a built one.", show_default=False),
-    ],
-    as_json: Json = False,
+    name: Annotated[str, argument("NAME", "A name, a file, or the key of a built one.")], as_json: Json = False
 ) -> None:
-    """Tell what an environment is made of, and which versions it came to where it is built here.
+    """Show what an environment is made of, and its exact versions where it is built here.
 
     \b
     Examples:
       muster env show pytorch
       muster env show pytorch-gpu --json
     """
-    from muster.environments.venvs.recipe import without_secrets
-
     cache = _cache()
     built = _built(name, cache)
     resolved = _resolved(name) if built is None else None
@@ -84,55 +96,46 @@ def show(
     if built is None:
         recipe, notices = _recipe_of(name)
         built = cache.find(_key(recipe)[0])
-        options = [without_secrets(text) for text in recipe.options]
-        found: dict[str, Any] = {"name": recipe.label, "notices": list(notices)}
-        found["recipe"] = {**recipe.to_json(), **({"options": options} if options else {})}
+        shown = _without_secrets(from_json(ShownRecipe, recipe.to_json()))
     else:
-        found = {"name": built.facts.get("label"), "notices": [], "recipe": built.facts.get("recipe", {})}
-    found["built"] = _facts(built, cache) | {"lock": built.facts["lock"]} if built else None
+        notices, shown = (), from_json(ShownRecipe, built.facts["recipe"])
+    found = EnvironmentDescription(shown.label, notices, shown, _locked_view(built, cache) if built else None)
     if as_json:
         print_json(found)
     else:
         print("\n".join(description(found, Paint.of(sys.stdout), time.time())))
 
 
-def _show_image(name: str, resolved: Resolved, as_json: bool) -> None:
-    from muster.environments.venvs.recipe import without_secrets
+def _without_secrets(recipe: ShownRecipe) -> ShownRecipe:
+    return replace(recipe, options=tuple(map(without_secrets, recipe.options)))
 
-    container = dict(resolved.container or {})
-    if "packages" in container:
-        options = [without_secrets(text) for text in container["packages"].get("options", ())]
-        container["packages"] = {**container["packages"], "options": options}
+
+def _show_image(name: str, resolved: Resolved, as_json: bool) -> None:
+    container = from_json(Container, resolved.container)
+    if container.packages is not None:
+        container = replace(container, packages=_without_secrets(container.packages))
     if as_json:
         print_json({"name": resolved.name, "notices": list(resolved.notices), "container": container})
         return
-    build, packages = container.get("build"), container.get("packages", {})
+    build, packages = container.build, container.packages or ShownRecipe()
     lines = [Paint.of(sys.stdout)(resolved.name or name, "bold"), *(f"  notice: {text}" for text in resolved.notices)]
-    lines.append(f"  image built from {build['dockerfile']}" if build else f"  image {container['image']}")
-    on_top = [*packages.get("conda", ()), *packages.get("requirements", ()), *packages.get("options", ())]
+    lines.append(f"  image built from {build.dockerfile}" if build else f"  image {container.image}")
+    on_top = [*packages.conda, *packages.requirements, *packages.options]
     print("\n".join([*lines, *(f"  + {text}" for text in on_top)]))
 
 
 def build(
     name: Name,
-    python: Annotated[
-        str | None, typer.Option(metavar="VERSION|PATH", help="The Python to build on; this one else.")
-    ] = None,
+    python: Annotated[str | None, option("VERSION|PATH", "The Python to build on (default: this one).")] = None,
     as_json: Json = False,
 ) -> None:
-    """Build an environment on this machine, so that the first job that uses it need not wait.
+    """Build an environment on this machine, so that the first job that uses it does not wait.
 
     \b
     Examples:
       muster env build environment.yml
       muster env build requirements.txt
     """
-    from dataclasses import replace
-
-    from muster.environments.failures import Failure
-    from muster.environments.limits import limit_bytes
-    from muster.environments.venvs.builder import ensure
-
     recipe, notices = _recipe_of(name)
     for text in notices:
         say(f"notice: {text}")
@@ -146,36 +149,29 @@ def build(
     except Failure as failure:
         raise MusterError(f"{recipe.label} could not be built: {failure.message}", failure.next, failure.code) from None
     if as_json:
-        print_json(_facts(built, cache))
+        print_json(_built_view(built, cache))
         return
     took = "was there already" if there else f"built in {duration(time.monotonic() - began)}"
     print(f"{built.key}  {took}  {len(built.facts['lock'])} packages  {size(built.size)}")
 
 
 def register(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What jobs will call it.", show_default=False)],
+    name: Annotated[str, argument("NAME", "The name for jobs to use.")],
     file: Annotated[
         str,
-        typer.Argument(
-            metavar="FILE",
-            help="A conda file (.yml), a requirements file (.txt), a Dockerfile, or a job file with an environment.",
-            show_default=False,
-        ),
+        argument("FILE", "A conda file (.yml), requirements (.txt), a Dockerfile, or a job file with an environment."),
     ],
     as_json: Json = False,
 ) -> None:
-    """Keep an environment in the workspace; jobs name it as `environment: azureml:NAME`.
+    """Register an environment in the workspace; jobs name it as `environment: azureml:NAME`.
 
-    Its files are kept as they are now, of a Dockerfile the whole folder. Other content under the same name is its next
-    version; a job gets the newest unless it names one (`azureml:NAME:1`).
+    Its files are kept as they are now, with a Dockerfile its whole folder. Other content under the same name is its
+    next version; a job gets the newest unless it names one (`azureml:NAME:1`).
 
     \b
     Examples:
       muster env register sums environment.yml
     """
-    from muster.client.connect import connect
-    from muster.client.submit import register_environment
-
     job = _described(Path(file))
     if job is None:
         hint = "Give a conda file, a requirements file, a Dockerfile or a job file."
@@ -188,17 +184,14 @@ def register(
     if as_json:
         print_json(kept)
         return
-    print(f"{kept['name']}  version {kept['version']}  for jobs: `environment: azureml:{kept['name']}`")
+    print(f"{kept.name}  version {kept.version}  for jobs: `environment: azureml:{kept.name}`")
 
 
 def rm(
     names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="KEY", help="Keys of built environments and images, or their beginnings.", show_default=False
-        ),
+        list[str] | None, argument("KEY", "Keys of built environments and images, or their beginnings.")
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Everything that no job uses.", show_default=False)] = False,
+    all_: Annotated[bool, switch("Everything that no job uses.", "--all")] = False,
 ) -> None:
     """Remove environments and images that were built on this machine. One that a job uses is kept.
 
@@ -208,7 +201,7 @@ def rm(
     """
     cache = _cache()
     if not names and not all_:
-        raise UserError("nothing is named.", "Give keys as `muster env list` shows them, or --all.")
+        raise UserError("no environment is named.", "Give keys as `muster env list` shows them, or --all.")
     swept = cache.sweep()
     chosen: list[Built | Image] = (
         [*cache.all(), *images_here()] if all_ else [_one(name, cache) for name in names or []]
@@ -227,39 +220,29 @@ def rm(
         say("nothing is built here")
 
 
-def export(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="RUN|NAME", help="A run, or an environment that is built here.", show_default=False),
-    ],
-) -> None:
-    """Print the exact versions of a run's environment, or of a built one, as a conda file.
+def export(name: Annotated[str, argument("RUN|NAME", "A run, or an environment that is built here.")]) -> None:
+    """Print the exact versions of a run's or a built environment, as a conda file.
 
-    `environment: {conda_file: FILE}` builds just these again. A run may be given by its id, its name or @latest.
+    `environment: {conda_file: FILE}` builds exactly these again. A run may be given by its id, its name or @latest.
 
     \b
     Examples:
       muster env export environment.yml > environment.lock.yml
     """
-    from muster.environments.export import conda_text
-
     built = _built(name, _cache()) or _built_by_name(name, _cache())
     if built is not None:
         print(conda_text(built.facts["label"], built.facts), end="")
         return
-    from muster.client.connect import connect
-
     record = connect().environment_of_run(name)
-    if "lock" in record and "container" in record:
-        print(f"# on top of the image {record['image']}")
-        print(conda_text(record["name"], {**record, "recipe": record["container"]["packages"]}), end="")
-        return
-    if "container" in record and "packages" not in record["container"]:
+    recipe = record.container.packages if record.container else record.recipe
+    if recipe is None:
         hint = "An image is asked for again by its name; by its digest, where it must be the very same."
-        raise NotFound(f"{name} ran in a container ({record['name']}), which has no list of packages.", hint)
-    if "lock" not in record:
+        raise NotFound(f"{name} ran in a container ({record.name}), which has no list of packages.", hint)
+    if record.lock is None:
         raise NotFound(f"the environment of {name} has not been built yet.", "Wait until the run has started.")
-    print(conda_text(record["name"], record), end="")
+    if record.container:
+        print(f"# on top of the image {record.image}")
+    print(conda_text(record.name, {**to_json(record), "recipe": to_json(recipe)}), end="")
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -272,89 +255,36 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 
-def listing(found: dict[str, Any], paint: Paint, now: float) -> list[str]:
-    """The table of `muster env list`."""
-    lines = [paint("curated", "bold")]
-    lines += [f"  {line}" for line in table(("", ""), [(e["name"], e["description"]) for e in found["curated"]])[1:]]
-    if found["registered"]:
-        lines += ["", paint("registered", "bold")]
-        rows = [(row["name"], f"version {row['version']}") for row in found["registered"]]
-        lines += [f"  {line}" for line in table(("", ""), rows)[1:]]
-    lines += ["", paint(f"built in {found['folder']}", "bold")]
-    built = [
-        (
-            item["key"],
-            item["label"],
-            item["python"],
-            str(item["packages"]),
-            size(item["size"]),
-            _last_used(item, now),
-        )
-        for item in found["built"]
-    ]
-    header = [paint(title, "dim") for title in ("KEY", "NAME", "PYTHON", "PACKAGES", "SIZE", "USED")]
-    lines += [f"  {line}" for line in (table(header, built) if built else ["nothing yet"])]
-    if not found["images"]:
-        return lines
-    header = [paint(title, "dim") for title in ("KEY", "NAME", "ENGINE", "SIZE", "USED")]
-    images = [
-        (item["key"], item["name"], item["engine"], size(item["size"]), _last_used(item, now))
-        for item in found["images"]
-    ]
-    return [*lines, "", paint("images that were made here", "bold"), *(f"  {line}" for line in table(header, images))]
-
-
-def _last_used(item: dict[str, Any], now: float) -> str:
-    if item["in_use"]:
-        return "now"
-    return ago(item["used_at"], now) if item["used_at"] else "never"
-
-
-def description(found: dict[str, Any], paint: Paint, now: float) -> list[str]:
-    """What `muster env show` prints."""
-    recipe, built = found["recipe"], found["built"]
-    lines = [
-        paint(str(found["name"]), "bold"),
-        *(f"  {paint('notice:', 'yellow')} {text}" for text in found["notices"]),
-    ]
-    if recipe.get("python"):
-        lines.append(f"  python {recipe['python']}")
-    lines += [f"  {text}" for text in (*recipe.get("conda", ()), *recipe.get("requirements", ()))]
-    lines += [f"  {text}" for text in recipe.get("options", ())]
-    lines += [f"  {name}={value}" for name, value in recipe.get("variables", {}).items()]
-    if built is None:
-        return [*lines, "", "not built here: the first job that uses it builds it, or `muster env build`"]
-    used = _last_used(built, now)
-    lines += ["", f"{built['key']}  Python {built['python']}  {size(built['size'])}  used {used}"]
-    return [*lines, *(f"  {text.partition(' --hash=')[0]}" for text in built["lock"])]
-
-
 def _cache() -> Cache:
-    from muster.environments.venvs.cache import Cache
-    from muster.paths import environments_dir
-
     return Cache(environments_dir())
 
 
-def _facts(built: Built, cache: Cache) -> dict[str, Any]:
-    return {
-        "key": built.key,
-        "label": built.facts.get("label"),
-        "python": built.facts.get("python"),
-        "packages": len(built.facts.get("lock", ())),
-        "size": built.size,
-        "built_at": built.facts.get("built_at"),
-        "used_at": built.used_at,
-        "in_use": cache.in_use(built.key),
-        "folder": str(built.folder),
-    }
+def _built_view(built: Built, cache: Cache) -> BuiltView:
+    facts = built.facts
+    return BuiltView(
+        key=built.key,
+        label=facts["label"],
+        python=facts["python"],
+        packages=len(facts["lock"]),
+        size=built.size,
+        built_at=facts.get("built_at"),
+        used_at=built.used_at,
+        in_use=cache.in_use(built.key),
+        folder=str(built.folder),
+    )
 
 
-def _registered() -> list[dict[str, Any]]:
+def _locked_view(built: Built, cache: Cache) -> LockedView:
+    return LockedView(**vars(_built_view(built, cache)), lock=tuple(built.facts["lock"]))
+
+
+def _image_view(image: Image) -> ImageView:
+    kept = image.kept
+    return ImageView(kept.key, image.name, image.engine.kind, kept.size, kept.used_at or None, kept.in_use)
+
+
+def _registered() -> list[EnvironmentView]:
     """What a running server knows; looking starts none."""
-    from muster.client.connect import connect
-    from muster.errors import ServerUnavailable
-
     try:
         return connect(start=False).environments()
     except ServerUnavailable:
@@ -397,11 +327,6 @@ def _recipe_of(name: str) -> tuple[Recipe, tuple[str, ...]]:
 
 
 def _resolved(name: str) -> Resolved:
-    from muster.environments.files import with_contents
-    from muster.environments.resolve import Site, resolve
-    from muster.environments.venvs.builder import has_gpus
-    from muster.job.parts import Mpi
-
     path = Path(name)
     job = _described(path)
     if job is None:
@@ -415,14 +340,11 @@ def _resolved(name: str) -> Resolved:
 
 def _described(path: Path) -> tuple[JobSpec, Path] | None:
     """A job in the environment that a file describes, and the folder that it is relative to; None without the file."""
-    from muster.job.explain import make_spec
-    from muster.job.jobfile import load_job_file
-
     if not path.is_file():
         return None
     path = path.absolute()
     if path.suffix == ".txt":
-        environment: dict[str, Any] = {"pip": [f"-r {path}"]}
+        environment: dict[str, Value] = {"pip": [f"-r {path}"]}
     elif "dockerfile" in path.name.lower():
         environment = {"build": {"path": str(path.parent), "dockerfile_path": path.name}}
     elif _is_job_file(path):
@@ -437,20 +359,14 @@ def _is_job_file(path: Path) -> bool:
     return any(line.startswith("command:") for line in path.read_text(errors="replace").splitlines())
 
 
-def _find_registered(name: str, version: str | None) -> dict[str, Any] | None:
-    wanted = [row for row in _registered() if row["name"] == name]
-    if not wanted or version is None:
-        return wanted[0]["spec"] if wanted else None
-    from muster.client.connect import connect
-
-    spec: dict[str, Any] = connect(start=False).environment(name, version)["spec"]
-    return spec
+def _find_registered(name: str, version: str | None) -> Mapping[str, Value] | None:
+    wanted = next((item for item in _registered() if item.name == name), None)
+    if wanted is None or version is None:
+        return wanted.spec if wanted else None
+    return connect(start=False).environment(name, version).spec
 
 
-def _key(recipe: Recipe) -> tuple[str, Any]:
-    from muster.environments.venvs.interpreters import NoInterpreter, find, host_platform
-    from muster.environments.venvs.recipe import key_of
-
+def _key(recipe: Recipe) -> tuple[str, Interpreter]:
     try:
         base = find(recipe.python, sys.executable)
     except NoInterpreter as error:

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
-
-import typer
+from typing import Annotated
 
 from muster.cli.console import is_terminal, say
-from muster.cli.options import Run
-from muster.cli.text import duration, size
+from muster.cli.options import Run, argument, option
+from muster.cli.text import counted, duration, size
+from muster.client.connect import connect
 from muster.errors import NotFound, UserError
+from muster.wire.runs import FileView
 
 
 def download(
     run: Run,
-    paths: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="PATH", help="Files, folders or patterns; everything else.", show_default=False),
-    ] = None,
-    to: Annotated[
-        Path | None, typer.Option("--to", metavar="DIR", help="Where to; a folder named after the run else.")
-    ] = None,
+    paths: Annotated[list[str] | None, argument("PATH", "Files, folders or patterns (default: everything).")] = None,
+    to: Annotated[Path | None, option("DIR", "Target folder (default: named after the run).", "--to")] = None,
 ) -> None:
-    """Copy a run's files here: outputs, logs, uploads; checkpoints where they are named.
+    """Download a run's files: outputs, logs, uploads, checkpoints.
 
     \b
     Examples:
@@ -36,43 +31,40 @@ def download(
       muster download 4f2c 'outputs/*.pt' user_logs
       muster download @latest checkpoints/step_100
     """
-    from muster.client.connect import connect
-
     client = connect()
     view = client.run(run)
     named = any(path.split("/")[0] == "checkpoints" for path in paths or [])
-    chosen = choose(client.files(view["id"], checkpoints=named), paths or [])
+    chosen = choose(client.files(view.id, checkpoints=named), paths or [])
     if not chosen:
-        say(f"{view['id']} has no files yet")
+        say(f"{view.id} has no files yet")
         return
-    root = to or Path(view.get("name") or view["id"])
-    targets = [place(root, entry["path"]) for entry in chosen]
+    root = to or Path(view.name or view.id)
+    targets = [target_of(root, entry.path) for entry in chosen]
     root.mkdir(parents=True, exist_ok=True)
-    meter = Meter(sum(entry["size"] for entry in chosen))
+    meter = Meter(sum(entry.size for entry in chosen))
     for entry, target in zip(chosen, targets, strict=True):
-        meter.begin(entry["path"])
-        client.download(view["id"], entry["path"], target, progress=meter.add)
+        meter.begin(entry.path)
+        client.download(view.id, entry.path, target, progress=meter.add)
     meter.end()
-    files = "1 file" if len(chosen) == 1 else f"{len(chosen)} files"
-    print(f"{files}, {size(meter.done)} in {root}")
+    print(f"{counted(len(chosen), 'file')}, {size(meter.done)} in {root}")
 
 
-def choose(files: Sequence[Mapping[str, Any]], wanted: Sequence[str]) -> list[Mapping[str, Any]]:
+def choose(files: Sequence[FileView], wanted: Sequence[str]) -> list[FileView]:
     """The files that paths, folders or patterns mean; each must mean something."""
     if not wanted:
         return list(files)
-    chosen: dict[str, Mapping[str, Any]] = {}
+    chosen: dict[str, FileView] = {}
     for text in wanted:
         pattern = text.rstrip("/")
-        found = [entry for entry in files if _matches(entry["path"], pattern)]
+        found = [entry for entry in files if _matches(entry.path, pattern)]
         if not found:
-            tops = sorted({entry["path"].split("/")[0] for entry in files})
+            tops = sorted({entry.path.split("/")[0] for entry in files})
             raise NotFound(f"the run has no file {text!r}.", f"It has: {', '.join(tops) or 'none'}.")
-        chosen.update((entry["path"], entry) for entry in found)
+        chosen.update((entry.path, entry) for entry in found)
     return list(chosen.values())
 
 
-def place(root: Path, name: str) -> Path:
+def target_of(root: Path, name: str) -> Path:
     """Where a run's file goes; refuses a name that would leave the folder."""
     parts = PurePosixPath(name).parts
     target = root.joinpath(*parts)

@@ -10,85 +10,52 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from muster.cli.commands.files import Meter
 from muster.cli.console import is_terminal, notice, say
-from muster.cli.options import Json, print_json
+from muster.cli.options import Json, option, print_json
 from muster.cli.text import duration, size
 from muster.wire.codec import to_json
+from muster.imagenet.archives import parse_check
+from muster.imagenet.prepare import Request, prepare
 
 _LINE_EVERY_S = 30.0
 
 
 def imagenet(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the shards go: DIR/train, DIR/val.")],
-    train: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="ILSVRC2012_img_train.tar.", show_default=False)
-    ] = None,
-    val: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="ILSVRC2012_img_val.tar.", show_default=False)
-    ] = None,
+    out: Annotated[Path, option("DIR", "Where the shards go: DIR/train, DIR/val.")],
+    train: Annotated[Path | None, option("FILE", "ILSVRC2012_img_train.tar.")] = None,
+    val: Annotated[Path | None, option("FILE", "ILSVRC2012_img_val.tar.")] = None,
     devkit: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="ILSVRC2012_devkit_t12.tar.gz, for the labels of val (needs scipy).",
-            show_default=False,
-        ),
+        Path | None, option("FILE", "ILSVRC2012_devkit_t12.tar.gz, for the labels of val (needs scipy).")
     ] = None,
     val_labels: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Instead: a class in each line, or a file's name and its class.", show_default=False
-        ),
+        Path | None, option("FILE", "Instead of --devkit: one class per line, or a file name and its class.")
     ] = None,
     classes_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="For val alone: the order of classes, a class in each line; DIR/classes.txt else.",
-            show_default=False,
-        ),
+        Path | None, option("FILE", "For val alone: the order of classes, one per line (default: DIR/classes.txt).")
     ] = None,
     check: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="WHICH=KIND:VALUE",
-            help="What an archive must be: train=sha256:…, val=size:…; also md5, sha1; repeatable.",
-            show_default=False,
-        ),
+        option("WHICH=KIND:VALUE", "What an archive must be: train=sha256:…, val=size:…; also md5, sha1; repeatable."),
     ] = None,
-    classes: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="How many classes there must be.", show_default=False)
-    ] = None,
-    per_shard: Annotated[int, typer.Option(min=1, metavar="N", help="Images in a shard.")] = 1000,
-    resize: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="PIXELS", help="Make larger images smaller: their shorter side.", show_default=False
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the order in which images are mixed.")] = 0,
-    workers: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Shards made at once; a core each else.", show_default=False)
-    ] = None,
+    classes: Annotated[int | None, option("N", "How many classes there must be.", min=1)] = None,
+    per_shard: Annotated[int, option("N", "Images in a shard.", min=1)] = 1000,
+    resize: Annotated[int | None, option("PIXELS", "Shrink larger images to this shorter side.", min=1)] = None,
+    seed: Annotated[int, option("N", "Seed of the shuffle.")] = 0,
+    workers: Annotated[int | None, option("N", "Shards made at once (default: one per core).", min=1)] = None,
     as_json: Json = False,
 ) -> None:
     """Pack the original ImageNet archives into shards of mixed images, ready for sequential reading.
 
     Archives are verified first, against sizes and checksums that you give, and read in place: nothing is unpacked.
     A shard appears only when it is whole; the same command goes on after an interruption, and the same input gives
-    the same bytes. The few images that are no plain RGB JPEGs are made ones.
+    the same bytes. The few images that are not plain RGB JPEGs are converted.
 
     \b
     Examples:
       muster data imagenet --train train.tar --val val.tar --val-labels val.txt --out shards
       muster data imagenet --train train.tar --resize 256 --workers 8 --out small
     """
-    from muster.imagenet.archives import parse_check
-    from muster.imagenet.prepare import Request, prepare
-
     stages = Stages()
     try:
         made = prepare(

@@ -7,90 +7,66 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from muster.cli.console import say
-from muster.cli.options import Json, print_json
+from muster.cli.options import Json, argument, option, print_json
+from muster.client.connect import connect
 from muster.errors import Conflict, UserError
+from muster.store.keyring import new_key
+from muster.wire.encryption import NewKey
 
-HELP = """Encrypt what rests in the workspace store, and change the key.
-
-\b
-Examples:
-  muster key show
-"""
-
-File = Annotated[Path, typer.Argument(metavar="FILE", help="Where the key goes; must not exist.", show_default=False)]
-KeyFile = Annotated[
-    Path | None, typer.Option("--file", metavar="FILE", help="The new key lies in this file.", show_default=False)
-]
-KeyEnv = Annotated[
-    str | None,
-    typer.Option("--env", metavar="NAME", help="The server finds it in this variable.", show_default=False),
-]
-KeyCommand = Annotated[
-    str | None, typer.Option("--command", metavar="COMMAND", help="This command prints it.", show_default=False)
-]
+File = Annotated[Path, argument("FILE", "Where the key goes; must not exist.")]
+KeyFile = Annotated[Path | None, option("FILE", "Read the new key from this file.", "--file")]
+KeyEnv = Annotated[str | None, option("NAME", "The server reads it from this variable.", "--env")]
+KeyCommand = Annotated[str | None, option("COMMAND", "The server runs this command, which prints it.", "--command")]
 
 
 def create(file: File) -> None:
-    """Make a new key in a file that only its owner may read.
+    """Create a key in a file that only its owner may read.
 
     \b
     Examples:
       muster key create store.key
     """
-    from muster.store.keyring import new_key
-
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise Conflict(f"{file} exists; a key that is overwritten is lost.", "Choose another name.") from None
     with os.fdopen(descriptor, "w") as out:
         out.write(new_key() + "\n")
-    say(f"a new key lies in {file}: keep a copy elsewhere, since without it nothing can be read again")
+    say(f"a new key is in {file}: keep a copy elsewhere, since nothing can be read without it")
     say(f'"encryption": {{"key_file": "{file.resolve()}"}} in workspace.json has the workspace encrypt what it stores,')
     say("from the next start of its server on: `muster down`")
 
 
 def show(as_json: Json = False) -> None:
-    """Say whether the workspace store is encrypted, and with which key; never the key itself.
+    """Show whether the workspace store is encrypted, and with which key; never the key itself.
 
     \b
     Examples:
       muster key show
     """
-    from muster.client.connect import connect
-
-    found = connect().call("GET", "/encryption")
+    found = connect().encryption()
     if as_json:
         print_json(found)
-    elif not found["encrypted"]:
+    elif not found.encrypted:
         print("not encrypted; `muster key create FILE` makes a key and says how it is used")
     else:
-        rotating = "; older keys are being replaced" if found["rotating"] else ""
-        print(f"encrypted with the key {found['key']}, from {found['source']}{rotating}")
+        rotating = "; older keys are being replaced" if found.rotating else ""
+        print(f"encrypted with the key {found.key}, from {found.source}{rotating}")
 
 
 def rotate(key_file: KeyFile = None, key_env: KeyEnv = None, key_command: KeyCommand = None) -> None:
-    """Change the workspace's key: every stored file's own key is wrapped in the new one, and no body is rewritten.
+    """Change the workspace's key: the key of each stored file is wrapped anew, and no content is rewritten.
 
     \b
     Examples:
       muster key rotate --file new.key
     """
-    from muster.client.connect import connect
-
-    source = {
-        "key_file": str(key_file.resolve()) if key_file else None,
-        "key_env": key_env,
-        "key_command": key_command,
-    }
-    given = {name: value for name, value in source.items() if value}
-    if len(given) != 1:
-        raise UserError("a new key comes from one place.", "Give one of --file, --env and --command.")
-    done = connect().call("POST", "/encryption/rotate", json_body=given, timeout_s=86_400)
-    say(f"{done['files']:,} files have the key {done['key']} now; the old key is no longer needed")
+    given = NewKey(str(key_file.resolve()) if key_file else None, key_env or None, key_command or None)
+    if len([value for value in (key_file, key_env, key_command) if value]) != 1:
+        raise UserError("a new key has exactly one source.", "Give one of --file, --env and --command.")
+    done = connect().rotate_key(given)
+    say(f"{done.files:,} files have the key {done.key} now; the old key is no longer needed")
 
 
 COMMANDS: dict[str, Callable[..., None]] = {"create": create, "show": show, "rotate": rotate}

@@ -2,47 +2,41 @@
 
 from __future__ import annotations
 
+import io
 import shlex
+import subprocess
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+import yaml
 
 from muster.cli.console import notice, say
+from muster.cli.options import argument, option, switch
+from muster.client.connect import connect
+from muster.client.workspace import find_workspace
+from muster.clusters.file import load_cluster_file
+from muster.clusters.options import parse_options
+from muster.engines.ray.machines import certificates
+from muster.engines.ray.machines.launcher import Described, make_file
+from muster.engines.ray.machines.starting import CA, CERTIFICATE, KEY, SECRETS, TOKEN, Host, Setup, command
 from muster.errors import NotFound, UserError
 
-if TYPE_CHECKING:
-    from muster.engines.ray.machines.starting import Host, Setup
-
-HELP = """Start Ray on machines of your own, or describe those of a cloud to Ray's launcher.
-
-\b
-Examples:
-  muster ray hosts many --host 10.0.0.1 --host 10.0.0.2
-  muster ray file many --provider azure --region westeurope --from cluster.yml
-"""
-
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The cluster's name.", show_default=False)]
-Hosts = Annotated[
-    list[str],
-    typer.Option("--host", metavar="[USER@]ADDRESS", help="A machine, the head first; repeatable.", show_default=False),
-]
+Name = Annotated[str, argument("NAME", "The cluster's name.")]
+Hosts = Annotated[list[str], option("[USER@]ADDRESS", "A machine, the head first; repeatable.", "--host")]
 
 
 def hosts(
     name: Name,
     host: Hosts,
-    ssh: Annotated[
-        bool, typer.Option("--ssh", help="Start Ray there over ssh, and create the cluster.", show_default=False)
-    ] = False,
-    ray: Annotated[str, typer.Option(metavar="PROGRAM", help="Where `ray` is on the machines.")] = "ray",
-    tls: Annotated[bool, typer.Option("--tls/--no-tls", help="Encrypt what Ray's own processes say.")] = True,
-    server_address: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="This machine's address as the others see it.")
-    ] = None,
+    ssh: Annotated[bool, switch("Start Ray there over ssh, and create the cluster.", "--ssh")] = False,
+    ray: Annotated[str, option("PROGRAM", "Where `ray` is on the machines.")] = "ray",
+    tls: Annotated[bool, typer.Option("--tls/--no-tls", help="Encrypt the traffic between Ray's processes.")] = True,
+    server_address: Annotated[str | None, option("ADDRESS", "This machine's address as the others see it.")] = None,
 ) -> None:
-    """Start Ray on given machines with a token, TLS and quick failure detection, or print the commands for it.
+    """Start Ray on given machines with a token, TLS and quick failure detection, or print the commands that do.
 
     Without --ssh nothing is started: the files to copy and the one command to type on each machine are printed.
 
@@ -50,10 +44,6 @@ def hosts(
     Examples:
       muster ray hosts many --host 10.0.0.1 --host 10.0.0.2
     """
-    from muster.client.workspace import find_workspace
-    from muster.engines.ray.machines import certificates
-    from muster.engines.ray.machines.starting import SECRETS, Host, Setup, command
-
     folder = find_workspace(Path.cwd()).root / "ray" / name
     listed = [Host(text.rpartition("@")[2], text) for text in host]
     setup = Setup(listed, f"$HOME/.muster/ray/{name}", ray, tls=tls)
@@ -63,8 +53,8 @@ def hosts(
         print("# copy the secrets to every machine, into its home:")
         for item in listed:
             there = item.reached_at
-            place = f".muster/ray/{name}"
-            print(f"ssh {there} 'umask 077; mkdir -p {place}' && scp -p {files} {there}:{place}/")
+            secrets = f".muster/ray/{name}"
+            print(f"ssh {there} 'umask 077; mkdir -p {secrets}' && scp -p {files} {there}:{secrets}/")
         print("# then, the head first, on each machine:")
         for item in listed:
             print(f"ssh {item.reached_at} {shlex.quote(command(setup, item))}")
@@ -79,64 +69,40 @@ def hosts(
 
 def file(
     name: Name,
-    provider: Annotated[
-        str, typer.Option(metavar="PROVIDER", help="azure, aws, gcp, local or kubernetes.", show_default=False)
-    ],
-    to: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to write it (NAME.ray.yaml).")] = None,
-    region: Annotated[str, typer.Option(metavar="REGION", help="The cloud's region.")] = "",
-    user: Annotated[str, typer.Option(metavar="USER", help="Who logs in over ssh.")] = "",
-    host: Annotated[
-        list[str] | None, typer.Option("--host", metavar="ADDRESS", help="For local: machines, the head first.")
-    ] = None,
+    provider: Annotated[str, option("PROVIDER", "azure, aws, gcp, local or kubernetes.")],
+    to: Annotated[Path | None, option("FILE", "Where to write it (default: NAME.ray.yaml).")] = None,
+    region: Annotated[str, option("REGION", "The cloud's region.")] = "",
+    user: Annotated[str, option("USER", "Who logs in over ssh.")] = "",
+    host: Annotated[list[str] | None, option("ADDRESS", "For local: machines, the head first.", "--host")] = None,
     cluster_file: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="FILE", help="A cluster file; else the cluster NAME of this workspace."),
+        Path | None, option("FILE", "A cluster file (default: the cluster NAME).", "--from")
     ] = None,
 ) -> None:
-    """Write or renew a cluster file for Ray's launcher (`ray up`) or KubeRay from a cluster's description.
+    """Write or update a cluster file for Ray's launcher (`ray up`) or KubeRay from a cluster's description.
 
-    Sizes, counts, idle time, labels and security follow the description; whatever else is in the file stays.
+    Sizes, counts, idle time, labels and security follow the description; everything else in the file stays.
 
     \b
     Examples:
       muster ray file many --provider azure --region westeurope --from cluster.yml
     """
-    import yaml
-
-    from muster.client.workspace import find_workspace
-    from muster.clusters.file import load_cluster_file
-    from muster.clusters.options import parse_options
-    from muster.engines.ray.machines import certificates
-    from muster.engines.ray.machines.launcher import Described, make_file
-
-    if cluster_file is not None:
-        options = load_cluster_file(cluster_file).options
-    else:
-        from muster.client.connect import connect
-
-        options = connect().cluster(name)["options"]
+    options = load_cluster_file(cluster_file).options if cluster_file else connect().cluster(name).options
     path = to or Path(f"{name}.ray.yaml")
     known = yaml.safe_load(path.read_text()) if path.exists() else None
     if known is not None and not isinstance(known, dict):
-        raise UserError(f"{path} holds no mapping.", "Choose another file with --to.")
+        raise UserError(f"{path} is not a mapping.", "Choose another file with --to.")
     token = certificates.make_token(find_workspace(Path.cwd()).root / "ray" / name)
     described = Described(name, parse_options(options), provider, region, tuple(host or ()), user, str(token))
     made = make_file(described, known)
     text = yaml.safe_dump(made, sort_keys=False)
     changed = made != known
     path.write_text(text)
-    state = "is as it was" if not changed else "is in step with the cluster" if known is not None else "is written"
-    say(f"{path} {state}; {'kubectl apply -f' if provider == 'kubernetes' else 'ray up'} {path} carries it out")
+    state = "is unchanged" if not changed else "is updated" if known is not None else "is written"
+    say(f"{path} {state}; {'kubectl apply -f' if provider == 'kubernetes' else 'ray up'} {path} applies it")
 
 
 def _start(setup: Setup, host: Host, folder: Path) -> None:
     """Copy the secrets and start Ray on one machine; they travel through ssh's input, never on a command line."""
-    import io
-    import subprocess
-    import tarfile
-
-    from muster.engines.ray.machines.starting import SECRETS, command
-
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for item in SECRETS:
@@ -153,25 +119,19 @@ def _start(setup: Setup, host: Host, folder: Path) -> None:
 
 
 def _create(name: str, setup: Setup, folder: Path, server_address: str | None) -> None:
-    from muster.client.connect import connect
-
     client = connect()
     try:
         known = client.cluster(name)
     except NotFound:
-        made = client.create_cluster(
-            {"name": name, "engine": "ray", "options": _options(setup, folder, server_address)}
-        )
+        made = client.create_cluster(name, "ray", _options(setup, folder, server_address))
     else:
-        made = client.change_cluster(name, {**known["options"], **_options(setup, folder, server_address)})
-    for text in made.get("notices", ()):
+        made = client.change_cluster(name, {**known.options, **_options(setup, folder, server_address)})
+    for text in made.notices:
         notice(text)
     say(f"cluster {name} is ready: {setup.address}")
 
 
 def _options(setup: Setup, folder: Path, server_address: str | None) -> dict[str, str]:
-    from muster.engines.ray.machines.starting import CA, CERTIFICATE, KEY, TOKEN
-
     found = {"address": setup.address, "token_file": str(folder / TOKEN)}
     if setup.tls:
         found |= {"tls_ca": str(folder / CA), "tls_cert": str(folder / CERTIFICATE), "tls_key": str(folder / KEY)}

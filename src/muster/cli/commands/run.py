@@ -6,79 +6,62 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from muster.cli import report
-from muster.cli.console import Paint, notice, say
-from muster.cli.options import Json, print_json
-from muster.cli.request import Overrides, is_job_file, parse_env, parse_pairs, script_job, with_overrides
+from muster.cli import exits
+from muster.cli.console import Paint, notice
+from muster.cli.following.follower import follow
+from muster.cli.options import Json, argument, option, print_json, switch
+from muster.cli.overrides import Overrides, is_job_file, parse_env, parse_pairs, script_job, with_overrides
 from muster.cli.text import parse_duration
+from muster.cli.views.run import summary
+from muster.client.connect import connect
+from muster.client.submit import submit
 from muster.errors import JobError, MusterError
-
-if TYPE_CHECKING:
-    from muster.client.api import Client
-    from muster.job.jobfile import LoadedJob
-    from muster.job.spec import JobSpec
-
-EXIT_CODES = {"Completed": 0, "Failed": report.EXIT_FAILED, "Canceled": report.EXIT_INTERRUPTED}
+from muster.job.check import check_files
+from muster.job.explain import make_spec
+from muster.job.jobfile import LoadedJob, load_job_file
+from muster.job.spec import JobSpec
+from muster.launch.describe import describe
+from muster.launch.model import to_json as plan_to_json
+from muster.launch.plan import plan, sample_slots
+from muster.wire.runs import RunView
 
 
 def run(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="JOBFILE|SCRIPT", help="A job file (.yml, .yaml), a script, or a program.", show_default=False
-        ),
-    ],
+    target: Annotated[str, argument("JOBFILE|SCRIPT", "A job file (.yml, .yaml), a script, or a program.")],
     arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ARGS", help="After `--`: arguments of the script; $NAME is filled in per rank.", show_default=False
-        ),
+        list[str] | None, argument("ARGS", "After `--`: arguments of the script; $NAME is filled in per rank.")
     ] = None,
-    nodes: Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of nodes.")] = None,
+    nodes: Annotated[int | None, option("N", "Number of nodes.", min=1)] = None,
     procs: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="P", help="Processes on each node. Without it, --nodes starts one on each."),
+        int | None, option("P", "Processes on each node. Without it, --nodes starts one on each.", min=1)
     ] = None,
-    gpus_per_node: Annotated[int | None, typer.Option(min=0, metavar="G", help="GPUs to hold on each node.")] = None,
-    inputs: Annotated[
-        list[str] | None, typer.Option("--input", "-i", metavar="K=V", help="An input's value or path; repeatable.")
-    ] = None,
+    gpus_per_node: Annotated[int | None, option("G", "GPUs to reserve on each node.", min=0)] = None,
+    inputs: Annotated[list[str] | None, option("K=V", "An input's value or path; repeatable.", "--input", "-i")] = None,
     env: Annotated[
         list[str] | None,
-        typer.Option(
-            "--env",
-            "-e",
-            metavar="K=V|K",
-            help="A variable for the ranks, or the name of one of this shell; repeatable.",
-        ),
+        option("K=V|K", "A variable for the ranks, or the name of one in this shell; repeatable.", "--env", "-e"),
     ] = None,
-    timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Stop the run after this long: 90, 15m, 1h30m.")
-    ] = None,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="A name to call the run by.")] = None,
-    experiment: Annotated[str | None, typer.Option(metavar="NAME", help="The experiment that it belongs to.")] = None,
-    compute: Annotated[str | None, typer.Option(metavar="NAME", help="The cluster to run on.")] = None,
-    priority: Annotated[str | None, typer.Option(metavar="low|medium|high", help="Its place in the queue.")] = None,
-    detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Print the run's id and return at once.", show_default=False)
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what every rank would run, and run nothing.", show_default=False)
-    ] = False,
+    timeout: Annotated[str | None, option("TIME", "Stop the run after this long: 90, 15m, 1h30m.")] = None,
+    name: Annotated[str | None, option("NAME", "A name for the run.")] = None,
+    experiment: Annotated[str | None, option("NAME", "The experiment it belongs to.")] = None,
+    compute: Annotated[str | None, option("NAME", "The cluster to run on.")] = None,
+    priority: Annotated[str | None, option("low|medium|high", "Its priority in the queue.")] = None,
+    detach: Annotated[bool, switch("Print the run's id and return at once.", "--detach", "-d")] = False,
+    dry_run: Annotated[bool, switch("Print what every rank would run, and run nothing.", "--dry-run")] = False,
     quiet: Annotated[
         bool,
-        typer.Option("--quiet/--follow", "-q/-f", help="Print the summary alone, or the ranks' lines as they come."),
+        typer.Option("--quiet/--follow", "-q/-f", help="Print only the summary, or the ranks' output as it comes."),
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Run a job file or a script, and follow it to its end.
 
-    A script runs in its own folder, which is sent along as the job's code. With --procs it is started that
-    often on each node, with the variables of PyTorch (RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR ...); with
+    A script runs in its own folder, which is sent along as the job's code. With --procs it is started so many
+    times on each node, with the variables of PyTorch (RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR ...); with
     --nodes alone once on each; with neither once. Options win over what a job file says.
 
     Ctrl-C cancels the run, a second one kills it. A closed terminal leaves it running. The exit code is 0
@@ -112,15 +95,12 @@ def run(
 
 def load(target: str, arguments: list[str], overrides: Overrides) -> LoadedJob:
     """The job that the command line describes."""
-    from muster.job.explain import make_spec
-    from muster.job.jobfile import LoadedJob, load_job_file
-
     if not is_job_file(target):
         data = with_overrides(script_job(target, arguments), overrides, source="script")
         return LoadedJob(spec=make_spec(data), notices=(), base_dir=Path.cwd())
     if arguments:
         raise JobError(
-            f"{target} says itself what it runs; {' '.join(arguments)!r} has no place in it.",
+            f"{target} says itself what it runs; it takes no arguments ({' '.join(arguments)!r}).",
             "Declare inputs in the job file and give them with --input NAME=VALUE.",
         )
     loaded = load_job_file(Path(target))
@@ -132,11 +112,6 @@ def load(target: str, arguments: list[str], overrides: Overrides) -> LoadedJob:
 
 def show_plan(job: LoadedJob, as_json: bool) -> None:
     """The whole plan on simulated nodes, and the script that a site's own queue would be given."""
-    from muster.job.check import check_files
-    from muster.launch.describe import describe
-    from muster.launch.model import to_json
-    from muster.launch.plan import plan, sample_slots
-
     notices = [*job.notices, *check_files(job.spec, job.base_dir)]
     slots = sample_slots(job.spec, cpus=os.cpu_count() or 1)
     # What a node builds is found on its PATH.
@@ -144,8 +119,8 @@ def show_plan(job: LoadedJob, as_json: bool) -> None:
     made = plan(job.spec, slots, run_id="dry-run", attempt=1, python=python)
     script = _script(job.spec, notices)
     if as_json:
-        told = {"notices": [*notices, *made.notices], "spec": job.spec.model_dump(mode="json"), "script": script}
-        print_json({**to_json(made), **told})
+        more = {"notices": [*notices, *made.notices], "spec": job.spec.model_dump(mode="json"), "script": script}
+        print_json({**plan_to_json(made), **more})
         return
     for text in notices:
         notice(text)
@@ -156,73 +131,38 @@ def show_plan(job: LoadedJob, as_json: bool) -> None:
 
 def _script(spec: JobSpec, notices: list[str]) -> str | None:
     """What the job's cluster hands to somebody else's queue; only a server knows clusters other than `local`."""
-    from muster.client.connect import connect
-
     if spec.compute == "local":
         return None
     try:
-        script: str | None = connect().plan(spec).get("script")
+        return connect().plan(spec).script
     except MusterError as error:
         notices.append(f"compute {spec.compute}: {error.message}")
         return None
-    return script
 
 
 def start(job: LoadedJob, *, detach: bool, quiet: bool, as_json: bool) -> int:
     """Submit, and follow unless detached; returns the exit code."""
-    from muster.client.connect import connect
-    from muster.client.submit import submit
-
     client = connect()
     view = submit(client, job.spec, job.base_dir, python=sys.executable, notices=job.notices)
-    for text in view["notices"]:
+    for text in view.notices:
         notice(text)
     if detach:
         if as_json:
             print_json(view)
         else:
-            print(view["id"])
+            print(view.id)
         return 0
     status = follow(client, view, quiet=quiet or as_json)
-    view = client.run(view["id"])
+    view = client.run(view.id)
     if as_json:
         print_json(view)
     else:
-        _tell_end(view)
-    return EXIT_CODES.get(status, report.EXIT_FAILED)
+        _show_end(view)
+    return exits.EXIT_CODES.get(status, exits.EXIT_FAILED)
 
 
-def follow(client: Client, view: dict[str, Any], quiet: bool, told: set[str] | None = None) -> str:
-    """Show the run until it ends; returns its final state. A quiet one does not repeat what was `told` before."""
-    from muster.cli.display import QuietDisplay, open_display
-    from muster.cli.follow import Abandoned, Follower, Interrupts, Screen
-    from muster.cli.merge import Merger
-    from muster.cli.state import RunState
-    from muster.cli.story import ref
-
-    state = RunState.of(view)
-    merger = Merger(color=Paint.of(sys.stdout).color)
-    told = set() if told is None else told
-    try:
-        with (
-            Interrupts() as interrupts,
-            QuietDisplay(sys.stdout, told) if quiet else open_display(merger.pending, state, ref(view)) as display,
-        ):
-            if not quiet:
-                display.note(
-                    f"run {view['id']}" + (f" ({view['name']})" if view["name"] not in (None, view["id"]) else "")
-                )
-            screen = Screen(display, state, merger)
-            return Follower(client, view, screen, interrupts).until_end(logs=not quiet)
-    except Abandoned:
-        say(f"Not waiting any longer; `muster show {view['id']}` tells what became of it.")
-        raise typer.Exit(report.EXIT_INTERRUPTED) from None
-
-
-def _tell_end(view: dict[str, Any]) -> None:
-    from muster.cli.story import summary
-
-    # Beside the ranks' lines where these go into a pipe or file.
+def _show_end(view: RunView) -> None:
+    # Not among the ranks' lines where these go into a pipe or file.
     out = sys.stdout if sys.stdout.isatty() else sys.stderr
     print("\n".join(["", *summary(view, Paint.of(out), time.time())]), file=out, flush=True)
 

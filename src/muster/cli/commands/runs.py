@@ -8,30 +8,29 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from muster.cli import report
+from muster.cli import exits
 from muster.cli.console import Paint, say
-from muster.cli.options import Json, Run, Runs, print_json
-from muster.cli.state import ENDED
+from muster.cli.options import Json, Run, Runs, option, print_json, switch
 from muster.cli.text import parse_duration
+from muster.cli.views.run import everything, headline, listing, ref, verdict
+from muster.client.api import Client
+from muster.client.connect import connect
 from muster.errors import Conflict, UserError
-
-if TYPE_CHECKING:
-    from muster.client.api import Client
-
-STATES = (
-    "NotStarted", "Queued", "Provisioning", "Preparing", "Running", "Finalizing", "CancelRequested", *ENDED
-)  # fmt: skip
+from muster.wire import states
+from muster.wire.runs import RunView
+from muster.wire.states import RunStatus
+from muster.wire.stream import RunEnded
 
 
 def ps(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many of the newest.")] = 20,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="All of them.", show_default=False)] = False,
-    status: Annotated[str | None, typer.Option(metavar="STATE", help="Only runs in this state.")] = None,
-    experiment: Annotated[str | None, typer.Option(metavar="NAME", help="Only runs of this experiment.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many of the newest to list.")] = 20,
+    everything: Annotated[bool, switch("List all of them.", "--all", "-a")] = False,
+    status: Annotated[str | None, option("STATE", "Only runs in this state.")] = None,
+    experiment: Annotated[str | None, option("NAME", "Only runs of this experiment.")] = None,
     as_json: Json = False,
 ) -> None:
     """List runs, newest first.
@@ -42,9 +41,6 @@ def ps(
       muster ps --status Running
       muster ps --experiment imagenet --all --json
     """
-    from muster.cli.story import listing
-    from muster.client.connect import connect
-
     wanted = None if status is None else _state(status)
     views = connect().runs(limit=None if everything else limit, experiment=experiment, status=wanted)
     if as_json:
@@ -56,26 +52,23 @@ def ps(
 
 
 def show(run: Run, as_json: Json = False) -> None:
-    """Tell a run's story: states, attempts, ranks, verdict, metrics, files.
+    """Show a run: states, attempts, ranks, verdict, metrics, files.
 
     \b
     Examples:
       muster show @latest
       muster show 4f2c --json
     """
-    from muster.cli.story import story
-    from muster.client.connect import connect
-
     view = connect().run(run)
     if as_json:
         print_json(view)
     else:
-        print("\n".join(story(view, Paint.of(sys.stdout), time.time())))
+        print("\n".join(everything(view, Paint.of(sys.stdout), time.time())))
 
 
 def wait(
     runs: Runs,
-    timeout: Annotated[str | None, typer.Option(metavar="TIME", help="Give up after this long: 90, 15m, 1h.")] = None,
+    timeout: Annotated[str | None, option("TIME", "Give up after this long: 90, 15m, 1h.")] = None,
     as_json: Json = False,
 ) -> None:
     """Wait until runs have ended.
@@ -88,8 +81,6 @@ def wait(
       muster wait @latest
       muster wait 4f2c 90ab --timeout 1h
     """
-    from muster.client.connect import connect
-
     seconds = None if timeout is None else parse_duration(timeout)
     if timeout is not None and seconds is None:
         raise UserError(f"--timeout {timeout}: give seconds or a time above zero, such as 90, 15m, 1h30m or 2d.")
@@ -101,60 +92,52 @@ def wait(
             for view in waited:
                 ended.append(_ended(client, view))
                 if not as_json:
-                    _tell(ended[-1])
+                    _show_end(ended[-1])
     except _TimeIsUp:
-        say(f"the time is up; not ended: {', '.join(view['id'] for view in waited[len(ended) :])}")
-        raise typer.Exit(report.EXIT_TIMEOUT) from None
+        say(f"the time is up; still active: {', '.join(view.id for view in waited[len(ended) :])}")
+        raise typer.Exit(exits.EXIT_TIMEOUT) from None
     if as_json:
         print_json(ended)
-    raise typer.Exit(_worst({view["status"] for view in ended}))
+    raise typer.Exit(_worst({view.status for view in ended}))
 
 
 def cancel(
-    runs: Runs,
-    force: Annotated[bool, typer.Option("--force", help="Kill at once, without grace.", show_default=False)] = False,
+    runs: Runs, force: Annotated[bool, switch("Kill at once, without the 30 seconds.", "--force")] = False
 ) -> None:
-    """Cancel runs: their ranks get SIGTERM and 30 seconds; --force kills them.
+    """Cancel runs: ranks get SIGTERM, then 30 seconds; --force kills.
 
     \b
     Examples:
       muster cancel @latest
       muster cancel 4f2c --force
     """
-    from muster.client.connect import connect
-
     client = connect()
     for view in [client.run(run) for run in runs]:
-        if view["status"] in ENDED:
-            say(f"{view['id']} has ended already: {view['status']}")
+        if view.status in states.TERMINAL:
+            say(f"{view.id} has ended already: {view.status}")
             continue
-        print(f"{view['id']} {client.cancel(view['id'], force=force)['status']}")
+        print(f"{view.id} {client.cancel(view.id, force=force).status}")
 
 
 def retry(runs: Runs) -> None:
-    """Start one more attempt of runs that failed or were cancelled; each resumes from its last checkpoint.
+    """Retry runs that failed or were cancelled, from the last checkpoint.
 
     \b
     Examples:
       muster retry @latest
     """
-    from muster.client.connect import connect
-
     client = connect()
     for view in [client.run(run) for run in runs]:
-        if view["status"] not in ENDED:
-            raise Conflict(f"{view['id']} is {view['status']}; only a run that has ended can be retried.")
-        told = client.retry(view["id"])
-        newest = next(iter(told.get("checkpoints") or ()), None)
-        start = f"resumes from {newest['name']}" if newest else "starts from the beginning"
-        print(f"{told['id']} {told['status']}")
-        say(f"attempt {len(told['attempts']) + 1} {start}")
+        if view.status not in states.TERMINAL:
+            raise Conflict(f"{view.id} is {view.status}; only a run that has ended can be retried.")
+        again = client.retry(view.id)
+        newest = next(iter(again.checkpoints), None)
+        start = f"resumes from {newest.name}" if newest else "starts from the beginning"
+        print(f"{again.id} {again.status}")
+        say(f"attempt {len(again.attempts) + 1} {start}")
 
 
-def rm(
-    runs: Runs,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.", show_default=False)] = False,
-) -> None:
+def rm(runs: Runs, yes: Annotated[bool, switch("Do not ask.", "--yes", "-y")] = False) -> None:
     """Remove ended runs with their logs, metrics and outputs.
 
     \b
@@ -162,52 +145,47 @@ def rm(
       muster rm 4f2c
       muster rm brave-otter calm-lynx --yes
     """
-    from muster.cli.story import ref
-    from muster.client.connect import connect
-
     client = connect()
-    views = {view["id"]: view for view in [client.run(run) for run in runs]}
-    active = [ref(view) for view in views.values() if view["status"] not in ENDED]
+    views = {view.id: view for view in [client.run(run) for run in runs]}
+    active = [ref(view) for view in views.values() if view.status not in states.TERMINAL]
     if active:
         raise Conflict(
             f"still active: {', '.join(active)}; only ended runs are removed.",
             f"End it first: muster cancel {active[0]}",
         )
     if not yes:
-        _ask([f"{view['id']}  {ref(view)}  {view['status']}" for view in views.values()])
+        _ask([f"{view.id}  {ref(view)}  {view.status}" for view in views.values()])
     for run_id in views:
         client.remove(run_id)
         print(run_id)
 
 
-def _state(text: str) -> str:
-    known = {state.lower(): state for state in STATES}
+def _state(text: str) -> RunStatus:
+    known: dict[str, RunStatus] = {state.lower(): state for state in states.ALL}
     if text.lower() not in known:
-        raise UserError(f"--status {text}: there is no such state.", f"States: {', '.join(STATES)}.")
+        raise UserError(f"--status {text}: there is no such state.", f"States: {', '.join(states.ALL)}.")
     return known[text.lower()]
 
 
-def _ended(client: Client, view: dict[str, Any]) -> dict[str, Any]:
-    if view["status"] not in ENDED:
-        for event in client.stream(view["id"], logs=False, metrics=False):
-            if event.event == "end":
+def _ended(client: Client, view: RunView) -> RunView:
+    if view.status not in states.TERMINAL:
+        for item in client.stream(view.id, logs=False, metrics=False):
+            if isinstance(item.event, RunEnded):
                 break
-    return client.run(view["id"])
+    return client.run(view.id)
 
 
-def _tell(view: dict[str, Any]) -> None:
-    from muster.cli.story import headline, verdict
-
+def _show_end(view: RunView) -> None:
     paint = Paint.of(sys.stdout)
     print(headline(view, paint, time.time()), flush=True)
-    if view["verdict"] and view["status"] == "Failed":
-        print("\n".join(verdict(view["verdict"], paint)), flush=True)
+    if view.verdict and view.status == states.FAILED:
+        print("\n".join(verdict(view.verdict, paint)), flush=True)
 
 
-def _worst(states: set[str]) -> int:
-    if states <= {"Completed"}:
+def _worst(ended: set[RunStatus]) -> int:
+    if ended <= {states.COMPLETED}:
         return 0
-    return report.EXIT_FAILED if states - {"Completed", "Canceled"} else report.EXIT_INTERRUPTED
+    return exits.EXIT_FAILED if ended - {states.COMPLETED, states.CANCELED} else exits.EXIT_INTERRUPTED
 
 
 def _ask(names: list[str]) -> None:
@@ -215,8 +193,8 @@ def _ask(names: list[str]) -> None:
         raise UserError("there is no terminal to ask whether to remove.", "Say it with --yes.")
     for name in names:
         say(f"  {name}")
-    if not typer.confirm("Remove with everything that is kept of them?", default=False):
-        raise typer.Exit(report.EXIT_FAILED)
+    if not typer.confirm("Remove them with everything that is kept of them?", default=False):
+        raise typer.Exit(exits.EXIT_FAILED)
 
 
 class _TimeIsUp(Exception):

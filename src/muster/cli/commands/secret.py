@@ -2,50 +2,38 @@
 
 from __future__ import annotations
 
+import getpass
 import sys
 import time
 from collections.abc import Callable
 from typing import Annotated
 
-import typer
-
 from muster.cli.console import say
-from muster.cli.options import Json, print_json
+from muster.cli.options import Json, argument, print_json
 from muster.cli.text import moment, table
+from muster.client.connect import connect
 from muster.errors import UserError
 
-HELP = """Keep values that jobs need and nobody should see. They are set, listed by name and removed, never shown.
-
-\b
-Examples:
-  muster secret list
-"""
-
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and '_'.", show_default=False)]
+Name = Annotated[str, argument("NAME", "Letters, digits and '_'.")]
 
 
 def set_(name: Name) -> None:
-    """Set a secret, or set it anew. Its value is asked for, or read from standard input.
+    """Set or replace a secret. Its value is prompted for, or read from standard input.
 
-    A job gets it by name: environment_variables: {TOKEN: "${{secrets.NAME}}"}. In what its processes print the value is
-    masked.
+    A job gets it by name: environment_variables: {TOKEN: "${{secrets.NAME}}"}. The value is masked in the
+    output of its processes.
 
     \b
     Examples:
       muster secret set HF_TOKEN < token.txt
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
     if sys.stdin.isatty():
-        import getpass
-
         value = getpass.getpass(f"value of {name} (not shown): ")
     else:
         value = sys.stdin.read().removesuffix("\n")
     if not value:
         raise UserError(f"no value was given for {name}.", "Type it, or write it to standard input.")
-    Storage(connect()).set_secret(name, value)
+    connect().set_secret(name, value)
     say(f"secret {name} is set; jobs name it as ${{{{secrets.{name}}}}} in environment_variables")
 
 
@@ -56,15 +44,12 @@ def list_(as_json: Json = False) -> None:
     Examples:
       muster secret list
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
-    found = Storage(connect()).secrets()
+    found = connect().secrets()
     if as_json:
         print_json(found)
         return
     now = time.time()
-    rows = [[item["name"], moment(item["updated_at"], now), item.get("updated_by") or ""] for item in found]
+    rows = [[item.name, moment(item.updated_at, now), item.updated_by or ""] for item in found]
     print("\n".join(table(["NAME", "SET", "BY"], rows)))
 
 
@@ -75,10 +60,7 @@ def rm(name: Name) -> None:
     Examples:
       muster secret rm HF_TOKEN
     """
-    from muster.client.connect import connect
-    from muster.client.storage import Storage
-
-    Storage(connect()).remove_secret(name)
+    connect().remove_secret(name)
     say(f"secret {name} is removed")
 
 

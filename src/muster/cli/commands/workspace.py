@@ -1,4 +1,4 @@
-"""The workspace and its server: `init`, `up`, `down`, `status`, `doctor`."""
+"""The workspace and its server: `init`, `up`, `down`, `status`."""
 
 from __future__ import annotations
 
@@ -6,26 +6,62 @@ import ipaddress
 import os
 import sys
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Annotated
 
 from muster import defaults
-from muster.cli import report
 from muster.cli.console import Paint, say
-from muster.cli.options import Json, print_json
+from muster.cli.options import Json, argument, option, print_json, switch
 from muster.cli.text import table
+from muster.cli.views.run import listing
+from muster.client.connect import connect
+from muster.client.server_process import wait_until_gone
+from muster.client.workspace import WorkspaceRef, create_workspace, find_workspace
 from muster.errors import Conflict, NotFound, ServerUnavailable, UserError
+from muster.wire.clusters import ClusterView
+from muster.wire.codec import OMIT
+from muster.wire.message import wire
+from muster.wire.runs import RunView
+from muster.wire.states import TERMINAL
+from muster.wire.workspace import Health
+
+
+@dataclass(frozen=True)
+class WorkspaceBrief:
+    """A workspace by name and folder."""
+
+    name: str
+    root: str
+    server: str | None
+    """The address of the team's server."""
+
+
+@wire
+class ServerStatus(Health):
+    """A server that answers."""
+
+    url: str
+
+
+@dataclass(frozen=True)
+class WorkspaceStatus:
+    """What `muster status` prints."""
+
+    workspace: WorkspaceBrief
+    server: ServerStatus | None = None
+    why: str = field(default="", metadata=OMIT)
+    """Why no server answers."""
+    clusters: tuple[ClusterView, ...] = ()
+    runs: tuple[RunView, ...] = ()
+    """Those that are active."""
 
 
 def init(
-    path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="The folder; the current one else.", show_default=False)
-    ] = Path(),
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="The workspace's name; the folder's else.")] = None,
+    path: Annotated[Path, argument("PATH", "The folder (default: the current one).")] = Path(),
+    name: Annotated[str | None, option("NAME", "The workspace's name (default: the folder's).")] = None,
 ) -> None:
-    """Make a folder a workspace: its runs and their files are kept in its .muster.
+    """Make a folder a workspace, which keeps runs in its .muster folder.
 
     Without one, runs are kept in the workspace of your home folder.
 
@@ -34,30 +70,24 @@ def init(
       muster init
       muster init ./project --name vision
     """
-    from muster.client.workspace import create_workspace
-
     ref = create_workspace(path, name)
     print(f"workspace {ref.name} in {ref.root}")
 
 
 def up(
-    host: Annotated[str, typer.Option(metavar="HOST", help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[str, option("HOST", "Address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="PORT", help="Port to listen on; 0 takes a free one.")
+        int, option("PORT", "Port to listen on; 0 takes a free one.", min=0, max=65535)
     ] = defaults.SERVER_PORT,
-    tls: Annotated[
-        bool, typer.Option("--tls", help="TLS with a certificate that Muster makes.", show_default=False)
-    ] = False,
-    cert: Annotated[Path | None, typer.Option(metavar="FILE", help="TLS certificate (PEM); with --key.")] = None,
-    key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key (PEM).")] = None,
-    print_token: Annotated[
-        bool, typer.Option("--print-token", help="Print the token that clients need, and end.", show_default=False)
-    ] = False,
+    tls: Annotated[bool, switch("TLS with a certificate made by Muster.", "--tls")] = False,
+    cert: Annotated[Path | None, option("FILE", "TLS certificate (PEM); with --key.")] = None,
+    key: Annotated[Path | None, option("FILE", "Its private key (PEM).")] = None,
+    print_token: Annotated[bool, switch("Print the token that clients need, and exit.", "--print-token")] = False,
 ) -> None:
     """Serve this workspace to a team, in the foreground.
 
-    For yourself it is not needed: a small server starts by itself and leaves when idle. Beyond this machine
-    it serves with TLS only. Clients set MUSTER_SERVER, MUSTER_TOKEN_FILE and MUSTER_CERTIFICATE.
+    You do not need it for yourself: a small server starts by itself and stops when idle. Other machines are served
+    with TLS only. Clients set MUSTER_SERVER, MUSTER_TOKEN_FILE and MUSTER_CERTIFICATE.
 
     \b
     Examples:
@@ -65,8 +95,6 @@ def up(
       muster up --host 0.0.0.0 --tls
       muster up --host 10.0.0.5 --cert server.pem --key server.key
     """
-    from muster.client.workspace import find_workspace
-
     ref = find_workspace()
     if print_token:
         print(_token(ref.paths.admin_token))
@@ -84,7 +112,7 @@ def server_command(root: Path, host: str, port: int, *, tls: bool, cert: Path | 
     if (cert is None) != (key is None):
         raise UserError("--cert and --key belong together; only one was given.")
     if tls and cert is not None:
-        raise UserError("--tls makes a certificate, and --cert brings one.", "Give the one or the other.")
+        raise UserError("--tls makes a certificate, and --cert brings one.", "Give only one of them.")
     for path in (cert, key):
         if path is not None and not path.is_file():
             raise NotFound(f"there is no file {path}.")
@@ -107,22 +135,14 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def down(
-    force: Annotated[
-        bool, typer.Option("--force", help="Also while runs are active; they work on.", show_default=False)
-    ] = False,
-) -> None:
-    """End this workspace's server. Runs that are under way are not ended.
+def down(force: Annotated[bool, switch("Even while runs are active; they go on.", "--force")] = False) -> None:
+    """Stop this workspace's server. Active runs go on.
 
     \b
     Examples:
       muster down
       muster down --force
     """
-    from muster.client.connect import connect
-    from muster.client.server_process import wait_until_gone
-    from muster.client.workspace import find_workspace
-
     ref = find_workspace()
     try:
         client = connect(ref, start=False)
@@ -132,127 +152,51 @@ def down(
     client.shutdown(force)
     if ref.server is None:
         wait_until_gone(ref.paths)
-    print("the server has ended" if ref.server is None else f"the server at {ref.server.url} is ending")
+    print("the server has stopped" if ref.server is None else f"the server at {ref.server.url} is stopping")
 
 
 def status(as_json: Json = False) -> None:
-    """Tell about this workspace, its server, nodes and active runs. Starts nothing.
+    """Show this workspace, its server, nodes and active runs. Starts nothing.
 
     \b
     Examples:
       muster status
       muster status --json
     """
-    from muster.client.workspace import find_workspace
-
-    ref = find_workspace()
-    found = {
-        "workspace": {"name": ref.name, "root": str(ref.root), "server": ref.server.url if ref.server else None},
-        **_server_state(),
-    }
+    found = _workspace_status(find_workspace())
     if as_json:
         print_json(found)
     else:
         print("\n".join(status_lines(found, Paint.of(sys.stdout))))
 
 
-def _server_state() -> dict[str, Any]:
-    from muster.cli.state import ENDED
-    from muster.client.connect import connect
-
+def _workspace_status(ref: WorkspaceRef) -> WorkspaceStatus:
+    workspace = WorkspaceBrief(ref.name, str(ref.root), ref.server.url if ref.server else None)
     try:
         client = connect(start=False)
         health = client.health()
     except ServerUnavailable as error:
-        return {"server": None, "why": error.message, "clusters": [], "runs": []}
-    active = [view for view in client.runs(limit=200) if view["status"] not in ENDED]
-    return {"server": {"url": client.address.url, **health}, "clusters": client.clusters(), "runs": active}
+        return WorkspaceStatus(workspace, why=error.message)
+    server = ServerStatus(**vars(health), url=client.address.url)
+    active = [view for view in client.runs(limit=200) if view.status not in TERMINAL]
+    return WorkspaceStatus(workspace, server, clusters=tuple(client.clusters()), runs=tuple(active))
 
 
-def status_lines(found: dict[str, Any], paint: Paint) -> list[str]:
-    from muster.cli.story import listing
-
-    workspace, server = found["workspace"], found["server"]
-    lines = [f"{paint('workspace', 'dim')}  {workspace['name']}  {workspace['root']}"]
+def status_lines(found: WorkspaceStatus, paint: Paint) -> list[str]:
+    workspace, server = found.workspace, found.server
+    lines = [f"{paint('workspace', 'dim')}  {workspace.name}  {workspace.root}"]
     if server is None:
-        embedded = workspace["server"] is None
-        text = "not running; the next command starts it" if embedded else f"does not answer: {found['why']}"
+        embedded = workspace.server is None
+        text = "not running; the next command starts it" if embedded else f"does not answer: {found.why}"
         return [*lines, f"{paint('server', 'dim')}     {text}"]
-    pid = f"  process {server['pid']}" if server.get("pid") else ""
-    lines.append(f"{paint('server', 'dim')}     {server['url']}  version {server['version']}{pid}")
-    for cluster in found["clusters"]:
-        nodes = cluster.get("nodes") or []
-        lines.append(f"{paint('cluster', 'dim')}    {cluster['name']}  {cluster.get('engine', '')}  {len(nodes)} nodes")
-        rows = [(str(node.get("name")), str(node.get("state", "-")), str(node.get("reason") or "")) for node in nodes]
+    lines.append(f"{paint('server', 'dim')}     {server.url}  version {server.version}  process {server.pid}")
+    for cluster in found.clusters:
+        lines.append(f"{paint('cluster', 'dim')}    {cluster.name}  {cluster.engine}  {len(cluster.nodes)} nodes")
+        rows = [(node.name, node.state, node.reason) for node in cluster.nodes]
         lines += [f"           {line}" for line in table(("NODE", "STATE", "WHY"), rows)] if rows else []
-    if not found["runs"]:
+    if not found.runs:
         return [*lines, f"{paint('runs', 'dim')}       none active"]
-    return [*lines, "", *listing(found["runs"], paint, time.time())]
-
-
-def doctor(
-    nodes: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Measure the network between N nodes, with a small job.")
-    ] = None,
-    compute: Annotated[str, typer.Option(metavar="NAME", help="With --nodes: the cluster that they are of.")] = "local",
-    images_per_s: Annotated[
-        float | None,
-        typer.Option(min=0.001, metavar="X", help="With --nodes: what one node trains a second, where you know it."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Check this machine: what fits, what does not, and what to do about it.
-
-    With --nodes, a job of a few seconds measures latency and bandwidth between the nodes of a cluster, and says
-    when a further node would add nothing to the speed of training.
-
-    The exit code is 1 where something would keep jobs from running.
-
-    \b
-    Examples:
-      muster doctor
-      muster doctor --json
-      muster doctor --nodes 2
-      muster doctor --nodes 2 --compute local --images-per-s 1200
-    """
-    if nodes is not None:
-        _doctor_nodes(nodes, compute, images_per_s, as_json)
-        return
-    from dataclasses import asdict
-
-    from muster.cli.doctor.checks import check
-    from muster.cli.doctor.facts import gather
-
-    findings = check(gather())
-    if as_json:
-        print_json([asdict(finding) for finding in findings])
-    else:
-        print("\n".join(doctor_lines(findings, Paint.of(sys.stdout))))
-    if any(finding.level == "fail" for finding in findings):
-        raise typer.Exit(report.EXIT_FAILED)
-
-
-def _doctor_nodes(num_nodes: int, compute: str, images_per_s: float | None, as_json: bool) -> None:
-    from muster.cli.doctor.nodes import examine, lines
-
-    found = examine(num_nodes, compute, images_per_s)
-    if as_json:
-        print_json(found)
-    else:
-        print("\n".join(lines(found, Paint.of(sys.stdout))))
-
-
-def doctor_lines(findings: list[Any], paint: Paint) -> list[str]:
-    colors = {"ok": "green", "warn": "yellow", "fail": "red"}
-    widest = max(len(finding.topic) for finding in findings)
-    lines = []
-    for finding in findings:
-        lines.append(
-            f"{paint(finding.level.ljust(4), colors[finding.level])}  {finding.topic.ljust(widest)}  {finding.said}"
-        )
-        if finding.advice:
-            lines.append(f"{'':6}{'':{widest}}  {paint('→', 'dim')} {finding.advice}")
-    return lines
+    return [*lines, "", *listing(found.runs, paint, time.time())]
 
 
 def _token(path: Path) -> str:

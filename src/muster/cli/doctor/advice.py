@@ -6,9 +6,10 @@ what the GPUs compute plus what the exchange takes; modern frameworks hide a par
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+
+from muster.cli.doctor.network import Measurement, Node, Pair
 
 GRADIENT_BYTES = 102e6
 BATCH_PER_GPU = 64
@@ -46,14 +47,14 @@ class Judgement:
     step_s: float | None = None
 
 
-def judge(measured: Mapping[str, Any], images_per_s: float | None = None) -> Judgement:
+def judge(measured: Measurement, images_per_s: float | None = None) -> Judgement:
     """The plain-words conclusion; `images_per_s` is what one node does, where the user knows."""
-    nodes, pairs = measured["nodes"], measured["pairs"]
-    broken = [pair for pair in pairs if "error" in pair]
+    nodes, pairs = measured.nodes, measured.pairs
+    broken = [pair for pair in pairs if pair.error]
     if broken:
-        first, second = broken[0]["nodes"]
-        return Judgement("warn", f"Nodes {first} and {second} do not reach each other: {broken[0]['error']}.")
-    if len(nodes) > 1 and len({node["address"] for node in nodes}) == 1:
+        first, second = broken[0].nodes
+        return Judgement("warn", f"Nodes {first} and {second} do not reach each other: {broken[0].error}.")
+    if len(nodes) > 1 and len({node.address for node in nodes}) == 1:
         return Judgement(
             "warn",
             "All nodes are on one machine and share its cores and GPUs: good for trying a job out, "
@@ -62,7 +63,7 @@ def judge(measured: Mapping[str, Any], images_per_s: float | None = None) -> Jud
     if not pairs:
         return Judgement("ok", "One node has no network to measure.")
     judged = _of_network(nodes, _bytes_per_s(nodes, pairs), images_per_s)
-    if len({node["machine"] for node in nodes}) == 1:
+    if len({node.machine for node in nodes}) == 1:
         shared = " The nodes have one kernel (containers of one machine?), so they also share its cores and GPUs."
         return replace(judged, said=judged.said + shared)
     return judged
@@ -87,21 +88,21 @@ def node_images_per_s(gpus: Sequence[str], cpus: int) -> tuple[float, str]:
     return len(gpus) * each, f"{len(gpus)} x {gpus[0]}"
 
 
-def _bytes_per_s(nodes: Sequence[Mapping[str, Any]], pairs: Sequence[Mapping[str, Any]]) -> float:
+def _bytes_per_s(nodes: Sequence[Node], pairs: Sequence[Pair]) -> float:
     """What a gradient exchange gets: the slowest link decides."""
-    infiniband: float = min(node["infiniband_gbit"] for node in nodes) * 1e9 / 8 * INFINIBAND_SHARE
-    sockets: float = min(pair["bytes_per_s"] for pair in pairs) * SOCKET_SHARE
+    infiniband = min(node.infiniband_gbit for node in nodes) * 1e9 / 8 * INFINIBAND_SHARE
+    sockets = min(pair.bytes_per_s for pair in pairs) * SOCKET_SHARE
     return max(infiniband, sockets, 1.0)
 
 
-def _of_network(nodes: Sequence[Mapping[str, Any]], bytes_per_s: float, images_per_s: float | None) -> Judgement:
-    slowest = min(nodes, key=lambda node: node_images_per_s(node["gpus"], node["cpus"])[0])
-    assumed, described = node_images_per_s(slowest["gpus"], slowest["cpus"])
+def _of_network(nodes: Sequence[Node], bytes_per_s: float, images_per_s: float | None) -> Judgement:
+    slowest = min(nodes, key=lambda node: node_images_per_s(node.gpus, node.cpus)[0])
+    assumed, described = node_images_per_s(slowest.gpus, slowest.cpus)
     rate = images_per_s or assumed
-    step_s = BATCH_PER_GPU * max(1, len(slowest["gpus"])) / rate
+    step_s = BATCH_PER_GPU * max(1, len(slowest.gpus)) / rate
     exchange_s = exchange_seconds(len(nodes), bytes_per_s)
     gain = speedup(len(nodes), step_s, exchange_s)
-    where = "over InfiniBand" if min(node["infiniband_gbit"] for node in nodes) else "over TCP"
+    where = "over InfiniBand" if min(node.infiniband_gbit for node in nodes) else "over TCP"
     basis = (
         f"ResNet-50 exchanges {GRADIENT_BYTES / 1e6:.0f} MB of gradients a step, which takes about "
         f"{exchange_s:.3g} s {where}; a node ({described}, {rate:,.0f} images/s"

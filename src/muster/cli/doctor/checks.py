@@ -202,20 +202,20 @@ def _extras(facts: Facts) -> Iterator[Finding]:
 
 
 def _workspace(facts: Facts) -> Iterator[Finding]:
-    place = facts.workspace
-    said = f"{place.path} on {place.kind}, {size(place.free_bytes)} free"
-    if not place.writable:
+    folder = facts.workspace
+    said = f"{folder.path} on {folder.kind}, {size(folder.free_bytes)} free"
+    if not folder.writable:
         yield Finding(
             "workspace",
             "fail",
-            f"{place.path} cannot be written",
+            f"{folder.path} cannot be written",
             "Free some space, or `muster init` in a folder of yours.",
         )
-    elif place.free_bytes < GIB:
+    elif folder.free_bytes < GIB:
         yield Finding("workspace", "fail", said, "Logs and outputs are kept there: free some space.")
-    elif place.free_bytes < MIN_FREE_BYTES:
+    elif folder.free_bytes < MIN_FREE_BYTES:
         yield Finding("workspace", "warn", said, "Logs, outputs and checkpoints are kept there: free some space soon.")
-    elif place.kind.lower().startswith(NETWORK_FILESYSTEMS):
+    elif folder.kind.lower().startswith(NETWORK_FILESYSTEMS):
         advice = "It works; a folder on a local disk (`muster init`) is faster and survives a broken network."
         yield Finding("workspace", "warn", said, advice)
     else:

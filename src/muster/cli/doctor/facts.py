@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from muster import defaults
+from muster.client.workspace import find_folder
 
 EXTRAS = {"torch": "torch", "mpi": "mpi4py", "tensorflow": "tensorflow", "postgres": "psycopg"}
 NVIDIA_SMI_TIMEOUT_S = 10.0
@@ -212,8 +213,6 @@ def _version(module: str) -> str | None:
 
 
 def _workspace() -> Filesystem:
-    from muster.client.workspace import find_folder
-
     folder = find_folder(Path.cwd()) or Path.home()
     skew = _clock_skew(folder)
     return Filesystem(

@@ -1,1 +1,1 @@
-"""How the throughput of a job grows with its processes: the study, and its picture."""
+"""How the throughput of a job grows with its processes: the study, and its plot."""

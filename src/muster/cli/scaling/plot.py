@@ -1,4 +1,4 @@
-"""The picture of a scaling study: throughput with the ideal line, and the efficiency below it."""
+"""The plot of a scaling study: throughput with the ideal line, and the efficiency below it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def draw(study: Study, folder: Path) -> list[Path]:
     from matplotlib.figure import Figure
 
     rows = study.rows()
-    style: dict[Any, Any] = {"font.size": 10, "text.color": _INK, "axes.labelcolor": _INK, "svg.hashsalt": "muster"}
-    with matplotlib.rc_context(style):
+    with matplotlib.rc_context(
+        {"font.size": 10, "text.color": _INK, "axes.labelcolor": _INK, "svg.hashsalt": "muster"}
+    ):
         figure = Figure(figsize=(8, 6.4), layout="constrained")
         above, below = figure.subplots(2, 1, height_ratios=(2, 1), sharex=True)
         figure.suptitle(f"{study.job}: how throughput grows with processes", fontsize=13)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from muster.errors import Conflict, JobError
 from muster.job.parts import TensorFlow
 from muster.job.spec import JobSpec
+from muster.wire.codec import WireError, from_json, to_json
 
 FILES = ("scaling.json", "scaling.part", "scaling.png", "scaling.svg")
 """What a study writes."""
@@ -44,6 +44,17 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Machine:
+    """Where a study was made."""
+
+    host: str = ""
+    cpus: int | None = None
+    system: str = ""
+    python: str = ""
+    muster: str = ""
+
+
+@dataclass(frozen=True)
 class Row:
     """What is known of one size: the median of its runs against the smallest size."""
 
@@ -57,14 +68,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Study:
-    """The whole of it; written to its file after every run, so that a broken one goes on."""
+    """All of it; written to its file after every run, so that an interrupted study can continue."""
 
     key: str
     job: str
     metric: str
     sizes: tuple[Size, ...]
     repeats: int
-    machine: Mapping[str, Any] = field(default_factory=dict)
+    machine: Machine = Machine()
     samples: tuple[Sample, ...] = ()
     notices: tuple[str, ...] = ()
     code: str = ""
@@ -138,12 +149,12 @@ def key_of(spec: JobSpec) -> str:
 
 
 def resume(found: Study | None, wanted: Study) -> Study:
-    """The study to go on with: what an earlier one of the same job and the same code measured is kept."""
+    """The study to continue: what an earlier one of the same job and code measured is kept."""
     if found is None:
         return wanted
     if found.key != wanted.key or (wanted.metric and found.metric not in ("", wanted.metric)):
         raise Conflict(
-            f"the folder holds a study of another job or metric ({found.job}, {found.metric or 'any throughput'})",
+            f"the folder has a study of another job or metric ({found.job}, {found.metric or 'any throughput'})",
             "Give another --out, or --fresh to write over it.",
         )
     if found.code != wanted.code:
@@ -159,10 +170,10 @@ def resume(found: Study | None, wanted: Study) -> Study:
 
 
 def doubts(rows: Sequence[Row]) -> list[str]:
-    """What cannot well be true."""
+    """Results that are hard to believe."""
     return [
         f"an efficiency of {100 * row.efficiency:.0f} % with {row.size.procs} processes: the run with "
-        f"{rows[0].size.procs} was slowed by something else, or had other work; --repeat 3 --fresh tells more"
+        f"{rows[0].size.procs} was slowed by something else, or had other work; try --repeat 3 --fresh"
         for row in rows
         if row.efficiency > _BELIEVABLE
     ]
@@ -178,22 +189,15 @@ def read(path: Path) -> Study | None:
         data = {}
     if not isinstance(data, dict) or data.get("format") != _FORMAT:
         raise Conflict(f"{path} is not a scaling study of this version", "Give another --out, or --fresh.")
-    return Study(
-        key=data["key"],
-        job=data["job"],
-        metric=data["metric"],
-        sizes=tuple(Size(**size) for size in data["sizes"]),
-        repeats=data["repeats"],
-        machine=data["machine"],
-        samples=tuple(Sample(**sample) for sample in data["samples"]),
-        notices=tuple(data["notices"]),
-        code=data.get("code", ""),
-    )
+    try:
+        return from_json(Study, {key: value for key, value in data.items() if key not in ("format", "rows")})
+    except WireError as error:
+        raise Conflict(f"{path} is not a scaling study: {error}", "Give another --out, or --fresh.") from error
 
 
 def write(path: Path, study: Study) -> None:
     """Replace the file at once."""
-    rows = [{**asdict(row), "size": str(row.size), "procs": row.size.procs} for row in study.rows()]
+    rows = [{**to_json(row), "size": str(row.size), "procs": row.size.procs} for row in study.rows()]
     part = path.with_suffix(".part")
-    part.write_text(json.dumps({"format": _FORMAT, **asdict(study), "rows": rows}, indent=2) + "\n")
+    part.write_text(json.dumps({"format": _FORMAT, **to_json(study), "rows": rows}, indent=2) + "\n")
     part.replace(path)

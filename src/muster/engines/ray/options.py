@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from muster import errors
+from muster.clusters.flags import Flag
 from muster.clusters.options import KNOWN, checked, refuse_unknown
 from muster.defaults import RAY_CUT_OFF_S, RAY_LINGER_S, RAY_STALE_S
 
@@ -69,6 +70,12 @@ class RayOptions(BaseModel):
                 "RAY_TLS_SERVER_KEY": self.tls_key,
             }
         return found
+
+
+FLAGS = (
+    Flag("address", "ADDRESS", "its head, such as ray://10.0.0.1:10001."),
+    Flag("token_file", "FILE", "the file with the cluster's token."),
+)
 
 
 MEANINGLESS = {

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from muster.clusters.flags import Flag
 from muster.clusters.options import KNOWN, checked, refuse_unknown
 from muster.defaults import LINGER_S
 from muster.engines.slurm.reading import seconds_of
@@ -102,6 +103,19 @@ class SlurmOptions(BaseModel):
     cpus: int | None = None
     memory_gb: float | None = None
     max_nodes: int | None = None
+
+
+FLAGS = (
+    Flag("partition", "NAME", "the partition."),
+    Flag("account", "NAME", "who is charged."),
+    Flag("qos", "NAME", "the quality of service."),
+    Flag("constraint", "FEATURES", "features that nodes must have."),
+    Flag("gres", "GRES", "resources of each node, such as gpu:a100:4."),
+    Flag("time", "TIME", "the time limit of one Slurm job."),
+    Flag("exclude", "NODES", "nodes not to use."),
+    Flag("sbatch", "LINE", "a further #SBATCH line; repeatable.", "texts"),
+    Flag("chain", "", "go on in a next job when the time is up.", "switch"),
+)
 
 
 MEANINGLESS = {

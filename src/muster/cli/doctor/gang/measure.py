@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,79 @@ PATIENCE_S = 60.0
 DISK_BYTES = 64 << 20
 
 
+@dataclass
+class Facts:
+    """What a node has."""
+
+    host: str
+    machine: str
+    cpus: int | None
+    memory_bytes: int
+    gpus: list[str]
+    interface: str
+    infiniband_gbit: float
+    disk_bytes_per_s: float
+
+
+@dataclass
+class Member:
+    """A node that has joined, and where it serves."""
+
+    rank: int
+    address: str
+    port: int
+    facts: Facts
+
+
+@dataclass
+class Order:
+    """What the leader has a node do."""
+
+    do: str
+    seconds: float = 0.0
+    target: tuple[str, int] | None = None
+
+
+@dataclass
+class Served:
+    """What a node that serves counted."""
+
+    bytes_per_s: float | None = None
+    error: str | None = None
+
+
+@dataclass
+class Reached:
+    """What a node that connects measured."""
+
+    round_trip_s: float | None = None
+    error: str | None = None
+
+
+@dataclass
+class Pair:
+    """Two nodes, and how well they reach each other."""
+
+    nodes: tuple[int, int]
+    bytes_per_s: float | None
+    round_trip_s: float | None
+    error: str | None
+
+
+@dataclass
+class Result:
+    """What the gang found."""
+
+    members: list[Member]
+    pairs: list[Pair]
+    all_pairs: bool
+
+    def to_json(self) -> str:
+        nodes = [{"rank": item.rank, "address": item.address, **asdict(item.facts)} for item in self.members]
+        pairs = [{key: value for key, value in asdict(pair).items() if value is not None} for pair in self.pairs]
+        return json.dumps({"nodes": nodes, "pairs": pairs, "all_pairs": self.all_pairs})
+
+
 def main() -> None:
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if rank != 0:
@@ -35,15 +109,15 @@ def main() -> None:
         return
     result = lead(size)
     Path("outputs").mkdir(exist_ok=True)
-    Path("outputs/network.json").write_text(json.dumps(result))
-    print(f"measured {len(result['pairs'])} pairs of {size} nodes")
+    Path("outputs/network.json").write_text(result.to_json())
+    print(f"measured {len(result.pairs)} pairs of {size} nodes")
 
 
-def lead(size: int) -> dict[str, Any]:
+def lead(size: int) -> Result:
     listener = listen(int(os.environ["MASTER_PORT"]))
     address = os.environ["MASTER_ADDR"]
     own = listen(0)
-    members: dict[int, dict[str, Any]] = {0: {"address": address, "port": own.getsockname()[1], "facts": node_facts()}}
+    members = {0: Member(0, address, own.getsockname()[1], node_facts())}
     lines: dict[int, Line] = {}
     while len(lines) < size - 1:
         try:
@@ -55,26 +129,28 @@ def lead(size: int) -> dict[str, Any]:
                 "is the network between the nodes open?"
             )
         said = line.receive()
-        lines[said["rank"]] = line
-        members[said["rank"]] = said
+        member = Member(said["rank"], said["address"], said["port"], Facts(**said["facts"]))
+        lines[member.rank] = line
+        members[member.rank] = member
     chosen = pairs_of(size)
     seconds = max(LEAST_PAIR_S, min(MOST_PAIR_S, BUDGET_S / max(1, 2 * len(chosen))))
-    measured = []
-    for first, second in chosen:
-        # The second node serves; the first connects to it and measures.
-        lines[second].send({"do": "serve", "seconds": seconds})
-        target = (members[second]["address"], members[second]["port"])
-        if first == 0:
-            found = attempt(target, seconds)
-        else:
-            lines[first].send({"do": "measure", "target": target, "seconds": seconds})
-            found = lines[first].receive()
-        served = lines[second].receive()
-        measured.append({"nodes": [first, second], **served, **found})
+    measured = [measure_pair(first, second, members, lines, seconds) for first, second in chosen]
     for line in lines.values():
-        line.send({"do": "end"})
-    nodes = [{"rank": rank, "address": members[rank]["address"], **members[rank]["facts"]} for rank in sorted(members)]
-    return {"nodes": nodes, "pairs": measured, "all_pairs": len(chosen) == size * (size - 1) // 2}
+        line.send(Order("end"))
+    return Result([members[rank] for rank in sorted(members)], measured, len(chosen) == size * (size - 1) // 2)
+
+
+def measure_pair(first: int, second: int, members: dict[int, Member], lines: dict[int, Line], seconds: float) -> Pair:
+    """The second node serves; the first connects to it and measures."""
+    lines[second].send(Order("serve", seconds))
+    target = members[second].address, members[second].port
+    if first == 0:
+        found = attempt(target, seconds)
+    else:
+        lines[first].send(Order("measure", seconds, target))
+        found = Reached(**lines[first].receive())
+    served = Served(**lines[second].receive())
+    return Pair((first, second), served.bytes_per_s, found.round_trip_s, found.error or served.error)
 
 
 def follow(rank: int) -> None:
@@ -85,13 +161,15 @@ def follow(rank: int) -> None:
         sys.exit(f"the first node is not reached at {leader[0]} port {leader[1]}: {error}")
     own = listen(0)
     address = line.socket.getsockname()[0]
-    line.send({"rank": rank, "address": address, "port": own.getsockname()[1], "facts": node_facts()})
+    line.send(Member(rank, address, own.getsockname()[1], node_facts()))
     while True:
-        order = line.receive()
-        if order["do"] == "end":
+        order = Order(**line.receive())
+        if order.target is not None:
+            line.send(attempt((order.target[0], order.target[1]), order.seconds))
+        elif order.do == "serve":
+            line.send(serve(own, order.seconds))
+        else:
             return
-        seconds = order["seconds"]
-        line.send(serve(own, seconds) if order["do"] == "serve" else attempt(tuple(order["target"]), seconds))
 
 
 def pairs_of(size: int) -> list[tuple[int, int]]:
@@ -100,14 +178,14 @@ def pairs_of(size: int) -> list[tuple[int, int]]:
     return every if len(every) <= MOST_PAIRS else [(rank, rank + 1) for rank in range(size - 1)]
 
 
-def attempt(target: tuple[str, int], seconds: float) -> dict[str, Any]:
+def attempt(target: tuple[str, int], seconds: float) -> Reached:
     """Latency and bandwidth to a node that serves, or why there are none."""
     try:
         latency = round_trip(target)
         send_for(target, seconds)
-        return {"round_trip_s": latency}
+        return Reached(round_trip_s=latency)
     except OSError as error:
-        return {"error": f"{target[0]}: {error}"}
+        return Reached(error=f"{target[0]}: {error}")
 
 
 def round_trip(target: tuple[str, int]) -> float:
@@ -144,7 +222,7 @@ def pour(link: socket.socket, seconds: float) -> None:
         return
 
 
-def serve(listener: socket.socket, seconds: float) -> dict[str, Any]:
+def serve(listener: socket.socket, seconds: float) -> Served:
     """Answer one round of measuring: a connection for latency, then the streams, whose rates are added up."""
     rates: list[float] = []
     threads: list[threading.Thread] = []
@@ -154,10 +232,10 @@ def serve(listener: socket.socket, seconds: float) -> dict[str, Any]:
             threads.append(threading.Thread(target=count, args=(listener.accept()[0], seconds, rates)))
             threads[-1].start()
     except OSError as error:
-        return {"error": f"nobody connected: {error}"}
+        return Served(error=f"nobody connected: {error}")
     for thread in threads:
         thread.join()
-    return {"bytes_per_s": sum(rates)}
+    return Served(bytes_per_s=sum(rates))
 
 
 def echo(link: socket.socket) -> None:
@@ -195,8 +273,8 @@ class Line:
         link.settimeout(PATIENCE_S)
         self._file = link.makefile("r")
 
-    def send(self, message: dict[str, Any]) -> None:
-        self.socket.sendall(json.dumps(message).encode() + b"\n")
+    def send(self, message: Member | Order | Served | Reached) -> None:
+        self.socket.sendall(json.dumps(asdict(message)).encode() + b"\n")
 
     def receive(self) -> Any:
         text = self._file.readline()
@@ -238,17 +316,17 @@ def receive_exactly(link: socket.socket, size: int) -> bytes:
     return data
 
 
-def node_facts() -> dict[str, Any]:
-    return {
-        "host": socket.gethostname(),
-        "machine": machine_id(),
-        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "gpus": gpu_names(),
-        "interface": os.environ.get("GLOO_SOCKET_IFNAME", ""),
-        "infiniband_gbit": infiniband_gbit(),
-        "disk_bytes_per_s": disk_rate(),
-    }
+def node_facts() -> Facts:
+    return Facts(
+        host=socket.gethostname(),
+        machine=machine_id(),
+        cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        gpus=gpu_names(),
+        interface=os.environ.get("GLOO_SOCKET_IFNAME", ""),
+        infiniband_gbit=infiniband_gbit(),
+        disk_bytes_per_s=disk_rate(),
+    )
 
 
 def machine_id() -> str:

@@ -6,7 +6,7 @@
 | 1 | the run Failed, or a check did |
 | 2 | bad input: an option, a job file, a run that does not exist |
 | 3 | no server answers, or it speaks another version |
-| 70 | a fault of Muster's own; a report was written |
+| 70 | a fault in Muster itself; a report was written |
 | 124 | `muster wait --timeout` passed |
 | 130 | the run was Canceled, or Ctrl-C |
 | 141 | whoever read the output went away |
@@ -27,6 +27,7 @@ import typer
 
 from muster.cli.console import Paint, say
 from muster.errors import MusterError, ProtocolMismatch, RunFailed, ServerUnavailable, UserError
+from muster.wire import states
 
 EXIT_FAILED = 1
 EXIT_USER = 2
@@ -35,6 +36,9 @@ EXIT_FAULT = 70
 EXIT_TIMEOUT = 124
 EXIT_INTERRUPTED = 130
 EXIT_PIPE = 141
+
+EXIT_CODES = {states.COMPLETED: 0, states.FAILED: EXIT_FAILED, states.CANCELED: EXIT_INTERRUPTED}
+"""Of a command that ran something to its end."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -58,7 +62,7 @@ def guarded(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def report(error: BaseException) -> int:
-    """Tell the user what happened; returns the exit code."""
+    """Print what happened; returns the exit code."""
     if isinstance(error, KeyboardInterrupt):
         say("\ninterrupted")
         return EXIT_INTERRUPTED

@@ -1,14 +1,14 @@
-"""A run told in lines."""
+"""Runs as lines."""
 
 from collections.abc import Callable
 from typing import Any
 
 from muster.cli.console import Paint
-from muster.cli.merge import clean
-from muster.cli.story import listing, story, summary
+from muster.cli.following.lines import clean
+from muster.cli.views.run import everything, listing, summary
 
 PLAIN = Paint(color=False)
-View = Callable[..., dict[str, Any]]
+View = Callable[..., Any]
 
 
 def test_the_summary_of_a_completed_run(run_view: View, now: float) -> None:
@@ -57,10 +57,10 @@ def test_a_verdict_of_no_rank_names_none(run_view: View, verdict: dict[str, Any]
 def test_a_verdict_whose_message_leaves_the_rank_out_names_it_all_the_same(
     run_view: View, verdict: dict[str, Any], now: float
 ) -> None:
-    short = {**verdict, "message": "killed", "evidence": {"signal": 9}}
+    short = {**verdict, "message": "killed", "evidence": {"launcher_rank": 0}}
     lines = summary(run_view(status="Failed", verdict=short), PLAIN, now)
     assert "exception: rank 1 on node-1" in lines
-    assert "  evidence: SIGKILL" in lines
+    assert "  evidence: launcher rank 0" in lines
 
 
 def test_a_cancelled_run_is_no_failure(run_view: View, verdict: dict[str, Any], now: float) -> None:
@@ -71,8 +71,8 @@ def test_a_cancelled_run_is_no_failure(run_view: View, verdict: dict[str, Any], 
     ]
 
 
-def test_the_story_tells_of_ranks_metrics_and_files(run_view: View, now: float) -> None:
-    text = "\n".join(story(run_view(notices=["curated name"]), PLAIN, now))
+def test_everything_has_ranks_metrics_and_files(run_view: View, now: float) -> None:
+    text = "\n".join(everything(run_view(notices=["curated name"]), PLAIN, now))
     assert "r1a2b3c4" in text
     assert "notice: curated name" in text
     assert "team=vision" in text
@@ -82,16 +82,18 @@ def test_the_story_tells_of_ranks_metrics_and_files(run_view: View, now: float) 
     assert "102 MB  outputs/model.pt" in text
 
 
-def test_the_story_keeps_attempts_apart(run_view: View, rank_view: View, verdict: dict[str, Any], now: float) -> None:
-    told = {**verdict, "action": "attempt 2: 1 of 3 for errors of the job; starts in 2.0 s"}
-    first = {
-        "number": 1, "status": "Failed", "started_at": now - 9, "ended_at": now, "nodes": [], "verdict": told,
-        "ranks": [rank_view(0, exit_code=None, signal=9)],
-    }  # fmt: skip
-    second = {**first, "number": 2, "status": "Running", "ranks": [], "verdict": None, "resumed_from": 4}
+def test_everything_keeps_attempts_apart(
+    run_view: View, attempt_view: View, rank_view: View, verdict: dict[str, Any], now: float
+) -> None:
+    first = attempt_view(
+        status="Failed",
+        verdict={**verdict, "action": "attempt 2: 1 of 3 for errors of the job; starts in 2.0 s"},
+        ranks=[rank_view(0, exit_code=None, signal=9)],
+    )
+    second = attempt_view(number=2, status="Running", ranks=[], resumed_from=4)
     kept = [{"id": 4, "name": "step_40", "size": 2_000_000, "attempt": 1, "at": now - 5}]
     view = run_view(status="Running", ended_at=None, attempts=[first, second], checkpoints=kept)
-    text = "\n".join(story(view, PLAIN, now))
+    text = "\n".join(everything(view, PLAIN, now))
     one, two = text.index("attempt 1  Failed"), text.index("attempt 2  Running")
     assert one < text.index("  exception: rank 1 on node-1: ValueError: boom") < text.index("  then: attempt 2") < two
     assert "SIGKILL" in text
@@ -103,7 +105,7 @@ def test_a_run_that_waits_says_for_what(run_view: View, now: float) -> None:
     waiting = run_view(
         status="Queued", reason="waits for 2 nodes", started_at=None, ended_at=None, attempts=[], metrics={}, files=[]
     )
-    assert any("waits for 2 nodes" in line for line in story(waiting, PLAIN, now))
+    assert any("waits for 2 nodes" in line for line in everything(waiting, PLAIN, now))
     header, row = listing([waiting], PLAIN, now)
     assert header.split() == ["RUN", "NAME", "STATUS", "EXPERIMENT", "RANKS", "CREATED", "DURATION", "WHY"]
     assert row.split() == [

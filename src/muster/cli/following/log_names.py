@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from muster.wire.runs import RunView
 
 _PROCESS = re.compile(r"std_log_process_(\d+)\.txt$")
 _ENVIRONMENT = re.compile(r"environment_node_(\d+)\.txt$")
@@ -23,7 +23,7 @@ class Source:
 
 
 def source_of(stream: str) -> Source:
-    """Told from the log's name, so that it needs no question to the server."""
+    """By the log's name, which needs no question to the server."""
     if match := _PROCESS.search(stream):
         return Source(f"rank {int(match[1])}", int(match[1]))
     if match := _TASK.search(stream):
@@ -40,11 +40,11 @@ def is_build(stream: str) -> bool:
     return _ENVIRONMENT.search(stream) is not None
 
 
-def log_of_rank(view: Mapping[str, Any], rank: int, attempt: int | None = None) -> str | None:
+def log_of_rank(view: RunView, rank: int, attempt: int | None = None) -> str | None:
     """The stream of a rank; None where the run has not come so far."""
-    for entry in reversed(view["attempts"]):
-        if attempt is None or entry["number"] == attempt:
-            for candidate in entry["ranks"]:
-                if candidate["rank"] == rank:
-                    return str(candidate["log"])
+    for entry in reversed(view.attempts):
+        if attempt is None or entry.number == attempt:
+            for candidate in entry.ranks:
+                if candidate.rank == rank:
+                    return candidate.log
     return None

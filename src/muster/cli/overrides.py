@@ -8,9 +8,11 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+import yaml
 
 from muster.errors import JobError
+from muster.wire.codec import Json
 
 JOB_FILE_SUFFIXES = (".yml", ".yaml")
 JOB_FILE = "job file"
@@ -36,7 +38,7 @@ def is_job_file(target: str) -> bool:
     return target.lower().endswith(JOB_FILE_SUFFIXES)
 
 
-def script_job(target: str, arguments: Sequence[str]) -> dict[str, Any]:
+def script_job(target: str, arguments: Sequence[str]) -> dict[str, Json]:
     """The job of a script, or of a program on the PATH: one process, in the script's folder."""
     path = Path(target)
     if path.is_file():
@@ -75,18 +77,18 @@ def _scripts_in(folder: Path) -> str:
     return f"There are: {', '.join(known[:10])}." if known else "There is no script or job file in that folder."
 
 
-def with_overrides(job: Mapping[str, Any], overrides: Overrides, source: str = JOB_FILE) -> dict[str, Any]:
+def with_overrides(job: Mapping[str, Json], overrides: Overrides, source: str = JOB_FILE) -> dict[str, Json]:
     """The job's data with the options of the command line applied."""
     changed = dict(job)
     _apply_size(changed, overrides)
     if overrides.inputs:
-        changed["inputs"] = _inputs(changed.get("inputs", {}), overrides.inputs, declared=source == JOB_FILE)
+        changed["inputs"] = _inputs(_part(job, "inputs"), overrides.inputs, declared=source == JOB_FILE)
     if overrides.env:
-        changed["environment_variables"] = {**changed.get("environment_variables", {}), **overrides.env}
+        changed["environment_variables"] = {**_part(job, "environment_variables"), **overrides.env}
     if overrides.timeout_s is not None:
-        changed["limits"] = {**changed.get("limits", {}), "timeout": overrides.timeout_s}
+        changed["limits"] = {**_part(job, "limits"), "timeout": overrides.timeout_s}
     if overrides.priority is not None:
-        changed["queue_settings"] = {**changed.get("queue_settings", {}), "priority": overrides.priority}
+        changed["queue_settings"] = {**_part(job, "queue_settings"), "priority": overrides.priority}
     for key, value in (
         ("name", overrides.name),
         ("experiment_name", overrides.experiment),
@@ -97,22 +99,28 @@ def with_overrides(job: Mapping[str, Any], overrides: Overrides, source: str = J
     return changed
 
 
-def _apply_size(job: dict[str, Any], overrides: Overrides) -> None:
-    resources = dict(job.get("resources", {}))
+def _part(job: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+    """A mapping inside the job; empty where it has none."""
+    value = job.get(name)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _apply_size(job: dict[str, Json], overrides: Overrides) -> None:
+    resources = dict(_part(job, "resources"))
     if overrides.nodes is not None:
         resources["instance_count"] = overrides.nodes
     if overrides.gpus_per_node is not None:
         resources["gpus_per_node"] = overrides.gpus_per_node
     if resources:
         job["resources"] = resources
-    distribution = _distribution(job.get("distribution"), overrides)
+    distribution = _distribution(_part(job, "distribution"), overrides)
     if distribution is not None:
         job["distribution"] = distribution
 
 
-def _distribution(given: Mapping[str, Any] | None, overrides: Overrides) -> dict[str, Any] | None:
+def _distribution(given: Mapping[str, Json], overrides: Overrides) -> dict[str, Json] | None:
     if overrides.nodes is None and overrides.procs is None:
-        return None if given is None else dict(given)
+        return dict(given) or None
     changed = dict(given or {"type": "pytorch"})
     if changed["type"] == "tensorflow":
         if overrides.procs is not None:
@@ -127,7 +135,7 @@ def _distribution(given: Mapping[str, Any] | None, overrides: Overrides) -> dict
     return changed
 
 
-def _inputs(known: Mapping[str, Any], given: Mapping[str, str], declared: bool) -> dict[str, Any]:
+def _inputs(known: Mapping[str, Json], given: Mapping[str, str], declared: bool) -> dict[str, Json]:
     changed = dict(known)
     for name, text in given.items():
         if declared and name not in known:
@@ -136,7 +144,7 @@ def _inputs(known: Mapping[str, Any], given: Mapping[str, str], declared: bool) 
     return changed
 
 
-def _declared_input(name: str, declaration: Any, text: str) -> Any:
+def _declared_input(name: str, declaration: Json, text: str) -> Json:
     if isinstance(declaration, Mapping):
         return {**declaration, "path": _from_here(text)}
     if isinstance(declaration, str):
@@ -149,7 +157,7 @@ def _declared_input(name: str, declaration: Any, text: str) -> Any:
     return float(value) if isinstance(declaration, float) else value
 
 
-def _new_input(text: str) -> Any:
+def _new_input(text: str) -> Json:
     path = Path(text)
     if path.exists():
         return {"type": "uri_folder" if path.is_dir() else "uri_file", "path": str(path.resolve())}
@@ -157,13 +165,11 @@ def _new_input(text: str) -> Any:
 
 
 def _from_here(text: str) -> str:
-    """A path of the command line is meant from the current folder, not from the job file's."""
+    """A path on the command line is relative to the current folder, not to the job file's."""
     return text if ":" in text.split("/")[0] else str(Path(text).absolute())
 
 
 def _scalar(text: str) -> bool | int | float | str:
-    import yaml
-
     try:
         value = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError):
@@ -171,7 +177,7 @@ def _scalar(text: str) -> bool | int | float | str:
     return value if isinstance(value, (bool, int, float)) else text
 
 
-def _nearest(name: str, known: Mapping[str, Any]) -> str:
+def _nearest(name: str, known: Mapping[str, Json]) -> str:
     if not known:
         return "It declares none."
     close = difflib.get_close_matches(name, known, n=1)

@@ -10,7 +10,7 @@ import typer
 
 from muster import errors
 from muster.cli.console import Paint, color_wanted
-from muster.cli.report import guarded, report
+from muster.cli.exits import guarded, report
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.cli.merge import Line, Merger, clean
+from muster.cli.following.lines import Line, Merger, clean
 
 
 def texts(merger: Merger, *chunks: bytes) -> list[str]:

@@ -3,33 +3,39 @@
 import pytest
 
 from muster.cli.console import Paint
-from muster.cli.display import live_area, progress_line, rank_lines
-from muster.cli.merge import Line
-from muster.cli.state import RunState, loss, throughput
+from muster.cli.following.display import live_area, progress_line, rank_lines
+from muster.cli.following.lines import Line
+from muster.cli.following.state import RunState
+from muster.cli.views.metrics import loss, throughput
+from muster.wire.stream import MetricLogged, ProgressMade, RankEnded, RankStarted, RunEnded, StateChanged
 
 PLAIN = Paint(color=False)
 
 
 def running() -> RunState:
     state = RunState(created_at=0.0, num_ranks=2)
-    state.apply("state", {"status": "Running", "reason": "", "at": 10.0}, 10.0)
+    state.apply(StateChanged("Running", at=10.0), 10.0)
     for number in (0, 1):
-        state.apply("rank", {"rank": number, "state": "running"}, 10.0)
+        state.apply(RankStarted(number, "running", at=10.0), 10.0)
     return state
+
+
+def metric(name: str, value: float) -> MetricLogged:
+    return MetricLogged(name, value, step=None, rank=0, source="rank_0", type="scalar", at=70.0, attempt=1)
 
 
 def test_the_status_line_counts_ranks_and_shows_figures() -> None:
     state = running()
-    state.apply("rank", {"rank": 1, "state": "ended"}, 70.0)
-    state.apply("metric", {"name": "train_loss", "value": 2.5}, 70.0)
-    state.apply("metric", {"name": "throughput", "value": 99.0}, 70.0)
+    state.apply(RankEnded(1, "node-1", "ended", exit_code=0, signal=None, at=70.0), 70.0)
+    state.apply(metric("train_loss", 2.5), 70.0)
+    state.apply(metric("throughput", 99.0), 70.0)
     area = live_area(state, {}, "brave-otter", PLAIN, 75.0, 80, 24)
     assert area == ["brave-otter  Running  1/2 ranks, 1 ended  1m 05s  99.0/s  loss 2.5"]
 
 
 def test_a_waiting_run_shows_its_reason() -> None:
     state = RunState(created_at=0.0)
-    state.apply("state", {"status": "Queued", "reason": "waits for 2 nodes"}, 1.0)
+    state.apply(StateChanged("Queued", at=1.0, reason="waits for 2 nodes"), 1.0)
     assert live_area(state, {}, "r", PLAIN, 5.0, 80, 24) == ["r  Queued  waits for 2 nodes  5.0s"]
 
 
@@ -44,34 +50,41 @@ def test_a_reason_too_long_for_the_line_has_lines_of_its_own() -> None:
 
 def test_progress_is_that_of_the_slowest_rank_with_the_time_left() -> None:
     state = running()
-    state.apply("progress", {"done": 0, "total": 100, "unit": "steps", "rank": 0}, 10.0)
-    state.apply("progress", {"done": 50, "total": 100, "unit": "steps", "rank": 0}, 20.0)
+    state.apply(ProgressMade(0, 100, "steps", rank=0), 10.0)
+    state.apply(ProgressMade(50, 100, "steps", rank=0), 20.0)
     assert state.progress is not None
     assert state.progress.left_s == pytest.approx(10.0)
     assert progress_line(state, PLAIN, 80).endswith(" 50% 50/100 steps  about 10s left")
-    state.apply("progress", {"done": 25, "total": 100, "unit": "steps", "rank": 1}, 20.0)
+    state.apply(ProgressMade(25, 100, "steps", rank=1), 20.0)
     assert progress_line(state, PLAIN, 80) == "━" * 10 + "─" * 30 + "  25% 25/100 steps"
 
 
 def test_progress_without_a_total_has_no_bar() -> None:
     state = running()
-    state.apply("progress", {"done": 7, "total": None, "unit": "files", "rank": 0}, 10.0)
+    state.apply(ProgressMade(7, None, "files", rank=0), 10.0)
     assert progress_line(state, PLAIN, 80) == "7 files"
 
 
 def test_a_further_attempt_starts_from_nothing() -> None:
     state = running()
-    state.apply("progress", {"done": 7, "total": 10, "unit": "", "rank": 0}, 10.0)
-    state.apply("state", {"status": "Queued", "reason": "node lost; attempt 2"}, 20.0)
+    state.apply(ProgressMade(7, 10, "", rank=0), 10.0)
+    state.apply(StateChanged("Queued", at=20.0, reason="node lost; attempt 2"), 20.0)
     assert state.progress is None
     assert state.ranks == {}
 
 
-def test_the_end_brings_the_verdict() -> None:
+def test_an_event_without_a_rank_is_the_progress_of_the_run() -> None:
     state = running()
-    state.apply("end", {"status": "Failed", "verdict": {"code": "exit_code"}}, 20.0)
+    for done in (1, 2):
+        state.apply(ProgressMade(done, 4, "epochs"), 10.0)
+    assert progress_line(state, PLAIN, 80).endswith(" 50% 2/4 epochs")
+
+
+def test_the_end_has_a_status() -> None:
+    state = running()
+    state.apply(RunEnded("Failed", verdict=None), 20.0)
     assert state.ended
-    assert state.verdict == {"code": "exit_code"}
+    assert state.status == "Failed"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +99,7 @@ def test_the_end_brings_the_verdict() -> None:
         ("images", None),
     ],
 )
-def test_throughput_is_told_by_the_name_of_a_metric(name: str, shown: str | None) -> None:
+def test_throughput_is_found_by_the_name_of_a_metric(name: str, shown: str | None) -> None:
     assert throughput({"x": 1, name: 812.4}) == shown
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.cli.request import Overrides, parse_env, parse_pairs, script_job, with_overrides
+from muster.cli.overrides import Overrides, parse_env, parse_pairs, script_job, with_overrides
 from muster.errors import JobError
 
 

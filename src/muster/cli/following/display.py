@@ -1,4 +1,4 @@
-"""Showing a run while it goes on: plain lines, or a live view where there is a terminal."""
+"""Showing a run while it is active: plain lines, or a live view where there is a terminal."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TextIO
 
 from muster.cli.console import Paint, is_terminal, say
-from muster.cli.merge import Line, clean
-from muster.cli.sources import is_build, source_of
-from muster.cli.state import RunState, loss, throughput
+from muster.cli.following.lines import Line, clean
+from muster.cli.following.log_names import is_build, source_of
+from muster.cli.following.state import RunState
 from muster.cli.text import duration, number, shorten
+from muster.cli.views.metrics import loss, throughput
 
 MAX_PENDING_LINES = 8
 MAX_REASON_LINES = 3
@@ -82,15 +83,15 @@ class PlainDisplay:
 
 
 class QuietDisplay(PlainDisplay):
-    """Nothing but what somebody must know, and was not told before."""
+    """Nothing but notes, each once; `shown` has those of earlier runs."""
 
-    def __init__(self, out: TextIO, told: set[str]) -> None:
+    def __init__(self, out: TextIO, shown: set[str]) -> None:
         super().__init__(out)
-        self._told = told
+        self._shown_notes = shown
 
     def note(self, text: str, level: str = "") -> None:
-        if text not in self._told:
-            self._told.add(text)
+        if text not in self._shown_notes:
+            self._shown_notes.add(text)
             super().note(text, level)
 
     def lines(self, lines: Sequence[Line]) -> None:

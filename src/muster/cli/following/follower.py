@@ -1,30 +1,56 @@
-"""Following a run to its end, with Ctrl-C as a wish and not as an accident."""
+"""Following a run to its end; Ctrl-C cancels the run."""
 
 from __future__ import annotations
 
 import signal
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Protocol, Self
 
-from muster.cli.display import Display
-from muster.cli.merge import Merger
-from muster.cli.state import RunState
+import typer
 
-if TYPE_CHECKING:
-    from muster.client.sse import StreamEvent
+from muster.cli import exits
+from muster.cli.console import Paint, say
+from muster.cli.following.display import Display, QuietDisplay, open_display
+from muster.cli.following.lines import Merger
+from muster.cli.following.state import RunState
+from muster.cli.views.run import ref
+from muster.client.sse import StreamItem
+from muster.wire.runs import RunView
+from muster.wire.states import RunStatus
+from muster.wire.stream import LogPiece, Note, RunEnded, StateChanged
 
 
 class Streaming(Protocol):
     """What following needs of the client."""
 
-    def run(self, ref: str) -> dict[str, Any]: ...
+    def run(self, ref: str) -> RunView: ...
     def stream(
         self, ref: str, cursor: str | None = None, follow: bool = True, logs: bool = True, metrics: bool = True
-    ) -> Iterator[StreamEvent]: ...
-    def cancel(self, ref: str, force: bool = False) -> Any: ...
+    ) -> Iterator[StreamItem]: ...
+    def cancel(self, ref: str, force: bool = False) -> object: ...
+
+
+def follow(client: Streaming, view: RunView, quiet: bool, shown: set[str] | None = None) -> RunStatus:
+    """Show the run until it ends; returns its final state. A quiet one does not repeat the notes in `shown`."""
+    state = RunState.of(view)
+    merger = Merger(color=Paint.of(sys.stdout).color)
+    shown = set() if shown is None else shown
+    try:
+        with (
+            Interrupts() as interrupts,
+            QuietDisplay(sys.stdout, shown) if quiet else open_display(merger.pending, state, ref(view)) as display,
+        ):
+            if not quiet:
+                display.note(f"run {view.id}" + (f" ({view.name})" if view.name not in (None, view.id) else ""))
+            screen = Screen(display, state, merger)
+            return Follower(client, view, screen, interrupts).until_end(logs=not quiet)
+    except Abandoned:
+        say(f"No longer waiting; `muster show {view.id}` shows how it ended.")
+        raise typer.Exit(exits.EXIT_INTERRUPTED) from None
 
 
 class Interrupts:
@@ -77,7 +103,7 @@ class Screen:
         display: Display,
         state: RunState,
         merger: Merger,
-        wanted: Callable[[Mapping[str, Any]], bool] = lambda data: True,
+        wanted: Callable[[LogPiece], bool] = lambda piece: True,
     ) -> None:
         self.display = display
         self.state = state
@@ -86,43 +112,44 @@ class Screen:
         self._wanted = wanted
         self._attempt: int | None = None
 
-    def show(self, event: StreamEvent) -> None:
-        if event.event == "log":
-            self._show_log(event.data)
+    def show(self, item: StreamItem) -> None:
+        event = item.event
+        if isinstance(event, LogPiece):
+            self._show_log(event)
         else:
-            self.state.apply(event.event, event.data, time.time())
-            if event.event == "note":
-                self.display.note(event.data["text"], event.data.get("level", ""))
-            elif event.event in ("state", "end"):
+            self.state.apply(event, time.time())
+            if isinstance(event, Note):
+                self.display.note(event.text, event.level)
+            elif isinstance(event, StateChanged | RunEnded):
                 self.display.changed(self.state)
-        self.cursor = event.cursor
+        self.cursor = item.cursor
 
     def finish(self) -> None:
         self.display.lines(self._merger.finish())
 
-    def _show_log(self, data: Mapping[str, Any]) -> None:
-        if not self._wanted(data):
+    def _show_log(self, piece: LogPiece) -> None:
+        if not self._wanted(piece):
             return
-        if data["attempt"] != self._attempt:
+        if piece.attempt != self._attempt:
             self.finish()
             if self._attempt is not None:
-                self.display.note(f"attempt {data['attempt']}")
-            self._attempt = data["attempt"]
-        self.display.lines(self._merger.feed(data["stream"], data["bytes"]))
+                self.display.note(f"attempt {piece.attempt}")
+            self._attempt = piece.attempt
+        self.display.lines(self._merger.feed(piece.stream, piece.data))
 
 
 class Follower:
     """Follows a run to its end; a first Ctrl-C cancels the run, a second one kills it."""
 
-    def __init__(self, client: Streaming, view: Mapping[str, Any], screen: Screen, interrupts: Interrupts) -> None:
+    def __init__(self, client: Streaming, view: RunView, screen: Screen, interrupts: Interrupts) -> None:
         self._client = client
-        self._run: str = view["id"]
-        self._name: str = view.get("name") or view["id"]
+        self._run = view.id
+        self._name = ref(view)
         self._screen = screen
         self._interrupts = interrupts
         self._answered = 0
 
-    def until_end(self, logs: bool = True) -> str:
+    def until_end(self, logs: bool = True) -> RunStatus:
         """Returns the state in which the run ended."""
         state = self._screen.state
         while not state.ended:
@@ -138,12 +165,12 @@ class Follower:
         events = self._client.stream(self._run, cursor=self._screen.cursor, logs=logs)
         while self._interrupts.count == self._answered:
             with self._interrupts.waiting():
-                event = next(events, None)
-            if event is None:
-                self._screen.state.status = self._client.run(self._run)["status"]
+                item = next(events, None)
+            if item is None:
+                self._screen.state.status = self._client.run(self._run).status
                 return
-            self._screen.show(event)
-            if event.event == "end":
+            self._screen.show(item)
+            if isinstance(item.event, RunEnded):
                 return
 
     def _answer(self) -> None:
@@ -156,7 +183,7 @@ class Follower:
             self._screen.display.note(
                 f"Killing {self._name} …"
                 if force
-                else f"Cancelling {self._name}; its ranks may tidy up. Ctrl-C again kills it at once."
+                else f"Cancelling {self._name}; its ranks may clean up. Ctrl-C again kills it at once."
             )
             try:
                 with self._interrupts.waiting():

@@ -1,0 +1,111 @@
+"""Commands by their words: a command's module is imported when it is called, and not for the list of commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, TypeAlias, cast
+
+import typer.main
+from typer.core import TyperCommand, TyperGroup
+
+from muster.cli import exits
+
+Command: TypeAlias = TyperCommand | TyperGroup
+
+
+@dataclass(frozen=True)
+class Word:
+    """One row of the table of commands."""
+
+    target: str
+    """`module:attribute` below `cli.commands`: a function, or the functions of a group by their words."""
+    help: str
+    example: str
+    takes_script: bool = False
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What a shell is offered for a word that is half typed."""
+
+    value: str
+    help: str
+    type: str = "plain"
+
+
+class Commands(Mapping[str, Command]):
+    """The commands of a table, each loaded when it is asked for."""
+
+    def __init__(self, words: Mapping[str, Word]) -> None:
+        self._words = words
+        self._loaded: dict[str, Command] = {}
+
+    def __getitem__(self, name: str) -> Command:
+        if name not in self._loaded:
+            self._loaded[name] = load(name, self._words[name])
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._words)
+
+    def __len__(self) -> int:
+        return len(self._words)
+
+
+def lazy_group(panels: Mapping[str, Mapping[str, Word]]) -> type[TyperGroup]:
+    """The class of a group that lists commands by panel, with an example for each, and loads the one that is called."""
+    words = {name: word for panel in panels.values() for name, word in panel.items()}
+
+    class LazyGroup(TyperGroup):
+        def __init__(self, **settings: Any) -> None:
+            super().__init__(**{**settings, "commands": Commands(words)})
+
+        def list_commands(self, ctx: Any) -> list[str]:
+            return list(words)
+
+        def format_commands(self, ctx: Any, formatter: Any) -> None:
+            for panel, listed in panels.items():
+                with formatter.section(panel):
+                    for name, word in listed.items():
+                        formatter.write(f"  {name:<9} {word.help}\n  {'':<9} $ {word.example}\n")
+
+        def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+            options = super(TyperGroup, self).shell_complete(ctx, incomplete)
+            named = [Completion(name, word.help) for name, word in words.items() if name.startswith(incomplete)]
+            return [*named, *options]
+
+    return LazyGroup
+
+
+def load(name: str, word: Word) -> Command:
+    """Import a command and make it one of typer's."""
+    module, _, attribute = word.target.partition(":")
+    found = getattr(import_module(f"muster.cli.commands.{module}"), attribute)
+    if callable(found):
+        app = typer.Typer(rich_markup_mode=None, add_completion=False)
+        app.command(name, cls=ScriptCommand if word.takes_script else None)(exits.guarded(found))
+        return cast(TyperCommand, typer.main.get_command(app))
+    return _group(name, word, found)
+
+
+def _group(name: str, word: Word, functions: Mapping[str, Callable[..., None]]) -> Command:
+    about = f"{word.help}\n\n\b\nExamples:\n  {word.example}"
+    app = typer.Typer(name=name, rich_markup_mode=None, add_completion=False, no_args_is_help=True, help=about)
+    for inner, function in functions.items():
+        app.command(inner)(exits.guarded(function))
+    # A group even where there is one command in it.
+    return typer.main.get_group(app)
+
+
+class ScriptCommand(TyperCommand):
+    """A command with a script's arguments behind `--`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            if type(error).__name__ == "NoSuchOption":
+                error.message = f"{error.message.rstrip('.')}. Arguments of the script go after `--`."  # type: ignore[attr-defined]
+            raise

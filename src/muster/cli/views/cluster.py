@@ -1,0 +1,105 @@
+"""Clusters, nodes and costs as lines. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from muster.cli.console import Paint
+from muster.cli.text import moment, size, table
+from muster.wire.clusters import ClusterView, CostLine, CostReport, NodeStateView, NodeView
+
+
+def listing(clusters: Sequence[ClusterView]) -> list[str]:
+    """One line per cluster."""
+    rows = [
+        (
+            view.name,
+            view.engine,
+            view.state,
+            str(len(view.nodes)),
+            f"{view.min_nodes}–{view.max_nodes}",
+            str(sum(node.state == "running" for node in view.nodes)),
+            str(view.queued),
+            _kind(view),
+        )
+        for view in clusters
+    ]
+    return table(("NAME", "ENGINE", "STATE", "NODES", "LIMITS", "BUSY", "QUEUED", "KIND"), rows)
+
+
+def summary(view: ClusterView) -> str:
+    limits = f"{view.min_nodes} to {view.max_nodes} nodes"
+    return f"cluster {view.name} is {view.state}: {len(view.nodes)} nodes now, {limits}"
+
+
+def cluster_lines(view: ClusterView, paint: Paint, now: float) -> list[str]:
+    """Everything about one cluster."""
+    rows = [
+        ("engine", view.engine),
+        ("nodes", _extent(view)),
+        ("kind", _kind(view)),
+        ("priority", view.vm_priority if view.vm_priority != "dedicated" else None),
+        ("price", f"${view.price_per_hour:g} per node and hour" if view.price_per_hour is not None else None),
+        ("set-up", view.options.get("setup")),
+        ("queued", f"{view.queued} runs" if view.queued else None),
+        ("about", view.options.get("description")),
+    ]
+    lines = [f"{paint(view.name, 'bold')}  {view.state}"]
+    lines += [f"  {paint(label.ljust(8), 'dim')} {value}" for label, value in rows if value]
+    return [*lines, "", *node_lines(view.nodes, now)] if view.nodes else lines
+
+
+def node_lines(nodes: Sequence[NodeView], now: float) -> list[str]:
+    """Nodes with their states."""
+    if not nodes:
+        return ["no nodes"]
+    rows = [
+        (node.name, node.state, moment(node.since, now) if node.since else "", ", ".join(node.runs), node.reason)
+        for node in nodes
+    ]
+    return table(("NODE", "STATE", "SINCE", "RUNS", "WHY"), rows)
+
+
+def history_lines(states: Sequence[NodeStateView], now: float) -> list[str]:
+    """The states of one node so far."""
+    if not states:
+        return ["no states yet"]
+    rows = [(moment(item.at, now), item.state, item.reason) for item in states]
+    return table(("WHEN", "STATE", "WHY"), rows)
+
+
+def cost_lines(found: CostReport) -> list[str]:
+    """Node hours and money by run, user or cluster."""
+    if not found.lines or found.total is None:
+        return ["nothing has run yet"]
+    head = (found.by.upper(), "RUNS", "NODE HOURS", "GPU HOURS", "COST")
+    rows = [(line.key, *_figures(line)) for line in found.lines]
+    return table(head, [*rows, ("total", *_figures(found.total))])
+
+
+def _extent(view: ClusterView) -> str:
+    if view.lent:
+        return f"{len(view.nodes)}, lent by {view.engine} for each run"
+    idle_s = view.idle_seconds_before_scaledown
+    return f"{len(view.nodes)} now, {view.min_nodes} to {view.max_nodes}; idle ones are released after {idle_s:g} s"
+
+
+def _figures(line: CostLine) -> tuple[str, str, str, str]:
+    cost = "-"
+    if line.cost is not None:
+        part = "" if line.priced_node_hours >= line.node_hours * 0.999 else " plus unpriced hours"
+        cost = f"${line.cost:.2f}{part}"
+    return (str(line.runs), f"{line.node_hours:.3f}", f"{line.gpu_hours:.3f}", cost)
+
+
+def _kind(view: ClusterView) -> str:
+    known, node = view.size, view.node
+    if known:
+        gpus = f", {known.gpus} {known.gpu}" if known.gpus else ""
+        return f"{known.name} ({known.cpus} CPUs{gpus}{', InfiniBand' if known.infiniband else ''})"
+    if view.options.get("vm_size"):
+        return str(view.options["vm_size"])
+    if not node:
+        return ""
+    gpus = f", {node.gpus} GPUs" if node.gpus else ""
+    return f"{node.cpus} CPUs{gpus}, {size(node.memory_bytes)}"

@@ -1,0 +1,43 @@
+"""Which metrics are a throughput or a loss, by their names. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TypeGuard
+
+from muster.wire.codec import Json
+
+_THROUGHPUT = re.compile(
+    r"throughput|(?P<unit>images|samples|tokens|examples|items|records|rows|steps)(_per_|/)s(ec|econd)?", re.IGNORECASE
+)
+_LOSS = re.compile(r"(train(ing)?_)?loss", re.IGNORECASE)
+
+
+def throughput(metrics: Mapping[str, Json]) -> str | None:
+    """Such as `812.4 images/s`, from a metric whose name says that it is one."""
+    name = throughput_metric(metrics)
+    if name is None:
+        return None
+    match = _THROUGHPUT.fullmatch(name)
+    unit = match["unit"] if match else None
+    return f"{metrics[name]:,.1f} {unit.lower()}/s" if unit else f"{metrics[name]:,.1f}/s"
+
+
+def throughput_metric(metrics: Mapping[str, Json]) -> str | None:
+    """The first metric whose name says that it is a throughput."""
+    # A copy: a view may ask from its own thread.
+    found = list(metrics.items())
+    return next((name for name, value in found if _THROUGHPUT.fullmatch(name) and is_number(value)), None)
+
+
+def loss(metrics: Mapping[str, Json]) -> float | None:
+    """The first metric that is called a loss."""
+    for name, value in list(metrics.items()):
+        if _LOSS.fullmatch(name) and is_number(value):
+            return float(value)
+    return None
+
+
+def is_number(value: Json) -> TypeGuard[int | float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

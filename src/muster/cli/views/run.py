@@ -1,0 +1,269 @@
+"""Runs as lines: the summary at a run's end, its verdict, everything about one run, the list of runs. Pure."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+
+from muster.cli.console import Paint
+from muster.cli.text import ago, counted, duration, moment, number, shorten, size, table
+from muster.cli.views.metrics import loss, throughput
+from muster.wire import states, verdicts
+from muster.wire.codec import Json
+from muster.wire.environments import EnvironmentBrief
+from muster.wire.runs import AttemptView, Progress, RankView, RunView
+from muster.wire.verdicts import RankExit, Verdict, VerdictEvidence
+
+MAX_FILES = 12
+
+
+def summary(view: RunView, paint: Paint, now: float) -> list[str]:
+    """What somebody wants to know when a run has ended."""
+    lines = [headline(view, paint, now)]
+    if view.verdict and view.status == states.FAILED:
+        lines += verdict(view.verdict, paint)
+    name = ref(view)
+    rows = [(label, value) for label, value in _figures(view) if value]
+    kept = [entry for entry in view.files if entry.path.startswith("outputs/")]
+    if kept:
+        total = size(sum(entry.size for entry in kept))
+        rows.append(("outputs", f"{counted(len(kept), 'file')}, {total}: muster download {name} outputs"))
+    rows.append(("logs", f"muster logs {name}"))
+    rows.append(("metrics" if _logged(view.metrics) else "more", f"muster show {name}"))
+    return lines + _labelled(rows, paint)
+
+
+def headline(view: RunView, paint: Paint, now: float) -> str:
+    took, status = _duration(view, now), view.status
+    verb = {states.COMPLETED: "in", states.FAILED: "after", states.CANCELED: "after"}.get(status, "for")
+    parts = [paint(ref(view), "bold"), paint.status(status) + (f" {verb} {took}" if took else "")]
+    parts.append(_gang(view))
+    return "  ".join(part for part in parts if part)
+
+
+def verdict(given: Verdict, paint: Paint) -> list[str]:
+    """What happened, to which rank on which node, its last words, the evidence, what to do."""
+    where = _where(given)
+    title = f"{given.code}: {where}" if where and where not in given.message else given.code
+    lines = ["", paint(title, "red", "bold"), *(f"  {line}" for line in given.message.splitlines())]
+    if given.lines:
+        lines += ["", paint("  last lines:", "dim"), *(f"    {line}" for line in given.lines)]
+    if evidence := _evidence(given.evidence):
+        lines += ["", f"  {paint('evidence:', 'dim')} {'; '.join(evidence)}"]
+    if given.action:
+        lines += ["", f"  {paint('then:', 'bold')} {given.action}"]
+    if given.next:
+        lines += ["", f"  {paint('next:', 'bold')} {given.next}"]
+    return [*lines, ""]
+
+
+def everything(view: RunView, paint: Paint, now: float) -> list[str]:
+    """Everything about one run."""
+    lines = [headline(view, paint, now)]
+    rows = [
+        ("id", view.id),
+        ("waits for" if view.status not in states.TERMINAL else "reason", view.reason),
+        ("experiment", view.experiment),
+        ("description", view.description),
+        ("compute", view.compute),
+        ("environment", _environment(view.environment)),
+        ("submitted", f"{moment(view.created_at, now)} by {view.submitted_by or 'unknown'}"),
+        ("started", moment(view.started_at, now) if view.started_at else None),
+        ("ended", moment(view.ended_at, now) if view.ended_at else None),
+        ("tags", ", ".join(f"{key}={value}" for key, value in view.tags.items())),
+        ("progress", _progress(view.progress)),
+    ]
+    lines += _labelled([(label, str(value)) for label, value in rows if value], paint)
+    lines += [f"  {paint('notice:', 'yellow')} {text}" for text in view.notices]
+    if view.verdict and view.status == states.FAILED:
+        lines += verdict(view.verdict, paint)
+    for attempt in view.attempts:
+        lines += _attempt(attempt, paint, now, only=len(view.attempts) == 1)
+    lines += _checkpoints(view, paint, now)
+    lines += _metrics(view, paint)
+    return lines + _files(view, paint)
+
+
+def listing(views: Sequence[RunView], paint: Paint, now: float) -> list[str]:
+    """The table of `muster ps`."""
+    header = ("RUN", "NAME", "STATUS", "EXPERIMENT", "RANKS", "CREATED", "DURATION", "WHY")
+    rows = [
+        (
+            view.id,
+            shorten(view.display_name or view.name or "", 28),
+            paint.status(view.status),
+            shorten(view.experiment, 20),
+            f"{view.num_nodes}x{view.num_ranks // max(1, view.num_nodes)}",
+            ago(view.created_at, now),
+            _duration(view, now) or "-",
+            shorten(_why(view), 60),
+        )
+        for view in views
+    ]
+    return table([paint(title, "dim") for title in header], rows)
+
+
+def ref(view: RunView) -> str:
+    """How a person calls the run."""
+    return view.name or view.id
+
+
+def _why(view: RunView) -> str:
+    if view.verdict and view.status not in (states.COMPLETED, states.CANCELED):
+        return _first_line(view.verdict.message)
+    return _first_line(view.reason)
+
+
+def _first_line(text: str) -> str:
+    return text.split("\n", 1)[0]
+
+
+def _duration(view: RunView, now: float) -> str:
+    if view.started_at is None:
+        return ""
+    return duration((view.ended_at or now) - view.started_at)
+
+
+def _gang(view: RunView) -> str:
+    ranks, nodes = view.num_ranks, view.num_nodes
+    if not ranks:
+        return ""
+    return f"{counted(ranks, 'rank')} on {counted(nodes, 'node')}"
+
+
+def _figures(view: RunView) -> list[tuple[str, str | None]]:
+    value = loss(view.metrics)
+    return [
+        ("why", view.verdict.message if view.verdict and view.status == states.CANCELED else None),
+        ("throughput", throughput(view.metrics)),
+        ("loss", None if value is None else number(value)),
+    ]
+
+
+def _logged(metrics: Mapping[str, Json]) -> bool:
+    """Whether the script logged something; figures of nodes are there always."""
+    return any(not name.startswith("node/") for name in metrics)
+
+
+def _environment(given: EnvironmentBrief | None) -> str | None:
+    if given is None:
+        return None
+    if given.key is None:
+        return f"{given.name}, not built yet"
+    packages = counted(given.packages, "package")
+    if given.image:
+        on_top = f" and {packages}" if given.packages else ""
+        return f"image {given.image}{on_top} ({given.key}, Python {given.python})"
+    return f"{given.name} ({given.key}, Python {given.python}, {packages})"
+
+
+def _progress(given: Progress | None) -> str | None:
+    if given is None or given.done is None:
+        return None
+    of = f" of {number(given.total)}" if given.total else ""
+    return f"{number(given.done)}{of} {given.unit or ''}".rstrip()
+
+
+def _attempt(attempt: AttemptView, paint: Paint, now: float, only: bool) -> list[str]:
+    lines = [""]
+    if not only:
+        lines += _heading(attempt, paint, now)
+    rows = [
+        (
+            str(rank.rank),
+            rank.node or "-",
+            rank.role,
+            rank.state,
+            _exit(rank),
+            duration((rank.ended_at or now) - rank.started_at) if rank.started_at else "-",
+            rank.log,
+        )
+        for rank in attempt.ranks
+    ]
+    if rows:
+        header = [paint(title, "dim") for title in ("RANK", "NODE", "ROLE", "STATE", "EXIT", "DURATION", "LOG")]
+        lines += [f"  {line}" for line in table(header, rows)]
+    return lines if len(lines) > 1 else []
+
+
+def _heading(attempt: AttemptView, paint: Paint, now: float) -> list[str]:
+    """One attempt among several: when, how it ended, and what followed."""
+    title = paint(f"attempt {attempt.number}", "bold") + f"  {paint.status(attempt.status)}"
+    if attempt.started_at:
+        took = duration((attempt.ended_at or now) - attempt.started_at)
+        title += f"  {moment(attempt.started_at, now)}, {took}"
+    lines = [title]
+    if attempt.resumed_from is not None:
+        lines.append("  resumed from a checkpoint")
+    if attempt.verdict and attempt.verdict.code != verdicts.COMPLETED:
+        lines.append(f"  {attempt.verdict.code}: {_first_line(attempt.verdict.message)}")
+    if attempt.verdict and attempt.verdict.action:
+        lines.append(f"  {paint('then:', 'dim')} {attempt.verdict.action}")
+    return lines
+
+
+def _checkpoints(view: RunView, paint: Paint, now: float) -> list[str]:
+    kept = view.checkpoints
+    if not kept:
+        return []
+    rows = [(item.name, f"{size(item.size)}, attempt {item.attempt}, {ago(item.at, now)}") for item in kept]
+    fetch = paint(f"  muster download {ref(view)} checkpoints/{kept[0].name}", "dim")
+    return ["", paint("checkpoints", "bold"), *_labelled(rows, paint), fetch]
+
+
+def _exit(rank: RankView) -> str:
+    if rank.signal is not None:
+        return _signal(rank.signal)
+    return "-" if rank.exit_code is None else str(rank.exit_code)
+
+
+def _signal(given: int) -> str:
+    try:
+        return signal.Signals(given).name
+    except ValueError:
+        return f"signal {given}"
+
+
+def _metrics(view: RunView, paint: Paint) -> list[str]:
+    if not view.metrics:
+        return []
+    rows = [(name, shorten(number(value), 60)) for name, value in view.metrics.items()]
+    return ["", paint("metrics", "bold"), *_labelled(rows, paint)]
+
+
+def _files(view: RunView, paint: Paint) -> list[str]:
+    files = view.files
+    if not files:
+        return []
+    lines = ["", paint("files", "bold")]
+    lines += [f"  {size(entry.size):>9}  {entry.path}" for entry in files[:MAX_FILES]]
+    if len(files) > MAX_FILES:
+        lines.append(f"  … and {len(files) - MAX_FILES} more: muster show {ref(view)} --json")
+    return [*lines, f"  muster download {ref(view)}"]
+
+
+def _labelled(rows: Sequence[tuple[str, str]], paint: Paint) -> list[str]:
+    widest = max((len(label) for label, _ in rows), default=0)
+    return [f"  {paint(label.ljust(widest), 'dim')}  {value}" for label, value in rows]
+
+
+def _where(given: Verdict | RankExit) -> str:
+    rank = f"rank {given.rank}" if given.rank is not None else ""
+    node = f"on {given.node}" if given.node else ""
+    return f"{rank} {node}".strip()
+
+
+def _evidence(given: VerdictEvidence) -> list[str]:
+    """What was seen, in words; what says nothing is left out."""
+    lines = [f"{_where(entry)}: {_outcome(entry)}" for entry in given.ranks]
+    if given.launcher_rank is not None:
+        lines.append(f"launcher rank {given.launcher_rank}")
+    if given.stop_reason:
+        lines.append(f"stop reason {given.stop_reason}")
+    return lines
+
+
+def _outcome(given: RankExit) -> str:
+    if given.signal is not None:
+        return _signal(given.signal)
+    return "no exit seen" if given.exit_code is None else f"exit code {given.exit_code}"
