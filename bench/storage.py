@@ -319,8 +319,9 @@ def local(folder: Path, mib: int, rounds: int) -> list[Figure]:
 
 def encryption(folder: Path, mib: int, rounds: int) -> list[Figure]:
     """An object into the workspace store and out again, with and without encryption."""
-    from muster.store.backend import Store, pieces_of
+    from muster.store.backend import Store
     from muster.store.keyring import Key, KeyRing
+    from muster.store.pieces import pieces_of
 
     piece = os.urandom(1 << 20)
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from muster.defaults import PROTOCOL_VERSION
+from muster.wire.codec import from_json, to_json
+from muster.wire.node.agents import InputOrder, OutputOrder
 
 VERSION_HEADER = "Muster-Protocol"
 
@@ -47,28 +49,6 @@ class AgentConfig:
     """Stays when it has nothing to do; otherwise it ends after its last attempt is forgotten."""
     linger_s: float | None = None
     """How long it keeps its node for a server that is away once nothing runs there; None: as long as it takes."""
-
-
-@dataclass(frozen=True)
-class InputOrder:
-    """One input to put in place: a local path, read by the node itself."""
-
-    name: str
-    source: str
-    mode: str
-    type: str
-    access: Mapping[str, Any] | None = None
-    """A muster.wire.access.Access as JSON; absent: `source` is a path on the node."""
-
-
-@dataclass(frozen=True)
-class OutputOrder:
-    """One output that goes to a datastore; one without an access is kept with the run."""
-
-    name: str
-    mode: str
-    type: str
-    access: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -128,8 +108,8 @@ class Order:
 def order_to_json(order: Order) -> dict[str, Any]:
     return {
         **vars(order),
-        "inputs": [vars(item) for item in order.inputs],
-        "output_orders": [vars(item) for item in order.output_orders],
+        "inputs": to_json(order.inputs),
+        "output_orders": to_json(order.output_orders),
     }
 
 
@@ -138,8 +118,8 @@ def order_from_json(data: Mapping[str, Any]) -> Order:
     fields["ports_avoid"] = tuple(fields.get("ports_avoid", ()))
     fields["resume"] = tuple(fields.get("resume", ()))
     fields["outputs"] = tuple(fields.get("outputs", ()))
-    fields["inputs"] = tuple(InputOrder(**item) for item in fields.get("inputs", ()))
-    fields["output_orders"] = tuple(OutputOrder(**item) for item in fields.get("output_orders", ()))
+    fields["inputs"] = from_json(tuple[InputOrder, ...], fields.get("inputs", ()))
+    fields["output_orders"] = from_json(tuple[OutputOrder, ...], fields.get("output_orders", ()))
     fields["masked"] = tuple(fields.get("masked", ()))
     return Order(**fields)
 

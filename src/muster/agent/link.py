@@ -6,7 +6,7 @@ import http.client
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, cast
 from urllib.parse import quote
@@ -15,6 +15,9 @@ from muster.errors import MusterError, ServerUnavailable
 from muster.host.http import Address, Body, Connection, PerThread
 from muster.host.server import ServerConnection
 from muster.protocol import AgentConfig, Order
+from muster.wire.access import FileList, HashedFile
+from muster.wire.codec import from_json, to_json
+from muster.wire.node.requests import FreshGrants, GrantsRequest, HashesReport, OutputClaim, OutputNames
 
 log = logging.getLogger(__name__)
 
@@ -100,35 +103,33 @@ class Link:
         with self._watched(), connection.stream("GET", f"/api/v1/snapshots/{digest}/archive") as response:
             yield Arriving(response)
 
-    def manifest(self, order: Order, name: str) -> list[Mapping[str, Any]]:
+    def manifest(self, order: Order, name: str) -> FileList:
         """What an input holds."""
         query = {"run": order.run, "attempt": order.attempt, "name": name}
-        answer = self.call("GET", self._path("manifest"), query=query, timeout_s=600)
-        return cast(list[Mapping[str, Any]], answer["files"])
+        return from_json(FileList, self.call("GET", self._path("manifest"), query=query, timeout_s=600))
 
-    def grants(self, order: Order, paths: Mapping[str, list[str]]) -> dict[str, Any]:
+    def grants(self, order: Order, paths: Mapping[str, Sequence[str]]) -> FreshGrants:
         """Fresh accesses of an attempt, and tokens for files that it is about to write."""
-        body = {"run": order.run, "attempt": order.attempt, "paths": dict(paths)}
-        return cast(dict[str, Any], self.call("POST", self._path("grants"), json_body=body))
+        request = GrantsRequest(order.run, order.attempt, {name: tuple(wanted) for name, wanted in paths.items()})
+        return from_json(FreshGrants, self._post("grants", request))
 
-    def hashes(self, order: Order, name: str, files: list[dict[str, Any]]) -> None:
+    def hashes(self, order: Order, name: str, files: Iterable[HashedFile]) -> None:
         """What a first download of a data asset found."""
-        body = {"run": order.run, "attempt": order.attempt, "name": name, "files": files}
-        self.call("POST", self._path("hashes"), json_body=body)
+        self._post("hashes", HashesReport(order.run, order.attempt, name, tuple(files)))
 
-    def claim_outputs(self, order: Order, output: str, files: list[dict[str, Any]]) -> dict[str, Any]:
+    def claim_outputs(self, order: Order, output: str, files: Iterable[HashedFile]) -> OutputNames:
         """Whether the gang succeeded, and the name that each file of an output gets."""
-        body = {"run": order.run, "attempt": order.attempt, "output": output, "files": files}
-        return cast(dict[str, Any], self.call("POST", self._path("outputs"), json_body=body))
+        claim = OutputClaim(order.run, order.attempt, output, tuple(files))
+        return from_json(OutputNames, self._post("outputs", claim))
 
     def agree(self, order: Order, facts: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """Settle the versions of a gang's environment, where facts are given; what is settled, if anything."""
         body = {"run": order.run, "attempt": order.attempt, "environment": facts}
         return cast(Mapping[str, Any], self.call("POST", self._path("environment"), json_body=body))
 
-    def reached_at(self) -> dict[str, Any]:
+    def reached_at(self) -> Address:
         """How a child process reaches the server, without a token."""
-        return {"url": self._config.server[self._index], "pinned_certificate": self._config.pinned_certificate}
+        return Address(self._config.server[self._index], pinned_certificate=self._config.pinned_certificate)
 
     def put_checkpoint_file(self, body: Body, query: dict[str, Any]) -> None:
         headers = {"Content-Type": "application/octet-stream"}
@@ -150,6 +151,9 @@ class Link:
         connection = self._connection()
         with self._watched(), connection.stream("GET", self._path(what), query=query, timeout_s=600) as response:
             yield Arriving(response)
+
+    def _post(self, what: str, message: object) -> Any:
+        return self.call("POST", self._path(what), json_body=to_json(message))
 
     def call(self, method: str, path: str, **arguments: Any) -> Any:
         connection = self._connection()

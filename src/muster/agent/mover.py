@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import select
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from muster.agent.builders import builders
 from muster.agent.gpus import spawning
 from muster.agent.run.variables import NODE_MARK
 from muster.errors import MusterError
+from muster.host.children import Child, ChildEnded
+from muster.storage.connectors.credentials import FreshTokens
+from muster.storage.staging.messages import Done, ProgressReport, Report, Request
+from muster.wire.codec import from_json, to_json
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 0.2
 _END_S = 2.0
 _MOUNT_END_S = 10.0
 _TRIES = 2
 
-Renew = Callable[[list[str]], Mapping[str, Any]]
-Told = Callable[[Mapping[str, Any]], None]
+Renew = Callable[[tuple[str, ...]], FreshTokens]
+OnProgress = Callable[[ProgressReport], None]
 
 
 class Failed(Exception):
@@ -39,10 +38,6 @@ class Failed(Exception):
         self.code = code
         self.message = message
         self.final = final
-
-
-class Abandoned(MusterError):
-    """Nobody wants the transfer any more."""
 
 
 class Died(Failed):
@@ -60,127 +55,78 @@ class Mover:
     unwanted: threading.Event
 
     @contextmanager
-    def run(self, request: Mapping[str, Any], told: Told, renew: Renew) -> Iterator[dict[str, Any]]:
+    def run(self, request: Request, on_progress: OnProgress, renew: Renew) -> Iterator[Done]:
         """The transfer's result; what it holds in the cache stays held until the block ends. Raises Failed."""
-        child, done = self._started(request, told, renew)
+        child, done = self._started(request, on_progress, renew)
         try:
             yield done
         finally:
             _end(child)
 
-    def serve(self, request: Mapping[str, Any], renew: Renew) -> Serving:
+    def serve(self, request: Request, renew: Renew) -> Serving:
         """A transfer that goes on, such as a mount: its process stays until it is closed."""
         child, done = self._started(request, lambda _: None, renew)
         serving = Serving(child, done, renew)
         threading.Thread(target=serving.listen, name="mount", daemon=True).start()
         return serving
 
-    def _started(
-        self, request: Mapping[str, Any], told: Told, renew: Renew
-    ) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
+    def _started(self, request: Request, on_progress: OnProgress, renew: Renew) -> tuple[Child, Done]:
         """A mover that has said what it did; one that was killed is started once more, and goes on from there."""
         for left in reversed(range(_TRIES)):
-            child = self._start()
+            with spawning:
+                environment = {**os.environ, NODE_MARK: self.mark}
+                child = Child([sys.executable, "-m", "muster.storage.staging"], environment=environment)
+                builders.add(child.pid)
             try:
-                return child, self._listen(child, request, told, renew)
-            except Died:
+                return child, self._listen(child, request, on_progress, renew)
+            except ChildEnded as error:
                 _end(child)
                 if not left:
-                    raise
+                    raise Died from error
             except BaseException:
                 _end(child)
                 raise
         raise AssertionError("unreachable")
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        with spawning:
-            child = subprocess.Popen(
-                [sys.executable, "-m", "muster.storage.staging"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                cwd="/",
-                env={**os.environ, NODE_MARK: self.mark},
-                start_new_session=True,
-            )
-            builders.add(child.pid)
-        return child
-
-    def _listen(
-        self, child: subprocess.Popen[bytes], request: Mapping[str, Any], told: Told, renew: Renew
-    ) -> dict[str, Any]:
-        assert child.stdin is not None and child.stdout is not None
-        unread = b""
-        try:
-            _say(child.stdin, request)
-            while not self.unwanted.is_set():
-                if not select.select([child.stdout], [], [], _LOOK_S)[0]:
-                    continue
-                data = os.read(child.stdout.fileno(), 1 << 20)
-                if not data:
-                    raise Died
-                *lines, unread = (unread + data).split(b"\n")
-                for line in lines:
-                    message: dict[str, Any] = json.loads(line)
-                    if "done" in message:
-                        return dict(message["done"])
-                    if "failed" in message:
-                        raise Failed(**message["failed"])
-                    if "need" in message:
-                        _say(child.stdin, renew(message["need"]))
-                    else:
-                        told(message["progress"])
-        except BrokenPipeError as error:
-            raise Died from error
-        raise Abandoned("nobody wants the data any more")
+    def _listen(self, child: Child, request: Request, on_progress: OnProgress, renew: Renew) -> Done:
+        child.send(to_json(request))
+        while True:
+            report = from_json(Report, child.receive(self.unwanted))
+            if report.done is not None:
+                return report.done
+            if report.failed is not None:
+                raise Failed(report.failed.code, report.failed.message, report.failed.final)
+            if report.need is not None:
+                child.send(to_json(renew(report.need)))
+            elif report.progress is not None:
+                on_progress(report.progress)
 
 
 @dataclass
 class Serving:
     """A mover that goes on."""
 
-    child: subprocess.Popen[bytes]
-    done: dict[str, Any]
+    child: Child
+    done: Done
     renew: Renew
 
     def listen(self) -> None:
         """Give it fresh tokens whenever it asks, until it ends."""
-        assert self.child.stdin is not None and self.child.stdout is not None
         try:
-            for line in self.child.stdout:
-                message = json.loads(line)
-                if "need" in message:
-                    _say(self.child.stdin, self.renew(message["need"]))
-        except (OSError, ValueError, MusterError) as error:
+            for message in self.child.messages():
+                report = from_json(Report, message)
+                if report.need is not None:
+                    self.child.send(to_json(self.renew(report.need)))
+        except (OSError, ValueError, MusterError, ChildEnded, Failed) as error:
             log.info("a mount is no longer served: %s", error)
 
     def close(self) -> None:
-        assert self.child.stdin is not None
-        try:
-            self.child.stdin.close()
-            self.child.wait(_MOUNT_END_S)
-        except (OSError, subprocess.TimeoutExpired):
-            log.warning("a mount did not end by itself")
-        _end(self.child)
+        _end(self.child, _MOUNT_END_S)
 
 
-def _say(pipe: Any, message: Mapping[str, Any]) -> None:
-    pipe.write(json.dumps(message).encode() + b"\n")
-    pipe.flush()
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _end(child: Child, grace_s: float = _END_S) -> None:
     """Its standard input's end tells it to go; if it does not, it is killed."""
-    for pipe in (child.stdin, child.stdout):
-        try:
-            if pipe is not None:
-                pipe.close()
-        except OSError:
-            pass
-    try:
-        child.wait(_END_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
+    child.end(grace_s)
     with spawning:
         builders.discard(child.pid)
 
@@ -194,15 +140,15 @@ class Rate:
         self._shown = ""
         self._first = (0.0, 0)
 
-    def text(self, progress: Mapping[str, Any]) -> str:
-        now, done, total = self._clock(), progress["done_bytes"], progress["total_bytes"]
-        moved = done - progress.get("resumed_bytes", 0)
-        what = self._what.replace("fetching", progress["phase"]) if progress.get("phase") else self._what
+    def text(self, progress: ProgressReport) -> str:
+        now, done, total = self._clock(), progress.done_bytes, progress.total_bytes
+        moved = done - progress.resumed_bytes
+        what = self._what.replace("fetching", progress.phase) if progress.phase else self._what
         if what != self._shown:
             self._shown, self._first = what, (now, moved)
         text = f"{what}: {shown(done)} of {shown(total)}"
-        if progress.get("total_files", 0) > 1:
-            text += f", {progress['done_files']:,} of {progress['total_files']:,} files"
+        if progress.total_files > 1:
+            text += f", {progress.done_files:,} of {progress.total_files:,} files"
         seconds = now - self._first[0]
         rate = (moved - self._first[1]) / seconds if seconds > 0 else 0.0
         if rate > 0 and done < total:

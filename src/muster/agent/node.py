@@ -340,7 +340,7 @@ class Node:
         if prepared.environment is not None:
             locks.append(prepared.environment.lock)
         if attempt.inputs is not None:
-            locks += [held.lock for held in attempt.inputs.held]
+            locks += [held.lock.descriptor for held in attempt.inputs.held]
         self._keepers.launch(attempt.key, paths.launch, locks)
         attempt.release()
         self._track(attempt)

@@ -16,7 +16,7 @@ from muster.server.hub import Hub
 from muster.server.people.access import Tokens
 from muster.server.people.vault import Vault
 from muster.server.runs.queue import Board
-from muster.storage.connectors.reach import Reach
+from muster.storage.connectors.datastore import Datastore
 from muster.storage.kinds import StoreSpec
 from muster.store.backend import Store
 from muster.store.keyring import KeyRing
@@ -60,7 +60,7 @@ class Context:
     offered: dict[str, tuple[Sequence[NodeOffer], list[Node]]] = field(default_factory=dict)
     """The nodes of clusters as their engines offered them last, and as the scheduler sees them."""
     agent_tokens: dict[str, str] = field(default_factory=dict)
-    reached: dict[str, tuple[StoreSpec, Reach]] = field(default_factory=dict)
+    reached: dict[str, tuple[StoreSpec, Datastore]] = field(default_factory=dict)
     """Datastores that were opened, by name."""
     grants_checked: dict[str, float] = field(default_factory=dict)
     """When grants were last found to hold."""

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
 from urllib.parse import quote
 
 from muster.storage.addresses import datastore_address
 from muster.storage.grants import Grant, new_id, sign
-from muster.storage.kinds import BUILT_IN, StoreSpec, endpoint_of
-from muster.storage.sas import blob_sas, file_sas, is_narrow
-from muster.wire.access import READ, Access, Scope
+from muster.storage.kinds import (
+    BlobContainer,
+    Credential,
+    FileShare,
+    FsspecAddress,
+    LocalFolder,
+    Options,
+    SharedFolder,
+    StoreSpec,
+    WorkspaceFolder,
+    endpoint_of,
+    root_of,
+)
+from muster.storage.sas import Signer, is_narrow
+from muster.wire.access import READ, Access, FileEntry, Scope
 
 DATA_ROUTE = "/api/v1/data"
 
@@ -45,98 +59,74 @@ class Terms:
 def access_of(spec: StoreSpec, asked: Asked, terms: Terms) -> Access:
     """How a node gets at a path of a datastore."""
     label = datastore_address(spec.name, asked.path)
-    folder = _plain_folder(spec, terms)
+    options = spec.options
+    folder = _plain_folder(options, terms)
     if folder is not None:
         return Access("file", _joined(folder, asked.path), asked.scope, asked.folder, label)
-    if spec.kind == "fsspec" and not spec.credential:
-        url = _joined(str(spec.options["url"]), asked.path)
+    if isinstance(options, FsspecAddress) and not spec.credential.kind:
+        url = _joined(options.url, asked.path)
         kind = "http" if url.startswith(("http://", "https://")) and not asked.folder else "fsspec"
-        return Access(kind, url, asked.scope, asked.folder, label, options=spec.options.get("options", {}))
-    if spec.kind in ("azure-blob", "azure-file"):
-        found = _azure(spec, asked, terms, label)
+        return Access(kind, url, asked.scope, asked.folder, label, options=options.options)
+    if isinstance(options, BlobContainer | FileShare):
+        found = _azure(options, spec.credential, asked, terms)
         if found is not None:
-            return found
+            return replace(found, label=label)
     return _through_server(spec, asked, terms, label)
 
 
 def file_token(spec: StoreSpec, path: str, scope: Scope, terms: Terms) -> str:
     """The token of one file of a store that signs file by file."""
-    inner = _inner(spec, path)
-    account, key = str(spec.options["account"]), str(spec.credential["account_key"])
-    https_only = endpoint_of(spec).startswith("https:")
-    if spec.kind == "azure-file":
-        return file_sas(
-            account,
-            key,
-            str(spec.options["share"]),
-            inner,
-            scope=scope,
-            now=terms.now,
-            expires_at=terms.expires_at,
-            https_only=https_only,
-        )
-    return blob_sas(
-        account,
-        key,
-        str(spec.options["container"]),
-        inner,
-        scope=scope,
-        now=terms.now,
-        expires_at=terms.expires_at,
-        https_only=https_only,
-    )
+    assert isinstance(spec.options, BlobContainer | FileShare)
+    return _signer(spec.options, spec.credential, terms).file(_inner(spec.options, path), scope)
 
 
-def _plain_folder(spec: StoreSpec, terms: Terms) -> str | None:
+def signed(access: Access, spec: StoreSpec, folder: str, entries: Iterable[FileEntry], terms: Terms) -> list[FileEntry]:
+    """Files of a folder, each with its own token where the access needs that."""
+    if not access.per_file:
+        return list(entries)
+    return [replace(entry, token=file_token(spec, joined(folder, entry.path), READ, terms)) for entry in entries]
+
+
+def _plain_folder(options: Options, terms: Terms) -> str | None:
     """The folder of a datastore that the node reads and writes itself."""
-    if spec.kind == "nfs":
-        return str(spec.options["path"])
-    if spec.kind == "local" and terms.same_machine and not spec.options.get("encrypted"):
-        return str(spec.options["path"])
-    return terms.own_folder if spec.kind == BUILT_IN and terms.same_machine else None
+    if isinstance(options, SharedFolder):
+        return options.path
+    if isinstance(options, LocalFolder) and terms.same_machine and not options.encrypted:
+        return options.path
+    return terms.own_folder if isinstance(options, WorkspaceFolder) and terms.same_machine else None
 
 
-def _azure(spec: StoreSpec, asked: Asked, terms: Terms, label: str) -> Access | None:
+def _azure(options: BlobContainer | FileShare, credential: Credential, asked: Asked, terms: Terms) -> Access | None:
     """Straight to the service, where its credential can be made narrow; None: through the server."""
-    place = spec.options.get("container") or spec.options.get("share")
-    inner = _inner(spec, asked.path)
-    url = f"{endpoint_of(spec)}/{place}/{quote(inner)}".rstrip("/")
-    if "account_key" in spec.credential:
+    inner = _inner(options, asked.path)
+    url = f"{endpoint_of(options)}/{root_of(options)}/{quote(inner)}".rstrip("/")
+    access = Access(options.kind, url, asked.scope, asked.folder)
+    listed = asked.folder and asked.scope == READ
+    if credential.account_key:
+        access = replace(access, expires_at=terms.expires_at)
+        signer = _signer(options, credential, terms)
         if not asked.folder:
-            token = file_token(spec, asked.path, asked.scope, terms)
-            return Access(spec.kind, url, asked.scope, False, label, token, expires_at=terms.expires_at)
-        if spec.kind == "azure-blob" and spec.options.get("hierarchical"):
-            token = blob_sas(
-                str(spec.options["account"]),
-                str(spec.credential["account_key"]),
-                str(spec.options["container"]),
-                inner,
-                scope=asked.scope,
-                now=terms.now,
-                expires_at=terms.expires_at,
-                folder=True,
-                https_only=url.startswith("https:"),
-            )
-            return Access(spec.kind, url, asked.scope, True, label, token, expires_at=terms.expires_at)
-        return Access(
-            spec.kind,
-            url,
-            asked.scope,
-            True,
-            label,
-            per_file=True,
-            expires_at=terms.expires_at,
-            manifest_by_reference=asked.scope == READ,
-        )
-    if "sas" in spec.credential:
-        sas = str(spec.credential["sas"])
-        if is_narrow(sas, scope=asked.scope, folder=asked.folder, whole_store=not asked.path):
-            return Access(spec.kind, url, asked.scope, asked.folder, label, sas)
-        return None
-    if spec.credential_kind == "none" and spec.kind == "azure-blob":
-        listed = asked.folder and asked.scope == READ
-        return Access(spec.kind, url, asked.scope, asked.folder, label, manifest_by_reference=listed)
+            return replace(access, token=signer.file(inner, asked.scope))
+        if isinstance(options, BlobContainer) and options.hierarchical:
+            return replace(access, token=signer.folder(inner, asked.scope))
+        return replace(access, per_file=True, manifest_by_reference=listed)
+    if credential.sas:
+        narrow = is_narrow(credential.sas, scope=asked.scope, folder=asked.folder, whole_store=not asked.path)
+        return replace(access, token=credential.sas) if narrow else None
+    if isinstance(options, BlobContainer) and not credential.kind and not options.identity:
+        return replace(access, manifest_by_reference=listed)
     return None
+
+
+def _signer(options: BlobContainer | FileShare, credential: Credential, terms: Terms) -> Signer:
+    return signer_of(options, credential, terms.now, terms.expires_at)
+
+
+def signer_of(options: BlobContainer | FileShare, credential: Credential, now: float, expires_at: float) -> Signer:
+    """What signs for an Azure datastore by its account's key."""
+    service: Literal["blob", "file"] = "file" if isinstance(options, FileShare) else "blob"
+    https_only = endpoint_of(options).startswith("https:")
+    return Signer(service, options.account, credential.account_key, root_of(options), now, expires_at, https_only)
 
 
 def _through_server(spec: StoreSpec, asked: Asked, terms: Terms, label: str) -> Access:
@@ -148,8 +138,13 @@ def _through_server(spec: StoreSpec, asked: Asked, terms: Terms, label: str) -> 
     return Access("muster", url, asked.scope, asked.folder, label, token, expires_at=terms.expires_at)
 
 
-def _inner(spec: StoreSpec, path: str) -> str:
-    return "/".join(part for part in (str(spec.options.get("path", "")), path) if part)
+def _inner(options: BlobContainer | FileShare, path: str) -> str:
+    return joined(options.path, path)
+
+
+def joined(folder: str, path: str) -> str:
+    """A path below a folder, either of which may be empty."""
+    return "/".join(part for part in (folder, path) if part)
 
 
 def _joined(base: str, path: str) -> str:

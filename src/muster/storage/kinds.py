@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import ClassVar
 from urllib.parse import parse_qsl, urlsplit
 
 from muster.errors import JobError
 from muster.storage.addresses import DEFAULT_DATASTORE, parse_address, refuse_embedded_secret, safe_path
+from muster.wire.codec import OMIT, Json, WireError, from_json
+from muster.wire.message import wire
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _SECRET_OPTION = re.compile(r"^key$|secret|password|passphrase|token$|_key$|connection_string")
@@ -18,27 +20,95 @@ BUILT_IN = "workspace"
 """The kind of the workspace's own store."""
 
 
-@dataclass(frozen=True)
-class Kind:
-    """What a datastore of one kind is made of."""
+@wire
+class WorkspaceFolder:
+    """The workspace's own datastore."""
 
-    needed: tuple[str, ...]
-    optional: tuple[str, ...] = ()
-    credentials: tuple[str, ...] = ()
-    """At most one of these, except for fsspec, where `secret_options` is a mapping."""
+    kind: ClassVar = BUILT_IN
+    credentials: ClassVar[tuple[str, ...]] = ()
 
 
-KINDS: Mapping[str, Kind] = {
-    "local": Kind(("path",), ("encrypted",)),
-    "nfs": Kind(("path",), ("server", "export")),
-    "azure-blob": Kind(
-        ("account", "container"),
-        ("endpoint", "path", "hierarchical", "identity", "tenant_id", "client_id"),
-        ("account_key", "sas", "client_secret"),
-    ),
-    "azure-file": Kind(("account", "share"), ("endpoint", "path"), ("account_key", "sas")),
-    "fsspec": Kind(("url",), ("options",), ("secret_options",)),
+@wire
+class LocalFolder:
+    """A folder of the server's machine."""
+
+    kind: ClassVar = "local"
+    credentials: ClassVar[tuple[str, ...]] = ()
+    path: str
+    encrypted: bool = field(default=False, metadata=OMIT)
+
+
+@wire
+class SharedFolder:
+    """A folder that the server and all nodes see by the same path."""
+
+    kind: ClassVar = "nfs"
+    credentials: ClassVar[tuple[str, ...]] = ()
+    path: str
+    server: str = field(default="", metadata=OMIT)
+    export: str = field(default="", metadata=OMIT)
+
+
+@wire
+class BlobContainer:
+    """A container of Azure Blob storage, or a folder of it."""
+
+    kind: ClassVar = "azure-blob"
+    credentials: ClassVar[tuple[str, ...]] = ("account_key", "sas", "client_secret")
+    account: str
+    container: str
+    endpoint: str = field(default="", metadata=OMIT)
+    path: str = field(default="", metadata=OMIT)
+    hierarchical: bool = field(default=False, metadata=OMIT)
+    identity: bool = field(default=False, metadata=OMIT)
+    tenant_id: str = field(default="", metadata=OMIT)
+    client_id: str = field(default="", metadata=OMIT)
+
+
+@wire
+class FileShare:
+    """A share of Azure Files, or a folder of it."""
+
+    kind: ClassVar = "azure-file"
+    credentials: ClassVar[tuple[str, ...]] = ("account_key", "sas")
+    account: str
+    share: str
+    endpoint: str = field(default="", metadata=OMIT)
+    path: str = field(default="", metadata=OMIT)
+
+
+@wire
+class FsspecAddress:
+    """Whatever fsspec knows."""
+
+    kind: ClassVar = "fsspec"
+    credentials: ClassVar[tuple[str, ...]] = ("secret_options",)
+    url: str
+    options: Mapping[str, Json] = field(default_factory=dict, metadata=OMIT)
+
+
+Options = WorkspaceFolder | LocalFolder | SharedFolder | BlobContainer | FileShare | FsspecAddress
+KINDS: Mapping[str, type[Options]] = {
+    kind.kind: kind for kind in (LocalFolder, SharedFolder, BlobContainer, FileShare, FsspecAddress)
 }
+
+
+@wire
+class Credential:
+    """What opens a datastore: at most one of these."""
+
+    account_key: str = field(default="", repr=False, metadata=OMIT)
+    sas: str = field(default="", repr=False, metadata=OMIT)
+    client_secret: str = field(default="", repr=False, metadata=OMIT)
+    secret_options: Mapping[str, Json] = field(default_factory=dict, repr=False, metadata=OMIT)
+
+    @property
+    def kind(self) -> str:
+        """Which one it is, in a word that may be shown; empty: none."""
+        return next((item.name for item in fields(self) if getattr(self, item.name)), "")
+
+
+NO_CREDENTIAL = Credential()
 
 
 @dataclass(frozen=True)
@@ -46,21 +116,21 @@ class StoreSpec:
     """A datastore as it is registered; the credential is kept apart from what may be shown."""
 
     name: str
-    kind: str
-    options: Mapping[str, Any]
-    credential: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    options: Options
+    credential: Credential = NO_CREDENTIAL
+
+    @property
+    def kind(self) -> str:
+        return self.options.kind
 
     @property
     def credential_kind(self) -> str:
         """What opens it, in a word that may be shown."""
-        if self.credential:
-            return next(iter(self.credential))
-        if self.kind == "azure-blob" and self.options.get("identity"):
-            return "identity"
-        return "none"
+        identity = isinstance(self.options, BlobContainer) and self.options.identity
+        return self.credential.kind or ("identity" if identity else "none")
 
 
-def make_store(name: str, kind: str, options: Mapping[str, Any], credential: Mapping[str, Any]) -> StoreSpec:
+def make_store(name: str, kind: str, options: Mapping[str, Json], credential: Mapping[str, Json]) -> StoreSpec:
     """Check what was given; raises JobError that names the thing and what is allowed."""
     if not NAME.fullmatch(name) or name == DEFAULT_DATASTORE:
         raise JobError(
@@ -69,64 +139,87 @@ def make_store(name: str, kind: str, options: Mapping[str, Any], credential: Map
         )
     if kind not in KINDS:
         raise JobError(f"there is no kind of datastore {kind!r}", f"Kinds are: {', '.join(KINDS)}.")
-    rules = KINDS[kind]
     given = {key: value for key, value in options.items() if value not in (None, "")}
     secret = {key: value for key, value in credential.items() if value}
-    _check_keys(kind, rules, given, secret)
-    if "path" in given and kind in ("azure-blob", "azure-file"):
-        given["path"] = safe_path(str(given["path"]))
-    if kind in ("local", "nfs") and not str(given["path"]).startswith("/"):
-        raise JobError(f"the path {given['path']!r} of a datastore is not absolute", "Write it from the root: /data/….")
-    if kind == "fsspec":
-        given["url"] = _fsspec_url(str(given["url"]))
-        _refuse_open_secrets(given.get("options") or {})
-    if "account_key" in secret:
-        _check_account_key(str(secret["account_key"]))
-    if "sas" in secret:
-        secret["sas"] = _sas(str(secret["sas"]))
-    if "endpoint" in given:
-        given["endpoint"] = str(given["endpoint"]).rstrip("/")
-        refuse_embedded_secret(given["endpoint"])
-    return StoreSpec(name, kind, given, secret)
+    _check_keys(kind, given, secret)
+    try:
+        return StoreSpec(name, _checked(read_options(kind, given)), _opened(from_json(Credential, secret)))
+    except WireError as error:
+        raise JobError(f"a datastore of kind {kind}: {error}", f"It takes: {_known(kind)}.") from None
 
 
-def endpoint_of(spec: StoreSpec) -> str:
+def read_options(kind: str, given: Mapping[str, Json]) -> Options:
+    """The options of a datastore as they were kept."""
+    return from_json(KINDS[kind], given)
+
+
+def _checked(options: Options) -> Options:
+    if isinstance(options, BlobContainer | FileShare):
+        refuse_embedded_secret(options.endpoint)
+        return replace(options, path=safe_path(options.path), endpoint=options.endpoint.rstrip("/"))
+    if isinstance(options, LocalFolder | SharedFolder) and not options.path.startswith("/"):
+        raise JobError(f"the path {options.path!r} of a datastore is not absolute", "Write it from the root: /data/….")
+    if isinstance(options, FsspecAddress):
+        _refuse_open_secrets(options.options)
+        return replace(options, url=_fsspec_url(options.url))
+    return options
+
+
+def _opened(credential: Credential) -> Credential:
+    if credential.account_key:
+        _check_account_key(credential.account_key)
+    return replace(credential, sas=_sas(credential.sas)) if credential.sas else credential
+
+
+def endpoint_of(options: BlobContainer | FileShare) -> str:
     """The service's address of an Azure datastore, without a slash at its end."""
-    service = "file" if spec.kind == "azure-file" else "blob"
-    return str(spec.options.get("endpoint") or f"https://{spec.options['account']}.{service}.core.windows.net")
+    service = "file" if isinstance(options, FileShare) else "blob"
+    return options.endpoint or f"https://{options.account}.{service}.core.windows.net"
+
+
+def root_of(options: BlobContainer | FileShare) -> str:
+    """The container's or share's name."""
+    return options.share if isinstance(options, FileShare) else options.container
 
 
 def describe(spec: StoreSpec) -> str:
     """Where a datastore lies, in one line without credentials."""
     options = spec.options
-    if spec.kind in ("local", "nfs"):
-        return str(options["path"])
-    if spec.kind == "fsspec":
-        return str(options["url"])
-    if spec.kind == BUILT_IN:
+    if isinstance(options, LocalFolder | SharedFolder):
+        return options.path
+    if isinstance(options, FsspecAddress):
+        return options.url
+    if isinstance(options, WorkspaceFolder):
         return "the workspace store"
-    inner = options.get("container") or options.get("share")
-    return f"{endpoint_of(spec)}/{inner}/{options.get('path', '')}".rstrip("/")
+    return f"{endpoint_of(options)}/{root_of(options)}/{options.path}".rstrip("/")
 
 
-def _check_keys(kind: str, rules: Kind, options: Mapping[str, Any], credential: Mapping[str, Any]) -> None:
-    missing = [key for key in rules.needed if key not in options]
+def _check_keys(kind: str, options: Mapping[str, Json], credential: Mapping[str, Json]) -> None:
+    needed, names = _names(kind, needed=True), _names(kind)
+    missing = [key for key in needed if key not in options]
     if missing:
-        raise JobError(f"a datastore of kind {kind} needs {' and '.join(missing)}", f"It takes: {_known(rules)}.")
-    unknown = [key for key in options if key not in (*rules.needed, *rules.optional)]
-    unknown += [key for key in credential if key not in rules.credentials]
+        raise JobError(f"a datastore of kind {kind} needs {' and '.join(missing)}", f"It takes: {_known(kind)}.")
+    unknown = [key for key in options if key not in names]
+    unknown += [key for key in credential if key not in KINDS[kind].credentials]
     if unknown:
-        raise JobError(f"a datastore of kind {kind} takes no {unknown[0]}", f"It takes: {_known(rules)}.")
+        raise JobError(f"a datastore of kind {kind} takes no {unknown[0]}", f"It takes: {_known(kind)}.")
     if len(credential) > 1:
         raise JobError(f"two credentials are given: {' and '.join(credential)}", "Give one of them.")
 
 
-def _known(rules: Kind) -> str:
-    secret = f"; one credential of: {', '.join(rules.credentials)}" if rules.credentials else ""
-    return f"{', '.join((*rules.needed, *rules.optional))}{secret}"
+def _names(kind: str, needed: bool = False) -> list[str]:
+    """What a kind takes, or only what it cannot do without."""
+    found = fields(KINDS[kind])
+    return [item.name for item in found if not needed or (item.default is MISSING and item.default_factory is MISSING)]
 
 
-def _refuse_open_secrets(options: Mapping[str, Any]) -> None:
+def _known(kind: str) -> str:
+    credentials = KINDS[kind].credentials
+    secret = f"; one credential of: {', '.join(credentials)}" if credentials else ""
+    return f"{', '.join(_names(kind))}{secret}"
+
+
+def _refuse_open_secrets(options: Mapping[str, Json]) -> None:
     """Options are kept and shown as they are."""
     found = sorted(key for key in options if _SECRET_OPTION.search(key.lower()))
     if found:

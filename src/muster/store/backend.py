@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 import secrets
@@ -19,10 +18,7 @@ from fsspec.implementations.local import LocalFileSystem
 from muster import errors
 from muster.host.files import safe_path
 from muster.store.keyring import MAGIC, KeyRing
-from muster.store.parallel import Beside
-
-_PIECE = 2 << 20
-_HASHED_AT_ONCE = 1 << 19
+from muster.store.pieces import HashedPieces, pieces_of
 
 
 class Store:
@@ -126,16 +122,16 @@ class Store:
         part = self._path(f"{name}.part-{secrets.token_hex(4)}")
         self._fs.makedirs(part.rpartition("/")[0], exist_ok=True)
         try:
-            with _Counted(pieces) as counted, self._fs.open(part, "wb") as file:
-                for piece in self._sealed(counted):
+            with HashedPieces(pieces) as hashed, self._fs.open(part, "wb") as file:
+                for piece in self._sealed(hashed):
                     file.write(piece)
-            _verify(name, counted.hexdigest(), sha256)
+            hashed.verify(name, sha256)
             self._fs.mv(part, self._path(name))
         except BaseException:
             if self._fs.exists(part):
                 self._fs.rm(part)
             raise
-        return counted.size
+        return hashed.size
 
     def files(self, folder: str = "") -> Iterator[tuple[str, int, float]]:
         """Every object below a folder: its name from the store's root, its size and when it was written."""
@@ -164,58 +160,20 @@ class Store:
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f".{target.name[:100]}.part-{secrets.token_hex(4)}")
         try:
-            with _Counted(pieces) as counted, part.open("wb") as file:
-                for piece in self._sealed(counted):
+            with HashedPieces(pieces) as hashed, part.open("wb") as file:
+                for piece in self._sealed(hashed):
                     file.write(piece)
                 file.flush()
                 os.fsync(file.fileno())
-            _verify(name, counted.hexdigest(), sha256)
+            hashed.verify(name, sha256)
             part.replace(target)
         except BaseException:
             part.unlink(missing_ok=True)
             raise
-        return counted.size
+        return hashed.size
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{safe_path(name)}"
-
-
-class _Counted:
-    """Pieces that are counted and hashed on their way; those of a large object are hashed while others are written."""
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._pieces = pieces
-        self._digest = hashlib.sha256()
-        self._beside = Beside()
-        self._waiting: list[bytes] = []
-        self.size = 0
-
-    def __enter__(self) -> _Counted:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._beside.close()
-
-    def __iter__(self) -> Iterator[bytes]:
-        waiting = 0
-        for piece in self._pieces:
-            self.size += len(piece)
-            self._waiting.append(piece)
-            waiting += len(piece)
-            if waiting >= _HASHED_AT_ONCE:
-                self._beside.start(self._hash, self._waiting)
-                self._waiting, waiting = [], 0
-            yield piece
-
-    def hexdigest(self) -> str:
-        self._beside.wait()
-        self._hash(self._waiting)
-        self._waiting = []
-        return self._digest.hexdigest()
-
-    def _hash(self, pieces: list[bytes]) -> None:
-        for piece in pieces:
-            self._digest.update(piece)
 
 
 def _has_magic(file: BinaryIO) -> bool:
@@ -248,20 +206,3 @@ def _written_at(info: Mapping[str, Any]) -> float:
         if isinstance(value, datetime):
             return value.timestamp()
     return time.time()
-
-
-def _verify(name: str, found: str, wanted: str | None) -> None:
-    if wanted is not None and found != wanted:
-        raise errors.JobError(f"{name} arrived damaged: sha256 {found}, expected {wanted}", "Send it again.")
-
-
-def pieces_of(file: BinaryIO, length: int | None = None) -> Iterator[bytes]:
-    """A file in pieces of two megabytes, at most `length` bytes of it."""
-    left = length
-    while left is None or left > 0:
-        piece = file.read(_PIECE if left is None else min(_PIECE, left))
-        if not piece:
-            return
-        if left is not None:
-            left -= len(piece)
-        yield piece

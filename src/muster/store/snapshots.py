@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from io import BytesIO
 
 from muster import errors
 from muster.host.files import safe_path
 from muster.store.backend import Store
-from muster.wire.code import Manifest, digest_of
+from muster.wire.code import Manifest, SnapshotFiles, digest_of
+from muster.wire.codec import from_json, to_json
 
 
 class Snapshots:
@@ -21,7 +22,7 @@ class Snapshots:
 
     def missing(self, files: Manifest) -> list[str]:
         """Hashes that the store does not have yet."""
-        hashes = {str(entry[0]) for entry in files.values()}
+        hashes = {entry[0] for entry in files.values()}
         return sorted(sha256 for sha256 in hashes if not self._store.exists(_blob(sha256)))
 
     def put_blob(self, sha256: str, pieces: Iterator[bytes]) -> int:
@@ -35,7 +36,7 @@ class Snapshots:
             raise errors.JobError(f"the snapshot {digest} does not match its files", "Send it again.")
         if missing := self.missing(files):
             raise errors.Conflict(f"{len(missing)} files of the snapshot are not uploaded", "Upload them first.")
-        self._store.put(_manifest(digest), [json.dumps(files, sort_keys=True).encode()])
+        self._store.put(_manifest(digest), [json.dumps(to_json(files), sort_keys=True).encode()])
 
     def has(self, digest: str) -> bool:
         return self._store.exists(_manifest(digest))
@@ -44,13 +45,12 @@ class Snapshots:
         """Remove the name of a set of files; their bytes may belong to others."""
         self._store.remove(_manifest(digest))
 
-    def files(self, digest: str) -> Mapping[str, Sequence[object]]:
-        files: Mapping[str, Sequence[object]] = json.loads(self._store.read(_manifest(digest)))
-        return files
+    def files(self, digest: str) -> Manifest:
+        return from_json(SnapshotFiles, {"files": json.loads(self._store.read(_manifest(digest)))}).files
 
     def archive(self, digest: str) -> Iterator[bytes]:
         """The snapshot as a tar stream."""
-        for path, (sha256, size, mode) in json.loads(self._store.read(_manifest(digest))).items():
+        for path, (sha256, size, mode) in self.files(digest).items():
             info = tarfile.TarInfo(path)
             info.size, info.mode = size, mode
             yield info.tobuf(tarfile.PAX_FORMAT)

@@ -72,6 +72,14 @@ class HashedFile:
 
 
 @wire
+class StoredFile:
+    """The answer to `PUT data/STORE/PATH`."""
+
+    path: str
+    size: int
+
+
+@wire
 class Access:
     """Where bytes are, and the credentials that open them until they expire."""
 

@@ -25,7 +25,7 @@ from muster.host.server import ServerConnection
 from muster.paths import WorkspacePaths
 from muster.server.people.vault import load_vault
 from muster.storage.grants import sign, verify
-from muster.storage.sas import blob_sas
+from muster.storage.sas import Signer
 from muster.wire.access import GRANT_HEADER
 from muster.wire.assets import NewAsset
 
@@ -180,7 +180,7 @@ def test_real_signatures_are_refused_when_early_late_widened_or_tampered(azurite
         return f"{azurite.endpoint}/{blob.name}/{quote(path)}?{token}"
 
     def signed(path: str = "in/a", scope: str = "read", begin: float = now, end: float = now + 600) -> str:
-        return blob_sas(ACCOUNT, ACCOUNT_KEY, blob.name, path, scope=scope, now=begin, expires_at=end, https_only=False)
+        return Signer("blob", ACCOUNT, ACCOUNT_KEY, blob.name, begin, end, https_only=False).file(path, scope)
 
     assert http(url("in/a", signed())) == 200
     assert http(url("in/b", signed("in/b", "write")), "PUT", b"b") == 201

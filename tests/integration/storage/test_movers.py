@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 from tests.conftest import wait_until
 
-from muster.storage.connectors.remotes import open_remote
+from muster.storage.connectors.opening import open_access
 from muster.storage.staging.cache import Cache
 from muster.storage.staging.model import Progress
 from muster.storage.staging.stage import stage
@@ -215,8 +215,7 @@ import sys
 from pathlib import Path
 from muster.storage.staging.cache import Cache
 print("ready", flush=True)
-Cache(Path(sys.argv[1]), 1).sweep()
-Cache(Path(sys.argv[1]), 1)._make_room("x", 1, "input")
+Cache(Path(sys.argv[1]), 1).make_room(1)
 """
 
 
@@ -227,10 +226,10 @@ def test_an_eviction_that_is_killed_leaves_nothing_half(tmp_path: Path) -> None:
         place.mkdir(parents=True, exist_ok=True)
         (place / f"f{number}").write_bytes(b"%d" % number)
     cache = Cache(tmp_path / "cache", 1 << 30)
-    remote = open_remote(Access("file", str(source)), {})
+    remote = open_access(Access("file", str(source)))
     held, _ = stage(remote, "file:x", "input", None, cache, Progress())
     held.release()
-    gone = cache.root / "gone"
+    gone = cache.root / "trees/.gone"
     evicting = subprocess.Popen([sys.executable, "-c", EVICT, str(cache.root)], stdout=subprocess.PIPE)
     wait_until(lambda: list(gone.iterdir()) or evicting.poll() is not None, 30.0, "the eviction")
     evicting.send_signal(signal.SIGKILL)

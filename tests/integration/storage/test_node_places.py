@@ -26,9 +26,10 @@ from tests.integration.storage.conftest import Azurite, Container
 from muster.agent.prepare import mounts
 from muster.client.connect import connect
 from muster.client.workspace import find_workspace
-from muster.storage.connectors.remotes import open_remote
+from muster.storage.connectors.base import TransferError
+from muster.storage.connectors.opening import open_access
 from muster.storage.staging.cache import Cache
-from muster.storage.staging.model import Progress, TransferError
+from muster.storage.staging.model import Progress, stored_path
 from muster.storage.staging.stage import stage
 from muster.store.keyring import new_key
 from muster.wire.access import Access
@@ -128,7 +129,7 @@ def test_blobs_travel_over_tls_with_an_authority_of_the_sites_own(
     monkeypatch.delenv("REQUESTS_CA_BUNDLE")
     access = Access("azure-blob", f"{secure_azurite.endpoint}/{blob.name}/set", token="x")
     with pytest.raises(TransferError, match=r"certificate that is not trusted here.*SSL_CERT_FILE"):
-        open_remote(access, {}).listing()
+        list(open_access(access).listing())
 
 
 # Full disks
@@ -151,7 +152,7 @@ def test_a_disk_that_fills_up_half_way_leaves_nothing_that_seems_whole(small_dis
     for number in range(40):
         (source / f"f{number:02}").write_bytes(DATA[: 512 << 10])
     cache = Cache(small_disk / "cache", 1 << 30)
-    remote = open_remote(Access("file", str(source)), {})
+    remote = open_access(Access("file", str(source)))
     filler = small_disk / "filler"
     real = remote.read
 
@@ -170,7 +171,7 @@ def test_a_disk_that_fills_up_half_way_leaves_nothing_that_seems_whole(small_dis
     filler.unlink()
     remote.read = real  # type: ignore[method-assign]
     held, entries = stage(remote, "file:x", "input 'x'", None, cache, Progress())
-    assert {sha((held.data / entry.stored).read_bytes()) for entry in entries} == {sha(DATA[: 512 << 10])}
+    assert {sha((held.data / stored_path(entry)).read_bytes()) for entry in entries} == {sha(DATA[: 512 << 10])}
     held.release()
 
 
@@ -186,7 +187,7 @@ def test_what_is_larger_than_the_disk_is_refused_with_figures(small_disk: Path, 
     (tmp_path / "source").mkdir()
     with (tmp_path / "source" / "a").open("wb") as file:
         file.truncate(100 << 20)
-    remote = open_remote(Access("file", str(tmp_path / "source")), {})
+    remote = open_access(Access("file", str(tmp_path / "source")))
     with pytest.raises(TransferError, match=r"needs 100.00 MiB .* its disk has [0-9.]+ MiB to give"):
         stage(remote, "file:x", "input 'x'", None, Cache(small_disk / "cache", 1 << 30), Progress())
 

@@ -11,23 +11,23 @@ import pytest
 from muster.errors import JobError
 from muster.storage.granting import Asked, Terms, access_of, file_token
 from muster.storage.grants import verify
-from muster.storage.kinds import StoreSpec, make_store
-from muster.storage.sas import blob_sas, file_sas, is_narrow
+from muster.storage.kinds import Credential, StoreSpec, make_store
+from muster.storage.sas import Signer, is_narrow
 from muster.wire.access import READ, WRITE, Access, FileEntry
-from muster.wire.codec import from_json, to_json
+from muster.wire.codec import Json, from_json, to_json
 
 KEY = base64.b64encode(b"x" * 64).decode()
 TERMS = Terms(b"k" * 32, 1_700_000_000.0, 3600.0)
 BLOB = {"account": "acct", "container": "c"}
 
 
-def blob(credential: dict[str, str], **options: object) -> StoreSpec:
+def blob(credential: dict[str, str], **options: Json) -> StoreSpec:
     return make_store("blob", "azure-blob", {**BLOB, **options}, credential)
 
 
 def test_a_blob_signature_is_the_one_that_the_library_makes() -> None:
     azure = pytest.importorskip("azure.storage.blob")
-    ours = dict(parse_qsl(blob_sas("acct", KEY, "c", "a/b c", scope=READ, now=TERMS.now, expires_at=TERMS.expires_at)))
+    ours = dict(parse_qsl(Signer("blob", "acct", KEY, "c", TERMS.now, TERMS.expires_at).file("a/b c", READ)))
     start = datetime.strptime(ours["st"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     end = datetime.strptime(ours["se"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     theirs = azure.generate_blob_sas(
@@ -39,7 +39,7 @@ def test_a_blob_signature_is_the_one_that_the_library_makes() -> None:
 
 
 def test_a_file_signature_is_for_one_file() -> None:
-    fields = dict(parse_qsl(file_sas("acct", KEY, "s", "a/b", scope=WRITE, now=TERMS.now, expires_at=TERMS.expires_at)))
+    fields = dict(parse_qsl(Signer("file", "acct", KEY, "s", TERMS.now, TERMS.expires_at).file("a/b", WRITE)))
     assert (fields["sr"], fields["sp"], fields["spr"]) == ("f", "rcwd", "https")
 
 
@@ -127,7 +127,7 @@ def test_an_access_travels_as_json() -> None:
     ],
 )
 def test_a_datastore_that_cannot_work_is_refused(
-    kind: str, options: dict[str, object], credential: dict[str, str], message: str
+    kind: str, options: dict[str, Json], credential: dict[str, str], message: str
 ) -> None:
     with pytest.raises(JobError, match=message) as caught:
         make_store("name", kind, options, credential)
@@ -137,5 +137,5 @@ def test_a_datastore_that_cannot_work_is_refused(
 
 def test_a_pasted_sas_is_taken_with_what_people_paste_around_it() -> None:
     for text in ("?sv=1&sig=x", " sv=1&sig=x\n", "https://acct.blob.core.windows.net/c?sv=1&sig=x"):
-        assert blob({"sas": text}).credential == {"sas": "sv=1&sig=x"}
+        assert blob({"sas": text}).credential == Credential(sas="sv=1&sig=x")
     assert "sig=x" not in repr(blob({"sas": "sig=x"}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,9 +15,11 @@ from muster import errors
 from muster.agent.mover import Rate
 from muster.server.database import tables
 from muster.server.runs import outputs
+from muster.storage.connectors.base import TransferError
 from muster.storage.connectors.files import Folder
-from muster.storage.staging.model import Progress, TransferError
-from muster.storage.staging.upload import Sending, measure, send
+from muster.storage.staging.messages import ProgressReport, Sending
+from muster.storage.staging.model import Progress
+from muster.storage.staging.upload import measure, send
 
 
 @pytest.fixture
@@ -88,26 +91,26 @@ def test_a_name_that_leaves_its_folder_is_not_given(transaction) -> None:  # typ
 def test_progress_says_how_much_how_fast_and_how_long() -> None:
     now = [100.0]
     rate = Rate("fetching input x", clock=lambda: now[0])
-    seen = {"phase": "", "total_bytes": 1 << 30, "done_files": 1, "total_files": 1, "resumed_bytes": 0}
-    assert rate.text({**seen, "done_bytes": 0}) == "fetching input x: 0 B of 1.0 GiB"
+    seen = ProgressReport("", 0, 1 << 30, 1, 1, 0)
+    assert rate.text(replace(seen, done_bytes=0)) == "fetching input x: 0 B of 1.0 GiB"
     now[0] += 2
-    text = rate.text({**seen, "done_bytes": 256 << 20})
+    text = rate.text(replace(seen, done_bytes=256 << 20))
     assert text == "fetching input x: 256.0 MiB of 1.0 GiB, 128.0 MiB/s, about 6 s left"
-    text = rate.text({**seen, "phase": "copying", "done_bytes": 0, "total_files": 1200})
+    text = rate.text(replace(seen, phase="copying", done_bytes=0, total_files=1200))
     assert text == "copying input x: 0 B of 1.0 GiB, 1 of 1,200 files"
 
 
 def test_what_was_resumed_does_not_count_as_speed() -> None:
     now = [0.0]
     rate = Rate("x", clock=lambda: now[0])
-    seen = {"total_bytes": 1000, "done_files": 0, "total_files": 1}
-    rate.text({**seen, "done_bytes": 900, "resumed_bytes": 900})
+    seen = ProgressReport("", 0, 1000, 0, 1, 0)
+    rate.text(replace(seen, done_bytes=900, resumed_bytes=900))
     now[0] = 10.0
-    assert rate.text({**seen, "done_bytes": 950, "resumed_bytes": 900}).endswith("5 B/s, about 10 s left")
+    assert rate.text(replace(seen, done_bytes=950, resumed_bytes=900)).endswith("5 B/s, about 10 s left")
 
 
 def sending(path: Path, name: str, already: str | None = None) -> Sending:
-    return Sending(path, name, path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest(), already)
+    return Sending(str(path), name, path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest(), already)
 
 
 def test_files_are_sent_once_and_renamed_where_they_are(tmp_path: Path) -> None:
@@ -142,5 +145,5 @@ def test_only_regular_files_are_measured_and_only_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     found = measure(tmp_path, {})
     assert set(found) == {"sub/a"}
-    known = {"sub/a": {**found["sub/a"], "name": "x"}}
+    known = {"sub/a": replace(found["sub/a"], name="x")}
     assert measure(tmp_path, known) == known

@@ -5,19 +5,21 @@ from __future__ import annotations
 import errno
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from muster.storage.connectors.blob import Blob
-from muster.storage.connectors.credentials import Keys
+from muster.host.http import Answer
+from muster.storage.connectors.azure import Blob
+from muster.storage.connectors.base import AccessRefused, TransferError
+from muster.storage.connectors.credentials import FreshTokens, Keys
 from muster.storage.connectors.files import Folder
-from muster.storage.connectors.http import Answer, is_final
-from muster.storage.staging.model import AccessRefused, Progress, TransferError
-from muster.storage.staging.upload import Sending, send
+from muster.storage.connectors.http import is_final, refusal
+from muster.storage.staging.messages import Sending
+from muster.storage.staging.model import Progress
+from muster.storage.staging.upload import send
 
 
 @pytest.mark.parametrize(
@@ -49,14 +51,14 @@ def test_what_will_not_pass_by_trying_again_is_final(status: int, code: str, fin
 
 def test_what_was_damaged_on_its_way_is_sent_again() -> None:
     error = {"code": "bad_input", "message": "m/a arrived damaged: sha256 1, expected 2", "hint": "Send it again."}
-    code, said = Answer(422, {}, json.dumps({"error": error}).encode()).refusal
+    code, said = refusal(Answer(422, {}, json.dumps({"error": error}).encode()))
     assert (code, said) == ("bad_input", "m/a arrived damaged: sha256 1, expected 2. Send it again.")
     assert not is_final(422, code, said)
 
 
 @pytest.mark.parametrize("body", [b"", b"Bad Gateway", b"[]", b'{"error": "no"}', b"\xff"])
 def test_a_refusal_without_a_code_is_told_as_it_is(body: bytes) -> None:
-    assert Answer(502, {}, body).refusal == ("", body.decode(errors="replace"))
+    assert refusal(Answer(502, {}, body)) == ("", body.decode(errors="replace"))
 
 
 class Refusing(ThreadingHTTPServer):
@@ -105,7 +107,7 @@ def storage() -> Iterator[Refusing]:
 def put(storage: Refusing, path: Path, keys: Keys) -> None:
     path.write_bytes(b"data")
     blob = Blob(f"http://127.0.0.1:{storage.server_port}/account/container/out", keys)
-    send(blob, [Sending(path, "a", 4, _SHA)], Progress())
+    send(blob, [Sending(str(path), "a", 4, _SHA)], Progress())
 
 
 _SHA = "3a6eb0790f39ac87c94f3856b2dd2c5d110e6811602261a9a923d3bb23adc8b7"
@@ -114,9 +116,9 @@ _SHA = "3a6eb0790f39ac87c94f3856b2dd2c5d110e6811602261a9a923d3bb23adc8b7"
 def test_fresh_tokens_that_are_refused_too_are_not_asked_for_without_end(storage: Refusing, tmp_path: Path) -> None:
     given: list[str] = []
 
-    def refresh(paths: list[str]) -> Mapping[str, Any]:
+    def refresh(paths: list[str]) -> FreshTokens:
         given.append(f"sig={len(given) + 1}")
-        return {"token": given[-1]}
+        return FreshTokens(given[-1])
 
     with pytest.raises(AccessRefused, match="access was refused") as caught:
         put(storage, tmp_path / "a", Keys("sig=0", refresh=refresh))
@@ -152,5 +154,5 @@ def test_a_folder_that_may_not_be_written_is_final(tmp_path: Path, error: OSErro
 
     (tmp_path / "a").write_bytes(b"data")
     with pytest.raises(TransferError) as caught:
-        send(Broken(str(tmp_path / "out")), [Sending(tmp_path / "a", "a", 4, _SHA)], Progress())
+        send(Broken(str(tmp_path / "out")), [Sending(str(tmp_path / "a"), "a", 4, _SHA)], Progress())
     assert caught.value.final is final

@@ -9,20 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from muster.storage.connectors.base import BLOCK_BYTES, SourceChanged, TransferError
 from muster.storage.staging import cache as cache_module
 from muster.storage.staging.cache import Cache
 from muster.storage.staging.download import Journal, connections, fetch
-from muster.storage.staging.model import (
-    BLOCK_BYTES,
-    Entry,
-    Progress,
-    SourceChanged,
-    TransferError,
-    Unwanted,
-    check_entries,
-    tree_digest,
-)
+from muster.storage.staging.model import Progress, Unwanted, check_entries, stored_path, tree_digest
 from muster.storage.staging.stage import stage
+from muster.wire.access import FileEntry
 
 
 class Memory:
@@ -35,14 +28,19 @@ class Memory:
         self.before_read: Callable[[str, int], None] = lambda path, offset: None
         self._lock = threading.Lock()
 
-    def listing(self) -> list[Entry]:
-        return [Entry(path, len(data), str(self.version)) for path, data in self.files.items()]
+    label = "memory"
 
-    def read(self, entry: Entry, offset: int, view: memoryview) -> None:
+    def stat(self, path: str) -> None:
+        return None
+
+    def listing(self, folder: str = "") -> list[FileEntry]:
+        return [FileEntry(path, len(data), etag=str(self.version)) for path, data in self.files.items()]
+
+    def read(self, entry: FileEntry, offset: int, view: memoryview) -> None:
         with self._lock:
             self.before_read(entry.path, offset)
             self.reads.append((entry.path, offset))
-            if entry.version and entry.version != str(self.version):
+            if entry.etag and entry.etag != str(self.version):
                 raise SourceChanged(entry.path)
         view[:] = self.files[entry.path][offset : offset + len(view)]
 
@@ -50,14 +48,18 @@ class Memory:
 LARGE = b"".join(bytes([number]) * BLOCK_BYTES for number in range(3)) + b"tail"
 
 
-def staged(source: Memory, cache: Cache, announced: list[Entry] | None = None) -> tuple[dict[str, bytes], Progress]:
+def staged(source: Memory, cache: Cache, announced: list[FileEntry] | None = None) -> tuple[dict[str, bytes], Progress]:
     progress = Progress()
     held, entries = stage(source, "memory:x", "input 'x'", announced, cache, progress)
     try:
         assert tree_digest(entries) == held.digest
-        return {entry.path: (held.data / entry.stored).read_bytes() for entry in entries}, progress
+        return {entry.path: (held.data / stored_path(entry)).read_bytes() for entry in entries}, progress
     finally:
         held.release()
+
+
+def trees(cache: Cache) -> list[Path]:
+    return [path for path in (cache.root / "trees").iterdir() if not path.name.startswith(".")]
 
 
 @pytest.fixture
@@ -92,8 +94,8 @@ def test_the_same_content_from_elsewhere_is_kept_once(cache: Cache) -> None:
     staged(Memory({"a": b"same"}), cache)
     held, _ = stage(Memory({"a": b"same"}), "memory:other", "input", None, cache, Progress())
     held.release()
-    assert len(list((cache.root / "trees").iterdir())) == 1
-    assert not list((cache.root / "partial").iterdir())
+    assert len(trees(cache)) == 1
+    assert not list((cache.root / "trees/.partial").iterdir())
 
 
 def test_what_was_fetched_before_a_break_is_not_fetched_again(cache: Cache) -> None:
@@ -141,7 +143,7 @@ def test_a_source_that_changes_once_is_fetched_from_the_start(cache: Cache) -> N
     source.before_read = changes
     found, _ = staged(source, cache)
     assert found == {"large.bin": LARGE[::-1]}
-    assert not list((cache.root / "partial").iterdir())
+    assert not list((cache.root / "trees/.partial").iterdir())
 
 
 def test_a_source_that_keeps_changing_is_told_so(cache: Cache) -> None:
@@ -158,22 +160,22 @@ def test_a_source_that_keeps_changing_is_told_so(cache: Cache) -> None:
 
 def test_bytes_that_are_not_what_was_announced_are_refused(cache: Cache) -> None:
     source = Memory({"a": b"other"})
-    announced = [Entry("a", 5, "1", hashlib.sha256(b"right").hexdigest())]
+    announced = [FileEntry("a", 5, hashlib.sha256(b"right").hexdigest(), "1")]
     with pytest.raises(TransferError, match="damaged, or was changed after it was registered"):
         staged(source, cache, announced)
-    assert not list((cache.root / "trees").iterdir())
+    assert not trees(cache)
 
 
 @pytest.mark.parametrize("path", ["../escape", "/etc/passwd", "a/../../b", "a//b", "", ".", "a/\0"])
 def test_a_path_that_would_leave_its_folder_is_refused(path: str) -> None:
     with pytest.raises(TransferError, match="leave the folder"):
-        check_entries([Entry("good", 1), Entry(path, 1)], "the source")
+        check_entries([FileEntry("good", 1), FileEntry(path, 1)], "the source")
 
 
 def test_a_name_cannot_be_a_file_and_a_folder() -> None:
     with pytest.raises(TransferError, match="both a file"):
-        check_entries([Entry("a", 1), Entry("a/b", 1)], "the source")
-    assert [entry.path for entry in check_entries([Entry("a", 0), Entry("a/b", 1)], "s")] == ["a/b"]
+        check_entries([FileEntry("a", 1), FileEntry("a/b", 1)], "the source")
+    assert [entry.path for entry in check_entries([FileEntry("a", 0), FileEntry("a/b", 1)], "s")] == ["a/b"]
 
 
 def test_a_stopped_transfer_ends(cache: Cache) -> None:
@@ -222,9 +224,9 @@ def test_after_a_restart_of_the_machine_files_are_hashed_again(cache: Cache, mon
     held, _ = stage(source, "memory:x", "input", None, cache, Progress())
     held.release()
     hashed: list[Path] = []
-    real = cache_module._hash
+    real = cache_module.sha256_of
     monkeypatch.setattr(cache_module, "_boot_id", lambda: "another")
-    monkeypatch.setattr(cache_module, "_hash", lambda path: hashed.append(path) or real(path))
+    monkeypatch.setattr(cache_module, "sha256_of", lambda path: hashed.append(path) or real(path))
     for _ in range(2):
         again = cache.hold(held.digest)
         assert again is not None
@@ -233,9 +235,16 @@ def test_after_a_restart_of_the_machine_files_are_hashed_again(cache: Cache, mon
 
 
 def test_a_removal_that_was_cut_off_is_finished(cache: Cache) -> None:
-    left = cache.root / "gone" / "tree.1234" / "data"
+    left = cache.root / "trees/.gone" / "tree.1234" / "data"
     left.mkdir(parents=True)
     (left / "a").write_bytes(b"x")
     left.chmod(0o555)
-    cache.sweep()
-    assert not list((cache.root / "gone").iterdir())
+    cache.make_room(0)
+    assert not list((cache.root / "trees/.gone").iterdir())
+
+
+def test_folders_of_an_earlier_layout_go_once(tmp_path: Path) -> None:
+    for name in ("partial/key/data", "locks", "gone/tree.1"):
+        (tmp_path / name).mkdir(parents=True)
+    Cache(tmp_path, 1 << 30)
+    assert [path.name for path in tmp_path.iterdir()] == ["sources"]

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import shutil
 import stat
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from muster.agent.link import Backoff
-from muster.agent.mover import Abandoned, Failed, Mover, Rate, Renew, Serving
+from muster.agent.mover import Failed, Mover, Rate, Renew, Serving
 from muster.agent.prepare import mounts
 from muster.defaults import LISTING_RETRY_S
 from muster.errors import UserError
+from muster.host.children import Abandoned
+from muster.host.hashing import sha256_of
+from muster.host.http import Address
 from muster.paths import AttemptPaths, data_cache_dir
 from muster.protocol import InputOrder, Order
+from muster.storage.connectors.base import TransferError
+from muster.storage.connectors.credentials import FreshTokens
 from muster.storage.staging.cache import Cache, Held
-from muster.storage.staging.model import TransferError
-from muster.wire.access import Access, FileEntry, file_etag
-from muster.wire.codec import from_json, to_json
+from muster.storage.staging.messages import Copy, Done, Mount, Stage
+from muster.storage.staging.model import ONE_FILE
+from muster.wire.access import Access, FileEntry, FileList, HashedFile, file_etag
+from muster.wire.node.requests import FreshGrants
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +37,10 @@ log = logging.getLogger(__name__)
 class Server(Protocol):
     """What is asked of the server; `muster.agent.link.Link` is one."""
 
-    def manifest(self, order: Order, name: str) -> list[Mapping[str, Any]]: ...
-    def grants(self, order: Order, paths: Mapping[str, list[str]]) -> dict[str, Any]: ...
-    def hashes(self, order: Order, name: str, files: list[dict[str, Any]]) -> None: ...
-    def reached_at(self) -> dict[str, Any]: ...
+    def manifest(self, order: Order, name: str) -> FileList: ...
+    def grants(self, order: Order, paths: Mapping[str, Sequence[str]]) -> FreshGrants: ...
+    def hashes(self, order: Order, name: str, files: Iterable[HashedFile]) -> None: ...
+    def reached_at(self) -> Address: ...
 
 
 @dataclass
@@ -99,19 +104,18 @@ class Inputs:
             return Access(
                 "file", item.source.removeprefix("file://"), folder=item.type != "uri_file", label=item.source
             )
-        access = from_json(Access, item.access)
+        access = item.access
         is_listed = access.kind != "file" or access.asset is not None
         if access.manifest_by_reference and item.mode != "direct" and is_listed:
-            entries = from_json(tuple[FileEntry, ...], self._manifest(item))
-            access = Access(**{**vars(access), "manifest": entries, "manifest_by_reference": False})
+            return replace(access, manifest=self._manifest(item), manifest_by_reference=False)
         return access
 
-    def _manifest(self, item: InputOrder) -> list[Mapping[str, Any]]:
+    def _manifest(self, item: InputOrder) -> tuple[FileEntry, ...]:
         """What an input holds; a storage that fails is asked again for a while, and the run says why it waits."""
         deadline, backoff = time.monotonic() + LISTING_RETRY_S, Backoff(most_s=5.0)
         while not self.mover.unwanted.is_set():
             try:
-                return self.server.manifest(self.order, item.name)
+                return self.server.manifest(self.order, item.name).files
             except UserError as error:
                 if error.code != "storage" or time.monotonic() > deadline:
                     code = error.code if error.code == "bad_input" else "data_unavailable"
@@ -138,52 +142,42 @@ class Inputs:
             return str(target)
         folder = target if source.is_dir() else target.parent
         folder.mkdir(parents=True, exist_ok=True)
-        request = {"do": "copy", "what": f"input {item.name!r}", "access": to_json(access)}
-        with self._moving({**request, "copy_to": str(folder)}, item, f"copying input {item.name}") as done:
-            self._tell_hashes(item, done["found"])
+        request = Copy(f"input {item.name!r}", access, str(folder))
+        with self._moving(request, item, f"copying input {item.name}") as done:
+            self._report_hashes(item, done.found)
         return str(target)
 
     def _stage(self, item: InputOrder, access: Access) -> str:
         copied = item.mode == "download" or not _can_show()
         target = self.paths.inputs / item.name
         target.parent.mkdir(parents=True, exist_ok=True)
-        request: dict[str, Any] = {
-            "do": "stage",
-            "what": f"input {item.name!r}",
-            "access": to_json(access),
-            "cache": str(data_cache_dir()),
-            "server": self.server.reached_at(),
-        }
         if copied:
             target.mkdir(exist_ok=True)
-            request["copy_to"] = str(target)
+        copy_to = str(target) if copied else None
+        request = Stage(
+            f"input {item.name!r}", access, str(data_cache_dir()), self.server.reached_at(), copy_to=copy_to
+        )
         with self._moving(request, item, f"fetching input {item.name}") as done:
-            self._tell_hashes(item, done["found"])
+            self._report_hashes(item, done.found)
             if not copied:
-                self._hold(done["digest"])
-                data, name = Path(done["data"]), done["one_file"]
+                self._hold(done.digest)
+                data, name = Path(done.data), done.one_file
                 if name:
                     target.mkdir(exist_ok=True)
-                _show(data / "file" if name else data, target / name if name else target)
-        return str(target / done["one_file"]) if done["one_file"] else str(target)
+                _show(data / ONE_FILE if name else data, target / name if name else target)
+        return str(target / done.one_file) if done.one_file else str(target)
 
     def _mount(self, item: InputOrder, access: Access, why: str) -> str:
         target = self.paths.inputs / item.name
         target.mkdir(parents=True, exist_ok=True)
-        request = {
-            "do": "mount",
-            "access": to_json(access),
-            "server": self.server.reached_at(),
-            "target": str(target),
-        }
-        serving = self.mover.serve(request, self._renew(item))
+        serving = self.mover.serve(Mount(access, str(target), self.server.reached_at()), self._renew(item))
         self.mounted.append(serving)
         self.note(
             "warning",
             f"input {item.name} is mounted, {why}: every read goes to the storage, which is too slow to feed GPUs. "
             "Where it fits a disk, a staged copy is faster: see MUSTER_CACHE_BYTES and MUSTER_CACHE_DIR.",
         )
-        return str(target / serving.done["one_file"]) if serving.done["one_file"] else str(target)
+        return str(target / serving.done.one_file) if serving.done.one_file else str(target)
 
     def _hold(self, digest: str) -> None:
         try:
@@ -194,28 +188,27 @@ class Inputs:
             raise Failed("platform", f"the staged data {digest} went away")
         self.held.append(held)
 
-    def _moving(self, request: Mapping[str, Any], item: InputOrder, what: str):  # type: ignore[no-untyped-def]
+    def _moving(self, request: Stage | Copy, item: InputOrder, what: str) -> AbstractContextManager[Done]:
         rate = Rate(what)
         return self.mover.run(request, lambda progress: self.doing(rate.text(progress)), self._renew(item))
 
     def _renew(self, item: InputOrder) -> Renew:
-        def renew(paths: list[str]) -> Mapping[str, Any]:
+        def renew(paths: tuple[str, ...]) -> FreshTokens:
             try:
-                fresh = self.server.grants(self.order, {}).get("inputs", {}).get(item.name) or {}
+                fresh = self.server.grants(self.order, {}).inputs.get(item.name)
             except UserError as error:
                 raise Failed("data_unavailable", f"no fresh grant for input {item.name!r}: {error}") from error
-            tokens = {}
-            if fresh.get("per_file"):
-                tokens = {entry["path"]: entry["token"] for entry in self._manifest(item)}
-            return {"token": fresh.get("token"), "tokens": tokens}
+            if fresh is None:
+                return FreshTokens()
+            tokens = {entry.path: entry.token for entry in self._manifest(item)} if fresh.per_file else {}
+            return FreshTokens(fresh.token, tokens)
 
         return renew
 
-    def _tell_hashes(self, item: InputOrder, found: list[list[Any]]) -> None:
+    def _report_hashes(self, item: InputOrder, found: Sequence[HashedFile]) -> None:
         """What a first download of a data asset found out; the asset is held to it from now on."""
         if found:
-            files = [{"path": path, "size": size, "sha256": sha256} for path, size, sha256, _ in found]
-            self.server.hashes(self.order, item.name, files)
+            self.server.hashes(self.order, item.name, found)
 
     def _target(self, item: InputOrder, name: str) -> Path:
         self.paths.inputs.mkdir(parents=True, exist_ok=True)
@@ -250,7 +243,7 @@ def check_registered(item: InputOrder, access: Access) -> None:
         try:
             status = file.stat()
             same = status.st_size == entry.size and (
-                file_etag(status.st_size, status.st_mtime) == entry.etag or _sha256(file) == entry.sha256
+                file_etag(status.st_size, status.st_mtime) == entry.etag or sha256_of(file) == entry.sha256
             )
         except OSError:
             same = False
@@ -259,11 +252,6 @@ def check_registered(item: InputOrder, access: Access) -> None:
                 "data_unavailable",
                 f"input {item.name!r}: {file} is not what was registered as {access.asset}. Register a new version.",
             )
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as body:
-        return hashlib.file_digest(body, "sha256").hexdigest()
 
 
 def _wish() -> str:

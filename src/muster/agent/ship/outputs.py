@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 from muster.agent.link import Backoff, Link, Trouble
-from muster.agent.mover import Abandoned, Failed, Mover, Rate, shown
+from muster.agent.mover import Failed, Mover, Rate, shown
 from muster.agent.ship.files import settle
 from muster.defaults import OUTPUT_LOOK_S, OUTPUT_RETRY_S
 from muster.errors import UserError
+from muster.host.children import Abandoned
+from muster.host.files import read_json, write_json
 from muster.paths import AttemptPaths
 from muster.protocol import Order, OutputOrder
-from muster.wire.access import Access
-from muster.wire.codec import from_json, to_json
+from muster.storage.connectors.credentials import FreshTokens
+from muster.storage.staging.messages import FileFacts, Measure, Send, Sending
+from muster.wire.access import Access, HashedFile
+from muster.wire.codec import WireError, from_json, to_json
 
 log = logging.getLogger(__name__)
 
 _LEFT_ALONE_S = 2.0
-_TOLD = 5
-Files = dict[str, dict[str, Any]]
+_MOST_NOTES = 5
+Files = dict[str, FileFacts]
+_Sent = dict[str, dict[str, FileFacts]]
 
 
 def places(order: Order, paths: AttemptPaths) -> dict[str, str]:
     """Where the job writes each output; raises Failed where one cannot be written at all."""
-    told = {item.name: item for item in order.output_orders}
-    return {name: _place(name, told.get(name), paths) for name in order.outputs}
+    orders = {item.name: item for item in order.output_orders}
+    return {name: _place(name, orders.get(name), paths) for name in order.outputs}
 
 
 def _place(name: str, item: OutputOrder | None, paths: AttemptPaths) -> str:
-    access = from_json(Access, item.access) if item and item.access else None
+    access = item.access if item is not None else None
     if item is None or access is None:
         folder = paths.work / "outputs" / name
         folder.mkdir(parents=True, exist_ok=True)
@@ -140,7 +143,7 @@ class Sender(threading.Thread):
         return notes
 
     def _of(self, order: Order, paths: AttemptPaths, unwanted: threading.Event) -> Watched:
-        pairs = [(item, from_json(Access, item.access)) for item in order.output_orders if item.access]
+        pairs = [(item, item.access) for item in order.output_orders if item.access]
         items = [(item, access) for item, access in pairs if item.mode != "direct" and access.kind != "refused"]
         return Watched(order, paths, Mover(self._mark, unwanted), items, _read(paths.sent_outputs))
 
@@ -157,17 +160,17 @@ class Sender(threading.Thread):
             fresh = {
                 path: facts
                 for path, facts in found.items()
-                if "name" not in facts and now - facts["mtime_ns"] / 1e9 > _LEFT_ALONE_S
+                if facts.name is None and now - facts.mtime_ns / 1e9 > _LEFT_ALONE_S
             }
             if fresh:
                 names = {path: f"{watched.apart}{path}" for path in fresh}
                 self._send(watched, item, access, fresh, names)
-                known.update({path: {**facts, "name": names[path]} for path, facts in fresh.items()})
-                _write(watched.paths.sent_outputs, watched.sent)
+                known.update({path: replace(facts, name=names[path]) for path, facts in fresh.items()})
+                write_json(watched.paths.sent_outputs, to_json(watched.sent))
 
     def _finish(self, watched: Watched, item: OutputOrder, access: Access, succeeded: bool) -> list[str]:
         folder, label = watched.paths.out / item.name, access.label or access.url
-        self._tell_left_out(watched, item.name, settle(folder, watched.paths.root))
+        self._report_left_out(watched, item.name, settle(folder, watched.paths.root))
         deadline = time.monotonic() + OUTPUT_RETRY_S
         backoff = Backoff(most_s=30.0)
         while not watched.mover.unwanted.is_set():
@@ -189,11 +192,13 @@ class Sender(threading.Thread):
             watched.mover.unwanted.wait(backoff.next_s())
         return []
 
-    def _tell_left_out(self, watched: Watched, name: str, left_out: list[str]) -> None:
-        for what in left_out[:_TOLD]:
+    def _report_left_out(self, watched: Watched, name: str, left_out: list[str]) -> None:
+        for what in left_out[:_MOST_NOTES]:
             self._note(watched.order, "warning", f"output {name}: left out {what}")
-        if len(left_out) > _TOLD:
-            self._note(watched.order, "warning", f"output {name}: left out {len(left_out) - _TOLD:,} more like these")
+        if len(left_out) > _MOST_NOTES:
+            self._note(
+                watched.order, "warning", f"output {name}: left out {len(left_out) - _MOST_NOTES:,} more like these"
+            )
 
     def _bring(self, watched: Watched, item: OutputOrder, access: Access, found: Files, succeeded: bool) -> list[str]:
         """Once it is known how the attempt ended: to the output's place, or apart from it."""
@@ -202,7 +207,7 @@ class Sender(threading.Thread):
             return []
         if not access.folder:
             return self._bring_file(watched, item, access, found, succeeded)
-        names: dict[str, str | None] = {path: path for path in found}
+        names: Mapping[str, str | None] = {path: path for path in found}
         if order.num_nodes > 1:
             succeeded, names = self._claim(watched, item, found)
         if not succeeded:
@@ -211,7 +216,7 @@ class Sender(threading.Thread):
             return [f"output {item.name} of the failed attempt is kept apart: {_below(label, watched.apart)}"]
         wanted = {path: name for path, name in names.items() if name is not None}
         self._send(watched, item, access, {path: found[path] for path in wanted}, wanted, at_end=True)
-        size = shown(sum(found[path]["size"] for path in wanted))
+        size = shown(sum(found[path].size for path in wanted))
         self._note(order, "info", f"output {item.name}: {_files(len(wanted))}, {size}, at {label}")
         renamed = sum(1 for path, name in wanted.items() if name != path)
         if not renamed:
@@ -240,21 +245,20 @@ class Sender(threading.Thread):
             f"output {item.name}: what did not go to {access.label} is kept with the run, under outputs/{item.name}"
         ]
 
-    def _claim(self, watched: Watched, item: OutputOrder, found: Files) -> tuple[bool, dict[str, str | None]]:
+    def _claim(self, watched: Watched, item: OutputOrder, found: Files) -> tuple[bool, Mapping[str, str | None]]:
         """Wait until the whole gang has ended; the server gives every file a name of its own."""
-        files = [{"path": path, "size": facts["size"], "sha256": facts["sha256"]} for path, facts in found.items()]
+        files = [HashedFile(path, facts.size, facts.sha256) for path, facts in found.items()]
         backoff = Backoff()
         while not watched.mover.unwanted.is_set():
             answer = self._link.claim_outputs(watched.order, item.name, files)
-            if answer["outcome"] != "running":
-                return answer["outcome"] == "succeeded", answer["names"]
+            if answer.outcome != "running":
+                return answer.outcome == "succeeded", answer.names
             watched.mover.unwanted.wait(backoff.next_s())
         raise Abandoned("nobody wants the outputs any more")
 
     def _measure(self, watched: Watched, folder: Path, known: Files) -> Files:
-        request = {"do": "measure", "folder": str(folder), "known": known}
-        with watched.mover.run(request, lambda _: None, lambda _: {}) as done:
-            return dict(done["files"])
+        with watched.mover.run(Measure(str(folder), known), lambda _: None, lambda _: FreshTokens()) as done:
+            return dict(done.measured)
 
     def _send(
         self,
@@ -266,38 +270,33 @@ class Sender(threading.Thread):
         at_end: bool = False,
     ) -> None:
         folder = watched.paths.out / item.name
-        early = {path: facts["name"] for path, facts in watched.sent.get(item.name, {}).items()}
-        files = [
-            {
-                "path": str(folder / path),
-                "name": names[path],
-                "size": facts["size"],
-                "sha256": facts["sha256"],
-                "already": facts.get("name") if facts.get("name") != names[path] else None,
-            }
+        early = {path: facts.name for path, facts in watched.sent.get(item.name, {}).items()}
+        files = tuple(
+            Sending(
+                str(folder / path),
+                names[path],
+                facts.size,
+                facts.sha256,
+                facts.name if facts.name != names[path] else None,
+            )
             for path, facts in found.items()
-        ]
+        )
+        # What was sent early and then changed, removed or found to be another node's does not stay behind.
+        stale = [name for path, name in early.items() if at_end and (path not in found or found[path].name != name)]
+        request = Send(access, files, tuple(name for name in stale if name is not None), self._link.reached_at())
         rate = Rate(f"sending output {item.name}")
-        request = {
-            "do": "send",
-            "access": to_json(access),
-            "files": files,
-            # What was sent early and then changed, removed or found to be another node's does not stay behind.
-            "remove": [name for path, name in early.items() if at_end and found.get(path, {}).get("name") != name],
-            "server": self._link.reached_at(),
-        }
 
-        def renew(paths: list[str]) -> Mapping[str, Any]:
+        def renew(paths: tuple[str, ...]) -> FreshTokens:
             wanted = {item.name: paths} if access.per_file else {}
             try:
                 fresh = self._link.grants(watched.order, wanted)
             except UserError as error:
                 raise Failed("data_unavailable", f"no fresh grant for output {item.name!r}: {error}", True) from error
-            token = (fresh.get("outputs", {}).get(item.name) or {}).get("token")
-            return {"token": token, "tokens": fresh.get("tokens", {}).get(item.name, {})}
+            output = fresh.outputs.get(item.name)
+            return FreshTokens(output.token if output is not None else None, fresh.tokens.get(item.name, {}))
 
         with watched.mover.run(request, lambda p: self._doing(watched.order.key, rate.text(p)), renew) as done:
-            log.info("%s: output %s: %s sent", watched.order.key, item.name, shown(done["bytes"]))
+            log.info("%s: output %s: %s sent", watched.order.key, item.name, shown(done.bytes))
         self._doing(watched.order.key, "")
 
 
@@ -309,7 +308,7 @@ def _has_news(folder: Path, known: Files) -> bool:
             status = path.lstat()
         except OSError:
             continue
-        if path.is_file() and (facts is None or facts["mtime_ns"] != status.st_mtime_ns):
+        if path.is_file() and (facts is None or facts.mtime_ns != status.st_mtime_ns):
             return True
     return False
 
@@ -336,13 +335,6 @@ def _below(label: str, path: str) -> str:
 
 def _read(path: Path) -> dict[str, Files]:
     try:
-        data = json.loads(path.read_text())
-    except (OSError, ValueError):
+        return from_json(_Sent, read_json(path))
+    except WireError:
         return {}
-    return data if isinstance(data, dict) else {}
-
-
-def _write(path: Path, data: Mapping[str, Any]) -> None:
-    part = path.with_name(f"{path.name}.new")
-    part.write_text(json.dumps(data))
-    part.replace(path)

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from sqlalchemy import Connection
 
 from muster import errors
+from muster.host.hashing import measure_pieces
 from muster.server.context import Context
 from muster.server.data import assets, datastores, grants
-from muster.server.data.assets import AssetBody
 from muster.storage.addresses import DEFAULT_DATASTORE, Location, check_asset_name, parse_address, safe_path
-from muster.storage.connectors.reach import Reach
-from muster.storage.kinds import BUILT_IN, StoreSpec
-from muster.wire.access import FileEntry
+from muster.storage.connectors.datastore import Datastore
+from muster.storage.granting import joined
+from muster.storage.kinds import FsspecAddress, LocalFolder, SharedFolder, StoreSpec, WorkspaceFolder
+from muster.wire.access import FileEntry, HashedFile
+from muster.wire.assets import NewAsset
 
-_HERE = ("local", "nfs", BUILT_IN)
+_HERE = (LocalFolder, SharedFolder, WorkspaceFolder)
 _TYPES = ("uri_file", "uri_folder", "mltable")
 
 
-def measure(context: Context, body: AssetBody) -> tuple[str, list[FileEntry]]:
+def measure(context: Context, body: NewAsset) -> tuple[str, list[FileEntry]]:
     """The type and the manifest of an asset to be; raises NotFound where nothing lies at its address."""
     check_asset_name(body.name)
     if body.type is not None and body.type not in _TYPES:
@@ -35,9 +35,9 @@ def measure(context: Context, body: AssetBody) -> tuple[str, list[FileEntry]]:
     is_file = body.type == "uri_file" if body.type else _is_file(location, spec, way, path)
     found = grants.listing(context, spec, path, body.address, folder=not is_file)
     if body.files is not None:
-        found = _told(body.files, found)
-    elif spec.kind in _HERE:
-        found = [replace(entry, sha256=_hash(way, _joined(path, entry.path))) for entry in found]
+        found = _compared(body.files, found)
+    elif isinstance(spec.options, _HERE):
+        found = [replace(entry, sha256=measure_pieces(way.read(joined(path, entry.path))).sha256) for entry in found]
     return body.type or ("uri_file" if is_file else "uri_folder"), found
 
 
@@ -47,10 +47,10 @@ def protect(context: Context, address: str, files: Sequence[FileEntry]) -> None:
     if location.kind != "datastore" or location.store != DEFAULT_DATASTORE or root is None or context.store.encrypted:
         return
     for entry in files:
-        (root / datastores.BUILT_IN_FOLDER / _joined(location.path, entry.path)).chmod(0o444)
+        (root / datastores.BUILT_IN_FOLDER / joined(location.path, entry.path)).chmod(0o444)
 
 
-def locate(context: Context, name: str, version: str, path: str) -> tuple[Reach, str, int]:
+def locate(context: Context, name: str, version: str, path: str) -> tuple[Datastore, str, int]:
     """The way to one file of an asset, its path there and its size; raises Conflict where it is another one by now."""
 
     def look(connection: Connection) -> tuple[StoreSpec, str, int]:
@@ -59,7 +59,7 @@ def locate(context: Context, name: str, version: str, path: str) -> tuple[Reach,
         if path not in known:
             raise errors.NotFound(f"the data asset {name}:{version} has no file {path!r}", "Its manifest lists them.")
         spec, folder = _store(context, connection, parse_address(asset.address))
-        return spec, _joined(folder, path), known[path].size
+        return spec, joined(folder, path), known[path].size
 
     spec, inner, size = context.database.read_now(look)
     way = datastores.open_store(context, spec)
@@ -72,9 +72,9 @@ def locate(context: Context, name: str, version: str, path: str) -> tuple[Reach,
     return way, inner, size
 
 
-def _told(given: Sequence[Mapping[str, Any]], found: Sequence[FileEntry]) -> list[FileEntry]:
+def _compared(given: Sequence[HashedFile], found: Sequence[FileEntry]) -> list[FileEntry]:
     """What the sender says that it sent, compared with what arrived."""
-    sent = {safe_path(str(item["path"])): item for item in given}
+    sent = {safe_path(item.path): item for item in given}
     there = {entry.path: entry for entry in found}
     if sent.keys() != there.keys():
         wrong = sorted(sent.keys() ^ there.keys())[0]
@@ -82,11 +82,9 @@ def _told(given: Sequence[Mapping[str, Any]], found: Sequence[FileEntry]) -> lis
             f"what was sent and what lies there differ, first in {wrong!r}", "Send it again, to an empty place."
         )
     for path, item in sent.items():
-        if int(item["size"]) != there[path].size:
-            raise errors.Conflict(
-                f"{path} has {there[path].size} bytes there, {item['size']} were sent", "Send it again."
-            )
-    return [replace(there[path], sha256=str(item["sha256"])) for path, item in sorted(sent.items())]
+        if item.size != there[path].size:
+            raise errors.Conflict(f"{path} has {there[path].size} bytes there, {item.size} were sent", "Send it again.")
+    return [replace(there[path], sha256=item.sha256) for path, item in sorted(sent.items())]
 
 
 def _store(context: Context, connection: Connection, location: Location) -> tuple[StoreSpec, str]:
@@ -95,24 +93,13 @@ def _store(context: Context, connection: Connection, location: Location) -> tupl
         return known
     if location.kind == "local":
         folder, _, name = location.path.rstrip("/").rpartition("/")
-        return StoreSpec(location.path, "local", {"path": folder or "/"}), name
+        return StoreSpec(location.path, LocalFolder(folder or "/")), name
     base, _, name = location.url.rstrip("/").rpartition("/")
-    return StoreSpec(location.url, "fsspec", {"url": base}), name
+    return StoreSpec(location.url, FsspecAddress(base)), name
 
 
-def _is_file(location: Location, spec: StoreSpec, way: Reach, path: str) -> bool:
-    if str(spec.options.get("url", "")).startswith(("http://", "https://")):
+def _is_file(location: Location, spec: StoreSpec, way: Datastore, path: str) -> bool:
+    if isinstance(spec.options, FsspecAddress) and spec.options.url.startswith(("http://", "https://")):
         # A web server shows a folder as a page, which looks like a file: the address says what is meant.
         return location.kind == "http"
     return bool(path) and way.entry(path) is not None
-
-
-def _hash(way: Reach, path: str) -> str:
-    digest = hashlib.sha256()
-    for piece in way.read(path):
-        digest.update(piece)
-    return digest.hexdigest()
-
-
-def _joined(folder: str, path: str) -> str:
-    return "/".join(part for part in (folder, path) if part)

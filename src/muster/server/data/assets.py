@@ -6,36 +6,24 @@ import hashlib
 import re
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import fields as fields_of
 from typing import Any
 
-from pydantic import BaseModel
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, Row, func, insert, select, update
 
 from muster import errors
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.storage.addresses import Location, datastore_address, parse_address
 from muster.storage.grants import covers
-from muster.wire.access import FileEntry
+from muster.wire.access import FileEntry, HashedFile
+from muster.wire.assets import AssetView, NewAsset
+from muster.wire.node.requests import HashesReport
 
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-class AssetBody(BaseModel):
-    """A data asset to be made: `files` is what was uploaded; without it the server lists what lies at `address`."""
-
-    name: str
-    version: str | None = None
-    type: str | None = None
-    """As found, unless it is said."""
-    address: str
-    description: str | None = None
-    tags: dict[str, str] = {}
-    run_id: str | None = None
-    files: list[dict[str, Any]] | None = None
-
-
-def create(transaction: Transaction, body: AssetBody, files: Sequence[FileEntry], user: str) -> dict[str, Any]:
+def create(transaction: Transaction, body: NewAsset, kind: str, files: Sequence[FileEntry], user: str) -> AssetView:
     """Record the next version, or the one that is named; an existing one never changes."""
     table = tables.assets
     number = 1 + (transaction.execute(select(func.max(table.c.number)).where(table.c.name == body.name)).scalar() or 0)
@@ -47,30 +35,30 @@ def create(transaction: Transaction, body: AssetBody, files: Sequence[FileEntry]
             f"the data asset {body.name}:{version} exists, and what exists never changes",
             "Leave the version out for the next one.",
         )
-    row = {
-        "name": body.name,
-        "version": version,
-        "number": number,
-        "type": body.type,
-        "address": str(parse_address(body.address)),
-        "num_files": len(files),
-        "size": sum(entry.size for entry in files),
-        "digest": digest_of(files),
-        "description": body.description,
-        "tags": dict(body.tags),
-        "run_id": body.run_id,
-        "created_by": user,
-        "created_at": time.time(),
-    }
-    transaction.execute(insert(table).values(**row))
+    made = AssetView(
+        body.name,
+        version,
+        number,
+        kind,
+        str(parse_address(body.address)),
+        len(files),
+        sum(entry.size for entry in files),
+        digest_of(files),
+        body.description,
+        dict(body.tags),
+        body.run_id,
+        user,
+        time.time(),
+    )
+    transaction.execute(insert(table).values(**vars(made)))
     if files:
         own = {"name": body.name, "version": version}
         facts = ({"path": e.path, "size": e.size, "sha256": e.sha256, "etag": e.etag} for e in files)
         transaction.execute(insert(tables.asset_files), [{**own, **item} for item in facts])
-    return row
+    return made
 
 
-def resolve(connection: Connection, location: Location) -> tuple[Location, Any]:
+def resolve(connection: Connection, location: Location) -> tuple[Location, AssetView | None]:
     """Where an asset's bytes lie, and the asset; any other location stays as it is, with None."""
     if location.kind != "asset":
         return location, None
@@ -78,7 +66,7 @@ def resolve(connection: Connection, location: Location) -> tuple[Location, Any]:
     return parse_address(asset.address), asset
 
 
-def find(connection: Connection, name: str, version: str | None) -> Any:
+def find(connection: Connection, name: str, version: str | None) -> AssetView:
     """An asset, its newest version unless one is named."""
     table = tables.assets
     if version is not None:
@@ -86,7 +74,7 @@ def find(connection: Connection, name: str, version: str | None) -> Any:
     else:
         row = connection.execute(select(table).where(table.c.name == name).order_by(table.c.number.desc())).first()
     if row is not None:
-        return row
+        return _view(row)
     known = connection.execute(
         select(table.c.version).where(table.c.name == name).order_by(table.c.number.desc()).limit(10)
     ).scalars()
@@ -98,16 +86,16 @@ def find(connection: Connection, name: str, version: str | None) -> Any:
     )
 
 
-def listing(connection: Connection, name: str | None = None) -> list[dict[str, Any]]:
+def listing(connection: Connection, name: str | None = None) -> list[AssetView]:
     """Assets, the newest version of each first."""
     table = tables.assets
     query = select(table).order_by(table.c.name, table.c.number.desc())
     if name is not None:
         query = query.where(table.c.name == name)
-    return [dict(row._mapping) for row in connection.execute(query)]
+    return [_view(row) for row in connection.execute(query)]
 
 
-def files(connection: Connection, asset: Any) -> tuple[FileEntry, ...]:
+def files(connection: Connection, asset: AssetView) -> tuple[FileEntry, ...]:
     """The manifest of an asset."""
     table = tables.asset_files
     rows = connection.execute(
@@ -116,7 +104,15 @@ def files(connection: Connection, asset: Any) -> tuple[FileEntry, ...]:
     return tuple(FileEntry(row.path, row.size, row.sha256, row.etag) for row in rows)
 
 
-def pin(transaction: Transaction, name: str, version: str, found: Iterable[FileEntry]) -> int:
+def pin_input(transaction: Transaction, address: str, report: HashesReport) -> int:
+    """Keep what a node found out about the asset that an input is. Returns how many hashes were new."""
+    location = parse_address(address)
+    if location.kind != "asset" or location.version is None:
+        raise errors.JobError(f"the input {report.name} is no data asset", "Only assets have a manifest that is kept.")
+    return pin(transaction, location.store, location.version, report.files)
+
+
+def pin(transaction: Transaction, name: str, version: str, found: Iterable[HashedFile]) -> int:
     """Keep the hashes that a first download found; raises Conflict where something else is known. Returns how many."""
     table = tables.asset_files
     asset = find(transaction.connection, name, version)
@@ -153,9 +149,9 @@ def refuse_kept(connection: Connection, store: str, path: str) -> None:
     for row in connection.execute(select(table.c.name, table.c.version, table.c.address).where(_below(table, root))):
         kept = parse_address(row.address).path
         if covers(path, kept, folder=True) and path != kept:
-            place = path or "the root"
+            where = path or "the root"
             raise errors.Conflict(
-                f"the data asset {row.name}:{row.version}, which never changes, lies below {place} of {store}",
+                f"the data asset {row.name}:{row.version}, which never changes, lies below {where} of {store}",
                 "Write to a folder of its own.",
             )
         if covers(kept, path, folder=True):
@@ -185,6 +181,10 @@ def _free_version(transaction: Transaction, name: str, number: int) -> str:
     return str(number)
 
 
-def _row(connection: Connection, name: str, version: str) -> Any:
+def _row(connection: Connection, name: str, version: str) -> Row[Any] | None:
     table = tables.assets
     return connection.execute(select(table).where(table.c.name == name, table.c.version == version)).first()
+
+
+def _view(row: Row[Any]) -> AssetView:
+    return AssetView(**{item.name: getattr(row, item.name) for item in fields_of(AssetView)})

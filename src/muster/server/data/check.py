@@ -15,7 +15,7 @@ from muster.server.context import Context
 from muster.server.data import assets, datastores, grants
 from muster.server.people import secrets
 from muster.storage.addresses import Location, datastore_address, parse_address
-from muster.storage.kinds import BUILT_IN, StoreSpec
+from muster.storage.kinds import LocalFolder, StoreSpec, WorkspaceFolder
 
 
 def settle(context: Context, connection: Connection, spec: JobSpec) -> JobSpec:
@@ -31,13 +31,13 @@ def settle(context: Context, connection: Connection, spec: JobSpec) -> JobSpec:
     for name, output in spec.outputs.items():
         if output.path is not None:
             with _Named(f"outputs.{name}"):
-                place = _check_output(context, connection, output)
-                if place in taken:
+                address = _check_output(context, connection, output)
+                if address in taken:
                     raise errors.JobError(
-                        f"{output.path} is the place of outputs.{taken[place]} too, and one would overwrite the other",
+                        f"{output.path} is the place of outputs.{taken[address]} too: one would overwrite the other",
                         "Give each output a place of its own.",
                     )
-                taken[place] = name
+                taken[address] = name
     # Checked above; a copy keeps what was validated.
     return spec.model_copy(update={"inputs": inputs})
 
@@ -56,11 +56,11 @@ def _settled(context: Context, connection: Connection, item: Input) -> Input:
 
 def _check_there(context: Context, spec: StoreSpec, path: str, item: Input) -> None:
     """Look where looking costs nothing; a remote store is asked when the job starts."""
-    if spec.kind == BUILT_IN:
+    if isinstance(spec.options, WorkspaceFolder):
         root = context.store.local_root
         folder = root / datastores.BUILT_IN_FOLDER if root is not None else None
     else:
-        folder = Path(str(spec.options["path"])) if spec.kind == "local" else None
+        folder = Path(spec.options.path) if isinstance(spec.options, LocalFolder) else None
     if folder is None:
         return
     there = folder / path
@@ -88,14 +88,14 @@ def _check_output(context: Context, connection: Connection, item: Output) -> str
 
 
 class _Named:
-    """Puts the place in the job file before an error's message."""
+    """Puts the field of the job file before an error's message."""
 
-    def __init__(self, place: str) -> None:
-        self._place = place
+    def __init__(self, field: str) -> None:
+        self._field = field
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, errors.MusterError):
-            raise errors.JobError(f"{self._place}: {error.message}", error.hint) from error
+            raise errors.JobError(f"{self._field}: {error.message}", error.hint) from error

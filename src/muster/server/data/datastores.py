@@ -5,11 +5,12 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import fsspec
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, Row, delete, func, insert, select
 
 from muster import errors
 from muster.control import states
@@ -17,82 +18,91 @@ from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.storage.addresses import DEFAULT_DATASTORE, Location, datastore_address
-from muster.storage.connectors.reach import Reach, StoreReach, reach
-from muster.storage.kinds import BUILT_IN, StoreSpec, describe, make_store
+from muster.storage.connectors.datastore import Datastore, StoreFolder, open_datastore
+from muster.storage.grants import covers
+from muster.storage.kinds import (
+    NO_CREDENTIAL,
+    BlobContainer,
+    Credential,
+    FsspecAddress,
+    LocalFolder,
+    StoreSpec,
+    WorkspaceFolder,
+    describe,
+    make_store,
+    read_options,
+)
+from muster.wire.codec import from_json, to_json
+from muster.wire.datastores import DatastoreView, NewDatastore
 
 BUILT_IN_FOLDER = "data"
 """Where the workspace's own datastore lies in the workspace store."""
-_OWN = StoreSpec(DEFAULT_DATASTORE, BUILT_IN, {})
+_OWN = StoreSpec(DEFAULT_DATASTORE, WorkspaceFolder())
 
 
-def add(context: Context, transaction: Transaction, body: Mapping[str, Any], replace: bool) -> dict[str, Any]:
+def add(context: Context, transaction: Transaction, body: NewDatastore, replaces: bool) -> DatastoreView:
     """Register a datastore; its credential is sealed before it is written."""
-    spec = make_store(str(body["name"]), str(body["kind"]), body.get("options") or {}, body.get("credential") or {})
+    spec = make_store(body.name, body.kind, body.options, body.credential)
     _check_here(context, spec)
     table = tables.datastores
     known = transaction.execute(select(table.c.name).where(table.c.name == spec.name)).first()
-    if known is not None and not replace:
+    if known is not None and not replaces:
         raise errors.Conflict(
             f"there is a datastore {spec.name!r} already", "Choose another name, or replace it with --replace."
         )
-    sealed = context.vault.seal(spec.credential, _about(spec.name)) if spec.credential else None
-    row = {
-        "name": spec.name,
-        "kind": spec.kind,
-        "options": dict(spec.options),
-        "created_at": time.time(),
-        "sealed": sealed,
-        "description": body.get("description"),
-    }
+    view = _view(spec, body.description, time.time())
+    sealed = context.vault.seal(to_json(spec.credential), _about(spec.name)) if spec.credential.kind else None
+    kept = {name: getattr(view, name) for name in ("name", "kind", "options", "created_at", "description")}
     transaction.execute(delete(table).where(table.c.name == spec.name))
-    transaction.execute(insert(table).values(**row))
+    transaction.execute(insert(table).values(**kept, sealed=sealed))
     transaction.after_commit.append(lambda: context.forget_store(spec.name))
-    return view(spec, row)
+    return view
 
 
 def _check_here(context: Context, spec: StoreSpec) -> None:
     """Refuse what can never work on this machine."""
-    if spec.kind == "fsspec":
-        scheme = str(spec.options["url"]).partition("://")[0]
+    options = spec.options
+    if isinstance(options, FsspecAddress):
+        scheme = options.url.partition("://")[0]
         if scheme not in fsspec.available_protocols():
             raise errors.JobError(f"fsspec knows no {scheme}://", "Write s3://, gs://, sftp://, https:// or the like.")
-    if spec.kind != "local":
+    if not isinstance(options, LocalFolder):
         return
-    folder = Path(str(spec.options["path"]))
-    if not folder.is_dir():
-        raise errors.NotFound(f"there is no folder {folder} on the server's machine", "Make it first.")
-    if spec.options.get("encrypted") and context.ring is None:
+    if not Path(options.path).is_dir():
+        raise errors.NotFound(f"there is no folder {options.path} on the server's machine", "Make it first.")
+    if options.encrypted and context.ring is None:
         hint = "`muster key create FILE` makes a key and says how the workspace gets it."
         raise errors.Conflict(f"the datastore {spec.name} is to be encrypted, and the workspace has no key", hint)
 
 
-def views(context: Context, connection: Connection) -> list[dict[str, Any]]:
+def views(context: Context, connection: Connection) -> list[DatastoreView]:
     """All datastores, the workspace's own first."""
     rows = connection.execute(select(tables.datastores).order_by(tables.datastores.c.name)).all()
-    own = view(_OWN, {"created_at": None, "description": "what the workspace keeps itself"})
+    own = _view(_OWN, "what the workspace keeps itself", None)
     return [own, *(_shown(context, row) for row in rows)]
 
 
-def _shown(context: Context, row: Any) -> dict[str, Any]:
+def _shown(context: Context, row: Row[Any]) -> DatastoreView:
     try:
-        return view(_spec(context, row), dict(row._mapping))
+        return _view(_spec(context, row), row.description, row.created_at)
     except errors.Conflict as error:
-        shown = view(StoreSpec(row.name, row.kind, row.options), dict(row._mapping))
-        return {**shown, "credential": "unreadable", "problem": error.message}
+        spec = StoreSpec(row.name, read_options(row.kind, row.options))
+        shown = _view(spec, row.description, row.created_at)
+        return replace(shown, credential="unreadable", problem=error.message)
 
 
-def view(spec: StoreSpec, row: Mapping[str, Any]) -> dict[str, Any]:
+def _view(spec: StoreSpec, description: str | None, created_at: float | None) -> DatastoreView:
     """What may be shown of a datastore: never its credential."""
-    return {
-        "name": spec.name,
-        "kind": spec.kind,
-        "options": dict(spec.options),
-        "credential": spec.credential_kind,
-        "location": describe(spec),
-        "description": row.get("description"),
-        "created_at": row.get("created_at"),
-        "default": spec.name == DEFAULT_DATASTORE,
-    }
+    return DatastoreView(
+        spec.name,
+        spec.kind,
+        to_json(spec.options),
+        spec.credential_kind,
+        describe(spec),
+        description,
+        created_at,
+        spec.name == DEFAULT_DATASTORE,
+    )
 
 
 def find(context: Context, connection: Connection, name: str) -> StoreSpec:
@@ -109,18 +119,18 @@ def find(context: Context, connection: Connection, name: str) -> StoreSpec:
     return _spec(context, row)
 
 
-def find_view(context: Context, connection: Connection, name: str) -> dict[str, Any]:
+def find_view(context: Context, connection: Connection, name: str) -> DatastoreView:
     find(context, connection, name)
-    return next(item for item in views(context, connection) if item["name"] == name)
+    return next(item for item in views(context, connection) if item.name == name)
 
 
-def open_store(context: Context, spec: StoreSpec) -> Reach:
+def open_store(context: Context, spec: StoreSpec) -> Datastore:
     """The way to a datastore; kept, because opening one may ask a service who we are."""
-    if spec.kind == BUILT_IN:
-        return StoreReach(context.store, spec, BUILT_IN_FOLDER)
+    if isinstance(spec.options, WorkspaceFolder):
+        return Datastore(spec, StoreFolder(context.store, BUILT_IN_FOLDER))
     kept = context.reached.get(spec.name)
     if kept is None or kept[0] != spec:
-        kept = context.reached[spec.name] = (spec, reach(spec, context.ring))
+        kept = context.reached[spec.name] = (spec, open_datastore(spec, context.ring))
     return kept[1]
 
 
@@ -154,13 +164,13 @@ def _run_that_uses(connection: Connection, address: str) -> str | None:
     return None
 
 
-def try_out(context: Context, spec: StoreSpec, write: bool) -> list[str]:
+def try_out(context: Context, spec: StoreSpec, write: bool) -> tuple[str, ...]:
     """Use a datastore as a job would; returns what works, in words. Raises what does not."""
     way = open_store(context, spec)
     seen = sum(1 for _, _ in zip(range(1000), way.entries(""), strict=False))
-    done = [f"lists its files ({'1,000 or more' if seen == 1000 else f'{seen:,}'})"]
+    listed = f"lists its files ({'1,000 or more' if seen == 1000 else f'{seen:,}'})"
     if not write:
-        return done
+        return (listed,)
     name = f".muster-test-{secrets.token_hex(4)}"
     way.write(name, [b"muster"])
     try:
@@ -168,23 +178,24 @@ def try_out(context: Context, spec: StoreSpec, write: bool) -> list[str]:
             raise errors.UserError(f"the datastore {spec.name} gave back something else than was written to it")
     finally:
         way.remove(name)
-    return [*done, "writes, reads back and removes a file"]
+    return (listed, "writes, reads back and removes a file")
 
 
 def matching(context: Context, connection: Connection, location: Location) -> tuple[StoreSpec, str] | None:
     """The datastore that an address of a container lies in, and the path there; the narrowest where several do."""
-    found: list[tuple[StoreSpec, str]] = []
-    for row in connection.execute(select(tables.datastores).where(tables.datastores.c.kind == "azure-blob")):
-        options, below = row.options, row.options.get("path", "")
-        same = options["account"] == location.account and options["container"] == location.store
-        if same and (not below or location.path == below or location.path.startswith(f"{below}/")):
-            found.append((_spec(context, row), location.path[len(below) :].strip("/")))
-    return max(found, key=lambda item: len(item[0].options.get("path", "")), default=None)
+    found: list[tuple[int, StoreSpec, str]] = []
+    for row in connection.execute(select(tables.datastores).where(tables.datastores.c.kind == BlobContainer.kind)):
+        options = from_json(BlobContainer, row.options)
+        same = options.account == location.account and options.container == location.store
+        if same and covers(options.path, location.path, folder=True):
+            inner = location.path[len(options.path) :].strip("/")
+            found.append((len(options.path), _spec(context, row), inner))
+    return max(found, key=lambda item: item[0])[1:] if found else None
 
 
-def _spec(context: Context, row: Any) -> StoreSpec:
-    credential = context.vault.open(row.sealed, _about(row.name)) if row.sealed else {}
-    return StoreSpec(row.name, row.kind, row.options, credential)
+def _spec(context: Context, row: Row[Any]) -> StoreSpec:
+    opened = from_json(Credential, context.vault.open(row.sealed, _about(row.name))) if row.sealed else NO_CREDENTIAL
+    return StoreSpec(row.name, read_options(row.kind, row.options), opened)
 
 
 def _about(name: str) -> str:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, select
 
 from muster import errors
+from muster.host.files import write_json
 from muster.server.context import Context
 from muster.server.database import tables
+from muster.storage.kinds import LocalFolder
 from muster.store.backend import Store
 from muster.store.keyring import KeyRing, load_key
+from muster.wire.codec import from_json, to_json
+from muster.wire.encryption import EncryptionView, NewKey, RotatedKey
 
 log = logging.getLogger("muster.server")
 
@@ -36,35 +39,33 @@ def check_key(store: Store) -> None:
         raise errors.UserError(f"{_CHECK} in the workspace store is not what was written there", "Restore it.")
 
 
-def describe(context: Context) -> dict[str, Any]:
+def describe(context: Context) -> EncryptionView:
     """Whether and with which key the store is encrypted."""
-    config = json.loads(context.paths.config.read_text()).get("encryption") or {}
+    config = _read_config(context.paths.config).get("encryption") or {}
     source = next((name for name in ("key_file", "key_env", "key_command") if config.get(name)), None)
     ring = context.ring
-    return {
-        "encrypted": ring is not None,
-        "key": ring.first.id.hex() if ring else None,
-        "source": source,
-        "rotating": bool(config.get("previous")),
-    }
+    key = ring.first.id.hex() if ring else None
+    return EncryptionView(ring is not None, key, source, bool(config.get("previous")))
 
 
-def rotate(context: Context, source: Mapping[str, Any]) -> int:
-    """Wrap every file's key in a new key; returns how many files that were. A death in between is made good later."""
+def rotate(context: Context, new: NewKey) -> RotatedKey:
+    """Wrap every file's key in a new key. A death in between is made good later."""
+    source = to_json(new)
     ring = context.ring
     if ring is None:
         hint = "Name a key under `encryption` in workspace.json first."
         raise errors.Conflict("the workspace is not encrypted", hint)
-    config = json.loads(context.paths.config.read_text())
+    config = _read_config(context.paths.config)
     old = {name: value for name, value in config["encryption"].items() if name != "previous"}
     fresh = load_key(source, context.paths.root)
     if fresh.id == ring.first.id:
         raise errors.Conflict(f"the key {fresh.id.hex()} is the workspace's key already", "Make a new one.")
     # Both are named before the first header changes, so that the next server can read whatever it finds.
     previous = [old, *(config["encryption"].get("previous") or [])]
-    _write_config(context.paths.config, {**config, "encryption": {**source, "previous": previous}})
+    write_json(context.paths.config, {**config, "encryption": {**source, "previous": previous}}, indent=2, durable=True)
     ring.lead(fresh)
-    return finish_rotation(context)
+    count = finish_rotation(context)
+    return RotatedKey(**vars(describe(context)), files=count)
 
 
 def resume_rotation(context: Context) -> None:
@@ -75,7 +76,7 @@ def resume_rotation(context: Context) -> None:
 def finish_rotation(context: Context) -> int:
     """Bring what still has an older key to the first one; then the older ones are no longer named."""
     ring = context.ring
-    config = json.loads(context.paths.config.read_text())
+    config = _read_config(context.paths.config)
     if ring is None or not (config.get("encryption") or {}).get("previous"):
         return 0
     count = context.streams.rewrap()
@@ -84,7 +85,7 @@ def finish_rotation(context: Context) -> int:
         names = [name for name, _, _ in store.files()]
         count += sum(_rewrap(store, name) for name in names)
     kept = {name: value for name, value in config["encryption"].items() if name != "previous"}
-    _write_config(context.paths.config, {**config, "encryption": kept})
+    write_json(context.paths.config, {**config, "encryption": kept}, indent=2, durable=True)
     log.info("%d files have the key %s now", count, ring.first.id.hex())
     return count
 
@@ -101,18 +102,18 @@ def _stores(context: Context, ring: KeyRing) -> Iterator[Store]:
     yield context.store
 
     def folders(connection: Connection) -> list[str]:
-        rows = connection.execute(select(tables.datastores.c.options).where(tables.datastores.c.kind == "local"))
-        return [str(row.options["path"]) for row in rows if row.options.get("encrypted")]
+        rows = connection.execute(
+            select(tables.datastores.c.options).where(tables.datastores.c.kind == LocalFolder.kind)
+        )
+        found = [from_json(LocalFolder, row.options) for row in rows]
+        return [folder.path for folder in found if folder.encrypted]
 
     for folder in context.database.read_now(folders):
         if Path(folder).is_dir():
             yield Store(folder, ring=ring)
 
 
-def _write_config(path: Path, config: Mapping[str, Any]) -> None:
-    part = path.with_name(f"{path.name}.new")
-    with part.open("w") as file:
-        file.write(json.dumps(config, indent=2) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+def _read_config(path: Path) -> dict[str, Any]:
+    """The whole of workspace.json, which other versions may have written: what is not known here stays."""
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 from sqlalchemy import Connection, insert, select, update
 
@@ -15,17 +15,19 @@ from muster.defaults import GRANT_S
 from muster.job import rules
 from muster.job.parts import Input, Output
 from muster.job.spec import JobSpec
-from muster.protocol import InputOrder, OutputOrder
 from muster.server.context import Context
 from muster.server.data import assets, datastores
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.storage.addresses import Location, parse_address, safe_path
-from muster.storage.granting import DATA_ROUTE, Asked, Terms, access_of, file_token
+from muster.storage.granting import DATA_ROUTE, Asked, Terms, access_of, file_token, joined, signed
 from muster.storage.grants import Grant, new_id, sign, verify
-from muster.storage.kinds import StoreSpec
-from muster.wire.access import INLINE_FILES, READ, WRITE, Access, FileEntry
-from muster.wire.codec import to_json
+from muster.storage.kinds import BlobContainer, StoreSpec
+from muster.wire.access import INLINE_FILES, READ, WRITE, Access, FileEntry, FileList
+from muster.wire.codec import from_json
+from muster.wire.grants import GrantBrief, GrantView, IssuedGrant, NewGrant
+from muster.wire.node.agents import InputOrder, OutputOrder
+from muster.wire.node.requests import FreshGrants
 
 _CHECK_AGAIN_S = 2.0
 _FOLDERS = ("uri_folder", "mltable", "custom_model", "mlflow_model")
@@ -45,20 +47,44 @@ class Holder:
         return f"run/{self.run}/{self.attempt}"
 
 
+def attempt_of(connection: Connection, node: str, run: str, attempt: int) -> tuple[Holder, JobSpec]:
+    """An attempt's job, if it is open on the node."""
+    placements, clusters = tables.placements, tables.clusters
+    row = connection.execute(
+        select(tables.runs.c.spec, placements.c.phase, clusters.c.engine)
+        .join(placements, placements.c.run_id == tables.runs.c.id)
+        .outerjoin(clusters, clusters.c.name == placements.c.cluster)
+        .where(tables.runs.c.id == run, placements.c.number == attempt, placements.c.node == node)
+    ).first()
+    if row is None or row.phase not in states.IS_OPEN:
+        raise errors.AccessDenied(f"attempt {attempt} of {run} is not on {node}, or it is over")
+    return Holder(run, attempt, row.engine == "local"), JobSpec.model_validate(row.spec, strict=False)
+
+
+def input_of(spec: JobSpec, name: str) -> Input:
+    """One input of a job that is a file or folder."""
+    item = spec.inputs.get(name)
+    if not isinstance(item, Input) or item.path is None:
+        raise errors.NotFound(f"the run has no input {name!r} that is a file or folder")
+    return item
+
+
 def input_orders(context: Context, connection: Connection, spec: JobSpec, holder: Holder) -> tuple[InputOrder, ...]:
     """The inputs of a run as its nodes are told of them, each with the access that it needs."""
-    return tuple(
-        InputOrder(name, item.path, item.mode, item.type, _told(input_access, context, connection, item, holder))
-        for name, item in spec.inputs.items()
-        if isinstance(item, Input) and item.path is not None
-    )
+    orders = []
+    for name, item in spec.inputs.items():
+        if isinstance(item, Input) and item.path is not None:
+            access = _or_refused(partial(input_access, context, connection, item, holder))
+            orders.append(InputOrder(name, item.path, item.mode, item.type, access))
+    return tuple(orders)
 
 
 def output_orders(context: Context, connection: Connection, spec: JobSpec, holder: Holder) -> tuple[OutputOrder, ...]:
-    return tuple(
-        OutputOrder(name, item.mode, item.type, _told(output_access, context, connection, item, holder))
-        for name, item in spec.outputs.items()
-    )
+    orders = []
+    for name, item in spec.outputs.items():
+        access = _or_refused(partial(output_access, context, connection, item, holder))
+        orders.append(OutputOrder(name, item.mode, item.type, access))
+    return tuple(orders)
 
 
 def input_access(context: Context, connection: Connection, item: Input, holder: Holder) -> Access | None:
@@ -106,7 +132,7 @@ def find_store(context: Context, connection: Connection, location: Location) -> 
     return datastores.matching(context, connection, location) if location.kind == "azure-blob" else None
 
 
-def manifest(context: Context, connection: Connection, item: Input, holder: Holder) -> list[FileEntry]:
+def manifest(context: Context, connection: Connection, item: Input, holder: Holder) -> FileList:
     """What an input holds, with a token for each file where the store signs file by file."""
     assert item.path is not None
     location, asset = assets.resolve(connection, parse_address(item.path))
@@ -120,10 +146,7 @@ def manifest(context: Context, connection: Connection, item: Input, holder: Hold
         found = assets.files(connection, asset)
     else:
         found = listing(context, spec, path, item.path, access.folder)
-    if not access.per_file:
-        return list(found)
-    terms = _terms(context, holder)
-    return [replace(entry, token=file_token(spec, _below(path, entry.path), READ, terms)) for entry in found]
+    return FileList(tuple(signed(access, spec, path, found, _terms(context, holder))))
 
 
 def listing(context: Context, spec: StoreSpec, path: str, label: str, folder: bool) -> list[FileEntry]:
@@ -142,8 +165,8 @@ def listing(context: Context, spec: StoreSpec, path: str, label: str, folder: bo
 
 
 def renew(
-    context: Context, connection: Connection, spec: JobSpec, holder: Holder, paths: Mapping[str, list[str]]
-) -> dict[str, Any]:
+    context: Context, connection: Connection, spec: JobSpec, holder: Holder, paths: Mapping[str, Sequence[str]]
+) -> FreshGrants:
     """Fresh accesses of a run, and tokens for the files that it is about to write."""
     outputs = output_orders(context, connection, spec, holder)
     tokens: dict[str, dict[str, str]] = {}
@@ -156,12 +179,12 @@ def renew(
         if store is None or access is None or not access.per_file:
             raise errors.JobError(f"the output {name} needs no token for each file", "Use its access.")
         terms = _terms(context, holder)
-        tokens[name] = {path: file_token(store[0], _below(store[1], _file(path)), WRITE, terms) for path in wanted}
-    return {
-        "inputs": {item.name: item.access for item in input_orders(context, connection, spec, holder) if item.access},
-        "outputs": {item.name: item.access for item in outputs if item.access},
-        "tokens": tokens,
-    }
+        tokens[name] = {path: file_token(store[0], joined(store[1], _file(path)), WRITE, terms) for path in wanted}
+    return FreshGrants(
+        {item.name: item.access for item in input_orders(context, connection, spec, holder) if item.access},
+        {item.name: item.access for item in outputs if item.access},
+        tokens,
+    )
 
 
 def admit(context: Context, token: str) -> Grant:
@@ -196,20 +219,17 @@ def _check_standing(connection: Connection, grant: Grant) -> None:
         raise errors.AccessDenied("the grant was revoked", "Ask for a new one.")
 
 
-def issue(
-    context: Context, transaction: Transaction, address: str, scope: str, folder: bool, lifetime_s: float, user: str
-) -> dict[str, Any]:
+def issue(context: Context, transaction: Transaction, body: NewGrant, user: str) -> IssuedGrant:
     """A grant for somebody who has no token of the workspace: bytes go through the server."""
-    store = find_store(context, transaction.connection, parse_address(address))
+    store = find_store(context, transaction.connection, parse_address(body.address))
     if store is None:
-        raise errors.JobError(f"{address} lies in no datastore of the workspace", "Register one first.")
-    now = time.time()
-    grant = Grant(new_id(), store[0].name, store[1], folder, scope, now, now + lifetime_s, f"user/{user}")
-    fields = ("id", "store", "path", "scope", "subject", "expires_at")
-    row = {**{name: getattr(grant, name) for name in fields}, "created_at": now}
-    transaction.execute(insert(tables.grants).values(**row))
+        raise errors.JobError(f"{body.address} lies in no datastore of the workspace", "Register one first.")
+    now, subject = time.time(), f"user/{user}"
+    grant = Grant(new_id(), store[0].name, store[1], body.folder, body.scope, now, now + body.lifetime_s, subject)
+    brief = GrantBrief(grant.id, grant.store, grant.path, grant.scope, subject, now, grant.expires_at)
+    transaction.execute(insert(tables.grants).values(**vars(brief)))
     url = f"{DATA_ROUTE}/{grant.store}/{grant.path}".rstrip("/")
-    return {**row, "url": url, "token": sign(grant, context.vault.grant_key)}
+    return IssuedGrant(**vars(brief), url=url, token=sign(grant, context.vault.grant_key))
 
 
 def revoke(context: Context, transaction: Transaction, grant_id: str) -> None:
@@ -222,13 +242,13 @@ def revoke(context: Context, transaction: Transaction, grant_id: str) -> None:
     transaction.after_commit.append(context.grants_checked.clear)
 
 
-def standing(connection: Connection) -> list[dict[str, Any]]:
+def standing(connection: Connection) -> list[GrantView]:
     """Grants of people that still hold."""
     table = tables.grants
     rows = connection.execute(
         select(table).where(table.c.revoked_at.is_(None), table.c.expires_at > time.time()).order_by(table.c.expires_at)
     )
-    return [dict(row._mapping) for row in rows]
+    return [from_json(GrantView, dict(row._mapping)) for row in rows]
 
 
 def _terms(context: Context, holder: Holder) -> Terms:
@@ -240,8 +260,8 @@ def _terms(context: Context, holder: Holder) -> Terms:
 def public_store(location: Location) -> tuple[StoreSpec, str] | None:
     if location.kind != "azure-blob":
         return None
-    options = {"account": location.account, "container": location.store, "endpoint": location.endpoint}
-    return StoreSpec(str(location), "azure-blob", options), location.path
+    options = BlobContainer(location.account, location.store, location.endpoint)
+    return StoreSpec(str(location), options), location.path
 
 
 def _file(path: str) -> str:
@@ -251,25 +271,18 @@ def _file(path: str) -> str:
     return inner
 
 
-def _below(folder: str, path: str) -> str:
-    return "/".join(part for part in (folder, path) if part)
-
-
 def refused_input(name: str, error: errors.MusterError) -> InputOrder:
     """Keeps an attempt from starting, with a reason that its verdict tells."""
     return InputOrder(name, "", "download", "uri_file", _refused(error))
 
 
-def _refused(error: errors.MusterError) -> dict[str, Any]:
-    return to_json(Access("refused", "", options={"message": str(error)}))
+def _refused(error: errors.MusterError) -> Access:
+    return Access("refused", "", options={"message": str(error)})
 
 
-def _told(
-    make: Callable[..., Access | None], context: Context, connection: Connection, item: Any, holder: Holder
-) -> dict[str, Any] | None:
-    """An access as an order carries it. What fails for one input must not keep the node's other orders back."""
+def _or_refused(make: Callable[[], Access | None]) -> Access | None:
+    """What fails for one input must not keep the node's other orders back."""
     try:
-        access = make(context, connection, item, holder)
+        return make()
     except errors.MusterError as error:
         return _refused(error)
-    return None if access is None else to_json(access)

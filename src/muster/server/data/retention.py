@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, Field
 from sqlalchemy import Connection, delete, select
 
 from muster.control import states
-from muster.defaults import GC_AGE_S
 from muster.server.context import Context
 from muster.server.data import datastores
 from muster.server.database import tables
@@ -22,26 +19,7 @@ from muster.server.environments.records import build_snapshot, registered_folder
 from muster.server.runs import checkpoints
 from muster.storage.addresses import DEFAULT_DATASTORE, datastore_address, parse_address
 from muster.storage.grants import covers
-
-
-class Policy(BaseModel):
-    """What may go: only what is older than this; of unused code snapshots the last few stay."""
-
-    dry_run: bool = True
-    older_than_s: float = Field(default=GC_AGE_S, ge=0)
-    keep_last: int = Field(default=0, ge=0)
-
-
-@dataclass(frozen=True)
-class Rubbish:
-    """One thing that may go."""
-
-    kind: str
-    name: str
-    """A snapshot's digest, a checkpoint's id, or a name in the workspace store."""
-    size: int
-    at: float
-    why: str
+from muster.wire.retention import Removable, RetentionPolicy, RetentionReport
 
 
 @dataclass(frozen=True)
@@ -65,7 +43,7 @@ Objects = list[tuple[str, int, float]]
 """Names, sizes and times of everything in the workspace store."""
 
 
-def collect(context: Context, policy: Policy) -> dict[str, Any]:
+def collect(context: Context, policy: RetentionPolicy) -> RetentionReport:
     """Find what may go and, unless that is only asked for, remove it."""
     known = context.database.read_now(_load)
     objects = list(context.store.files())
@@ -79,12 +57,7 @@ def collect(context: Context, policy: Policy) -> dict[str, Any]:
         _remove(context, found)
     blobs = _blobs(context, objects, before, found, policy.dry_run)
     found += blobs
-    return {
-        "dry_run": policy.dry_run,
-        "count": len(found),
-        "size": sum(item.size for item in found),
-        "items": [vars(item) for item in found],
-    }
+    return RetentionReport(policy.dry_run, len(found), sum(item.size for item in found), tuple(found))
 
 
 def _load(connection: Connection) -> Known:
@@ -114,33 +87,33 @@ def _load(connection: Connection) -> Known:
     )
 
 
-def _snapshots(known: Known, before: float, keep_last: int) -> list[Rubbish]:
+def _snapshots(known: Known, before: float, keep_last: int) -> list[Removable]:
     unused = sorted(
         ((at, digest) for digest, at in known.snapshots.items() if digest not in known.used_snapshots), reverse=True
     )
     return [
-        Rubbish("code snapshot", digest, 0, at, "no run was made from it")
+        Removable("code snapshot", digest, 0, at, "no run was made from it")
         for at, digest in unused[keep_last:]
         if at < before
     ]
 
 
-def _superseded(known: Known, before: float) -> list[Rubbish]:
+def _superseded(known: Known, before: float) -> list[Removable]:
     return [
-        Rubbish("checkpoint", str(row.id), row.size, row.at, f"{row.run_id} has completed, and published later ones")
+        Removable("checkpoint", str(row.id), row.size, row.at, f"{row.run_id} has completed, and published later ones")
         for row in known.superseded
         if row.at < before
     ]
 
 
-def _objects(known: Known, objects: Objects, before: float) -> Iterator[Rubbish]:
+def _objects(known: Known, objects: Objects, before: float) -> Iterator[Removable]:
     """Files in the store that belong to nothing."""
     for name, size, at in objects:
         if at >= before:
             continue
         why = _orphan(known, name)
         if why:
-            yield Rubbish("file", name, size, at, why)
+            yield Removable("file", name, size, at, why)
 
 
 def _orphan(known: Known, name: str) -> str:
@@ -155,19 +128,21 @@ def _orphan(known: Known, name: str) -> str:
             return "a checkpoint that was never published, or was removed"
     # Only places that a client made up for an upload: people may call a folder of theirs `assets` too.
     if parts[:2] == [datastores.BUILT_IN_FOLDER, "assets"] and len(parts) > 4 and _UPLOAD.fullmatch(parts[3]):
-        place = "/".join(parts[1:])
-        if not any(covers(address, place, folder=True) for address in known.assets):
+        path = "/".join(parts[1:])
+        if not any(covers(address, path, folder=True) for address in known.assets):
             return "an upload that no data asset refers to"
     return ""
 
 
-def _blobs(context: Context, objects: Objects, before: float, gone: Iterable[Rubbish], dry_run: bool) -> list[Rubbish]:
+def _blobs(
+    context: Context, objects: Objects, before: float, gone: Iterable[Removable], dry_run: bool
+) -> list[Removable]:
     """Contents that no remaining snapshot names. Under the lock of those who write snapshots."""
     digests = {item.name for item in gone if item.kind == "code snapshot"}
     with context.code_lock:
         needed = set(_needed(context, digests))
         found = [
-            Rubbish("code", name, size, at, "no code snapshot names it")
+            Removable("code", name, size, at, "no code snapshot names it")
             for name, size, at in objects
             if name.startswith("code/blobs/") and at < before and name.rpartition("/")[2] not in needed
         ]
@@ -182,10 +157,10 @@ def _needed(context: Context, leaving: set[str]) -> Iterator[str]:
     for name, _, _ in list(context.store.files("code/snapshots")):
         digest = name.rpartition("/")[2].removesuffix(".json")
         if digest not in leaving:
-            yield from (str(entry[0]) for entry in json.loads(context.store.read(name)).values())
+            yield from (entry[0] for entry in context.snapshots.files(digest).values())
 
 
-def _remove(context: Context, found: Iterable[Rubbish]) -> None:
+def _remove(context: Context, found: Iterable[Removable]) -> None:
     for item in found:
         if item.kind == "file":
             context.store.remove(item.name)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Any, cast
+from typing import cast
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field
 
 from muster import errors
-from muster.defaults import GRANT_MOST_S, GRANT_S
 from muster.server.context import Context
 from muster.server.data import asset_content, assets, datastores, grants
 from muster.server.http import ranges
@@ -20,56 +17,39 @@ from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.http.uploads import body_pieces
 from muster.storage import grants as signed
 from muster.storage.addresses import safe_path
-from muster.storage.connectors.reach import Reach
-from muster.wire.access import READ, WRITE
+from muster.storage.connectors.datastore import Datastore
+from muster.wire.access import READ, WRITE, FileList, Scope, StoredFile
+from muster.wire.assets import AssetView, NewAsset
+from muster.wire.codec import to_json
+from muster.wire.datastores import DatastoreTest, DatastoreTestResult, DatastoreView, NewDatastore
+from muster.wire.grants import GrantView, IssuedGrant, NewGrant
 
 router = APIRouter(tags=["data"])
 
 
-class DatastoreBody(BaseModel):
-    """A datastore; its credential is taken and never given back."""
-
-    name: str
-    kind: str
-    options: dict[str, Any] = {}
-    credential: dict[str, Any] = Field(default={}, repr=False)
-    description: str | None = None
-
-
-class TestBody(BaseModel):
-    write: bool = True
-
-
-class GrantBody(BaseModel):
-    address: str
-    scope: str = Field(default=READ, pattern=f"^({READ}|{WRITE})$")
-    folder: bool = True
-    lifetime_s: float = Field(default=GRANT_S, gt=0, le=GRANT_MOST_S)
-
-
 @router.get("/datastores")
-async def list_datastores(context: ContextOf) -> list[dict[str, Any]]:
+async def list_datastores(context: ContextOf) -> list[DatastoreView]:
     """Named storage, without credentials."""
     return await context.database.read(lambda c: datastores.views(context, c))
 
 
 @router.post("/datastores", status_code=201)
-async def create_datastore(body: DatastoreBody, context: ContextOf, replace: bool = False) -> dict[str, Any]:
+async def create_datastore(body: NewDatastore, context: ContextOf, replace: bool = False) -> DatastoreView:
     """Give storage a name; with `replace` also one that is taken."""
-    return await context.database.write(lambda t: datastores.add(context, t, body.model_dump(), replace))
+    return await context.database.write(lambda t: datastores.add(context, t, body, replace))
 
 
 @router.get("/datastores/{name}")
-async def show_datastore(name: str, context: ContextOf) -> dict[str, Any]:
+async def show_datastore(name: str, context: ContextOf) -> DatastoreView:
     """One datastore, without its credential."""
     return await context.database.read(lambda c: datastores.find_view(context, c, name))
 
 
 @router.post("/datastores/{name}/test")
-async def test_datastore(name: str, body: TestBody, context: ContextOf) -> dict[str, Any]:
+async def test_datastore(name: str, body: DatastoreTest, context: ContextOf) -> DatastoreTestResult:
     """Use a datastore as a job would."""
     spec = await context.database.read(lambda c: datastores.find(context, c, name))
-    return {"works": await asyncio.to_thread(datastores.try_out, context, spec, body.write)}
+    return DatastoreTestResult(await asyncio.to_thread(datastores.try_out, context, spec, body.write))
 
 
 @router.delete("/datastores/{name}", status_code=204)
@@ -80,17 +60,15 @@ async def delete_datastore(name: str, context: ContextOf) -> Response:
 
 
 @router.get("/grants")
-async def list_grants(context: ContextOf) -> list[dict[str, Any]]:
+async def list_grants(context: ContextOf) -> list[GrantView]:
     """Grants of people that still hold; those of runs come and go with their attempts."""
     return await context.database.read(grants.standing)
 
 
 @router.post("/grants", status_code=201)
-async def create_grant(body: GrantBody, context: ContextOf, caller: CallerOf) -> dict[str, Any]:
+async def create_grant(body: NewGrant, context: ContextOf, caller: CallerOf) -> IssuedGrant:
     """A signed, expiring grant to one file or folder; its token is seen only now."""
-    return await context.database.write(
-        lambda t: grants.issue(context, t, body.address, body.scope, body.folder, body.lifetime_s, caller.subject)
-    )
+    return await context.database.write(lambda t: grants.issue(context, t, body, caller.subject))
 
 
 @router.delete("/grants/{grant_id}", status_code=204)
@@ -101,32 +79,30 @@ async def revoke_grant(grant_id: str, context: ContextOf) -> Response:
 
 
 @router.get("/assets")
-async def list_assets(context: ContextOf, name: str | None = None) -> list[dict[str, Any]]:
+async def list_assets(context: ContextOf, name: str | None = None) -> list[AssetView]:
     """Data assets, the newest version of each first."""
     return await context.database.read(lambda c: assets.listing(c, name))
 
 
 @router.post("/assets", status_code=201)
-async def create_asset(body: assets.AssetBody, context: ContextOf, caller: CallerOf) -> dict[str, Any]:
+async def create_asset(body: NewAsset, context: ContextOf, caller: CallerOf) -> AssetView:
     """A new version of a data asset; without `files` the server lists what lies there."""
     kind, found = await asyncio.to_thread(asset_content.measure, context, body)
-    body = body.model_copy(update={"type": kind})
-    made = await context.database.write(lambda t: assets.create(t, body, found, caller.subject))
-    await asyncio.to_thread(asset_content.protect, context, made["address"], found)
+    made = await context.database.write(lambda t: assets.create(t, body, kind, found, caller.subject))
+    await asyncio.to_thread(asset_content.protect, context, made.address, found)
     return made
 
 
 @router.get("/assets/{name}")
-async def show_asset(name: str, context: ContextOf, version: str | None = None) -> dict[str, Any]:
+async def show_asset(name: str, context: ContextOf, version: str | None = None) -> AssetView:
     """One version of a data asset, the newest unless one is named."""
-    return await context.database.read(lambda c: dict(assets.find(c, name, version)._mapping))
+    return await context.database.read(lambda c: assets.find(c, name, version))
 
 
 @router.get("/assets/{name}/manifest")
-async def asset_manifest(name: str, context: ContextOf, version: str | None = None) -> dict[str, Any]:
+async def asset_manifest(name: str, context: ContextOf, version: str | None = None) -> FileList:
     """The files of a data asset with their sizes and hashes."""
-    found = await context.database.read(lambda c: assets.files(c, assets.find(c, name, version)))
-    return {"files": [asdict(entry) for entry in found]}
+    return FileList(await context.database.read(lambda c: assets.files(c, assets.find(c, name, version))))
 
 
 @router.get("/assets/{name}/versions/{version}/files")
@@ -137,8 +113,8 @@ async def read_asset(name: str, version: str, request: Request, context: Context
     return ranges.answer(request, size, lambda offset, length: way.read(inner, offset, length))
 
 
-@router.api_route("/data/{store}", methods=["GET"])
-@router.api_route("/data/{store}/{path:path}", methods=["GET", "HEAD"])
+@router.api_route("/data/{store}", methods=["GET"], response_model=FileList)
+@router.api_route("/data/{store}/{path:path}", methods=["GET", "HEAD"], response_model=FileList)
 async def read_data(store: str, request: Request, context: ContextOf, path: str = "") -> Response:
     """A file of a datastore, or a range of it; with `list=1` what lies below a folder."""
     inner = safe_path(path)
@@ -161,13 +137,13 @@ async def read_data(store: str, request: Request, context: ContextOf, path: str 
 @router.put("/data/{store}/{path:path}", status_code=201)
 async def write_data(
     store: str, path: str, request: Request, context: ContextOf, sha256: str | None = None
-) -> dict[str, Any]:
+) -> StoredFile:
     """Put a file into a datastore, whole or not at all; with `If-None-Match: *` only where the name is free."""
     inner = safe_path(path)
     way = await _admitted(context, request, store, inner, WRITE)
     fresh = request.headers.get("if-none-match") == "*"
     size = await body_pieces(request, lambda pieces: way.write(inner, pieces, sha256, fresh))
-    return {"path": inner, "size": size}
+    return StoredFile(inner, size)
 
 
 @router.delete("/data/{store}/{path:path}", status_code=204)
@@ -179,7 +155,7 @@ async def delete_data(store: str, path: str, request: Request, context: ContextO
     return Response(status_code=204)
 
 
-async def _admitted(context: Context, request: Request, store: str, path: str, scope: str) -> Reach:
+async def _admitted(context: Context, request: Request, store: str, path: str, scope: Scope) -> Datastore:
     """The way to a datastore, for a caller that may use it so."""
     grant = cast(signed.Grant | None, getattr(request.state, "grant", None))
     if grant is not None:
@@ -190,8 +166,8 @@ async def _admitted(context: Context, request: Request, store: str, path: str, s
     return await asyncio.to_thread(datastores.open_store, context, spec)
 
 
-def _listed(way: Reach, path: str, only_file: bool) -> bytes:
+def _listed(way: Datastore, path: str, only_file: bool) -> bytes:
     """What lies below a folder; a file is listed as the one thing that it is."""
-    found = [] if only_file else [asdict(entry) for entry in way.entries(path)]
+    found = () if only_file else tuple(way.entries(path))
     one = way.entry(path) if path and not found else None
-    return json.dumps({"files": found if one is None else [asdict(one)]}).encode()
+    return json.dumps(to_json(FileList(found if one is None else (one,)))).encode()

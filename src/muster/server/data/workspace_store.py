@@ -11,7 +11,7 @@ from typing import Any
 
 from muster import errors
 from muster.storage.addresses import refuse_embedded_secret
-from muster.storage.connectors.reach import without_secrets
+from muster.storage.connectors.datastore import without_secrets
 from muster.store.backend import Store
 from muster.store.keyring import KeyRing
 

@@ -17,7 +17,7 @@ from muster.server.http.uploads import body_pieces
 from muster.server.nodes.agent_routes import own
 from muster.server.runs import checkpoints
 from muster.server.runs.checkpoints import Checkpoint, Publication
-from muster.store.backend import pieces_of
+from muster.store.pieces import pieces_of
 
 router = APIRouter(prefix="/agents/{node}/checkpoints", tags=["agents"])
 

@@ -28,7 +28,7 @@ from muster.server.runs import attempts, ingest, retries
 from muster.server.runs.streaming import Cursor, follow, metric_json
 from muster.server.runs.submission import Submission, accept
 from muster.server.runs.views import RunFile, checkpoint_files, run_files, run_views
-from muster.store.backend import pieces_of
+from muster.store.pieces import pieces_of
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 

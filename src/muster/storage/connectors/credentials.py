@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import field
 
-Refresh = Callable[[list[str]], Mapping[str, Any]]
-"""Asks for fresh tokens: `{"token": str, "tokens": {path: token}}`; the list names files that have none yet."""
+from muster.wire.message import wire
+
+
+@wire
+class FreshTokens:
+    """Tokens that take the place of refused ones."""
+
+    token: str | None = field(default=None, repr=False)
+    tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """By path."""
+
+
+Refresh = Callable[[list[str]], FreshTokens]
+"""Asks for fresh tokens; the list names files that have none yet."""
 
 
 class Keys:
@@ -49,6 +61,6 @@ class Keys:
     def _now(self, path: str) -> str:
         return self._tokens.get(path, "") if self._per_file else self._token
 
-    def _take(self, fresh: Mapping[str, Any]) -> None:
-        self._token = fresh.get("token") or self._token
-        self._tokens.update(fresh.get("tokens") or {})
+    def _take(self, fresh: FreshTokens) -> None:
+        self._token = fresh.token or self._token
+        self._tokens.update(fresh.tokens)

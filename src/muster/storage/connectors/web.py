@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from http.client import responses
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, urlsplit
 
 from muster.defaults import PROTOCOL_VERSION
-from muster.protocol import VERSION_HEADER
+from muster.host.http import Address, Answer
+from muster.storage.connectors.base import (
+    BLOCK_BYTES,
+    PIECE_BYTES,
+    AccessRefused,
+    SourceChanged,
+    TransferError,
+)
 from muster.storage.connectors.credentials import Keys
-from muster.storage.connectors.http import Answer, Http, is_final
-from muster.storage.staging.model import AccessRefused, Entry, SourceChanged, TransferError
+from muster.storage.connectors.http import Body, Http
+from muster.wire.access import GRANT_HEADER, FileEntry, FileList
+from muster.wire.codec import from_json
+from muster.wire.node.agents import VERSION_HEADER
 
 _TOKENS = 3
 """As many are tried for one request: its own, one that another thread has just got, and a fresh one."""
+_DATED = "dated:"
+"""Begins a version that is a date, which cannot be sent as a condition."""
 
 
 class Web:
@@ -28,33 +37,35 @@ class Web:
 
     def __init__(self, url: str, keys: Keys, label: str = "", http: Http | None = None) -> None:
         parts = urlsplit(url)
-        self._http = http or Http(url)
+        self._http = http or Http(Address(url))
         self._base = parts.path
         self._query = parts.query
         self._keys = keys
         self.label = label or f"{self._http.shown}{parts.path}"
 
-    def listing(self) -> list[Entry]:
-        """The one file: plain HTTP cannot list."""
-        answer = self._call("HEAD", "", allowed=(404, 405, 501))
+    def listing(self, folder: str = "") -> Iterable[FileEntry]:
+        raise TransferError("data_unavailable", f"{self._what(folder)}: plain HTTP cannot list a folder")
+
+    def stat(self, path: str) -> FileEntry | None:
+        answer = self._call("HEAD", path, allowed=(404, 405, 501))
         if answer.status == 404:
-            raise TransferError("data_unavailable", f"{self.label}: it is not there (404)")
+            raise TransferError("data_unavailable", f"{self._what(path)}: it is not there (404)")
         length = answer.headers.get("content-length")
         if answer.status >= 300 or length is None:
-            raise TransferError("data_unavailable", f"{self.label}: its server does not tell how large it is")
-        return [Entry("", int(length), _version(answer))]
+            raise TransferError("data_unavailable", f"{self._what(path)}: its server does not tell how large it is")
+        return FileEntry("", int(length), etag=_version(answer))
 
-    def read(self, entry: Entry, offset: int, view: memoryview) -> None:
+    def read(self, entry: FileEntry, offset: int, view: memoryview) -> None:
         if not len(view):
             return
         headers = {"Range": f"bytes={offset}-{offset + len(view) - 1}"}
-        if self._compares and entry.version.startswith('"'):
-            headers["If-Match"] = entry.version
+        if self._compares and entry.etag and not entry.etag.startswith(_DATED):
+            headers["If-Match"] = f'"{entry.etag}"'
         if offset == 0 and len(view) == entry.size:
-            # Also servers that know no ranges can send a whole file.
+            # Servers that know no ranges can send a whole file too.
             del headers["Range"]
         answer = self._call("GET", entry.path, headers=headers, into=view)
-        if entry.version and _version(answer) != entry.version:
+        if entry.etag and _version(answer) != entry.etag:
             raise SourceChanged(self._what(entry.path))
         if "Range" in headers and answer.status != 206:
             raise TransferError("data_unavailable", f"{self._what(entry.path)}: its server sends no parts of files")
@@ -69,9 +80,9 @@ class Web:
         path: str,
         query: str = "",
         headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
+        body: Body = None,
         into: memoryview | None = None,
-        allowed: Iterable[int] = (),
+        allowed: Collection[int] = (),
     ) -> Answer:
         """One request, with a fresh token where the first was refused."""
         for left in reversed(range(_TOKENS)):
@@ -97,72 +108,77 @@ class Web:
         return f"{self.label.rstrip('/')}/{path}" if path else self.label
 
 
-class MusterStore(Web):
-    """A folder or file of the workspace's server, opened by a grant."""
+class WritableWeb(Web):
+    """What services have in common that can be written to: how a file is known, read in pieces and removed."""
 
-    def listing(self) -> list[Entry]:
-        answer = self._call("GET", "", query="list=1")
-        return [
-            Entry(item["path"], item["size"], f'"{item["etag"]}"' if item.get("etag") else "", item.get("sha256"))
-            for item in json.loads(answer.body)["files"]
-        ]
+    def stat(self, path: str) -> FileEntry | None:
+        answer = self._call("HEAD", path, allowed=(400, 404, 405))
+        if answer.status >= 300 or not self._is_file(answer):
+            return None
+        return FileEntry("", int(answer.headers["content-length"]), self._hash(answer), _version(answer))
 
     def known(self, name: str) -> tuple[int, str | None] | None:
         answer = self._call("HEAD", name, allowed=(404,))
-        if answer.status == 404:
-            return None
-        etag = answer.headers.get("etag", "").strip('"')
-        return int(answer.headers["content-length"]), etag if len(etag) == 64 else None
+        return None if answer.status == 404 else (int(answer.headers["content-length"]), self._hash(answer))
+
+    def pieces(self, path: str, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        entry = self.stat(path)
+        if entry is None:
+            raise FileNotFoundError(path)
+        end = entry.size if length is None else min(entry.size, offset + length)
+        for start in range(offset, end, BLOCK_BYTES):
+            piece = bytearray(min(BLOCK_BYTES, end - start))
+            self.read(replace(entry, path=path), start, memoryview(piece))
+            yield bytes(piece)
+
+    def remove(self, path: str) -> None:
+        self._call("DELETE", path, allowed=(404,))
+
+    def _is_file(self, answer: Answer) -> bool:
+        return True
+
+    def _hash(self, answer: Answer) -> str | None:
+        raise NotImplementedError
+
+
+class MusterStore(WritableWeb):
+    """A folder or file of the workspace's server, opened by a grant."""
+
+    def listing(self, folder: str = "") -> Iterable[FileEntry]:
+        answer = self._call("GET", folder, query="list=1")
+        return from_json(FileList, json.loads(answer.body)).files
+
+    def write(self, path: str, pieces: Iterable[bytes], sha256: str | None = None, fresh: bool = False) -> int:
+        raise TransferError("platform", f"{self._what(path)}: the server is sent files, not pieces")
 
     def put(self, name: str, path: Path, size: int, sha256: str, moved: Callable[[int], None]) -> None:
         """The server takes it whole, and compares the hash."""
         headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
-        target = f"sha256={sha256}"
-        with path.open("rb") as file:
-            self._stream(name, target, headers, lambda: _pieces(file, moved))
+
+        def pieces() -> Iterator[bytes]:
+            with path.open("rb") as file:
+                while piece := file.read(PIECE_BYTES):
+                    yield piece
+                    moved(len(piece))
+
+        self._call("PUT", name, query=f"sha256={sha256}", headers=headers, body=pieces)
 
     def move(self, name: str, new_name: str) -> None:
         """The server knows no renaming: its bytes are sent again by the caller."""
         raise TransferError("data_unavailable", f"{self._what(new_name)}: files of the server cannot be renamed")
 
-    def remove(self, name: str) -> None:
-        self._call("DELETE", name, allowed=(404,))
-
-    def _stream(self, name: str, query: str, headers: dict[str, str], pieces: Callable[[], Iterator[bytes]]) -> None:
-        for left in reversed(range(_TOKENS)):
-            token = self._keys.token(name)
-            sent = {**self._headers(token), **headers}
-            answer = self._http.send_stream("PUT", self._target(name, query, token), self._what(name), sent, pieces)
-            if answer.status < 300:
-                return
-            if answer.status not in (401, 403) or not left or not self._keys.renew(name, token):
-                code, said = answer.refusal
-                heard = f"{answer.status} {responses.get(answer.status, '')}: {said}"
-                text = f"{self._what(name)}: the server answered {heard}"
-                raise TransferError("data_unavailable", text, is_final(answer.status, code, said))
+    def _hash(self, answer: Answer) -> str | None:
+        etag = _version(answer)
+        return etag if len(etag) == 64 else None
 
     def _headers(self, token: str) -> dict[str, str]:
-        return {"Muster-Grant": token, VERSION_HEADER: str(PROTOCOL_VERSION)}
-
-
-def _pieces(file: Any, moved: Callable[[int], None]) -> Iterator[bytes]:
-    file.seek(0)
-    while piece := file.read(1 << 20):
-        yield piece
-        moved(len(piece))
+        return {GRANT_HEADER: token, VERSION_HEADER: str(PROTOCOL_VERSION)}
 
 
 def _version(answer: Answer) -> str:
+    """A strong ETag without its quotes, or the date of the last change."""
     etag = answer.headers.get("etag", "")
-    return etag if etag.startswith('"') else answer.headers.get("last-modified", "")
-
-
-def check_unchanged(path: Path, found: str, wanted: str) -> None:
-    """Refuse to store what is no longer what was announced."""
-    if found != wanted:
-        raise SourceChanged(str(path))
-
-
-def hash_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    if etag.startswith('"'):
+        return etag.strip('"')
+    date = answer.headers.get("last-modified", "")
+    return f"{_DATED}{date}" if date else ""

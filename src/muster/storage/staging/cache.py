@@ -1,60 +1,72 @@
 """The cache of staged data: folders named by their content, shared by all agents of a host. Standard library only.
 
-    trees/DIGEST/data      the files, read-only
-    trees/DIGEST/tree.json what they must be: path, size, hash, and the times by which a later change shows
-    sources/KEY            which tree a source held when it looked like KEY (its listing with ETags)
-    partial/KEY            a download under way, or one that was cut off
-    locks/                 held shared by those who use a tree, exclusively by those who fill or remove one
-    gone/                  what is being removed
-
-A tree appears by one rename and disappears by one rename, so a death in between leaves nothing that could be taken for
-whole.
+trees/DIGEST/data      the files, read-only
+trees/DIGEST/tree.json what they must be: path, size, hash, and the times by which a later change shows
+trees/.partial/KEY     a download under way, or one that was cut off
+sources/KEY            which tree a source held when it looked like KEY (its listing with ETags)
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import json
 import os
-import secrets
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from muster.defaults import CACHE_KEEP_FREE_BYTES, CACHE_SHARE_OF_DISK
-from muster.storage.staging.model import Entry, TransferError, tree_digest
+from muster.host.cache import Entry, FolderCache, HeldEntry
+from muster.host.files import remove_tree, write_file, write_json
+from muster.host.hashing import sha256_of
+from muster.host.locks import HeldLock
+from muster.storage.connectors.base import TransferError
+from muster.storage.staging.model import stored_path, total_size, tree_digest
+from muster.wire.access import FileEntry
+from muster.wire.codec import WireError, from_json, to_json
+from muster.wire.message import wire
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_TREE = "tree.json"
+_EARLIER_LAYOUT = ("partial", "locks", "gone")
+_WORK_FILES = ("journal.jsonl", "listing.json")
+
+
+@wire
+class Tree:
+    """What a tree must be."""
+
+    boot: str
+    """Times mean something only as long as the machine has not been started anew."""
+    size: int
+    files: Mapping[str, tuple[int, str, int, int]]
+    """By path: size, hash, times of the last change of its content and of its entry in ns."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """A tree that stays as long as the lock is open."""
+    """A tree that stays as long as its lock is held."""
 
     digest: str
     data: Path
-    size: int
-    files: int
-    lock: int
+    tree: Tree
+    lock: HeldLock
+
+    @property
+    def size(self) -> int:
+        return self.tree.size
+
+    @property
+    def files(self) -> int:
+        return len(self.tree.files)
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """The hash of every file, by its stored path."""
+        return {path: item[1] for path, item in self.tree.files.items()}
 
     def release(self) -> None:
-        with suppress(OSError):
-            os.close(self.lock)
-
-
-@dataclass(frozen=True)
-class _Item:
-    """Something that takes room."""
-
-    path: Path
-    lock: Path
-    size: int
-    used_at: float
-    is_tree: bool
+        self.lock.release()
 
 
 class Cache:
@@ -62,9 +74,14 @@ class Cache:
 
     def __init__(self, root: Path, limit_bytes: int | None = None) -> None:
         self.root = root
-        for name in ("trees", "sources", "partial", "locks", "gone"):
-            (root / name).mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.limit_bytes = limit_bytes if limit_bytes is not None else _default_limit(root)
+        (root / "sources").mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in _EARLIER_LAYOUT:
+            if (root / name).is_dir():
+                remove_tree(root / name)
+        limit = limit_bytes if limit_bytes is not None else _default_limit(root)
+        self._trees = FolderCache(
+            root / "trees", limit, record_name=_TREE, keep_free_bytes=CACHE_KEEP_FREE_BYTES, is_sound=_is_sound
+        )
 
     def known(self, key: str) -> str | None:
         """The tree that a source held when it looked like this."""
@@ -73,188 +90,65 @@ class Cache:
         except FileNotFoundError:
             return None
 
-    def remember(self, key: str, digest: str) -> None:
-        place = self.root / "sources" / key
-        part = place.with_name(f"{key}.{secrets.token_hex(4)}")
-        part.write_text(digest)
-        part.replace(place)
-
     def hold(self, digest: str) -> Held | None:
         """Keep a tree from being removed; None when it is not there, or not what it was."""
-        lock = os.open(self._lock(digest), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH)
-            tree = self.root / "trees" / digest
-            about = _read_json(tree / "tree.json")
-            if about is not None and self._sound(tree, about):
-                os.utime(tree / "tree.json")
-                return Held(digest, tree / "data", about["size"], len(about["files"]), lock)
-        except BaseException:
-            os.close(lock)
-            raise
-        os.close(lock)
-        if about is not None:
-            self._discard(digest)
+        held = self._trees.hold(digest)
+        if held is not None:
+            return _held(held)
+        if self._trees.folder(digest).is_dir() and not self._trees.remove(digest):
+            raise TransferError(
+                "platform",
+                f"{self._trees.folder(digest)} was changed by a job that still runs; it is removed when that job has "
+                "ended",
+            )
         return None
 
     @contextmanager
     def filling(self, key: str) -> Iterator[Path]:
         """The folder in which one process at a time fetches what looks like this."""
-        lock = os.open(self._lock(key), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield self.root / "partial" / key
-        finally:
-            os.close(lock)
+        with self._trees.building(key):
+            yield self._trees.partial(key)
 
     def admit(self, key: str, size: int, what: str) -> None:
         """Make room and reserve it; refuses what cannot fit before a byte is moved."""
-        lock = os.open(self.root / "locks" / "admission", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            self._make_room(key, size, what)
-            partial = self.root / "partial" / key
-            partial.mkdir(exist_ok=True)
-            (partial / "reserved").write_text(str(size))
-        finally:
-            os.close(lock)
-
-    def commit(self, key: str, entries: list[Entry]) -> Held:
-        """Give a finished download its name; called while filling."""
-        partial = self.root / "partial" / key
-        data = partial / "data"
-        digest = tree_digest(entries)
-        files = {entry.stored: [entry.size, entry.sha256, *_times(data / entry.stored)] for entry in entries}
-        about = {"boot": _boot_id(), "size": sum(entry.size for entry in entries), "files": files}
-        for folder in [data, *(path for path in data.rglob("*") if path.is_dir())]:
-            folder.chmod(0o555)
-        for name in ("journal.jsonl", "reserved", "listing.json"):
-            (partial / name).unlink(missing_ok=True)
-        (partial / "tree.json").write_text(json.dumps(about))
-        target = self.root / "trees" / digest
-        with suppress(OSError):
-            partial.rename(target)
-        if partial.exists():
-            # The same content came from another source first.
-            self._remove(partial)
-        self.remember(key, digest)
-        held = self.hold(digest)
-        if held is None:
-            raise TransferError("platform", f"{target} was changed while it was put in place")
-        return held
-
-    def hashes(self, held: Held) -> dict[str, str]:
-        """The hash of every file of a tree, by its stored path."""
-        about = _read_json(held.data.parent / "tree.json") or {"files": {}}
-        return {path: str(item[1]) for path, item in about["files"].items()}
-
-    def drop_partial(self, key: str) -> None:
-        self._remove(self.root / "partial" / key)
-
-    def sweep(self) -> None:
-        """Finish removals that a death cut off."""
-        for path in (self.root / "gone").iterdir():
-            _remove_tree(path)
-
-    def summary(self) -> dict[str, Any]:
-        items = self._items("")
-        return {"root": str(self.root), "limit_bytes": self.limit_bytes, "bytes": sum(item.size for item in items)}
-
-    def _make_room(self, key: str, size: int, what: str) -> None:
-        self.sweep()
-        items = sorted(self._items(key), key=lambda item: item.used_at)
-        used = sum(item.size for item in items)
-        busy = 0
-        already = _disk_usage(self.root / "partial" / key)
-        for item in items:
-            if used + size <= self.limit_bytes and self._free(key) + already >= size:
-                return
-            if self._evict(item):
-                used -= item.size
-            else:
-                busy += item.size
-        free = self._free(key) + already
-        if used + size <= self.limit_bytes and free >= size:
+        room = self._trees.reserve(key, size)
+        if room.enough:
             return
+        free = max(0, self._trees.free_bytes((key,)))
         raise TransferError(
             "disk_full",
-            f"{what} needs {_gib(size)} in the cache {self.root}: its limit is {_gib(self.limit_bytes)}, of which "
-            f"{_gib(busy)} is in use by running jobs, and its disk has {_gib(max(0, free))} to give. Raise "
+            f"{what} needs {_gib(size)} in the cache {self.root}: its limit is {_gib(self._trees.limit_bytes)}, of "
+            f"which {_gib(room.busy_bytes)} is in use by running jobs, and its disk has {_gib(free)} to give. Raise "
             "MUSTER_CACHE_BYTES or set MUSTER_CACHE_DIR to a larger disk for the node's agent.",
         )
 
-    def _items(self, but: str) -> list[_Item]:
-        found = []
-        for tree in (self.root / "trees").iterdir():
-            about = _read_json(tree / "tree.json")
-            if about is not None:
-                used_at = (tree / "tree.json").stat().st_mtime
-                found.append(_Item(tree, self._lock(tree.name), about["size"], used_at, True))
-        for partial in (self.root / "partial").iterdir():
-            if partial.name != but:
-                reserved = partial / "reserved"
-                size = int(reserved.read_text() or 0) if reserved.exists() else 0
-                found.append(_Item(partial, self._lock(partial.name), size, partial.stat().st_mtime, False))
-        return found
+    def commit(self, key: str, entries: list[FileEntry]) -> Held:
+        """Give a finished download its name; called while filling."""
+        partial = self._trees.partial(key)
+        data, digest = partial / "data", tree_digest(entries)
+        files = {
+            stored_path(entry): (entry.size, entry.sha256 or "", *_times(data / stored_path(entry)))
+            for entry in entries
+        }
+        for folder in [data, *(path for path in data.rglob("*") if path.is_dir())]:
+            folder.chmod(0o555)
+        for name in _WORK_FILES:
+            (partial / name).unlink(missing_ok=True)
+        tree = Tree(_boot_id(), total_size(entries), files)
+        held = self._trees.commit(digest, to_json(tree), made_as=key)
+        write_file(self.root / "sources" / key, digest)
+        if not _is_sound(held.entry):
+            held.lock.release()
+            raise TransferError("platform", f"{held.entry.folder} was changed while it was put in place")
+        return _held(held)
 
-    def _evict(self, item: _Item) -> bool:
-        """Remove what nobody uses; False when somebody does."""
-        lock = os.open(item.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._remove(item.path)
-            return True
-        except BlockingIOError:
-            return False
-        finally:
-            os.close(lock)
+    def drop_partial(self, key: str) -> None:
+        """Begin again from nothing; called while filling."""
+        self._trees.discard(key)
 
-    def _discard(self, digest: str) -> None:
-        tree = self.root / "trees" / digest
-        if not self._evict(_Item(tree, self._lock(digest), 0, 0.0, True)):
-            raise TransferError(
-                "platform", f"{tree} was changed by a job that still runs; it is removed when that job has ended"
-            )
-
-    def _sound(self, tree: Path, about: dict[str, Any]) -> bool:
-        """Whether the files are as they were put there; those that seem touched are hashed again."""
-        rebooted = about["boot"] != _boot_id()
-        changed = False
-        for path, item in about["files"].items():
-            place = tree / "data" / path
-            try:
-                status = place.lstat()
-            except OSError:
-                return False
-            if not rebooted and [status.st_size, status.st_mtime_ns, status.st_ctime_ns] == [item[0], *item[2:]]:
-                continue
-            if status.st_size != item[0] or _hash(place) != item[1]:
-                return False
-            item[2:] = [status.st_mtime_ns, status.st_ctime_ns]
-            changed = True
-        if changed or rebooted:
-            _replace_json(tree / "tree.json", {**about, "boot": _boot_id()})
-        return True
-
-    def _remove(self, path: Path) -> None:
-        gone = self.root / "gone" / f"{path.name}.{secrets.token_hex(4)}"
-        with suppress(FileNotFoundError):
-            path.rename(gone)
-            _remove_tree(gone)
-
-    def _lock(self, name: str) -> Path:
-        return self.root / "locks" / name
-
-    def _free(self, key: str) -> int:
-        """What the disk can give: not what other downloads under way will still take, nor the last reserve."""
-        usage = shutil.disk_usage(self.root)
-        promised = 0
-        for partial in (self.root / "partial").iterdir():
-            if partial.name == key:
-                continue
-            with suppress(OSError, ValueError):
-                promised += max(0, int((partial / "reserved").read_text()) - _disk_usage(partial))
-        return usage.free - promised - min(CACHE_KEEP_FREE_BYTES, usage.total // 50)
+    def make_room(self, size: int) -> None:
+        """Remove what was not used for longest until as much fits, as far as nobody uses it."""
+        self._trees.make_room(size)
 
 
 def boot_unchanged(folder: Path) -> bool:
@@ -267,6 +161,43 @@ def boot_unchanged(folder: Path) -> bool:
 
 def mark_boot(folder: Path) -> None:
     (folder / "boot").write_text(_boot_id())
+
+
+def _held(held: HeldEntry) -> Held:
+    tree = _tree(held.entry)
+    assert tree is not None
+    return Held(held.entry.key, held.entry.folder / "data", tree, held.lock)
+
+
+def _tree(entry: Entry) -> Tree | None:
+    try:
+        return from_json(Tree, entry.record)
+    except WireError:
+        return None
+
+
+def _is_sound(entry: Entry) -> bool:
+    """Whether the files are as they were put there; those that seem touched are hashed again."""
+    tree = _tree(entry)
+    if tree is None:
+        return False
+    boot = _boot_id()
+    files = dict(tree.files)
+    for path, (size, sha256, changed_ns, entry_ns) in tree.files.items():
+        file = entry.folder / "data" / path
+        try:
+            status = file.lstat()
+        except OSError:
+            return False
+        found = (size, sha256, status.st_mtime_ns, status.st_ctime_ns)
+        if tree.boot == boot and status.st_size == size and found[2:] == (changed_ns, entry_ns):
+            continue
+        if status.st_size != size or sha256_of(file) != sha256:
+            return False
+        files[path] = found
+    if files != tree.files or tree.boot != boot:
+        write_json(entry.folder / _TREE, to_json(Tree(boot, tree.size, files)))
+    return True
 
 
 def _default_limit(root: Path) -> int:
@@ -285,50 +216,10 @@ def _boot_id() -> str:
         return ""
 
 
-def _times(path: Path) -> list[int]:
+def _times(path: Path) -> tuple[int, int]:
     status = path.lstat()
-    return [status.st_mtime_ns, status.st_ctime_ns]
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _disk_usage(folder: Path) -> int:
-    total = 0
-    for base, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):
-                total += os.lstat(os.path.join(base, name)).st_blocks * 512  # noqa: PTH118
-    return total
-
-
-def _remove_tree(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        for base, _, _ in os.walk(path):
-            with suppress(OSError):
-                Path(base).chmod(0o700)
-    shutil.rmtree(path, ignore_errors=True)
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        data = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return data if isinstance(data, dict) else None
-
-
-def _replace_json(path: Path, data: dict[str, Any]) -> None:
-    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    part.write_text(json.dumps(data))
-    part.replace(path)
+    return status.st_mtime_ns, status.st_ctime_ns
 
 
 def _gib(size: float) -> str:
     return f"{size / (1 << 30):.2f} GiB" if size >= 1 << 30 else f"{size / (1 << 20):.2f} MiB"
-
-
-def total_size(entries: Iterable[Entry]) -> int:
-    return sum(entry.size for entry in entries)

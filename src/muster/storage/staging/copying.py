@@ -10,35 +10,37 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from muster.storage.connectors.base import TransferError
 from muster.storage.connectors.files import Folder
 from muster.storage.staging.download import Damaged
-from muster.storage.staging.model import Entry, Progress, TransferError
+from muster.storage.staging.model import Progress, stored_path
+from muster.wire.access import FileEntry
 
 _FICLONE = 0x40049409
 _PIECE = 8 << 20
 _THREADS = 4
 
 
-def copy_out(data: Path, entries: Iterable[Entry], target: Path, one_name: str, progress: Progress) -> None:
+def copy_out(data: Path, entries: Iterable[FileEntry], target: Path, one_name: str, progress: Progress) -> None:
     """Copies of cached files for one job, which it may write to."""
-    pairs = [(data / entry.stored, target / (entry.path or one_name), entry) for entry in entries]
+    pairs = [(data / stored_path(entry), target / (entry.path or one_name), entry) for entry in entries]
     _each(pairs, lambda source, place, entry: progress.add(_copy(source, place), 1))
 
 
 def copy_in(
-    source: Folder, entries: Iterable[Entry], target: Path, one_name: str, progress: Progress
+    source: Folder, entries: Iterable[FileEntry], target: Path, one_name: str, progress: Progress
 ) -> dict[str, str]:
     """Copies of local files for one job, with their hashes; a file that changes meanwhile is noticed."""
     hashes: dict[str, str] = {}
 
-    def one(path: Path, place: Path, entry: Entry) -> None:
+    def one(path: Path, place: Path, entry: FileEntry) -> None:
         hashes[entry.path] = _copy_and_hash(path, place, progress)
         source.check(entry, path.stat())
         if entry.sha256 is not None and hashes[entry.path] != entry.sha256:
             raise Damaged(entry, hashes[entry.path])
         progress.add(0, 1)
 
-    _each([(source.path_of(entry), target / (entry.path or one_name), entry) for entry in entries], one)
+    _each([(source.path_of(entry.path), target / (entry.path or one_name), entry) for entry in entries], one)
     return hashes
 
 
@@ -54,7 +56,7 @@ def copy_frame(source: Path, target: Path) -> None:
                 (place / name).symlink_to(path.readlink())
 
 
-def _each(pairs: list[tuple[Path, Path, Entry]], act: Callable[[Path, Path, Entry], None]) -> None:
+def _each(pairs: list[tuple[Path, Path, FileEntry]], act: Callable[[Path, Path, FileEntry], None]) -> None:
     for folder in sorted({str(place.parent) for _, place, _ in pairs}):
         Path(folder).mkdir(parents=True, exist_ok=True)
     try:

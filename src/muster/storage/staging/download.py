@@ -13,7 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from muster.storage.staging.model import BLOCK_BYTES, Entry, Progress, Source, TransferError
+from muster.storage.connectors.base import BLOCK_BYTES, Source, TransferError
+from muster.storage.staging.model import Progress, stored_path
+from muster.wire.access import FileEntry
+from muster.wire.codec import OMIT, from_json, to_json
+from muster.wire.message import wire
 
 _FOR_BLOCKS = 8
 _FOR_SMALL_FILES = 16
@@ -21,10 +25,12 @@ _FOR_SMALL_FILES = 16
 _SMALL_BYTES = 1 << 20
 
 
-def fetch(source: Source, entries: list[Entry], folder: Path, journal: Journal, progress: Progress) -> dict[str, str]:
+def fetch(
+    source: Source, entries: list[FileEntry], folder: Path, journal: Journal, progress: Progress
+) -> dict[str, str]:
     """Put every entry below the folder; returns their hashes. Goes on where an earlier call was cut off."""
     work = _Work(source, folder, journal, progress)
-    for parent in sorted({str((folder / entry.stored).parent) for entry in entries}):
+    for parent in sorted({str((folder / stored_path(entry)).parent) for entry in entries}):
         Path(parent).mkdir(parents=True, exist_ok=True)
     work.plan(entries)
     work.run(connections([_size(task) for task in work.tasks]))
@@ -37,6 +43,15 @@ def connections(sizes: list[int]) -> int:
     return min(_FOR_SMALL_FILES if small else _FOR_BLOCKS, max(1, len(sizes)))
 
 
+@wire
+class _Line:
+    """A finished file with its hash, or a finished block of a large one."""
+
+    path: str
+    sha256: str | None = field(default=None, metadata=OMIT)
+    block: int | None = field(default=None, metadata=OMIT)
+
+
 class Journal:
     """What is done, one line each: finished files with their hash, finished blocks of large ones."""
 
@@ -45,32 +60,32 @@ class Journal:
         self.blocks: dict[str, set[int]] = {}
         self._lock = threading.Lock()
         for line in _whole_lines(path):
-            if "sha256" in line:
-                self.files[line["path"]] = line["sha256"]
-            else:
-                self.blocks.setdefault(line["path"], set()).add(line["block"])
+            if line.sha256 is not None:
+                self.files[line.path] = line.sha256
+            elif line.block is not None:
+                self.blocks.setdefault(line.path, set()).add(line.block)
         self._file = path.open("ab", buffering=0)
 
     def finished(self, path: str, sha256: str) -> None:
-        self._write({"path": path, "sha256": sha256})
+        self._write(_Line(path, sha256=sha256))
 
     def block(self, path: str, index: int) -> None:
-        self._write({"path": path, "block": index})
+        self._write(_Line(path, block=index))
 
     def close(self) -> None:
         self._file.close()
 
-    def _write(self, line: dict[str, Any]) -> None:
+    def _write(self, line: _Line) -> None:
         # A leading newline too: behind a line that a death cut, the next one must begin anew.
         with self._lock:
-            self._file.write(f"\n{json.dumps(line)}\n".encode())
+            self._file.write(f"\n{json.dumps(to_json(line))}\n".encode())
 
 
 @dataclass
 class _Large:
     """A file that is fetched in blocks, and hashed in their order by whoever finishes the next one."""
 
-    entry: Entry
+    entry: FileEntry
     path: Path
     descriptor: int
     done: set[int] = field(default_factory=set)
@@ -88,11 +103,11 @@ class _Large:
         return offset, min(BLOCK_BYTES, self.entry.size - offset)
 
 
-_Task = Entry | tuple[_Large, int]
+_Task = FileEntry | tuple[_Large, int]
 
 
 def _size(task: _Task) -> int:
-    return task.size if isinstance(task, Entry) else task[0].span(task[1])[1]
+    return task.size if isinstance(task, FileEntry) else task[0].span(task[1])[1]
 
 
 class _Work:
@@ -108,9 +123,9 @@ class _Work:
         self.tasks: deque[_Task] = deque()
         self.hashes: dict[str, str] = {}
 
-    def plan(self, entries: Iterable[Entry]) -> None:
+    def plan(self, entries: Iterable[FileEntry]) -> None:
         for entry in entries:
-            path = self._folder / entry.stored
+            path = self._folder / stored_path(entry)
             known = self._journal.files.get(entry.path)
             if known is not None and _has_size(path, entry.size):
                 self.hashes[entry.path] = known
@@ -120,7 +135,7 @@ class _Work:
             else:
                 self._plan_large(entry, path)
 
-    def _plan_large(self, entry: Entry, path: Path) -> None:
+    def _plan_large(self, entry: FileEntry, path: Path) -> None:
         done = self._journal.blocks.get(entry.path, set()) if _has_size(path, entry.size) else set()
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -162,18 +177,18 @@ class _Work:
                 if len(buffer) < size:
                     buffer = bytearray(max(size, 1 << 16) if size < BLOCK_BYTES // 4 else BLOCK_BYTES)
                 view = memoryview(buffer)[:size]
-                if isinstance(task, Entry):
+                if isinstance(task, FileEntry):
                     self._small(task, view)
                 else:
                     self._block(*task, view)
         except BaseException as error:
             self._broken.append(error)
 
-    def _small(self, entry: Entry, view: memoryview) -> None:
+    def _small(self, entry: FileEntry, view: memoryview) -> None:
         self._source.read(entry, 0, view)
         sha256 = hashlib.sha256(view).hexdigest()
         _compare(entry, sha256)
-        path = self._folder / entry.stored
+        path = self._folder / stored_path(entry)
         try:
             path.unlink(missing_ok=True)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
@@ -227,12 +242,12 @@ class _Work:
 class Damaged(TransferError):
     """What arrived is not what was announced."""
 
-    def __init__(self, entry: Entry, sha256: str) -> None:
-        text = f"{entry.stored} arrived with the sha256 {sha256}, and {entry.sha256} was announced"
+    def __init__(self, entry: FileEntry, sha256: str) -> None:
+        text = f"{stored_path(entry)} arrived with the sha256 {sha256}, and {entry.sha256} was announced"
         super().__init__("data_unavailable", text)
 
 
-def _compare(entry: Entry, sha256: str) -> None:
+def _compare(entry: FileEntry, sha256: str) -> None:
     if entry.sha256 is not None and entry.sha256 != sha256:
         raise Damaged(entry, sha256)
 
@@ -256,15 +271,14 @@ def _local_trouble(error: OSError, path: Path) -> TransferError:
     return TransferError("platform", f"{path}: {error.strerror}")
 
 
-def _whole_lines(path: Path) -> Iterator[dict[str, Any]]:
+def _whole_lines(path: Path) -> Iterator[_Line]:
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
         return
     for line in raw.split(b"\n"):
         try:
-            item = json.loads(line) if line else None
+            yield from_json(_Line, json.loads(line))
         except ValueError:
+            # An empty line, or one that a death cut.
             continue
-        if isinstance(item, dict) and "path" in item:
-            yield item

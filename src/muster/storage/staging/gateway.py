@@ -20,7 +20,8 @@ from pathlib import Path
 from threading import Thread
 from urllib.parse import quote, unquote
 
-from muster.storage.staging.model import BLOCK_BYTES, Entry, Source, TransferError
+from muster.storage.connectors.base import BLOCK_BYTES, Source, TransferError
+from muster.wire.access import FileEntry
 
 _READY_S = 30.0
 _PR_SET_PDEATHSIG = 1
@@ -30,7 +31,7 @@ _libc = ctypes.CDLL(None)
 class Mounted:
     """One mount, until it is closed."""
 
-    def __init__(self, source: Source, entries: Iterable[Entry], target: Path) -> None:
+    def __init__(self, source: Source, entries: Iterable[FileEntry], target: Path) -> None:
         self._target = target
         self._secret = secrets.token_urlsafe(24)
         self._server = _Server(source, {entry.path: entry for entry in entries}, self._secret)
@@ -94,7 +95,7 @@ def _die_with_parent() -> None:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, source: Source, entries: dict[str, Entry], secret: str) -> None:
+    def __init__(self, source: Source, entries: dict[str, FileEntry], secret: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.source = source
         self.entries = entries
@@ -145,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not head:
             self.wfile.write(body)
 
-    def _file(self, entry: Entry, head: bool) -> None:
+    def _file(self, entry: FileEntry, head: bool) -> None:
         start, end = _range(self.headers.get("Range"), entry.size)
         self.send_response(206 if self.headers.get("Range") else 200)
         self.send_header("Content-Type", "application/octet-stream")

@@ -1,52 +1,56 @@
 """The mover: a child of the agent that carries out one transfer.
 
-It reads its request from standard input (one line of JSON, so that no token shows in a process list), says on standard
-output how far it is, and asks there for fresh tokens. It ends when its standard input does, so it never outlives its
-agent; a staged tree stays held until then.
-
-    -> {"do": "stage" | "copy" | "send" | …, …}
-    <- {"progress": {…}}
-    <- {"need": [path, …]}          -> {"token": …, "tokens": {path: …}}
-    <- {"done": {…}}  or  {"failed": {"code": …, "message": …, "final": …}}
+It reads its request from standard input, so that no token shows in a process list, says on standard output how far it
+is, and asks there for fresh tokens (`messages` has all that is said). It ends when its standard input does, so it never
+outlives its agent; a staged tree stays held until then.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import queue
-import sys
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from muster.host.children import Parent, ParentGone
+from muster.storage.connectors.base import Source, TransferError, files_at
+from muster.storage.connectors.credentials import FreshTokens
 from muster.storage.connectors.files import Folder
-from muster.storage.connectors.remotes import open_remote, single_name
+from muster.storage.connectors.opening import open_access, open_output, single_name
 from muster.storage.connectors.web import Web
 from muster.storage.staging.cache import Cache
 from muster.storage.staging.copying import copy_frame, copy_in, copy_out
 from muster.storage.staging.gateway import Mounted
-from muster.storage.staging.model import Entry, Progress, Sink, Source, TransferError, Unwanted, check_entries
+from muster.storage.staging.messages import (
+    Copy,
+    Done,
+    Failure,
+    Measure,
+    Mount,
+    ProgressReport,
+    Report,
+    Request,
+    Send,
+    Stage,
+)
+from muster.storage.staging.model import Progress, Unwanted, check_entries, stored_path, total_size
 from muster.storage.staging.stage import check_room, stage
-from muster.storage.staging.upload import Sending, measure, send
-from muster.wire.access import Access
-from muster.wire.codec import from_json
+from muster.storage.staging.upload import measure, send
+from muster.wire.access import Access, FileEntry, HashedFile
+from muster.wire.codec import from_json, to_json
 
-_TELL_S = 0.5
+_REPORT_S = 0.5
 _END_S = 15.0
 
 
 def main() -> None:
     line = Line()
     try:
-        request = line.next()
-        done = _JOBS[request["do"]](request, line)
-        line.say({"done": done})
+        request: Request = from_json(Request, line.receive())  # type: ignore[arg-type]
+        line.say(Report(done=_carried_out(request, line)))
     except TransferError as error:
-        line.say({"failed": {"code": error.code, "message": error.message, "final": error.final}})
-    except Unwanted:
+        line.say(Report(failed=Failure(error.code, error.message, error.final)))
+    except (Unwanted, ParentGone):
         return
     # What is held stays held until the agent has taken it over.
     line.wait_closed()
@@ -55,160 +59,137 @@ def main() -> None:
 
 
 class Line:
-    """The two ways between agent and mover."""
+    """What goes on between agent and mover."""
 
     def __init__(self) -> None:
         self.progress = Progress()
         self.at_end: list[Callable[[], None]] = []
-        self.closed = threading.Event()
-        self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        self._saying = threading.Lock()
-        threading.Thread(target=self._listen, daemon=True).start()
-        threading.Thread(target=self._tell, daemon=True).start()
+        self._parent = Parent(ended=self.progress.stop.set, exit_after_s=_END_S)
+        self.receive = self._parent.receive
+        threading.Thread(target=self._report, daemon=True).start()
 
-    def next(self) -> dict[str, Any]:
-        answer = self._answers.get()
-        if answer is None:
-            raise Unwanted
-        return answer
+    def say(self, report: Report) -> None:
+        self._parent.send(to_json(report))
 
-    def say(self, message: Mapping[str, Any]) -> None:
-        try:
-            with self._saying:
-                os.write(1, json.dumps(message).encode() + b"\n")
-        except OSError:
-            self.progress.stop.set()
-
-    def refresh(self, paths: list[str]) -> Mapping[str, Any]:
-        self.say({"need": paths})
-        return self.next()
+    def refresh(self, paths: list[str]) -> FreshTokens:
+        self.say(Report(need=tuple(paths)))
+        return from_json(FreshTokens, self.receive())
 
     def wait_closed(self) -> None:
-        self.closed.wait()
+        self._parent.gone.wait()
 
-    def _listen(self) -> None:
-        for line in sys.stdin.buffer:
-            self._answers.put(json.loads(line))
-        self.closed.set()
-        self.progress.stop.set()
-        self._answers.put(None)
-        # A read that hangs must not keep a process that nobody waits for.
-        time.sleep(_END_S)
-        os._exit(1)
-
-    def _tell(self) -> None:
-        told: dict[str, Any] = {}
-        while not self.closed.wait(_TELL_S):
-            now = self.progress.to_json()
-            if now != told and now["total_files"]:
-                told = now
-                self.say({"progress": now})
+    def _report(self) -> None:
+        said: ProgressReport | None = None
+        while not self._parent.gone.wait(_REPORT_S):
+            now = self.progress.report()
+            if now != said and now.total_files:
+                said = now
+                self.say(Report(progress=now))
 
 
-def _stage(request: Mapping[str, Any], line: Line) -> dict[str, Any]:
-    """Bring an input into the cache; with `copy_to`, give the job a copy of its own."""
-    access, what = from_json(Access, request["access"]), str(request["what"])
-    remote = open_remote(access, request.get("server") or {}, line.refresh)
-    cache = Cache(Path(request["cache"]), request.get("cache_bytes"))
-    where = f"{access.kind}:{access.url}"
-    held, entries = stage(remote, where, what, _announced(access), cache, line.progress)
+def _carried_out(request: Request, line: Line) -> Done:
+    match request:
+        case Stage():
+            return _stage(request, line)
+        case Copy():
+            return _copy(request, line.progress)
+        case Send():
+            return _send(request, line)
+        case Mount():
+            return _mount(request, line)
+        case Measure():
+            return Done(measured=measure(Path(request.folder), request.known))
+
+
+def _stage(request: Stage, line: Line) -> Done:
+    access = request.access
+    source = open_access(access, request.server, line.refresh)
+    cache = Cache(Path(request.cache))
+    held, entries = stage(source, f"{access.kind}:{access.url}", request.what, _announced(access), cache, line.progress)
     fetched = held.size - line.progress.resumed_bytes
-    if request.get("copy_to"):
-        target = Path(request["copy_to"])
-        check_room(target, held.size, what)
+    if request.copy_to:
+        target = Path(request.copy_to)
+        check_room(target, held.size, request.what)
         line.progress.begin("copying")
         copy_out(held.data, entries, target, single_name(access), line.progress)
-    return {
-        "digest": held.digest,
-        "data": str(held.data),
-        "one_file": single_name(access) if not entries[0].path else None,
-        "bytes": held.size,
-        "files": held.files,
-        "fetched_bytes": max(0, fetched),
-        "found": [[entry.path, entry.size, entry.sha256, entry.version] for entry in _new_hashes(access, entries)],
-    }
+    # Held by its lock, which must not be collected.
+    line.at_end.append(held.release)
+    return Done(
+        held.files,
+        held.size,
+        held.digest,
+        str(held.data),
+        None if entries[0].path else single_name(access),
+        max(0, fetched),
+        _new_hashes(access, entries),
+    )
 
 
-def _copy(request: Mapping[str, Any], line: Line) -> dict[str, Any]:
-    """Give the job its own copy of a local input, hashed on the way."""
-    access, what, target = from_json(Access, request["access"]), str(request["what"]), Path(request["copy_to"])
+def _copy(request: Copy, progress: Progress) -> Done:
+    access, target = request.access, Path(request.copy_to)
     source = Folder(access.url, access.label)
-    entries = _merged(source.listing(), _announced(access))
-    progress = line.progress
-    progress.total_bytes, progress.total_files = sum(entry.size for entry in entries), len(entries)
-    check_room(target, progress.total_bytes, what)
+    entries = _merged(files_at(source), _announced(access))
+    progress.total_bytes, progress.total_files = total_size(entries), len(entries)
+    check_room(target, progress.total_bytes, request.what)
     copy_frame(Path(access.url), target)
     hashes = copy_in(source, entries, target, single_name(access), progress)
-    found = [[entry.path, entry.size, hashes[entry.path], entry.version] for entry in entries]
-    return {
-        "one_file": single_name(access) if entries and not entries[0].path else None,
-        "bytes": progress.total_bytes,
-        "files": len(entries),
-        "found": found if access.asset and _announced(access) is None else [],
-    }
+    is_new = access.asset is not None and access.manifest is None
+    return Done(
+        len(entries),
+        progress.total_bytes,
+        one_file=single_name(access) if entries and not entries[0].path else None,
+        found=_hashed(replace(entry, sha256=hashes[entry.path]) for entry in entries) if is_new else (),
+    )
 
 
-def _send(request: Mapping[str, Any], line: Line) -> dict[str, Any]:
-    """Bring files to an output's place."""
-    access = from_json(Access, request["access"])
-    sink: Sink = open_remote(access, request.get("server") or {}, line.refresh)  # type: ignore[assignment]
-    files = [
-        Sending(Path(item["path"]), item["name"], item["size"], item["sha256"], item.get("already"))
-        for item in request["files"]
-    ]
+def _send(request: Send, line: Line) -> Done:
+    sink = open_output(request.access, request.server, line.refresh)
     if isinstance(sink, Web):
-        names = [name for file in files for name in (file.name, file.already) if name is not None]
-        sink.prefetch([*names, *(request.get("remove") or ())])
-    send(sink, files, line.progress)
-    for name in request.get("remove") or ():
+        names = [name for file in request.files for name in (file.name, file.already) if name is not None]
+        sink.prefetch([*names, *request.remove])
+    send(sink, request.files, line.progress)
+    for name in request.remove:
         sink.remove(name)
-    return {"files": len(files), "bytes": line.progress.total_bytes}
+    return Done(len(request.files), line.progress.total_bytes)
 
 
-def _mount(request: Mapping[str, Any], line: Line) -> dict[str, Any]:
-    """Show a source at a place without staging it; it stays until the agent closes the line."""
-    access = from_json(Access, request["access"])
-    remote = open_remote(access, request.get("server") or {}, line.refresh)
-    entries = _announced(access) or check_entries(remote.listing(), access.label)
-    named = [Entry(entry.path or single_name(access), entry.size, entry.version) for entry in entries]
+def _mount(request: Mount, line: Line) -> Done:
+    access = request.access
+    source = open_access(access, request.server, line.refresh)
+    entries = _announced(access) or check_entries(files_at(source), access.label)
+    named = [replace(entry, path=entry.path or single_name(access)) for entry in entries]
     one = None if entries and entries[0].path else single_name(access)
-    source = remote if one is None else _One(remote, entries[0])
-    line.at_end.append(Mounted(source, named, Path(request["target"])).close)
-    return {"one_file": one, "bytes": sum(entry.size for entry in entries), "files": len(entries)}
+    shown = source if one is None else _One(source, entries[0])
+    line.at_end.append(Mounted(shown, named, Path(request.target)).close)
+    return Done(len(entries), total_size(entries), one_file=one)
 
 
 class _One:
     """A source that is one file, by its name."""
 
-    def __init__(self, source: Source, entry: Entry) -> None:
+    def __init__(self, source: Source, entry: FileEntry) -> None:
         self._source = source
         self._entry = entry
+        self.label = source.label
 
-    def listing(self) -> list[Entry]:
+    def listing(self, folder: str = "") -> list[FileEntry]:
         return [self._entry]
 
-    def read(self, entry: Entry, offset: int, view: memoryview) -> None:
+    def stat(self, path: str) -> FileEntry:
+        return self._entry
+
+    def read(self, entry: FileEntry, offset: int, view: memoryview) -> None:
         self._source.read(self._entry, offset, view)
 
 
-def _measured(request: Mapping[str, Any], line: Line) -> dict[str, Any]:
-    return {"files": measure(Path(request["folder"]), request.get("known") or {})}
-
-
-def _announced(access: Access) -> list[Entry] | None:
+def _announced(access: Access) -> list[FileEntry] | None:
     if access.manifest is None:
         return None
-    entries = [Entry(item.path, item.size, _pin(access.kind, item.etag), item.sha256) for item in access.manifest]
+    entries = [replace(item, etag=(item.etag or "").strip('"'), token="") for item in access.manifest]
     return check_entries(entries, access.label)
 
 
-def _pin(kind: str, etag: str | None) -> str:
-    """An ETag as it is compared: over HTTP by the service itself, which writes it in quotes."""
-    bare = (etag or "").strip('"')
-    return f'"{bare}"' if bare and kind in ("azure-blob", "azure-file", "muster", "http") else bare
-
-
-def _merged(listed: list[Entry], announced: list[Entry] | None) -> list[Entry]:
+def _merged(listed: list[FileEntry], announced: list[FileEntry] | None) -> list[FileEntry]:
     """What lies there, held against what was registered."""
     if announced is None:
         return check_entries(listed, "the input")
@@ -216,23 +197,18 @@ def _merged(listed: list[Entry], announced: list[Entry] | None) -> list[Entry]:
     for entry in announced:
         if entry.path not in there or there[entry.path].size != entry.size:
             raise TransferError(
-                "data_unavailable", f"{entry.stored} is not what was registered. Register a new version."
+                "data_unavailable", f"{stored_path(entry)} is not what was registered. Register a new version."
             )
-    return [Entry(entry.path, entry.size, there[entry.path].version, entry.sha256) for entry in announced]
+    return [replace(entry, etag=there[entry.path].etag) for entry in announced]
 
 
-def _new_hashes(access: Access, entries: list[Entry]) -> list[Entry]:
+def _new_hashes(access: Access, entries: list[FileEntry]) -> tuple[HashedFile, ...]:
     """What a first download found out about a registered asset."""
     if access.asset is None:
-        return []
+        return ()
     known = {item.path for item in access.manifest or () if item.sha256}
-    return [entry for entry in entries if entry.path not in known]
+    return _hashed(entry for entry in entries if entry.path not in known)
 
 
-_JOBS: dict[str, Callable[[Mapping[str, Any], Line], dict[str, Any]]] = {
-    "stage": _stage,
-    "copy": _copy,
-    "send": _send,
-    "measure": _measured,
-    "mount": _mount,
-}
+def _hashed(entries: Iterable[FileEntry]) -> tuple[HashedFile, ...]:
+    return tuple(HashedFile(entry.path, entry.size, entry.sha256 or "") for entry in entries)

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
-from muster.storage.staging.cache import Cache, Held, boot_unchanged, mark_boot, total_size
+from muster.host.files import write_json
+from muster.storage.connectors.base import Source, SourceChanged, TransferError, files_at
+from muster.storage.staging.cache import Cache, Held, boot_unchanged, mark_boot
 from muster.storage.staging.download import Damaged, Journal, fetch
 from muster.storage.staging.model import (
-    Entry,
     Progress,
-    Source,
-    SourceChanged,
-    TransferError,
     check_entries,
-    entries_to_json,
     listing_key,
+    stored_path,
+    total_size,
     tree_digest,
     with_hashes,
 )
+from muster.wire.access import FileEntry
+from muster.wire.codec import to_json
 
 
 def stage(
-    source: Source, where: str, what: str, announced: list[Entry] | None, cache: Cache, progress: Progress
-) -> tuple[Held, list[Entry]]:
+    source: Source, where: str, what: str, announced: list[FileEntry] | None, cache: Cache, progress: Progress
+) -> tuple[Held, list[FileEntry]]:
     """The source's files in the cache, held; and what they are. `what` names the input in messages.
 
     `announced` is what the files must be, where that is known; otherwise the source is listed, and what changes under
@@ -32,7 +32,7 @@ def stage(
     """
     tries = 2
     while True:
-        entries = check_entries(announced if announced is not None else source.listing(), where)
+        entries = check_entries(announced if announced is not None else files_at(source), where)
         if not entries:
             raise TransferError("data_unavailable", f"{what}: {where} holds no files")
         progress.total_bytes, progress.total_files = total_size(entries), len(entries)
@@ -46,8 +46,8 @@ def stage(
 
 
 def _ensure(
-    source: Source, where: str, what: str, entries: list[Entry], cache: Cache, progress: Progress
-) -> tuple[Held, list[Entry]]:
+    source: Source, where: str, what: str, entries: list[FileEntry], cache: Cache, progress: Progress
+) -> tuple[Held, list[FileEntry]]:
     key = listing_key(where, entries)
     if found := _cached(key, entries, cache, progress):
         return found
@@ -59,7 +59,7 @@ def _ensure(
             cache.drop_partial(key)
         cache.admit(key, total_size(entries), what)
         mark_boot(partial)
-        (partial / "listing.json").write_text(json.dumps([where, entries_to_json(entries)]))
+        write_json(partial / "listing.json", [where, to_json(entries)])
         journal = Journal(partial / "journal.jsonl")
         try:
             hashes = fetch(source, entries, partial / "data", journal, progress)
@@ -72,15 +72,17 @@ def _ensure(
         return cache.commit(key, done), done
 
 
-def _cached(key: str, entries: list[Entry], cache: Cache, progress: Progress) -> tuple[Held, list[Entry]] | None:
+def _cached(
+    key: str, entries: list[FileEntry], cache: Cache, progress: Progress
+) -> tuple[Held, list[FileEntry]] | None:
     announced = all(entry.sha256 for entry in entries)
     digest = tree_digest(entries) if announced else cache.known(key)
     held = cache.hold(digest) if digest else None
     if held is None:
         return None
     if not announced:
-        hashes = cache.hashes(held)
-        entries = with_hashes(entries, {entry.path: hashes[entry.stored] for entry in entries})
+        hashes = held.hashes
+        entries = with_hashes(entries, {entry.path: hashes[stored_path(entry)] for entry in entries})
     progress.add(held.size, held.files, resumed=True)
     return held, entries
 

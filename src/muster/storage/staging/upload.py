@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from muster.storage.staging.model import Progress, Sink, TransferError
+from muster.host.hashing import measure_open
+from muster.storage.connectors.base import Sink, TransferError
+from muster.storage.staging.messages import FileFacts, Sending
+from muster.storage.staging.model import Progress
 
 _FILES_AT_ONCE = 4
 _FINAL = (errno.EROFS, errno.ENAMETOOLONG, errno.ENOTDIR)
 
 
-@dataclass(frozen=True)
-class Sending:
-    """A file, what it is, and the name that it gets."""
-
-    path: Path
-    name: str
-    size: int
-    sha256: str
-    already: str | None = None
-    """The name under which the same content was brought there before."""
-
-
-def send(sink: Sink, files: list[Sending], progress: Progress) -> None:
+def send(sink: Sink, files: Sequence[Sending], progress: Progress) -> None:
     """Bring every file there; a file that is there with this content costs one look."""
     progress.total_bytes = sum(file.size for file in files)
     progress.total_files = len(files)
@@ -45,7 +33,7 @@ def send(sink: Sink, files: list[Sending], progress: Progress) -> None:
             if file.already is not None and _renamed(sink, file):
                 progress.add(file.size, 1)
                 return
-            sink.put(file.name, file.path, file.size, file.sha256, progress.add)
+            sink.put(file.name, Path(file.path), file.size, file.sha256, progress.add)
             if file.already is not None:
                 sink.remove(file.already)
             progress.add(0, 1)
@@ -68,28 +56,29 @@ def _renamed(sink: Sink, file: Sending) -> bool:
         return False
 
 
-def measure(folder: Path, known: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def measure(folder: Path, known: Mapping[str, FileFacts]) -> dict[str, FileFacts]:
     """Every regular file below, with size, hash and by what a change shows; `known` saves hashing the unchanged."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, FileFacts] = {}
     for base, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
             path = Path(base) / name
-            if facts := _measure(path, known.get(path.relative_to(folder).as_posix())):
-                found[path.relative_to(folder).as_posix()] = facts
+            inner = path.relative_to(folder).as_posix()
+            if facts := _measure(path, known.get(inner)):
+                found[inner] = facts
     return found
 
 
-def _measure(path: Path, known: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _measure(path: Path, known: FileFacts | None) -> FileFacts | None:
     try:
         # A fifo in a file's place must not hold this up.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 return None
-            seen = {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino}
-            if known and all(known.get(key) == value for key, value in seen.items()):
-                return dict(known)
-            return {**seen, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+            seen = (status.st_size, status.st_mtime_ns, status.st_ino)
+            if known is not None and (known.size, known.mtime_ns, known.inode) == seen:
+                return known
+            return FileFacts(*seen, measure_open(file).sha256)
     except OSError:
         return None

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from muster.errors import AccessDenied, Conflict, JobError, MissingExtra, NotFound
-from muster.storage.connectors import reach
-from muster.storage.kinds import StoreSpec, make_store
+from muster.storage.connectors import datastore
+from muster.storage.connectors.datastore import open_datastore
+from muster.storage.connectors.filesystems import Info, version_of
+from muster.storage.kinds import FsspecAddress, LocalFolder, StoreSpec, make_store
 
 BLOB = make_store("blob", "azure-blob", {"account": "a", "container": "c"}, {"account_key": "U0VDUkVUU0VDUkVU"})
 
 
 def test_a_missing_package_names_the_extra() -> None:
     with pytest.raises(MissingExtra) as caught:
-        reach._azure("azure.storage.nowhere")
+        datastore._library("azure.nowhere")
     assert "muster[azure]" in caught.value.hint
 
 
@@ -31,19 +32,19 @@ def test_a_missing_package_names_the_extra() -> None:
     ],
 )
 def test_what_a_library_raises_names_the_datastore_and_hides_the_credential(error: Exception, kind: type) -> None:
-    told = reach.refusal_of(error, BLOB)
-    assert isinstance(told, kind)
-    assert "the datastore blob (https://a.blob.core.windows.net/c)" in str(told)
-    assert "U0VDUkVU" not in str(told)
+    refusal = datastore.refusal_of(error, BLOB)
+    assert isinstance(refusal, kind)
+    assert "the datastore blob (https://a.blob.core.windows.net/c)" in str(refusal)
+    assert "U0VDUkVU" not in str(refusal)
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="there is no folder"):
-        reach.reach(StoreSpec("x", "local", {"path": str(tmp_path / "none")}))
+        open_datastore(StoreSpec("x", LocalFolder(str(tmp_path / "none"))))
 
 
 def test_files_of_a_folder_are_listed_read_and_written_whole(tmp_path: Path) -> None:
-    way = reach.reach(StoreSpec("x", "local", {"path": str(tmp_path)}))
+    way = open_datastore(StoreSpec("x", LocalFolder(str(tmp_path))))
     assert way.write("a/b", [b"01234", b"56789"]) == 10
     assert [(entry.path, entry.size) for entry in way.entries("")] == [("a/b", 10)]
     assert [entry.path for entry in way.entries("a")] == ["b"]
@@ -63,13 +64,13 @@ def test_files_of_a_folder_are_listed_read_and_written_whole(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/x", "a//b", "."])
 def test_paths_stay_below(tmp_path: Path, path: str) -> None:
-    way = reach.reach(StoreSpec("x", "local", {"path": str(tmp_path)}))
+    way = open_datastore(StoreSpec("x", LocalFolder(str(tmp_path))))
     with pytest.raises(JobError):
         way.write(path, [b"x"])
 
 
 def test_a_file_elsewhere_is_called_the_same_in_a_listing_and_alone() -> None:
-    way = reach.reach(StoreSpec("ram", "fsspec", {"url": "memory://versions"}))
+    way = open_datastore(StoreSpec("ram", FsspecAddress("memory://versions")))
     way.write("a/b", [b"0123"])
     (listed,), alone = list(way.entries("")), way.entry("a/b")
     assert alone is not None and (listed.path, listed.size) == ("a/b", 4)
@@ -87,13 +88,13 @@ def test_a_file_elsewhere_is_called_the_same_in_a_listing_and_alone() -> None:
         ({"size": 1}, {"size": 2}),
     ],
 )
-def test_a_changed_file_is_called_otherwise(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert reach._version(one) == reach._version(dict(one))
-    assert reach._version(one) != reach._version(other)
+def test_a_changed_file_is_called_otherwise(one: Info, other: Info) -> None:
+    assert version_of(one) == version_of(dict(one))
+    assert version_of(one) != version_of(other)
 
 
 def test_what_can_only_be_read_and_an_unknown_authority_say_what_to_do() -> None:
-    assert "can only be read" in str(reach.refusal_of(NotImplementedError(), BLOB))
+    assert "can only be read" in str(datastore.refusal_of(NotImplementedError(), BLOB))
     unknown = OSError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed")
-    assert "SSL_CERT_FILE" in reach.refusal_of(unknown, BLOB).hint
-    assert "`muster datastore test blob`" in reach.refusal_of(OSError("reset"), BLOB).hint
+    assert "SSL_CERT_FILE" in datastore.refusal_of(unknown, BLOB).hint
+    assert "`muster datastore test blob`" in datastore.refusal_of(OSError("reset"), BLOB).hint

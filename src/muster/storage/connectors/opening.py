@@ -2,38 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from muster.storage.connectors.blob import Blob, Share
+from muster.host.http import Address
+from muster.storage.connectors.azure import Blob, Share
+from muster.storage.connectors.base import TransferError
 from muster.storage.connectors.credentials import Keys, Refresh
-from muster.storage.connectors.files import Folder, Fsspec
+from muster.storage.connectors.files import Folder
+from muster.storage.connectors.filesystems import Filesystem
 from muster.storage.connectors.http import Http
-from muster.storage.connectors.web import MusterStore, Web
-from muster.storage.staging.model import ONE_FILE, TransferError
+from muster.storage.connectors.web import MusterStore, Web, WritableWeb
 from muster.wire.access import Access
 
-Remote = Folder | Fsspec | Web
+ONE_FILE = "file"
+Writable = Folder | Filesystem | Blob | Share | MusterStore
 
 
-def open_remote(access: Access, server: Mapping[str, Any], refresh: Refresh | None = None) -> Remote:
+def open_access(access: Access, server: Address | None = None, refresh: Refresh | None = None) -> Writable | Web:
     """What reads (or, but for plain HTTP, writes) there; `server` says how the workspace's server is reached."""
     label = access.label or access.url
     if access.kind == "file":
         return Folder(access.url, label)
     if access.kind == "fsspec":
-        return Fsspec(access.url, access.options, label)
+        try:
+            return Filesystem.at(access.url, access.options, label)
+        except (ImportError, ValueError) as error:
+            raise TransferError("data_unavailable", f"{label}: {error}") from error
     keys = Keys(access.token, _tokens(access), refresh)
     if access.kind == "azure-blob":
         return Blob(access.url, keys, label)
     if access.kind == "azure-file":
         return Share(access.url, keys, label)
-    if access.kind == "muster":
-        return MusterStore(access.url, keys, label, _server(server))
+    if access.kind == "muster" and server is not None:
+        return MusterStore(access.url, keys, label, Http(server))
     if access.kind == "http":
         return Web(access.url, keys, label)
     raise TransferError("platform", f"{label}: this node does not know storage of the kind {access.kind!r}")
+
+
+def open_output(access: Access, server: Address | None = None, refresh: Refresh | None = None) -> Writable:
+    """What writes there."""
+    found = open_access(access, server, refresh)
+    if isinstance(found, Folder | Filesystem | WritableWeb):
+        return found  # type: ignore[return-value]
+    raise TransferError("bad_input", f"{found.label}: plain HTTP can only be read. Name a datastore.")
 
 
 def single_name(access: Access) -> str:
@@ -47,12 +59,3 @@ def _tokens(access: Access) -> dict[str, str] | None:
     if not access.per_file:
         return None
     return {entry.path: entry.token for entry in access.manifest or () if entry.token}
-
-
-def _server(server: Mapping[str, Any]) -> Http:
-    url = str(server["url"])
-    if url.startswith("unix:"):
-        return Http("http://localhost", unix=url.removeprefix("unix:"))
-    if url.startswith("file:"):
-        return Http("http://localhost", spool=url.removeprefix("file:"))
-    return Http(url, server.get("pinned_certificate"))

@@ -1,0 +1,104 @@
+"""What a connector is: one interface for every kind of storage, for the server and for movers on nodes.
+
+Standard library only. Paths are relative to the connector's root; the empty path is the root itself, where that is one
+file. What a storage calls a file's version (`etag`) stands without quotes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from muster.wire.access import FileEntry
+
+BLOCK_BYTES = 8 << 20
+PIECE_BYTES = 1 << 20
+PART = ".part-"
+"""In the name of a file that is not complete yet."""
+
+
+class TransferError(Exception):
+    """A transfer that failed; the code is one of the verdict's. What is final will not pass when it is tried again."""
+
+    def __init__(
+        self, code: str, message: str, final: bool = False, status: int | None = None, reason: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.final = final
+        self.status = status
+        """What a service answered."""
+        self.reason = reason
+        """What a service calls it, such as `ContainerNotFound`."""
+
+
+class SourceChanged(TransferError):
+    """What is read is not what was listed."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__("data_unavailable", f"{what} changed while it was being read")
+
+
+class AccessRefused(TransferError):
+    """The storage did not accept the grant; where a fresh one does not help, nothing will."""
+
+    def __init__(self, message: str, status: int, reason: str) -> None:
+        super().__init__("data_unavailable", message, True, status, reason)
+
+
+class Source(Protocol):
+    """Where bytes come from; used by several threads at once."""
+
+    label: str
+    """The root's address in messages."""
+
+    def listing(self, folder: str = "") -> Iterable[FileEntry]:
+        """Every file below a folder, by its path from there."""
+
+    def stat(self, path: str) -> FileEntry | None:
+        """One file (with the hash where the storage knows it), or None where there is none of that name."""
+
+    def read(self, entry: FileEntry, offset: int, view: memoryview) -> None:
+        """Fill the view with the file's bytes from the offset on; SourceChanged where it is another version."""
+
+
+class Connector(Source, Protocol):
+    """A storage that can be written to as well."""
+
+    def pieces(self, path: str, offset: int = 0, length: int | None = None) -> Iterator[bytes]: ...
+
+    def write(self, path: str, pieces: Iterable[bytes], sha256: str | None = None, fresh: bool = False) -> int:
+        """Whole or not at all; with `fresh` a FileExistsError where the name is taken. Returns the size."""
+
+    def remove(self, path: str) -> None:
+        """Remove what is there by that name, if anything is."""
+
+
+class Sink(Connector, Protocol):
+    """A storage that nodes send their outputs to, from files."""
+
+    def known(self, name: str) -> tuple[int, str | None] | None:
+        """Size and hash of what is there by that name; None when nothing is."""
+
+    def put(self, name: str, path: Path, size: int, sha256: str, moved: Callable[[int], None]) -> None:
+        """Write a file whole or not at all."""
+
+    def move(self, name: str, new_name: str) -> None:
+        """Give what is there another name, in the place of what bears it."""
+
+
+def files_at(source: Source) -> list[FileEntry]:
+    """Every file, or the one file, that the root is."""
+    try:
+        one = source.stat("")
+        return [one] if one is not None else list(source.listing())
+    except (OSError, ValueError) as error:
+        raise TransferError("data_unavailable", f"{source.label}: {error}") from error
+
+
+def check_unchanged(path: Path, found: str, wanted: str) -> None:
+    """Refuse to store what is no longer what was announced."""
+    if found != wanted:
+        raise SourceChanged(str(path))

@@ -1,0 +1,278 @@
+"""A registered datastore as the server itself reads and writes it: a connector, and errors that name the datastore."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from muster import errors
+from muster.defaults import GRANT_S
+from muster.host.files import is_below, safe_path
+from muster.host.http import UntrustedCertificate
+from muster.storage.connectors.azure import BEARER, Blob, Share
+from muster.storage.connectors.base import PART, Connector, TransferError
+from muster.storage.connectors.credentials import FreshTokens, Keys
+from muster.storage.connectors.files import Folder
+from muster.storage.connectors.filesystems import Filesystem
+from muster.storage.granting import signer_of
+from muster.storage.kinds import (
+    BlobContainer,
+    Credential,
+    FileShare,
+    FsspecAddress,
+    LocalFolder,
+    SharedFolder,
+    StoreSpec,
+    describe,
+    endpoint_of,
+    root_of,
+)
+from muster.store.backend import Store
+from muster.store.keyring import KeyRing
+from muster.store.pieces import pieces_of
+from muster.wire.access import WRITE, FileEntry
+from muster.wire.codec import Json, to_json
+
+if TYPE_CHECKING:
+    from azure.core.credentials import TokenCredential
+
+_SCOPE = "https://storage.azure.com/.default"
+_RENEW_BEFORE_S = 300.0
+
+
+class Datastore:
+    """Files of one datastore by their paths."""
+
+    def __init__(self, spec: StoreSpec, connector: Connector) -> None:
+        self._spec = spec
+        self._connector = connector
+
+    def entries(self, path: str) -> Iterator[FileEntry]:
+        """Every file below a folder, by its path from there."""
+        with _explained(self._spec):
+            for entry in self._connector.listing(safe_path(path) if path else ""):
+                # What a put has not finished is not there yet.
+                if PART not in entry.path.rpartition("/")[2]:
+                    yield entry
+
+    def entry(self, path: str) -> FileEntry | None:
+        """One file, or None where there is none of that name."""
+        with _explained(self._spec):
+            return self._connector.stat(self._inside(path)) if path else None
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        with _explained(self._spec):
+            yield from self._connector.pieces(self._inside(path), offset, length)
+
+    def write(self, path: str, pieces: Iterable[bytes], sha256: str | None = None, fresh: bool = False) -> int:
+        """Whole or not at all; with `fresh` only where the name is not taken. Returns the size."""
+        with _explained(self._spec):
+            try:
+                return self._connector.write(self._inside(path), pieces, sha256, fresh)
+            except FileExistsError:
+                raise errors.Conflict(
+                    f"{path} exists already in the datastore {self._spec.name}", "Choose another name."
+                ) from None
+
+    def remove(self, path: str) -> None:
+        with _explained(self._spec):
+            self._connector.remove(self._inside(path))
+
+    def _inside(self, path: str) -> str:
+        """The path, if neither its words nor its links leave the datastore."""
+        inner = safe_path(path)
+        root = self._connector.root if isinstance(self._connector, Folder | StoreFolder) else None
+        if root is not None and not is_below(root / inner, root):
+            raise errors.AccessDenied(f"{inner} is a link that leaves the datastore {self._spec.name}")
+        return inner
+
+
+def open_datastore(spec: StoreSpec, ring: KeyRing | None = None) -> Datastore:
+    """The way to a registered datastore."""
+    options = spec.options
+    with _explained(spec):
+        if isinstance(options, BlobContainer | FileShare):
+            return Datastore(spec, _azure(options, spec.credential))
+        if isinstance(options, FsspecAddress):
+            given = {**options.options, **spec.credential.secret_options}
+            return Datastore(spec, Filesystem.at(options.url, given))
+    assert isinstance(options, LocalFolder | SharedFolder)
+    if not Path(options.path).is_dir():
+        text = f"the datastore {spec.name}: there is no folder {options.path} here"
+        raise errors.NotFound(text, "Make it, or mount it.")
+    if isinstance(options, SharedFolder) or not options.encrypted:
+        return Datastore(spec, Folder(options.path))
+    if ring is None:
+        hint = "Name a key under `encryption` in workspace.json."
+        raise errors.Conflict(f"the datastore {spec.name} is to be encrypted, and the workspace has no key", hint)
+    return Datastore(spec, StoreFolder(Store(options.path, ring=ring)))
+
+
+class StoreFolder:
+    """A folder of the workspace store, or a folder that is encrypted as that one is."""
+
+    def __init__(self, store: Store, below: str = "") -> None:
+        self._store = store
+        self._below = below
+        self.label = below
+        local, (filesystem, root) = store.local_root, store.filesystem
+        self.root = local / below if local is not None else None
+        found = Folder(str(self.root)) if self.root is not None else Filesystem(filesystem, f"{root}/{below}")
+        self._stored: Folder | Filesystem = found
+
+    def listing(self, folder: str = "") -> Iterator[FileEntry]:
+        if self.root is not None and not self.root.is_dir():
+            return
+        for entry in self._stored.listing(folder):
+            yield self._plain(entry, f"{folder}/{entry.path}" if folder else entry.path)
+
+    def stat(self, path: str) -> FileEntry | None:
+        found = self._stored.stat(path)
+        return self._plain(found, path) if found is not None else None
+
+    def _plain(self, entry: FileEntry, path: str) -> FileEntry:
+        """With the size of what was encrypted."""
+        return replace(entry, size=self._store.size(self._name(path))) if self._store.encrypted else entry
+
+    def read(self, entry: FileEntry, offset: int, view: memoryview) -> None:
+        with self._store.open(self._name(entry.path)) as file:
+            file.seek(offset)
+            view[:] = file.read(len(view))
+
+    def pieces(self, path: str, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        with self._store.open(self._name(path)) as file:
+            file.seek(offset)
+            yield from pieces_of(file, length)
+
+    def write(self, path: str, pieces: Iterable[bytes], sha256: str | None = None, fresh: bool = False) -> int:
+        if fresh and self._store.exists(self._name(path)):
+            raise FileExistsError(path)
+        return self._store.put(self._name(path), pieces, sha256)
+
+    def remove(self, path: str) -> None:
+        self._store.remove(self._name(path))
+
+    def _name(self, path: str) -> str:
+        return "/".join(part for part in (self._below, path) if part)
+
+
+def _azure(options: BlobContainer | FileShare, credential: Credential) -> Blob | Share:
+    url = f"{endpoint_of(options)}/{root_of(options)}/{quote(options.path)}".rstrip("/")
+    keys = _keys(options, credential)
+    return Share(url, keys) if isinstance(options, FileShare) else Blob(url, keys)
+
+
+def _keys(options: BlobContainer | FileShare, credential: Credential) -> Keys:
+    if credential.account_key:
+
+        def sign() -> tuple[str, float]:
+            now = time.time()
+            signer = signer_of(options, credential, now, now + GRANT_S)
+            return signer.whole(WRITE), signer.expires_at
+
+        return _Renewed(sign)
+    if credential.sas or isinstance(options, FileShare):
+        return Keys(credential.sas)
+    found: TokenCredential
+    if credential.client_secret:
+        identity = _library("azure.identity")
+        found = identity.ClientSecretCredential(options.tenant_id, options.client_id, credential.client_secret)
+    elif options.identity:
+        found = _library("azure.identity").DefaultAzureCredential()
+    else:
+        return Keys()
+
+    def ask() -> tuple[str, float]:
+        token = found.get_token(_SCOPE)
+        return f"{BEARER}{token.token}", float(token.expires_on)
+
+    return _Renewed(ask)
+
+
+class _Renewed(Keys):
+    """A token for everything, made anew before it expires."""
+
+    def __init__(self, make: Callable[[], tuple[str, float]]) -> None:
+        super().__init__(refresh=self._refreshed)
+        self._make = make
+        self._expires_at = 0.0
+
+    def token(self, path: str) -> str:
+        if time.time() > self._expires_at - _RENEW_BEFORE_S:
+            self.renew(path, self._token)
+        return self._token
+
+    def _refreshed(self, _: list[str]) -> FreshTokens:
+        made, self._expires_at = self._make()
+        return FreshTokens(made)
+
+
+def _library(module: str):  # type: ignore[no-untyped-def]
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise errors.MissingExtra(
+            f"Azure storage needs the package {error.name}, which is not installed beside the server",
+            "Install it there: pip install 'muster[azure]'.",
+        ) from error
+
+
+@contextmanager
+def _explained(spec: StoreSpec) -> Iterator[None]:
+    """Turn what connectors raise into an error that names the datastore, and never its credential."""
+    try:
+        yield
+    except (errors.MusterError, GeneratorExit):
+        raise
+    except ImportError as error:
+        raise errors.MissingExtra(
+            f"the datastore {spec.name} ({describe(spec)}) needs a package that is missing: {error.name or error}",
+            "Install it beside the server.",
+        ) from error
+    except Exception as error:
+        raise refusal_of(error, spec) from None
+
+
+def refusal_of(error: Exception, spec: StoreSpec) -> errors.MusterError:
+    """What a failure means, without its words where they may hold a credential."""
+    where = f"the datastore {spec.name} ({describe(spec)})"
+    status = error.status if isinstance(error, TransferError) else None
+    code = (error.reason if isinstance(error, TransferError) else "") or type(error).__name__
+    if isinstance(error, FileNotFoundError) or status == 404:
+        if code in ("ContainerNotFound", "ShareNotFound"):
+            return errors.NotFound(f"{where} does not exist ({code})", "Make it first, or correct its name.")
+        return errors.NotFound(f"{where} has no such file or folder ({code})", "Check the path.")
+    if isinstance(error, PermissionError) or status in (401, 403):
+        hint = "Is it right, not expired, and wide enough? `muster datastore create --replace` sets it anew."
+        return errors.AccessDenied(f"{where} refuses its credential ({code})", hint)
+    if isinstance(error, NotImplementedError):
+        return errors.JobError(
+            f"{where} can only be read", f"`muster datastore test {spec.name} --read-only` tries it."
+        )
+    shown = without_secrets(str(error).splitlines()[0] if str(error) else "", to_json(spec.credential))
+    hint = f"`muster datastore test {spec.name}` tries it again."
+    if "CERTIFICATE_VERIFY_FAILED" in shown or isinstance(error.__cause__, UntrustedCertificate):
+        hint = "For an authority of your own set SSL_CERT_FILE and REQUESTS_CA_BUNDLE where the server starts."
+    return errors.UserError(f"{where} failed: {code}: {shown[:300]}", hint, "storage")
+
+
+def without_secrets(text: str, secrets: Json) -> str:
+    """A message in which no text of the secrets is left."""
+    for value in _texts(secrets):
+        text = text.replace(value, "***")
+    head, separator, _ = text.partition("sig=")
+    return f"{head}sig=***" if separator else text
+
+
+def _texts(value: Json) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, str) and len(value) >= 4:
+        yield value

@@ -1,0 +1,158 @@
+"""Everything else that fsspec knows, by its URL and options."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from muster.host.hashing import Measuring, measure_pieces
+from muster.storage.connectors.base import PART, PIECE_BYTES, SourceChanged, TransferError, check_unchanged
+from muster.store.pieces import HashedPieces, pieces_of
+from muster.wire.access import FileEntry, file_etag
+from muster.wire.codec import Json
+
+Info = Mapping[str, Json | datetime]
+_TIMES = ("mtime", "last_modified", "LastModified", "modified", "updated")
+
+
+class Filesystem:
+    """A folder or one file of a filesystem. Listings that it keeps are dropped first: others write there too."""
+
+    def __init__(self, filesystem: Any, root: str, label: str = "") -> None:
+        self._fs = filesystem
+        self._root = root
+        self.label = label or root
+        self._listed: dict[str, str | None] = {}
+
+    @classmethod
+    def at(cls, url: str, options: Mapping[str, Json], label: str = "") -> Filesystem:
+        from fsspec.core import url_to_fs
+
+        filesystem, root = url_to_fs(url, **options)
+        return cls(filesystem, root, label or url)
+
+    def listing(self, folder: str = "") -> Iterator[FileEntry]:
+        base = self._path(folder).rstrip("/")
+        self._fs.invalidate_cache()
+        try:
+            found = self._fs.find(base, detail=True)
+            if not found:
+                # A search passes over what fails on its way.
+                self._fs.ls(base, detail=False)
+        except FileNotFoundError:
+            return
+        for path, info in sorted(found.items()):
+            inner = path.removeprefix(base).lstrip("/")
+            if inner and info.get("type") == "file":
+                entry = _entry(inner, info)
+                self._listed[f"{folder}/{inner}" if folder else inner] = entry.etag
+                yield entry
+
+    def stat(self, path: str) -> FileEntry | None:
+        full = self._path(path)
+        self._fs.invalidate_cache(full.rpartition("/")[0])
+        try:
+            info = self._fs.info(full)
+        except FileNotFoundError:
+            return None
+        entry = _entry("", info)
+        self._listed[path] = entry.etag
+        return entry if info.get("type") == "file" else None
+
+    def read(self, entry: FileEntry, offset: int, view: memoryview) -> None:
+        path = self._path(entry.path)
+        try:
+            data = self._fs.cat_file(path, start=offset, end=offset + len(view)) if len(view) else b""
+        except FileNotFoundError as error:
+            raise TransferError("data_unavailable", f"{self.label}: {entry.path} is not there") from error
+        except OSError as error:
+            raise TransferError("data_unavailable", f"{self.label}: {entry.path}: {error}") from error
+        if len(data) != len(view):
+            raise SourceChanged(f"{self.label}: {entry.path}")
+        view[:] = data
+        if self._listed.get(entry.path, "") == entry.etag and offset + len(view) == entry.size:
+            # No condition can be sent along, so the last part looks whether it is still the same.
+            self._fs.invalidate_cache()
+            if _entry("", self._fs.info(path)).etag != entry.etag:
+                raise SourceChanged(f"{self.label}: {entry.path}")
+
+    def pieces(self, path: str, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        with self._fs.open(self._path(path), "rb") as file:
+            file.seek(offset)
+            yield from pieces_of(file, length)
+
+    def write(self, path: str, pieces: Iterable[bytes], sha256: str | None = None, fresh: bool = False) -> int:
+        target = self._path(path)
+        if fresh and self._fs.exists(target):
+            raise FileExistsError(path)
+        part = f"{target}{PART}{secrets.token_hex(4)}"
+        self._fs.makedirs(part.rpartition("/")[0], exist_ok=True)
+        try:
+            with HashedPieces(pieces) as hashed, self._fs.open(part, "wb") as file:
+                for piece in hashed:
+                    file.write(piece)
+            hashed.verify(path, sha256)
+            self._fs.mv(part, target)
+        except BaseException:
+            if self._fs.exists(part):
+                self._fs.rm(part)
+            raise
+        return hashed.size
+
+    def known(self, name: str) -> tuple[int, str | None] | None:
+        if not self._fs.exists(self._path(name)):
+            return None
+        found = measure_pieces(self.pieces(name))
+        return found.size, found.sha256
+
+    def put(self, name: str, path: Path, size: int, sha256: str, moved: Callable[[int], None]) -> None:
+        target = self._path(name)
+        self._fs.makedirs(target.rpartition("/")[0], exist_ok=True)
+        measuring = Measuring()
+        with path.open("rb") as source, self._fs.open(target, "wb") as file:
+            while piece := source.read(PIECE_BYTES):
+                measuring.add(piece)
+                file.write(piece)
+                moved(len(piece))
+        check_unchanged(path, measuring.sha256, sha256)
+        self._fs.invalidate_cache()
+        if int(self._fs.size(target)) != size:
+            raise TransferError("data_unavailable", f"{self.label}: {name}: what was stored is not what was sent")
+
+    def move(self, name: str, new_name: str) -> None:
+        target = self._path(new_name)
+        self._fs.makedirs(target.rpartition("/")[0], exist_ok=True)
+        self._fs.mv(self._path(name), target)
+
+    def remove(self, path: str) -> None:
+        if self._fs.exists(self._path(path)):
+            self._fs.rm_file(self._path(path))
+
+    def _path(self, path: str) -> str:
+        return f"{self._root.rstrip('/')}/{path}" if path else str(self._root)
+
+
+def _entry(path: str, info: Info) -> FileEntry:
+    return FileEntry(path, _size(info), etag=version_of(info))
+
+
+def version_of(info: Info) -> str:
+    """What a filesystem calls this version of a file: its own mark, else its size and, where it is told, its time."""
+    for key in ("etag", "ETag", "md5Hash"):
+        if info.get(key):
+            return str(info[key]).strip('"')
+    for key in _TIMES:
+        at = info.get(key)
+        if isinstance(at, datetime):
+            at = at.timestamp()
+        if isinstance(at, int | float):
+            return file_etag(_size(info), at)
+    return f"{_size(info):x}"
+
+
+def _size(info: Info) -> int:
+    size = info.get("size")
+    return size if isinstance(size, int) else 0

@@ -1,0 +1,143 @@
+"""What an agent and its mover say to each other, one JSON line each. Standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Literal
+
+from muster.host.http import Address
+from muster.wire.access import Access, HashedFile
+from muster.wire.codec import OMIT
+from muster.wire.message import wire
+
+
+@wire
+class FileFacts:
+    """A file of an output: what it is, and by what a change shows."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+    sha256: str
+    name: str | None = field(default=None, metadata=OMIT)
+    """Under which it was sent before the job's end."""
+
+
+@wire
+class Sending:
+    """A file, what it is, and the name that it gets."""
+
+    path: str
+    name: str
+    size: int
+    sha256: str
+    already: str | None = None
+    """The name under which the same content was brought there before."""
+
+
+@wire
+class Stage:
+    """Bring an input into the cache; with `copy_to`, give the job a copy of its own."""
+
+    what: str
+    """The input in messages."""
+    access: Access
+    cache: str
+    server: Address | None = None
+    copy_to: str | None = None
+    do: Literal["stage"] = "stage"
+
+
+@wire
+class Copy:
+    """Give the job its own copy of a local input, hashed on the way."""
+
+    what: str
+    access: Access
+    copy_to: str
+    do: Literal["copy"] = "copy"
+
+
+@wire
+class Send:
+    """Bring files to where an output goes; `remove` is what was sent early and must not stay."""
+
+    access: Access
+    files: tuple[Sending, ...]
+    remove: tuple[str, ...] = ()
+    server: Address | None = None
+    do: Literal["send"] = "send"
+
+
+@wire
+class Measure:
+    """Size and hash of every file of a folder; what is known and unchanged is not read again."""
+
+    folder: str
+    known: Mapping[str, FileFacts] = field(default_factory=dict)
+    do: Literal["measure"] = "measure"
+
+
+@wire
+class Mount:
+    """Show a source at a folder without staging it; it stays until the agent closes the line."""
+
+    access: Access
+    target: str
+    server: Address | None = None
+    do: Literal["mount"] = "mount"
+
+
+Request = Stage | Copy | Send | Measure | Mount
+
+
+@wire
+class ProgressReport:
+    """How far a transfer is."""
+
+    phase: str
+    """What is being done, where that is not what was asked first."""
+    done_bytes: int
+    total_bytes: int
+    done_files: int
+    total_files: int
+    resumed_bytes: int
+    """What an earlier try had done already."""
+
+
+@wire
+class Done:
+    """What a transfer did; which fields are filled depends on the request."""
+
+    files: int = 0
+    bytes: int = 0
+    digest: str = field(default="", metadata=OMIT)
+    data: str = field(default="", metadata=OMIT)
+    """Where the files of a staged tree lie."""
+    one_file: str | None = field(default=None, metadata=OMIT)
+    """The file's name, where the input is one file."""
+    fetched_bytes: int = field(default=0, metadata=OMIT)
+    found: tuple[HashedFile, ...] = field(default=(), metadata=OMIT)
+    """What a first download found out about a registered asset."""
+    measured: Mapping[str, FileFacts] = field(default_factory=dict, metadata=OMIT)
+
+
+@wire
+class Failure:
+    """Why a transfer failed; the code is one of the verdict's."""
+
+    code: str
+    message: str
+    final: bool
+
+
+@wire
+class Report:
+    """What a mover says: one of these."""
+
+    progress: ProgressReport | None = field(default=None, metadata=OMIT)
+    need: tuple[str, ...] | None = field(default=None, metadata=OMIT)
+    """Files that need fresh tokens; the answer is FreshTokens."""
+    done: Done | None = field(default=None, metadata=OMIT)
+    failed: Failure | None = field(default=None, metadata=OMIT)
