@@ -1,16 +1,17 @@
-"""What a cluster on Ray can be told, checked at the door."""
+"""What a cluster on Ray can be configured with, checked at the door."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from muster import errors
 from muster.clusters.options import KNOWN, checked, refuse_unknown
 from muster.defaults import RAY_CUT_OFF_S, RAY_LINGER_S, RAY_STALE_S
+from muster.wire.codec import Json
 
 
 def _file(value: str) -> str:
@@ -57,7 +58,7 @@ class RayOptions(BaseModel):
         return self.token_file is not None
 
     def environment(self) -> dict[str, str]:
-        """What a process that talks to the cluster is told."""
+        """The environment of a process that talks to the cluster."""
         found = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "5"}
         if self.token_file:
             found |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": self.token_file}
@@ -77,7 +78,7 @@ MEANINGLESS = {
 }
 
 
-def parse(options: Mapping[str, Any]) -> RayOptions:
+def parse(options: Mapping[str, Json]) -> RayOptions:
     """Checked settings, or a refusal that names the wrong one."""
     if not options.get("address"):
         raise errors.JobError(
@@ -87,5 +88,5 @@ def parse(options: Mapping[str, Any]) -> RayOptions:
     return checked(RayOptions, options, "docs/ray.md")
 
 
-def refuse_others(options: Mapping[str, Any]) -> None:
+def refuse_others(options: Mapping[str, Json]) -> None:
     refuse_unknown(options, KNOWN | frozenset(RayOptions.model_fields) | {"connection"}, "a cluster on Ray")

@@ -1,4 +1,4 @@
-"""What a cluster on Slurm can be told, checked at the door."""
+"""What a cluster on Slurm can be configured with, checked at the door."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from muster.clusters.options import KNOWN, checked, refuse_unknown
 from muster.defaults import LINGER_S
 from muster.engines.slurm.reading import seconds_of
+from muster.wire.codec import Json
 
 MPIRUN = "mpirun"
 
@@ -113,10 +114,10 @@ MEANINGLESS = {
 }
 
 
-def parse(options: Mapping[str, Any]) -> SlurmOptions:
+def parse(options: Mapping[str, Json]) -> SlurmOptions:
     """Checked settings, or a refusal that names the wrong one."""
     return checked(SlurmOptions, options, "docs/slurm.md")
 
 
-def refuse_others(options: Mapping[str, Any]) -> None:
+def refuse_others(options: Mapping[str, Json]) -> None:
     refuse_unknown(options, KNOWN | frozenset(SlurmOptions.model_fields), "a cluster on Slurm")
