@@ -198,6 +198,8 @@ def test_modules_are_named_by_what_they_hold() -> None:
         ("storage.access", set()),
         ("engines.ray.cluster", set()),
         ("engines.ray.leash", set()),
+        ("engines.ray.messages", set()),
+        ("engines.agents", set()),
         ("engines.ray.onnode", set()),
         ("agent", {"psutil"}),
         ("training", {"torch"}),

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from muster import errors
-from muster.clusters.sizes import VmSize, find_size, nearest
+from muster.clusters.sizes import find_size, nearest
 from muster.defaults import IDLE_SCALEDOWN_S
+from muster.wire.clusters import MachineSize
 from muster.wire.codec import Json
 
 Count = Annotated[int, Field(ge=0, le=10_000)]
@@ -85,7 +86,7 @@ class Options(BaseModel):
         return self
 
     @property
-    def size(self) -> VmSize | None:
+    def size(self) -> MachineSize | None:
         return find_size(self.vm_size) if self.vm_size else None
 
     @property

@@ -49,6 +49,8 @@ class Connection:
     server_address: str | None = None
     """The server's name or address as the nodes see it."""
     server_port: int | None = None
+    linger_s: float = LINGER_S
+    """How long nodes that came with a gang are kept for a server that is away once nothing runs on them."""
 
 
 class Engine(ABC):
@@ -193,10 +195,6 @@ class QueueEngine(Engine):
 
     def connection(self, cluster: Cluster) -> Connection:
         return Connection()
-
-    def linger_s(self, cluster: Cluster) -> float:
-        """How long nodes are kept for a server that is away once nothing runs on them."""
-        return LINGER_S
 
 
 @runtime_checkable

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
 
@@ -27,23 +26,15 @@ BUILT_IN = {
 }
 
 
-@dataclass(frozen=True)
-class _Source:
-    """Where an engine is to be had."""
-
-    value: str
-    whose: str
-
-
 class Engines:
     """Every engine that this server can use; safe to use from several threads."""
 
     def __init__(self, configured: Mapping[str, str] | None = None) -> None:
         """`configured`: those that a workspace's configuration names, as `module:Class`; they go before all others."""
-        self._sources = {
-            **{item.name: _Source(item.value, _package(item.dist)) for item in entry_points(group=GROUP)},
-            **{name: _Source(value, "Muster") for name, value in BUILT_IN.items()},
-            **{name: _Source(value, "the workspace's configuration") for name, value in (configured or {}).items()},
+        self._sources: dict[str, tuple[str, str]] = {
+            **{item.name: (item.value, _package(item.dist)) for item in entry_points(group=GROUP)},
+            **{name: (value, "Muster") for name, value in BUILT_IN.items()},
+            **{name: (value, "the workspace's configuration") for name, value in (configured or {}).items()},
         }
         self._lock = threading.Lock()
         self._loaded: dict[str, Engine | errors.JobError] = {}
@@ -87,10 +78,10 @@ class Engines:
             return self._loaded[name]
 
     def _load(self, name: str) -> Engine | errors.JobError:
-        source = self._sources.get(name)
-        if source is None:
+        if name not in self._sources:
             return errors.JobError(f"there is no engine {name!r}", f"Engines: {', '.join(sorted(self._sources))}.")
-        module, _, kind = source.value.partition(":")
+        value, whose = self._sources[name]
+        module, _, kind = value.partition(":")
         try:
             made = getattr(import_module(module), kind)()
             if not isinstance(made, NodeEngine | QueueEngine):
@@ -99,7 +90,7 @@ class Engines:
             log.exception("the engine %s cannot be used", name)
             why = f"{type(error).__name__}: {error}"
             return errors.JobError(
-                f"the engine {name!r} ({source.value}, from {source.whose}) cannot be used: {why}",
+                f"the engine {name!r} ({value}, from {whose}) cannot be used: {why}",
                 "Repair or remove what provides it, and start the server again (`muster down`).",
             )
         return made

@@ -126,10 +126,7 @@ class RayEngine(QueueEngine):
 
     def connection(self, cluster: Cluster) -> Connection:
         chosen = ray_options.parse(cluster.options)
-        return Connection("tls", chosen.server_address, chosen.server_port)
-
-    def linger_s(self, cluster: Cluster) -> float:
-        return ray_options.parse(cluster.options).linger_seconds
+        return Connection("tls", chosen.server_address, chosen.server_port, chosen.linger_seconds)
 
     def submit(self, request: GangRequest) -> None:
         site = self._site(request.cluster)

@@ -47,7 +47,7 @@ class BridgeMessage:
 
 @wire
 class Site:
-    """What the nodes of a gang need to know beside its agents' configurations."""
+    """What the nodes of a gang need to know in addition to its agents' configurations."""
 
     owner: str = ""
     """A cluster of a workspace; empty: asked for before the broker was restarted."""

@@ -24,7 +24,7 @@ File = Annotated[str, AfterValidator(_file)]
 
 
 class RayOptions(BaseModel):
-    """The settings that clusters on Ray have beside those of every cluster."""
+    """The settings that clusters on Ray have in addition to those of every cluster."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

@@ -109,10 +109,7 @@ class SlurmEngine(QueueEngine):
 
     def connection(self, cluster: Cluster) -> Connection:
         chosen = slurm_options.parse(cluster.options)
-        return Connection(chosen.connection, chosen.server_address, chosen.server_port)
-
-    def linger_s(self, cluster: Cluster) -> float:
-        return slurm_options.parse(cluster.options).linger_seconds
+        return Connection(chosen.connection, chosen.server_address, chosen.server_port, chosen.linger_seconds)
 
     def script(self, request: GangRequest) -> str:
         chosen = slurm_options.parse(request.cluster.options)

@@ -64,7 +64,7 @@ _MUSTERS_OWN = frozenset(
 
 
 class SlurmOptions(BaseModel):
-    """The settings that clusters on Slurm have beside those of every cluster."""
+    """The settings that clusters on Slurm have in addition to those of every cluster."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

@@ -17,7 +17,6 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, select
 
-from muster.control import states
 from muster.engines.base import Allocation, Cluster, Gang, GangRequest, Scripted
 from muster.job.spec import JobSpec
 from muster.launch.layout import demand
@@ -27,6 +26,7 @@ from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import CLUSTERS
 from muster.server.nodes.clusters import cluster_of
+from muster.wire import states
 
 log = logging.getLogger("muster.server")
 

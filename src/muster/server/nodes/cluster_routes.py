@@ -11,7 +11,7 @@ from muster import errors
 from muster.engines.base import Cluster
 from muster.server.database.connection import Transaction
 from muster.server.http.dependencies import CallerOf, ContextOf
-from muster.server.nodes import changes, clusters, costs
+from muster.server.nodes import cluster_changes, clusters, costs
 from muster.wire.clusters import (
     ChangedCluster,
     ClusterChanges,
@@ -31,14 +31,14 @@ router = APIRouter(tags=["clusters"])
 @router.get("/clusters")
 async def list_clusters(context: ContextOf) -> list[ClusterView]:
     """Compute targets with their nodes."""
-    return await context.database.read(lambda c: changes.list_views(context, c))
+    return await context.database.read(lambda c: cluster_changes.list_views(context, c))
 
 
 @router.post("/clusters", status_code=201)
 async def create_cluster(body: NewCluster, context: ContextOf) -> ChangedCluster:
     """Create a compute target."""
-    notices = await asyncio.to_thread(changes.check, context, Cluster(body.name, body.engine, body.options))
-    await context.database.write(lambda transaction: changes.create(transaction, body))
+    notices = await asyncio.to_thread(cluster_changes.check, context, Cluster(body.name, body.engine, body.options))
+    await context.database.write(lambda transaction: cluster_changes.create(transaction, body))
     if context.open_door is not None:
         await context.open_door()
     context.hub.clusters.set()
@@ -48,13 +48,13 @@ async def create_cluster(body: NewCluster, context: ContextOf) -> ChangedCluster
 @router.get("/clusters/{name}")
 async def show_cluster(name: str, context: ContextOf) -> ClusterView:
     """One compute target."""
-    return await context.database.read(lambda c: changes.view(context, c, name))
+    return await context.database.read(lambda c: cluster_changes.view(context, c, name))
 
 
 @router.patch("/clusters/{name}")
 async def change_cluster(name: str, body: ClusterChanges, context: ContextOf) -> ChangedCluster:
     """Resize, stop or start a cluster; nodes that go finish their runs first, unless `now`."""
-    notices = await context.database.write(lambda transaction: changes.change(context, transaction, name, body))
+    notices = await context.database.write(lambda transaction: cluster_changes.change(context, transaction, name, body))
     context.hub.changed(queue=True)
     return _changed(await show_cluster(name, context), notices)
 
@@ -62,7 +62,7 @@ async def change_cluster(name: str, body: ClusterChanges, context: ContextOf) ->
 @router.delete("/clusters/{name}", status_code=204)
 async def delete_cluster(name: str, context: ContextOf, caller: CallerOf, mode: DeleteMode = "refuse") -> Response:
     """Delete a compute target: not while runs use it, once they have ended (`drain`), or with them (`now`)."""
-    await context.database.write(lambda transaction: changes.remove(context, transaction, name, mode, caller))
+    await context.database.write(lambda transaction: cluster_changes.remove(context, transaction, name, mode, caller))
     context.hub.changed(queue=True)
     return Response(status_code=204)
 
@@ -83,7 +83,7 @@ async def change_node(name: str, node: str, body: NodeChanges, context: ContextO
 @router.get("/clusters/{name}/nodes/{node}/history")
 async def node_history(name: str, node: str, context: ContextOf) -> list[NodeStateView]:
     """The states of a node so far, oldest first."""
-    return await context.database.read(lambda c: changes.history(c, name, node))
+    return await context.database.read(lambda c: cluster_changes.history(c, name, node))
 
 
 @router.get("/clusters/{name}/nodes/{node}/setup")

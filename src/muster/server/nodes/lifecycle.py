@@ -12,7 +12,6 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
 
-from muster.control import states
 from muster.control.scheduling.autoscale import Limits, Member, Scaling, Wanted, autoscale
 from muster.control.scheduling.capacity import Condition, fitting
 from muster.control.scheduling.model import Node
@@ -26,12 +25,13 @@ from muster.server.database.records import CLUSTERS
 from muster.server.nodes import clusters
 from muster.server.nodes.agents import ensure_agents, poll
 from muster.server.nodes.clusters import NodeRecord
+from muster.wire import states
+from muster.wire.verdicts import code_of
 
 log = logging.getLogger("muster.server")
 
 _TEND_S = 1.0
 _LOOK_AHEAD = 1000
-_NODE_LIKE = frozenset({"node_lost", "gpu_fault", "disk_full", "platform"})
 _PLACEMENTS = tables.placements
 _BUSY = select(_PLACEMENTS.c.node).where(_PLACEMENTS.c.phase.in_(states.IS_OPEN))
 
@@ -107,7 +107,7 @@ def judge_nodes(transaction: Transaction, changed: Sequence[str]) -> None:
     struck: dict[str, int] = {}
     for row in rows:
         verdict = row.verdict or {}
-        if verdict.get("code") in _NODE_LIKE and verdict.get("node") in known:
+        if code_of(verdict.get("code", "")).blames_node and verdict.get("node") in known:
             node = known[verdict["node"]]
             struck[node.name] = struck.get(node.name, node.strikes) + 1
             _strike(transaction, node, struck[node.name], row.run_id, verdict["code"])

@@ -81,7 +81,7 @@ class QueuedNodes:
         context, cluster = self.context, self.cluster
         run = connection.execute(RUN.select, {"key_id": key[0]}).one()
         folders = node_folders(context, key, range(run.num_nodes))
-        reach, linger_s = self.engine.connection(cluster), self.engine.linger_s(cluster)
+        reach = self.engine.connection(cluster)
         gang = Gang(
             *key,
             title=run.display_name or run.id,
@@ -92,7 +92,7 @@ class QueuedNodes:
             priority=run.priority,
             excluded=tuple(run.excluded_nodes or ()),
         )
-        agents = [write_config(context, cluster, name, reach, address="", linger_s=linger_s) for name in folders]
+        agents = [write_config(context, cluster, name, reach, address="", linger_s=reach.linger_s) for name in folders]
         return GangRequest(allocation_id(context, key), cluster, folders, gang, tuple(agents))
 
     def _keep_script(self, request: GangRequest) -> None:

@@ -63,7 +63,7 @@ def _launcher(described: Described) -> Document:
         "upscaling_speed": float(most),
         "idle_timeout_minutes": _minutes(options.idle_seconds_before_scaledown),
         "provider": _provider(described),
-        "auth": {"ssh_user": described.user or _USERS.get(described.provider, "ubuntu")},
+        "auth": {"ssh_user": described.user or "ubuntu"},
         "file_mounts": {f"{_FOLDER}/{TOKEN}": described.token} if described.token else {},
         "setup_commands": [f"pip install 'muster[ray]=={VERSION}'"],
         "head_start_ray_commands": [
@@ -91,18 +91,14 @@ def _launcher(described: Described) -> Document:
     return made
 
 
-_USERS = {"azure": "ubuntu", "aws": "ubuntu", "gcp": "ubuntu"}
-_PROVIDER_TYPES = {"azure": "azure", "aws": "aws", "gcp": "gcp", "local": "local"}
-
-
 def _provider(described: Described) -> Document:
     kind = described.provider
     if kind == "local":
         if not described.hosts:
             raise errors.JobError("the provider local needs hosts", "Give --host for each machine, the head first.")
         return {"type": "local", "head_ip": described.hosts[0], "worker_ips": list(described.hosts[1:])}
-    region = {"azure": "location", "aws": "region", "gcp": "region"}[kind]
-    return {"type": _PROVIDER_TYPES[kind], **({region: described.region} if described.region else {})}
+    region = "location" if kind == "azure" else "region"
+    return {"type": kind, **({region: described.region} if described.region else {})}
 
 
 def _machine(described: Described, head: bool) -> Document:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
 from muster import errors
 from muster.clusters.options import parse_options
-from muster.control import states
 from muster.engines.base import Cluster
 from muster.engines.registry import DEFAULT
 from muster.server.context import Context
@@ -23,11 +21,11 @@ from muster.server.nodes.clusters import Held
 from muster.server.people.access import Caller
 from muster.server.runs import attempts
 from muster.server.runs.routes import cancel_run
+from muster.wire import states
 from muster.wire.clusters import (
     ClusterChanges,
     ClusterView,
     DeleteMode,
-    MachineSize,
     NewCluster,
     NodeShape,
     NodeStateView,
@@ -138,7 +136,7 @@ def _view(context: Context, connection: Connection, row: Any) -> ClusterView:
         idle_seconds_before_scaledown=options.idle_seconds_before_scaledown,
         vm_priority=options.vm_priority,
         price_per_hour=options.hourly_price,
-        size=MachineSize(**asdict(options.size)) if options.size else None,
+        size=options.size,
         node=NodeShape(offers[0].cpus, len(offers[0].gpus), offers[0].memory_bytes) if offers else None,
         queued=len(connection.execute(waiting.limit(_COUNTED)).all()),
         nodes=tuple(nodes_of(context, cluster).views(connection, [Held(*item) for item in connection.execute(held)])),
