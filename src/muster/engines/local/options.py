@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from muster import errors
-from muster.clusters.options import KNOWN, Options, checked, refuse_unknown
+from muster.clusters.options import Options, checked, refuse_unknown
 from muster.defaults import LOCAL_MAX_NODES
 from muster.wire.codec import Json
 
@@ -29,7 +29,7 @@ def parse(options: Mapping[str, Json]) -> LocalOptions:
 
 
 def refuse_others(options: Mapping[str, Json]) -> None:
-    refuse_unknown(options, KNOWN, "a cluster on this machine")
+    refuse_unknown(options, frozenset(LocalOptions.model_fields), "a cluster on this machine")
 
 
 def refuse_impossible(options: LocalOptions, num_gpus: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from muster import errors
-from muster.clusters.options import Options, parse_options, unknown_size_notice
+from muster.clusters.options import Options, unknown_size_notice
 from muster.engines.base import (
     Allocation,
     AllocationState,
@@ -54,11 +54,11 @@ class _Gang:
 class _Known:
     """What the offers of a cluster were made of."""
 
-    nodes: tuple[RayNode, ...] = ()
-    common: Options = field(default_factory=Options)
-    answered: bool = False
+    nodes: tuple[RayNode, ...]
+    options: RayOptions
+    answered: bool
     """Whether Ray has listed its nodes."""
-    busy: frozenset[str] = frozenset()
+    busy: frozenset[str]
 
 
 @dataclass
@@ -91,9 +91,9 @@ class RayEngine(QueueEngine):
 
     def check(self, cluster: Cluster) -> list[str]:
         ray_options.refuse_others(cluster.options)
-        common, chosen = parse_options(cluster.options), ray_options.parse(cluster.options)
+        chosen = ray_options.parse(cluster.options)
         site = self._site(cluster)
-        said = [*unknown_size_notice(common)]
+        said = [*unknown_size_notice(chosen)]
         try:
             self._attach(site)
             self._renew(site)
@@ -116,12 +116,11 @@ class RayEngine(QueueEngine):
         """The machines that Ray has, and those that its autoscaler may still bring."""
         site = self._site(cluster)
         self._refresh(site)
-        common = parse_options(cluster.options)
         with site.lock:
             busy = frozenset(host for report in site.reports.values() for host in report.hosts)
-            known = _Known(tuple(site.nodes), common, site.nodes_known, busy)
+            known = _Known(tuple(site.nodes), site.options, site.nodes_known, busy)
             if site.offers[0] != known:
-                site.offers = (known, _offers(cluster.name, known, site.options))
+                site.offers = (known, _offers(cluster.name, known))
             return site.offers[1]
 
     def connection(self, cluster: Cluster) -> Connection:
@@ -324,7 +323,7 @@ def _waiting(gang: _Gang) -> Waiting:
 def _gang_order(request: GangRequest, chosen: RayOptions, nodes: Sequence[RayNode]) -> GangOrder:
     """What the broker needs of a gang: bundles, labels, configurations."""
     gang = request.gang
-    bundle = bundle_for(gang.ranks_per_node, gang.gpus_per_node, parse_options(request.cluster.options), nodes)
+    bundle = bundle_for(gang.ranks_per_node, gang.gpus_per_node, chosen, nodes)
     agents = tuple(
         replace(
             agent,
@@ -366,9 +365,9 @@ def bundle_for(ranks: int, gpus: int | None, common: Options, nodes: Sequence[Ra
     return {"CPU": float(cpus), **({"GPU": float(gpus)} if gpus else {})}
 
 
-def _offers(cluster: str, known: _Known, chosen: RayOptions) -> list[NodeOffer]:
+def _offers(cluster: str, known: _Known) -> list[NodeOffer]:
     """What Ray has, then what may come; while Ray has not answered yet, no job is refused for want of nodes."""
-    common = known.common
+    chosen = known.options
     here = [node for node in known.nodes if node.cpus and fits(replace(node, draining=False), chosen.labels, {})]
     found = [
         NodeOffer(
@@ -384,10 +383,10 @@ def _offers(cluster: str, known: _Known, chosen: RayOptions) -> list[NodeOffer]:
         )
         for node in here
     ]
-    size = common.size
-    cpus = common.cpus or (size.cpus if size else here[0].cpus if here else 1)
-    gpus = common.gpus if common.gpus is not None else size.gpus if size else here[0].gpus if here else 0
-    memory = int((common.memory_gb or (size.memory_gb if size else 0)) * 1e9) or (here[0].memory_bytes if here else 0)
+    size = chosen.size
+    cpus = chosen.cpus or (size.cpus if size else here[0].cpus if here else 1)
+    gpus = chosen.gpus if chosen.gpus is not None else size.gpus if size else here[0].gpus if here else 0
+    memory = int((chosen.memory_gb or (size.memory_gb if size else 0)) * 1e9) or (here[0].memory_bytes if here else 0)
     for number in range(len(found), chosen.max_nodes or (0 if known.answered else _UNKNOWN)):
         found.append(
             NodeOffer(

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from muster import errors
-from muster.clusters.options import KNOWN, checked, refuse_unknown
+from muster.clusters.options import Options, checked, refuse_unknown
 from muster.defaults import RAY_CUT_OFF_S, RAY_LINGER_S, RAY_STALE_S
 from muster.wire.codec import Json
 
@@ -23,10 +23,11 @@ def _file(value: str) -> str:
 File = Annotated[str, AfterValidator(_file)]
 
 
-class RayOptions(BaseModel):
-    """The settings that clusters on Ray have in addition to those of every cluster."""
+class RayOptions(Options):
+    """The settings of every cluster, and those that clusters on Ray have in addition.
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    Nodes of a cluster have its `labels` as labels of Ray (`ray start --labels`).
+    """
 
     address: str
     """`ray://HEAD:10001`, or `HEAD:6379` where the server runs on a node of the cluster."""
@@ -36,11 +37,6 @@ class RayOptions(BaseModel):
     tls_ca: File | None = None
     tls_cert: File | None = None
     tls_key: File | None = None
-    labels: dict[str, str] = {}
-    """Nodes of this cluster have these labels of Ray (`ray start --labels`)."""
-    cpus: int | None = None
-    gpus: int | None = None
-    max_nodes: int | None = None
     server_address: str | None = None
     """The server's name or address as the nodes see it."""
     server_port: Annotated[int, Field(ge=1, le=65535)] | None = None
@@ -89,4 +85,4 @@ def parse(options: Mapping[str, Json]) -> RayOptions:
 
 
 def refuse_others(options: Mapping[str, Json]) -> None:
-    refuse_unknown(options, KNOWN | frozenset(RayOptions.model_fields) | {"connection"}, "a cluster on Ray")
+    refuse_unknown(options, frozenset(RayOptions.model_fields) | {"connection"}, "a cluster on Ray")

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from muster import errors
-from muster.clusters.options import parse_options
 from muster.engines.base import (
     Allocation,
     AllocationState,
@@ -68,7 +67,7 @@ class SlurmEngine(QueueEngine):
 
     def check(self, cluster: Cluster) -> list[str]:
         slurm_options.refuse_others(cluster.options)
-        common, chosen = parse_options(cluster.options), slurm_options.parse(cluster.options)
+        chosen = slurm_options.parse(cluster.options)
         require_installed()
         try:
             known = self._commands.partitions()
@@ -86,8 +85,8 @@ class SlurmEngine(QueueEngine):
         said = [f"{key} means nothing on Slurm: {why}" for key, why in meaningless if cluster.options.get(key)]
         if chosen.cpus is None and not chosen.exclusive and self._gpus(chosen):
             said.append("each rank gets one CPU; --cpus says how many CPUs a node gives (data loaders want some)")
-        if common.vm_size and common.hourly_price is None:
-            said.append(f"vm_size {common.vm_size} has no known price")
+        if chosen.vm_size and chosen.hourly_price is None:
+            said.append(f"vm_size {chosen.vm_size} has no known price")
         return said
 
     def _check_mpi(self, chosen: SlurmOptions) -> None:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from muster.clusters.options import KNOWN, checked, refuse_unknown
+from muster.clusters.options import Options, checked, refuse_unknown
 from muster.defaults import LINGER_S
 from muster.engines.slurm.reading import seconds_of
 from muster.wire.codec import Json
@@ -63,10 +63,8 @@ _MUSTERS_OWN = frozenset(
 )  # fmt: skip
 
 
-class SlurmOptions(BaseModel):
-    """The settings that clusters on Slurm have in addition to those of every cluster."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
+class SlurmOptions(Options):
+    """The settings of every cluster, and those that clusters on Slurm have in addition."""
 
     partition: Word | None = None
     account: Word | None = None
@@ -100,9 +98,6 @@ class SlurmOptions(BaseModel):
     """How long nodes are kept for a server that is away once nothing runs on them; what is left is delivered later."""
     python: str | None = None
     """The Python that has Muster on the compute nodes; absent: the server's own."""
-    cpus: int | None = None
-    memory_gb: float | None = None
-    max_nodes: int | None = None
 
 
 MEANINGLESS = {
@@ -120,4 +115,4 @@ def parse(options: Mapping[str, Json]) -> SlurmOptions:
 
 
 def refuse_others(options: Mapping[str, Json]) -> None:
-    refuse_unknown(options, KNOWN | frozenset(SlurmOptions.model_fields), "a cluster on Slurm")
+    refuse_unknown(options, frozenset(SlurmOptions.model_fields), "a cluster on Slurm")
