@@ -16,7 +16,7 @@ from muster.engines.ray.messages import About, BridgeMessage, Call
 from muster.engines.ray.options import RayOptions
 from muster.host.children import Child, ChildEnded
 from muster.version import VERSION
-from muster.wire.codec import Json, from_json, to_json
+from muster.wire.codec import Json, WireError, from_json, to_json
 
 log = logging.getLogger("muster.server")
 
@@ -112,9 +112,12 @@ class Bridge:
         return self.options.python or sys.executable
 
     def _listen(self, child: Child, attached: Future[About]) -> None:
-        for message in child.messages():
-            self._take(from_json(BridgeMessage, message), attached)
-        child.wait(_END_S)
+        try:
+            for message in child.messages():
+                self._take(from_json(BridgeMessage, message), attached)
+            child.wait(_END_S)
+        except WireError as error:
+            self._refused(f"another Muster answers there: {error}", "", attached)
         code, said = child.end(), child.last_words()
         with self._lock:
             self._child = None

@@ -112,6 +112,13 @@ def test_another_muster_on_the_nodes_is_refused(fake: Fake):
         fake.engine.check(fake.cluster)
 
 
+def test_a_bridge_that_speaks_otherwise_is_refused_at_once(fake: Fake, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("muster.engines.ray.engine._ATTACH_S", 0.4)
+    fake.says({"welcome": True})
+    with pytest.raises(errors.JobError, match="another Muster answers there: welcome: BridgeMessage has no such field"):
+        fake.engine.check(fake.cluster)
+
+
 def test_other_versions_of_ray_are_refused_with_what_to_change(fake: Fake):
     said = (
         "Version mismatch: The cluster was started with:\n    Ray: 2.9.0\n    Python: 3.11.2\n"
