@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,8 @@ from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import CLUSTERS
+
+log = logging.getLogger("muster.server")
 
 READY, STOPPED, DELETING = "ready", "stopped", "deleting"
 PREPARING, IDLE, RUNNING = "preparing", "idle", "running"
@@ -82,7 +85,12 @@ def reach_of_remote_clusters(context: Context, connection: Connection) -> Reach 
     found: Reach | None = None
     for row in connection.execute(CLUSTERS):
         engine = context.engines.owner(row.engine) or context.engines.queue(row.engine)
-        reach = engine.connection(cluster_of(row)) if engine else None
+        try:
+            reach = engine.connection(cluster_of(row)) if engine else None
+        except errors.JobError as error:
+            # A file that its settings name is gone, for instance; its agents still want to be heard.
+            log.warning("the settings of the cluster %s are not valid any more: %s", row.name, error)
+            reach = Reach()
         if reach is not None:
             # The first that names an address or a port is listened to.
             address = (found and found.server_address) or reach.server_address

@@ -80,6 +80,7 @@ def test_the_server_listens_as_the_first_cluster_on_other_machines_says(context:
     assert reach(row("local", "local"), row("c", "broken")) is None
     found = reach(row("a", "slurm", server_port=7), row("b", "ray", **RAY, server_port=8, server_address="head"))
     assert found is not None and (found.server_address, found.server_port) == ("head", 7)
+    assert reach(row("c", "ray", **RAY, token_file="/gone")) == Connection(), "a server starts all the same"
 
 
 @pytest.mark.parametrize(
