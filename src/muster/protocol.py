@@ -30,7 +30,6 @@ class AgentConfig:
 
     node: str
     cluster: str
-    allocation: str
     root: str
     """The node's folder (NodePaths)."""
     server: tuple[str, ...]

@@ -77,7 +77,6 @@ def _run(config: AgentConfig, paths: NodePaths, is_first: bool) -> None:
     facts: dict[str, Any] = {
         "node": config.node,
         "cluster": config.cluster,
-        "allocation": config.allocation,
         "agent": agent_id,
         "host": identity.host_name(os.environ),
         "address": config.address,

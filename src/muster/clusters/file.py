@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from muster import errors
 from muster.clusters.options import KNOWN, parse_options, refuse_unknown
+from muster.wire.codec import Json
 
 # What Azure ML calls it, and what it is called here.
 _RENAMED = {
@@ -42,7 +42,7 @@ class ClusterFile:
 
     name: str | None
     engine: str
-    options: dict[str, Any]
+    options: dict[str, Json]
     notices: list[str] = field(default_factory=list)
 
 
@@ -59,7 +59,7 @@ def load_cluster_file(path: Path) -> ClusterFile:
     return parse_cluster(data, str(path))
 
 
-def parse_cluster(data: Mapping[str, Any], source: str = "the cluster file") -> ClusterFile:
+def parse_cluster(data: Mapping[str, Json], source: str = "the cluster file") -> ClusterFile:
     """A cluster out of a mapping; keys that only a cloud understands are passed over with a notice."""
     given = dict(data)
     kind = str(given.get("type", "amlcompute")).lower()
@@ -69,7 +69,8 @@ def parse_cluster(data: Mapping[str, Any], source: str = "the cluster file") -> 
     for key in _IGNORED:
         given.pop(key, None)
     name, engine = given.pop("name", None), str(given.pop("engine", "local"))
-    network = given.pop("network_settings", None) or {}
+    network = given.pop("network_settings", None)
+    network = network if isinstance(network, Mapping) else {}
     given |= {new: network[old] for old, new in (("vnet_name", "vnet"), ("subnet", "subnet")) if network.get(old)}
     for old, new in _RENAMED.items():
         if old in given:

@@ -9,8 +9,10 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from muster import errors
-from muster.clusters.sizes import VmSize, find_size, nearest
+from muster.clusters.sizes import find_size, nearest
 from muster.defaults import IDLE_SCALEDOWN_S
+from muster.wire.clusters import MachineSize
+from muster.wire.codec import Json
 
 Count = Annotated[int, Field(ge=0, le=10_000)]
 Checked = TypeVar("Checked", bound=BaseModel)
@@ -84,7 +86,7 @@ class Options(BaseModel):
         return self
 
     @property
-    def size(self) -> VmSize | None:
+    def size(self) -> MachineSize | None:
         return find_size(self.vm_size) if self.vm_size else None
 
     @property
@@ -98,12 +100,12 @@ class Options(BaseModel):
 KNOWN = frozenset(Options.model_fields)
 
 
-def parse_options(options: Mapping[str, Any]) -> Options:
+def parse_options(options: Mapping[str, Json]) -> Options:
     """What is common to all engines' clusters."""
     return checked(Options, options, "docs/clusters.md")
 
 
-def checked(kind: type[Checked], options: Mapping[str, Any], document: str) -> Checked:
+def checked(kind: type[Checked], options: Mapping[str, Json], document: str) -> Checked:
     """Checked settings, or a refusal that names the wrong one."""
     try:
         return kind.model_validate({key: value for key, value in options.items() if value is not None})
@@ -114,7 +116,7 @@ def checked(kind: type[Checked], options: Mapping[str, Any], document: str) -> C
         raise errors.JobError(f"{where}: {message}" if where else message, f"See {document}.") from error
 
 
-def refuse_unknown(options: Mapping[str, Any], known: frozenset[str], whose: str) -> None:
+def refuse_unknown(options: Mapping[str, Json], known: frozenset[str], whose: str) -> None:
     """For engines: a setting that means nothing is a mistake."""
     for key in sorted(set(options) - known):
         close = difflib.get_close_matches(key, known, 1)

@@ -1,6 +1,6 @@
 """The catalogue of machine sizes: what a `vm_size` has, and its list price.
 
-`vm_sizes.csv` beside this file: prices are list prices in US dollars per hour (Linux, pay as you go, East US), from
+`vm_sizes.csv` in this folder: prices are list prices in US dollars per hour (Linux, pay as you go, East US), from
 published tables and rounded; a cluster's own `price_per_hour` goes before them.
 """
 
@@ -8,33 +8,20 @@ from __future__ import annotations
 
 import csv
 import difflib
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-
-@dataclass(frozen=True)
-class VmSize:
-    """One machine size."""
-
-    name: str
-    cpus: int
-    memory_gb: float
-    gpu: str | None
-    gpus: int
-    gpu_memory_gb: float | None
-    infiniband: bool
-    price_per_hour: float | None
+from muster.wire.clusters import MachineSize
 
 
 @cache
-def catalogue() -> dict[str, VmSize]:
+def catalogue() -> dict[str, MachineSize]:
     """Every size by its name in lower case."""
     text = (files(__package__) / "vm_sizes.csv").read_text()
     return {row["name"].lower(): _size(row) for row in csv.DictReader(text.splitlines())}
 
 
-def find_size(name: str) -> VmSize | None:
+def find_size(name: str) -> MachineSize | None:
     """A size by name in any case, with or without `Standard_`."""
     known = catalogue()
     lower = name.lower()
@@ -48,8 +35,8 @@ def nearest(name: str) -> str:
     return catalogue()[found[0]].name if found else ""
 
 
-def _size(row: dict[str, str]) -> VmSize:
-    return VmSize(
+def _size(row: dict[str, str]) -> MachineSize:
+    return MachineSize(
         name=row["name"],
         cpus=int(row["cpus"]),
         memory_gb=float(row["memory_gb"]),

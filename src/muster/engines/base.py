@@ -1,13 +1,16 @@
-"""What an engine is: the place where nodes come from."""
+"""What an engine is: where nodes come from. It owns nodes (NodeEngine) or has a queue of its own (QueueEngine)."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
-from muster.protocol import AgentConfig
+from muster.defaults import LINGER_S
+from muster.paths import NodePaths
+from muster.wire.codec import Json
+from muster.wire.node.agents import AgentConfig
 
 
 @dataclass(frozen=True)
@@ -16,7 +19,7 @@ class Cluster:
 
     name: str
     engine: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,81 @@ class NodeOffer:
 
 
 @dataclass(frozen=True)
+class Connection:
+    """How agents on other machines reach the server."""
+
+    mode: Literal["auto", "tls", "files"] = "auto"
+    """Over TLS, through the workspace's folder, or whichever works."""
+    server_address: str | None = None
+    """The server's name or address as the nodes see it."""
+    server_port: int | None = None
+    linger_s: float = LINGER_S
+    """How long nodes that came with a gang are kept for a server that is away once nothing runs on them."""
+
+
+class Engine(ABC):
+    """What both kinds of engines have; an engine is a NodeEngine or a QueueEngine."""
+
+    name: ClassVar[str]
+    on_this_machine: ClassVar[bool] = False
+    """Its nodes see the folders of the server's machine."""
+
+    @abstractmethod
+    def check(self, cluster: Cluster) -> list[str]:
+        """Refuse settings that cannot work (JobError); return notices."""
+
+    @abstractmethod
+    def nodes(self, cluster: Cluster) -> Sequence[NodeOffer]:
+        """The nodes of a cluster, in the order in which they should be filled; the same list while nothing changes."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go; agents work on without the server."""
+
+    def connection(self, cluster: Cluster) -> Connection | None:
+        """How the nodes reach the server from other machines; None: they use its socket."""
+        return None
+
+
+# Engines that own nodes
+
+NodeLife = Literal["starting", "up", "gone"]
+
+
+class NodeState(NamedTuple):
+    """What has become of a node."""
+
+    life: NodeLife
+    reason: str = ""
+    """Why it is still starting, or is gone."""
+
+
+class NodeEngine(Engine):
+    """Its nodes have names and stay between jobs; the server starts their agents and places gangs on them."""
+
+    @abstractmethod
+    def start(self, cluster: Cluster, agents: Sequence[AgentConfig]) -> None:
+        """Start the agents that are missing; their configuration files are written. May be called again."""
+
+    @abstractmethod
+    def poll(self, cluster: Cluster, nodes: Mapping[str, NodePaths]) -> Mapping[str, NodeState]:
+        """The state of each node, by name."""
+
+    @abstractmethod
+    def release(self, cluster: Cluster, nodes: Sequence[str]) -> None:
+        """Nodes whose agents have left are not needed any more; may be called again."""
+
+    def scales(self, cluster: Cluster) -> bool:
+        """Whether the server brings nodes as runs wait for them; otherwise each is started for its first gang."""
+        return True
+
+
+# Engines with a queue of their own
+
+
+@dataclass(frozen=True)
 class Gang:
-    """What an engine with a queue of its own is told of the attempt that wants nodes."""
+    """The attempt that wants nodes."""
 
     run: str
     attempt: int
@@ -62,14 +138,17 @@ class Allocation:
 
     id: str
     cluster: Cluster
-    agents: tuple[AgentConfig, ...]
-    gang: Gang | None = None
-    """Given to engines with a queue of their own."""
-    followed: bool = False
-    """On release: a further attempt comes."""
+    nodes: Mapping[str, NodePaths]
+    """Names and folders, by node rank."""
 
 
-NodeLife = Literal["starting", "up", "gone"]
+@dataclass(frozen=True)
+class GangRequest(Allocation):
+    """An allocation that is asked for."""
+
+    gang: Gang
+    agents: tuple[AgentConfig, ...] = ()
+    """Empty where the request is only looked at."""
 
 
 @dataclass(frozen=True)
@@ -87,50 +166,40 @@ class AllocationState:
 
     nodes: Mapping[str, NodeLife]
     reason: str = ""
-    """Why nodes are still starting, or are gone, in words."""
+    """Why nodes are still starting, or are gone."""
     ending: Ending | None = None
     """Set once it is over, by engines that can tell why."""
 
+    @classmethod
+    def of_all(
+        cls, allocation: Allocation, life: NodeLife, reason: str = "", ending: Ending | None = None
+    ) -> AllocationState:
+        """The same for every node."""
+        return cls(dict.fromkeys(allocation.nodes, life), reason, ending)
 
-class Engine(ABC):
-    """Starts node agents by command line and says what has become of them."""
 
-    name: ClassVar[str]
-    keeps_nodes: ClassVar[bool] = False
-    """Nodes come and go as the server decides, and stay between jobs; otherwise they come with a gang."""
-    queues: ClassVar[bool] = False
-    """It has a queue of its own: gangs are handed on as they come, and their nodes are known once they start."""
-    remote: ClassVar[bool] = False
-    """Its nodes are other machines, which reach the server by TLS or through a shared folder."""
-
-    @abstractmethod
-    def check(self, cluster: Cluster) -> list[str]:
-        """Refuse settings that cannot work (JobError); return notices."""
+class QueueEngine(Engine):
+    """Gangs are handed to its queue as they come; nodes come with a gang, and their hosts are known once they start."""
 
     @abstractmethod
-    def nodes(self, cluster: Cluster) -> Sequence[NodeOffer]:
-        """The nodes of a cluster, in the order in which they should be filled."""
-
-    @abstractmethod
-    def allocate(self, allocation: Allocation) -> None:
-        """Start what is missing of the allocation's agents; may be called again with the same one."""
+    def submit(self, request: GangRequest) -> None:
+        """Put a gang into the queue, unless it is there; may be called again with the same one."""
 
     @abstractmethod
     def poll(self, allocations: Sequence[Allocation]) -> Mapping[str, AllocationState]:
-        """The state of each allocation, by id; one call to the outside for all of them."""
+        """The state of each allocation, by id; one call to the queue's manager for all of them."""
 
     @abstractmethod
-    def release(self, allocation: Allocation) -> None:
-        """Give the nodes back; may be called again."""
+    def release(self, allocation: Allocation, followed: bool) -> None:
+        """Give the nodes back; may be called again. `followed`: a further attempt of the run comes."""
 
-    @abstractmethod
-    def close(self, leave_agents: bool) -> None:
-        """Let go; with `leave_agents` the agents work on without the server."""
+    def connection(self, cluster: Cluster) -> Connection:
+        return Connection()
 
 
 @runtime_checkable
 class Scripted(Protocol):
-    """An engine that hands a script to somebody else; it is kept with the run and can be looked at first."""
+    """A queue engine that hands on a script, which is kept with the run and can be looked at first."""
 
-    def script(self, allocation: Allocation) -> str:
+    def script(self, request: GangRequest) -> str:
         """What would be handed on."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from muster.control.scheduling.model import Node
-from muster.engines.base import AllocationState, Engine, NodeOffer
+from muster.engines.base import AllocationState, NodeOffer
+from muster.engines.registry import Engines
 from muster.paths import WorkspacePaths
 from muster.server.database.connection import Database
 from muster.server.hub import Hub
@@ -36,7 +37,7 @@ class Context:
     streams: Streams
     tokens: Tokens
     hub: Hub
-    engines: Mapping[str, Engine]
+    engines: Engines
     addresses: tuple[str, ...]
     """Where agents reach this server."""
     vault: Vault

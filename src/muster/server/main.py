@@ -26,7 +26,7 @@ from sqlalchemy import insert, select
 from muster import errors
 from muster.control import states
 from muster.defaults import IDLE_EXIT_S
-from muster.engines import load_engines
+from muster.engines.registry import DEFAULT, Engines
 from muster.paths import WorkspacePaths, user_runtime_dir
 from muster.server import loops
 from muster.server.context import Context
@@ -140,7 +140,7 @@ class Process:
             ring=ring,
             tokens=tokens,
             hub=Hub(),
-            engines=load_engines(config.get("engines")),
+            engines=Engines(config.get("engines")),
             addresses=(f"unix:{self._socket_path}",),
             vault=load_vault(self._paths),
             retry=retries.workspace_policy(config),
@@ -229,17 +229,16 @@ class Process:
             deadline = time.monotonic() + _LEAVE_S
             while time.monotonic() < deadline and await agents.living_agents(context):
                 await asyncio.sleep(0.05)
-        for engine in context.engines.values():
-            engine.close(leave_agents=True)
+        context.engines.close()
 
 
 def _take_up(context: Context, transaction: Transaction) -> None:
     """Go on where the last server stopped."""
-    known = transaction.execute(select(tables.clusters.c.name).where(tables.clusters.c.name == "local")).first()
+    known = transaction.execute(select(tables.clusters.c.name).where(tables.clusters.c.name == DEFAULT)).first()
     if known is None:
         transaction.execute(
             insert(tables.clusters).values(
-                name="local", engine="local", options={}, state="ready", created_at=time.time()
+                name=DEFAULT, engine=DEFAULT, options={}, state="ready", created_at=time.time()
             )
         )
     for row in transaction.execute(select(tables.runs.c.id).where(tables.runs.c.status.in_(states.ACTIVE))).all():

@@ -1,8 +1,8 @@
 """An engine whose machines come, stay away and vanish as a test wishes.
 
-Its switchboard is a folder (the cluster's option `folder`), because the engine lives in the server's process:
-a file `hold` keeps new nodes from coming; a file `gone-NODE` makes a node vanish with all its processes.
-The options `addresses` and `namespaces` put each node into a network namespace of its own, as a separate machine.
+A test controls it through files in a folder (the cluster's option `folder`), because the engine lives in the server's
+process: `hold` keeps new nodes from coming; `gone-NODE` makes a node vanish with all its processes. The options
+`addresses` and `namespaces` put each node into a network namespace of its own, as a separate machine.
 """
 
 from __future__ import annotations
@@ -11,68 +11,85 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from muster import errors
-from muster.engines.base import Allocation, AllocationState, Cluster, Engine, NodeLife, NodeOffer
+from muster.engines.agents import start_agent
+from muster.engines.base import Cluster, NodeEngine, NodeLife, NodeOffer, NodeState
 from muster.paths import NodePaths
-from muster.protocol import AgentConfig
+from muster.wire.codec import from_json
+from muster.wire.node.agents import AgentConfig
 
 # A host name and shared memory of its own: programs tell machines apart by the one and meet in the other.
 _OWN_MACHINE = ["unshare", "--uts", "--mount", "sh", "-c", 'hostname "$0"; mount -t tmpfs shm /dev/shm; exec "$@"']
 
 
-class FakeEngine(Engine):
+@dataclass(frozen=True)
+class FakeOptions:
+    """What the fake engine reads of a cluster's options."""
+
+    folder: str
+    """Holds the files by which a test controls the engine."""
+    max_nodes: int = 2
+    gpus: int = 0
+    addresses: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> FakeOptions:
+        if "folder" not in cluster.options:
+            raise errors.JobError("the fake engine needs the option `folder`", "Give a folder for its switches.")
+        known = {item.name for item in fields(cls)}
+        return from_json(cls, {name: value for name, value in cluster.options.items() if name in known})
+
+
+class FakeEngine(NodeEngine):
     """Separate machines, each with its own host name, CPUs and GPUs."""
 
     name = "fake"
 
     def __init__(self) -> None:
-        self._agents: dict[str, subprocess.Popen[bytes]] = {}
-        self._wanted: dict[str, AgentConfig] = {}
         self._folder = Path()
         self._namespaces: dict[str, str] = {}
+        self._agents: dict[str, subprocess.Popen[bytes]] = {}
+        self._wanted: dict[str, AgentConfig] = {}
 
     def check(self, cluster: Cluster) -> list[str]:
-        if "folder" not in cluster.options:
-            raise errors.JobError("the fake engine needs the option `folder`", "Give a folder for its switches.")
+        FakeOptions.of(cluster)
         return []
 
     def nodes(self, cluster: Cluster) -> Sequence[NodeOffer]:
-        options = cluster.options
-        self._folder = Path(options["folder"])
-        gpus = tuple(str(index) for index in range(options.get("gpus", 0)))
-        count = options.get("max_nodes", 2)
-        addresses = options.get("addresses") or ["127.0.0.1"] * count
-        names = [f"{cluster.name}-{index}" for index in range(count)]
-        self._namespaces |= dict(zip(names, options.get("namespaces", ()), strict=False))
+        options = FakeOptions.of(cluster)
+        self._folder = Path(options.folder)
+        names = [f"{cluster.name}-{index}" for index in range(options.max_nodes)]
+        self._namespaces |= dict(zip(names, options.namespaces, strict=False))
+        gpus = tuple(str(index) for index in range(options.gpus))
+        addresses = options.addresses or ["127.0.0.1"] * options.max_nodes
         return [
             NodeOffer(name, name, address, 2, 4 << 30, gpus) for name, address in zip(names, addresses, strict=True)
         ]
 
-    def allocate(self, allocation: Allocation) -> None:
-        self._wanted |= {agent.node: agent for agent in allocation.agents}
+    def start(self, cluster: Cluster, agents: Sequence[AgentConfig]) -> None:
+        self._wanted |= {agent.node: agent for agent in agents}
         self._bring()
 
-    def poll(self, allocations: Sequence[Allocation]) -> Mapping[str, AllocationState]:
-        found = {}
-        for allocation in allocations:
-            self._bring()
-            lives = {agent.node: self._life(agent.node) for agent in allocation.agents}
-            waits = "the machines are being brought" if "starting" in lives.values() else ""
-            found[allocation.id] = AllocationState(lives, waits)
-        return found
+    def poll(self, cluster: Cluster, nodes: Mapping[str, NodePaths]) -> Mapping[str, NodeState]:
+        self._bring()
+        lives = {node: self._life(node) for node in nodes}
+        waits = "the machines are being brought" if "starting" in lives.values() else ""
+        return {node: NodeState(life, waits) for node, life in lives.items()}
 
-    def release(self, allocation: Allocation) -> None:
-        for agent in allocation.agents:
-            self._end(agent.node)
+    def release(self, cluster: Cluster, nodes: Sequence[str]) -> None:
+        for node in nodes:
+            self._end(node)
 
-    def close(self, leave_agents: bool) -> None:
-        if not leave_agents:
-            for node in list(self._agents):
-                self._end(node)
+    def close(self) -> None:
+        """The agents stay."""
+
+    def scales(self, cluster: Cluster) -> bool:
+        return False
 
     def _bring(self) -> None:
         """Start what was asked for, unless nothing may come now."""
@@ -81,7 +98,9 @@ class FakeEngine(Engine):
         for node, agent in self._wanted.items():
             child = self._agents.get(node)
             if not self._gone(node) and (child is None or child.poll() is not None):
-                self._agents[node] = _start(agent, self._namespaces.get(node))
+                namespace = self._namespaces.get(node)
+                within = ["ip", "netns", "exec", namespace, *_OWN_MACHINE, node] if namespace else []
+                self._agents[node] = start_agent(NodePaths(Path(agent.root)), within)
         self._wanted.clear()
 
     def _life(self, node: str) -> NodeLife:
@@ -102,20 +121,6 @@ class FakeEngine(Engine):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
-
-
-def _start(agent: AgentConfig, namespace: str | None) -> subprocess.Popen[bytes]:
-    paths = NodePaths(Path(agent.root))
-    inside = ["ip", "netns", "exec", namespace, *_OWN_MACHINE, agent.node] if namespace else []
-    with paths.log.open("ab") as log:
-        return subprocess.Popen(
-            [*inside, sys.executable, "-m", "muster.agent", str(paths.config)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd="/",
-            start_new_session=True,
-        )
 
 
 __all__ = ["FakeEngine"]

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from muster.engines.slurm.reading import OVER, SQUEUE_FORMAT
+from muster.wire.codec import Json
 
 _BUSY = "error: Socket timed out on send/recv operation"
 
@@ -121,7 +122,7 @@ def _as_text(job: FakeJob) -> str:
     return "".join(values[name].ljust(int(width)) for name, width in columns)
 
 
-def _as_json(job: FakeJob) -> dict[str, object]:
+def _as_json(job: FakeJob) -> dict[str, Json]:
     """As versions from 23.02 on write it."""
     return {
         "job_id": int(job.id),

@@ -88,3 +88,24 @@ def test_settings_that_cannot_work_are_refused(site: Site):
         site.client.create_cluster("other", "fake", {})
     with pytest.raises(JobError, match="there is no engine 'cloud'"):
         site.client.create_cluster("other", "cloud", {})
+
+
+def test_an_engine_that_is_gone_or_broken_stops_nothing_else(site: Site):
+    server = site.server()
+    site.client.shutdown()
+    server.wait(15)
+    config = site.folder / ".muster" / "workspace.json"
+    engines = {"broken": "nowhere_to_be_found:Engine"}
+    config.write_text(json.dumps({**json.loads(config.read_text()), "engines": engines}))
+    client = connect(find_workspace(site.folder))
+    try:
+        with pytest.raises(JobError, match=r"'broken' .*cannot be used: ModuleNotFoundError"):
+            client.create_cluster("other", "broken", {})
+        (farm,) = [cluster for cluster in client.clusters() if cluster.name == "farm"]
+        assert (farm.nodes, farm.node, farm.lent) == ((), None, False)
+        again = Site(site.folder, client)
+        with pytest.raises(JobError, match="there is no engine 'fake'"):
+            again.run(command="true", compute="farm")
+        assert again.wait(again.run(command="true"))["status"] == "Completed"
+    finally:
+        client.close()

@@ -7,7 +7,7 @@ import socket
 from muster.agent.identity import filled_in, host_name, machine, own_address, visible_gpus
 from muster.protocol import AgentConfig
 
-CONFIG = AgentConfig("n", "c", "a", "/root", ("https://127.0.0.1:8910",), "token", address="")
+CONFIG = AgentConfig("n", "c", "/root", ("https://127.0.0.1:8910",), "token", address="")
 
 
 def test_the_address_is_the_one_from_which_the_server_is_reached():
@@ -16,7 +16,7 @@ def test_the_address_is_the_one_from_which_the_server_is_reached():
 
 
 def test_what_the_engine_knows_stays():
-    given = AgentConfig("n", "c", "a", "/root", (), "token", address="10.1.2.3", gpus=("0",))
+    given = AgentConfig("n", "c", "/root", (), "token", address="10.1.2.3", gpus=("0",))
     assert filled_in(given, {"CUDA_VISIBLE_DEVICES": "4,5"}) == given
 
 

@@ -187,6 +187,6 @@ def test_a_message_checks_its_values_when_it_is_read() -> None:
 
 
 def test_credentials_stay_out_of_representations() -> None:
-    config = AgentConfig("n", "c", "c", "/r", (), "hush")
+    config = AgentConfig("n", "c", "/r", (), "hush")
     order = Order("r", 1, "go", masked=("hush",), secret="hush")
     assert "hush" not in repr(config) + repr(order)

@@ -19,7 +19,7 @@ from muster.cli.views.cluster import cluster_lines, cost_lines, history_lines, l
 from muster.client.connect import connect
 from muster.clusters.file import ClusterFile, load_cluster_file
 from muster.clusters.flags import Flag
-from muster.engines import load_flags
+from muster.engines.flags import FLAGS
 from muster.errors import Conflict, UserError
 from muster.wire.clusters import ChangedCluster, ClusterView, CostBy
 from muster.wire.codec import Json as Value
@@ -284,7 +284,7 @@ def _say(view: ChangedCluster) -> None:
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    "create": with_flags(create, load_flags()),
+    "create": with_flags(create, FLAGS),
     "list": list_,
     "show": show,
     "nodes": nodes,

@@ -1,50 +1,48 @@
 """`python -m muster.engines.ray.bridge ADDRESS`: the server's way to the broker, in a process of its own.
 
-Only here and in the broker is ray imported. Each line of the standard input is a call as JSON, `{"id", "call",
-"arguments"}`; each line of the output an answer. The first line says whether it is attached. The end of the input
-is its own end; the broker stays.
+Only here and in the broker is ray imported. Calls come in and messages go out as `messages` describes them; the first
+one says whether it is attached. The end of its input is its own end; the broker stays.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+
+from muster.engines.ray.messages import About, BridgeMessage, Call
+from muster.host.children import Parent
+from muster.wire.codec import Json, from_json, to_json
 
 _CALLS_AT_ONCE = 8
 _ANSWER_S = 60.0
 
+Broker = Callable[[str, Mapping[str, Json]], Json]
+"""Calls a method of the broker."""
+
 
 def main() -> None:
-    # What ray and gRPC print must not get between the answers.
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    lock = threading.Lock()
+    # At once: it waits neither for calls under way, nor for what ray wants to say at its end.
+    parent = Parent(ended=lambda: os._exit(0))
 
-    def say(answer: dict[str, Any]) -> None:
-        with lock:
-            answers.write(json.dumps(answer) + "\n")
+    def say(message: BridgeMessage) -> None:
+        parent.send(to_json(message))
 
     try:
-        calls, about = _attach(sys.argv[1])
+        broker = _attach(sys.argv[1])
+        about = from_json(About, broker("about", {}))
     except Exception as error:
-        say({"failed": str(error), "kind": type(error).__name__})
+        say(BridgeMessage(failed=str(error), kind=type(error).__name__))
         os._exit(1)
-    say({"attached": about})
+    say(BridgeMessage(attached=about))
     pool = ThreadPoolExecutor(_CALLS_AT_ONCE)
-    for line in sys.stdin:
-        asked = json.loads(line)
-        pool.submit(_serve, calls, asked, say)
-    # Neither waits for calls under way, nor for what ray wants to say at its end.
-    os._exit(0)
+    for asked in parent.requests():
+        pool.submit(_serve, broker, from_json(Call, asked), say)
 
 
-def _attach(address: str) -> tuple[Callable[[str, dict[str, Any]], Any], dict[str, Any]]:
+def _attach(address: str) -> Broker:
     import ray
 
     from muster.engines.ray import broker
@@ -64,21 +62,22 @@ def _attach(address: str) -> tuple[Callable[[str, dict[str, Any]], Any], dict[st
     )
     actor = kind.remote()
 
-    def call(name: str, arguments: dict[str, Any]) -> Any:
-        return ray.get(getattr(actor, name).remote(**arguments), timeout=_ANSWER_S)
+    def call(name: str, arguments: Mapping[str, Json]) -> Json:
+        answer: Json = ray.get(getattr(actor, name).remote(**arguments), timeout=_ANSWER_S)
+        return answer
 
-    return call, call("about", {})
+    return call
 
 
-def _serve(call: Callable[[str, dict[str, Any]], Any], asked: dict[str, Any], say: Callable[..., None]) -> None:
+def _serve(broker: Broker, asked: Call, say: Callable[[BridgeMessage], None]) -> None:
     try:
-        say({"id": asked["id"], "answer": call(asked["call"], asked["arguments"])})
+        say(BridgeMessage(id=asked.id, answer=broker(asked.call, asked.arguments)))
     except (ConnectionError, SystemError) as error:
         # The cluster is gone, and this process with it; the server starts another.
-        say({"id": asked["id"], "error": _words(error)})
+        say(BridgeMessage(id=asked.id, error=_words(error)))
         os._exit(1)
     except Exception as error:
-        say({"id": asked["id"], "error": _words(error)})
+        say(BridgeMessage(id=asked.id, error=_words(error)))
 
 
 def _words(error: BaseException) -> str:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import ray
@@ -22,7 +23,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 
 from muster.engines.ray import onnode
 from muster.engines.ray.cluster import RayNode, read_nodes
+from muster.engines.ray.messages import About, AgentOrder, GangOrder, GangReport, GangState, Site
 from muster.version import VERSION
+from muster.wire.codec import Json, from_json, to_json
+from muster.wire.node.agents import AgentConfig
 
 NAMESPACE = "muster"
 NAME = f"broker-{VERSION}"
@@ -32,18 +36,16 @@ _TASK_S = 90.0
 _PLACE_LOOK_S = 5.0
 _FORGOTTEN_S = 60.0
 
-PENDING, STARTING, UP, FAILED, LOST = "pending", "starting", "up", "failed", "lost"
-
 
 @dataclass
 class _Gang:
     """One placement group and the agents in it."""
 
     group: PlacementGroup
-    setting: dict[str, Any]
-    agents: list[dict[str, Any]]
+    site: Site
+    agents: tuple[AgentConfig, ...]
     num_gpus: int
-    state: str = PENDING
+    state: GangState = "pending"
     reason: str = ""
     nodes: list[RayNode] = field(default_factory=list)
     """Where each agent is, by node rank."""
@@ -61,31 +63,34 @@ class Broker:
         self._gangs: dict[str, _Gang] = {}
         threading.Thread(target=self._look_around, daemon=True).start()
 
-    def about(self) -> dict[str, str]:
-        return {"muster": VERSION, "ray": ray.__version__, "python": platform.python_version()}
+    def about(self) -> Json:
+        about: Json = to_json(About(VERSION, ray.__version__, platform.python_version()))
+        return about
 
-    def nodes(self) -> list[dict[str, Any]]:
-        return [node.to_json() for node in _nodes()]
+    def nodes(self) -> Json:
+        listed: Json = to_json(_nodes())
+        return listed
 
-    def allocate(self, name: str, wanted: Mapping[str, Any]) -> None:
-        """Ask for the nodes of a gang: `bundles`, `selectors`, `agents` (configurations), `setting`."""
+    def allocate(self, name: str, wanted: Json) -> None:
+        """Ask for the nodes of a gang (a GangOrder)."""
+        order = from_json(GangOrder, wanted)
         with self._lock:
             if name in self._gangs:
                 return
             group = _find(name) or placement_group(
-                list(wanted["bundles"]),
+                [dict(bundle) for bundle in order.bundles],
                 strategy="STRICT_SPREAD",
                 name=_PREFIX + name,
                 lifetime="detached",
-                bundle_label_selector=list(wanted["selectors"]) or None,
+                bundle_label_selector=[dict(selector) for selector in order.selectors] or None,
             )
-            num_gpus = int(wanted["bundles"][0].get("GPU", 0))
-            gang = _Gang(group, dict(wanted["setting"]), list(wanted["agents"]), num_gpus)
+            num_gpus = int(order.bundles[0].get("GPU", 0))
+            gang = _Gang(group, order.site, order.agents, num_gpus)
             self._gangs[name] = gang
         threading.Thread(target=self._bring, args=(gang,), daemon=True).start()
 
-    def poll(self, names: Sequence[str], owner: str) -> dict[str, dict[str, Any]]:
-        """What has become of gangs; one that Ray has no group for is left out.
+    def poll(self, names: Sequence[str], owner: str) -> Json:
+        """What has become of gangs, a GangReport each; one that Ray has no group for is left out.
 
         Those of the same owner that it no longer asks about are given back: it was killed before it could say so.
         """
@@ -94,7 +99,8 @@ class Broker:
         with self._lock:
             gangs = {name: self._gangs.get(name) or _recovered(name) for name in names}
         alive = {node.id: node for node in _nodes()} if any(gangs.values()) else {}
-        return {name: _told(gang, alive) for name, gang in gangs.items() if gang is not None}
+        reports: Json = to_json({name: _report(gang, alive) for name, gang in gangs.items() if gang is not None})
+        return reports
 
     def release(self, name: str) -> None:
         """Give a gang's nodes back once its agents have left; those that stay are asked to go."""
@@ -110,7 +116,7 @@ class Broker:
     def _forgotten(self, names: Sequence[str], owner: str) -> list[str]:
         before = time.monotonic() - _FORGOTTEN_S
         with self._lock:
-            mine = [(name, gang) for name, gang in self._gangs.items() if gang.setting.get("owner") == owner]
+            mine = [(name, gang) for name, gang in self._gangs.items() if gang.site.owner == owner]
         return [name for name, gang in mine if name not in names and gang.asked_at < before]
 
     def _bring(self, gang: _Gang) -> None:
@@ -120,20 +126,20 @@ class Broker:
                 return
         try:
             by_id = {node.id: node for node in _nodes()}
-            places = placement_group_table(gang.group)["bundles_to_node_id"]
-            gang.nodes = [by_id[places[index]] for index in range(len(gang.agents))]
-            gang.state = STARTING
-            answers = self._on_each(gang, _start, lambda rank: (gang.agents[rank], _setting_of(gang, rank)))
+            node_ids = placement_group_table(gang.group)["bundles_to_node_id"]
+            gang.nodes = [by_id[node_ids[index]] for index in range(len(gang.agents))]
+            gang.state = "starting"
+            answers = self._on_each(gang, _start, lambda rank: (VERSION, _agent_order(gang, rank)))
         except (RayError, KeyError) as error:
-            gang.state, gang.reason = FAILED, _words(error)
+            gang.state, gang.reason = "failed", _words(error)
             return
         wrong = [f"{node.name}: {answer}" for node, answer in zip(gang.nodes, answers, strict=True) if answer]
-        gang.state, gang.reason = (FAILED, "; ".join(wrong)) if wrong else (UP, "")
+        gang.state, gang.reason = ("failed", "; ".join(wrong)) if wrong else ("up", "")
 
     def _end(self, gang: _Gang) -> None:
         if gang.nodes:
             with contextlib.suppress(RayError):
-                self._on_each(gang, _stop, lambda rank: (gang.agents[rank]["node"], gang.setting), 0)
+                self._on_each(gang, _stop, partial(_agent_of, gang), 0)
         remove_placement_group(gang.group)
 
     def _on_each(
@@ -159,10 +165,10 @@ class Broker:
         while True:
             time.sleep(_LOOK_S)
             with self._lock:
-                running = [(name, gang) for name, gang in self._gangs.items() if gang.state == UP]
+                running = [(name, gang) for name, gang in self._gangs.items() if gang.state == "up"]
             for name, gang in running:
                 with contextlib.suppress(RayError):
-                    there = self._on_each(gang, _is_there, lambda rank: (gang.agents[rank]["node"], gang.setting), 0)  # noqa: B023
+                    there = self._on_each(gang, _is_there, partial(_agent_of, gang), 0)
                     gang.missed = 0 if any(answer is not False for answer in there) else gang.missed + 1
                 if gang.missed >= 3:
                     self.release(name)
@@ -176,24 +182,30 @@ def _recovered(name: str) -> _Gang | None:
     by_id = {node.id: node for node in _nodes()}
     table = placement_group_table(group)
     nodes = [by_id[node_id] for _, node_id in sorted(table["bundles_to_node_id"].items()) if node_id in by_id]
-    return _Gang(group, {}, [], 0, UP if table["state"] != "PENDING" else PENDING, nodes=nodes)
+    return _Gang(group, Site(), (), 0, "up" if table["state"] != "PENDING" else "pending", nodes=nodes)
 
 
-def _setting_of(gang: _Gang, rank: int) -> dict[str, Any]:
-    return {**gang.setting, "host": gang.nodes[rank].name, "head": ray.get_runtime_context().gcs_address}
+def _agent_order(gang: _Gang, rank: int) -> Json:
+    head = str(ray.get_runtime_context().gcs_address)
+    order: Json = to_json(AgentOrder(gang.agents[rank], gang.site, gang.nodes[rank].name, head))
+    return order
 
 
-def _told(gang: _Gang, alive: Mapping[str, RayNode]) -> dict[str, Any]:
-    lost = [rank for rank, node in enumerate(gang.nodes) if node.id not in alive or not alive[node.id].alive]
-    going = [rank for rank, node in enumerate(gang.nodes) if rank not in lost and alive[node.id].draining]
-    return {
-        "state": LOST if lost else gang.state,
-        "reason": gang.reason,
-        "hosts": [node.name for node in gang.nodes],
-        "lost": lost,
-        "draining": going,
-        "living": sum(node.alive for node in alive.values()),
-    }
+def _agent_of(gang: _Gang, rank: int) -> tuple[str, Json]:
+    return gang.agents[rank].node, to_json(gang.site)
+
+
+def _report(gang: _Gang, alive: Mapping[str, RayNode]) -> GangReport:
+    ranked = list(enumerate(gang.nodes))
+    lost = tuple(rank for rank, node in ranked if node.id not in alive or not alive[node.id].alive)
+    return GangReport(
+        state="lost" if lost else gang.state,
+        reason=gang.reason,
+        hosts=tuple(node.name for node in gang.nodes),
+        lost=lost,
+        draining=tuple(rank for rank, node in ranked if rank not in lost and alive[node.id].draining),
+        living=sum(node.alive for node in alive.values()),
+    )
 
 
 def _nodes() -> list[RayNode]:
@@ -223,17 +235,17 @@ def _words(error: BaseException) -> str:
     return lines[-1] if lines else type(error).__name__
 
 
-def _start_agent(config: Mapping[str, Any], setting: Mapping[str, Any]) -> str:
+def _start_agent(version: str, order: Json) -> str:
     gpus = [str(item) for item in ray.get_runtime_context().get_accelerator_ids().get("GPU", [])]
-    return onnode.start_agent(config, setting, gpus)
+    return onnode.start_agent(version, order, gpus)
 
 
-def _stop_agent(node: str, setting: Mapping[str, Any]) -> None:
-    onnode.end_agent(node, setting)
+def _stop_agent(node: str, site: Json) -> None:
+    onnode.end_agent(node, site)
 
 
-def _see_agent(node: str, setting: Mapping[str, Any]) -> bool:
-    return onnode.agent_is_there(node, setting)
+def _see_agent(node: str, site: Json) -> bool:
+    return onnode.agent_is_there(node, site)
 
 
 _start, _stop, _is_there = map(ray.remote, (_start_agent, _stop_agent, _see_agent))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+
+from muster.wire.codec import Json
 
 HEAD = "node:__internal_head__"
 
@@ -25,50 +26,45 @@ class RayNode:
     draining: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
-
-def read_nodes(rows: Iterable[Mapping[str, Any]], draining: Iterable[str] = ()) -> list[RayNode]:
+def read_nodes(rows: Iterable[Mapping[str, Json]], draining: Iterable[str] = ()) -> list[RayNode]:
     """Nodes out of `ray.nodes()`, the living first."""
     listed = list(rows)
     going = set(draining)
     names = node_names([row for row in listed if row["Alive"]])
     found = []
     for row in listed:
-        has = row.get("Resources") or {}
+        has, labels = row.get("Resources"), row.get("Labels")
+        identifier, address = str(row["NodeID"]), str(row["NodeManagerAddress"])
         found.append(
             RayNode(
-                id=row["NodeID"],
-                name=names.get(row["NodeID"]) or str(row["NodeManagerAddress"]),
-                address=str(row["NodeManagerAddress"]),
+                id=identifier,
+                name=names.get(identifier) or address,
+                address=address,
                 alive=bool(row["Alive"]),
-                cpus=int(has.get("CPU", 0)),
-                memory_bytes=int(has.get("memory", 0)),
-                gpus=int(has.get("GPU", 0)),
-                head=HEAD in has,
-                draining=row["NodeID"] in going,
-                labels=dict(row.get("Labels") or {}),
+                cpus=_amount(has, "CPU"),
+                memory_bytes=_amount(has, "memory"),
+                gpus=_amount(has, "GPU"),
+                head=isinstance(has, Mapping) and HEAD in has,
+                draining=identifier in going,
+                labels={key: str(value) for key, value in labels.items()} if isinstance(labels, Mapping) else {},
             )
         )
     return sorted(found, key=lambda node: (not node.alive, not node.head, node.name))
 
 
-def node_names(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """A name for each node that no other has: the one that it was started with, else its host's, else its address."""
+def node_names(rows: Sequence[Mapping[str, Json]]) -> dict[str, str]:
+    """A name for each node that no other has: the one that it was started with, its host's, or its address."""
     hosts = Counter(str(row.get("NodeManagerHostname", "")) for row in rows)
     addresses = Counter(str(row["NodeManagerAddress"]) for row in rows)
-    found = {}
+    found: dict[str, str] = {}
     for row in rows:
-        given, address = str(row.get("NodeName", "")), str(row["NodeManagerAddress"])
+        identifier, given, address = str(row["NodeID"]), str(row.get("NodeName", "")), str(row["NodeManagerAddress"])
         host = str(row.get("NodeManagerHostname", ""))
-        if given and given != address:
-            found[row["NodeID"]] = given
-        else:
-            found[row["NodeID"]] = host if host and hosts[host] == 1 else address
-        if found[row["NodeID"]] == address and addresses[address] > 1:
-            # Several on one machine.
-            found[row["NodeID"]] = f"{address}-{row['NodeID'][-6:]}"
+        name = given if given and given != address else host if host and hosts[host] == 1 else address
+        # Several may be on one machine.
+        several = name == address and addresses[address] > 1
+        found[identifier] = f"{address}-{identifier[-6:]}" if several else name
     return found
 
 
@@ -77,3 +73,8 @@ def fits(node: RayNode, labels: Mapping[str, str], bundle: Mapping[str, float]) 
     if not node.alive or node.draining or any(node.labels.get(key) != value for key, value in labels.items()):
         return False
     return node.cpus >= bundle.get("CPU", 0) and node.gpus >= bundle.get("GPU", 0)
+
+
+def _amount(resources: Json, name: str) -> int:
+    value = resources.get(name) if isinstance(resources, Mapping) else None
+    return int(value) if isinstance(value, int | float) else 0

@@ -7,18 +7,28 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from muster import errors
-from muster.clusters.options import Options, parse_options, unknown_size_notice
-from muster.engines.base import Allocation, AllocationState, Cluster, Ending, Engine, NodeLife, NodeOffer
+from muster.clusters.options import Options, unknown_size_notice
+from muster.engines.base import (
+    Allocation,
+    AllocationState,
+    Cluster,
+    Connection,
+    Ending,
+    GangRequest,
+    NodeLife,
+    NodeOffer,
+    QueueEngine,
+)
 from muster.engines.ray import options as ray_options
 from muster.engines.ray import words
 from muster.engines.ray.admission import Waiting, admit
 from muster.engines.ray.cluster import RayNode, fits
 from muster.engines.ray.link import Away, Bridge
+from muster.engines.ray.messages import GangOrder, GangReport, Site
 from muster.engines.ray.options import RayOptions
-from muster.version import VERSION
+from muster.wire.codec import from_json, to_json
 
 log = logging.getLogger("muster.server")
 
@@ -34,10 +44,21 @@ _UNKNOWN = 64
 class _Gang:
     """An attempt that wants nodes."""
 
-    allocation: Allocation
+    request: GangRequest
     since: float
     asked: bool = False
     placed: bool = False
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the offers of a cluster were made of."""
+
+    nodes: tuple[RayNode, ...]
+    options: RayOptions
+    answered: bool
+    """Whether Ray has listed its nodes."""
+    busy: frozenset[str]
 
 
 @dataclass
@@ -48,23 +69,21 @@ class _Site:
     bridge: Bridge
     lock: threading.RLock = field(default_factory=threading.RLock)
     gangs: dict[str, _Gang] = field(default_factory=dict)
-    told: dict[str, dict[str, Any]] = field(default_factory=dict)
+    reports: dict[str, GangReport] = field(default_factory=dict)
     """What the broker said last of each allocation."""
     to_release: set[str] = field(default_factory=set)
     nodes: list[RayNode] = field(default_factory=list)
     nodes_at: float = float("-inf")
     nodes_known: bool = False
     asking: bool = False
-    offers: tuple[Any, list[NodeOffer]] = (None, [])
+    offers: tuple[_Known | None, list[NodeOffer]] = (None, [])
     answered_at: float = float("-inf")
 
 
-class RayEngine(Engine):
+class RayEngine(QueueEngine):
     """Groups and agents outlive the server; the broker knows them by the names of their allocations."""
 
     name = "ray"
-    queues = True
-    remote = True
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -72,9 +91,9 @@ class RayEngine(Engine):
 
     def check(self, cluster: Cluster) -> list[str]:
         ray_options.refuse_others(cluster.options)
-        common, chosen = parse_options(cluster.options), ray_options.parse(cluster.options)
+        chosen = ray_options.parse(cluster.options)
         site = self._site(cluster)
-        said = [*unknown_size_notice(common)]
+        said = [*unknown_size_notice(chosen)]
         try:
             self._attach(site)
             self._renew(site)
@@ -97,19 +116,21 @@ class RayEngine(Engine):
         """The machines that Ray has, and those that its autoscaler may still bring."""
         site = self._site(cluster)
         self._refresh(site)
-        common = parse_options(cluster.options)
         with site.lock:
-            busy = frozenset(host for told in site.told.values() for host in told["hosts"])
-            key = (tuple(site.nodes), common, site.nodes_known, busy)
-            if site.offers[0] != key:
-                known = site.nodes_known
-                site.offers = (key, _offers(cluster.name, site.nodes, common, site.options, known, busy))
+            busy = frozenset(host for report in site.reports.values() for host in report.hosts)
+            known = _Known(tuple(site.nodes), site.options, site.nodes_known, busy)
+            if site.offers[0] != known:
+                site.offers = (known, _offers(cluster.name, known))
             return site.offers[1]
 
-    def allocate(self, allocation: Allocation) -> None:
-        site = self._site(allocation.cluster)
+    def connection(self, cluster: Cluster) -> Connection:
+        chosen = ray_options.parse(cluster.options)
+        return Connection("tls", chosen.server_address, chosen.server_port, chosen.linger_seconds)
+
+    def submit(self, request: GangRequest) -> None:
+        site = self._site(request.cluster)
         with site.lock:
-            site.gangs.setdefault(allocation.id, _Gang(allocation, time.time()))
+            site.gangs.setdefault(request.id, _Gang(request, time.time()))
         self._ask_for_next(site)
 
     def poll(self, allocations: Sequence[Allocation]) -> Mapping[str, AllocationState]:
@@ -124,16 +145,16 @@ class RayEngine(Engine):
             found |= {item.id: self._state(site, item, trouble) for item in items}
         return found
 
-    def release(self, allocation: Allocation) -> None:
+    def release(self, allocation: Allocation, followed: bool) -> None:
         site = self._site(allocation.cluster)
         with site.lock:
             site.gangs.pop(allocation.id, None)
-            site.told.pop(allocation.id, None)
+            site.reports.pop(allocation.id, None)
             site.to_release.add(allocation.id)
         self._give_back(site)
         self._ask_for_next(site)
 
-    def close(self, leave_agents: bool) -> None:
+    def close(self) -> None:
         with self._lock:
             sites = list(self._sites.values())
         for site in sites:
@@ -184,8 +205,8 @@ class RayEngine(Engine):
         with site.lock:
             waiting = [_waiting(gang) for gang in site.gangs.values() if not gang.asked]
             asked = [gang for gang in site.gangs.values() if gang.asked]
-            pending = [len(gang.allocation.agents) for gang in asked if not gang.placed]
-            placed = [len(gang.allocation.agents) for gang in asked if gang.placed]
+            pending = [len(gang.request.nodes) for gang in asked if not gang.placed]
+            placed = [len(gang.request.nodes) for gang in asked if gang.placed]
             most = max(len(site.offers[1]), site.options.max_nodes or 0)
             chosen = [site.gangs[name] for name in admit(waiting, pending, placed, most)]
             for gang in chosen:
@@ -194,24 +215,24 @@ class RayEngine(Engine):
             try:
                 if not site.nodes_known:
                     self._renew(site)
-                wanted = _wanted(gang.allocation, site.options, site.nodes)
-                site.bridge.call("allocate", _ANSWER_S, name=gang.allocation.id, wanted=wanted)
+                wanted = to_json(_gang_order(gang.request, site.options, site.nodes))
+                site.bridge.call("allocate", _ANSWER_S, name=gang.request.id, wanted=wanted)
             except Away as error:
                 gang.asked = False
-                log.debug("%s was not asked for yet: %s", gang.allocation.id, error)
+                log.debug("%s was not asked for yet: %s", gang.request.id, error)
 
     def _ask_about(self, site: _Site, items: Sequence[Allocation]) -> str:
         """Have the broker say what it knows; returns why it does not."""
         self._give_back(site)
         try:
             names = [item.id for item in items]
-            told = site.bridge.call("poll", _POLL_S, names=names, owner=_owner(items[0]))
+            answer = site.bridge.call("poll", _POLL_S, names=names, owner=_owner(items[0]))
         except Away as error:
             return str(error)
         with site.lock:
-            site.told = told
-            for name, item in told.items():
-                if item["state"] != "pending" and name in site.gangs:
+            site.reports = from_json(dict[str, GangReport], answer)
+            for name, report in site.reports.items():
+                if report.state != "pending" and name in site.gangs:
                     site.gangs[name].placed = True
             site.answered_at = time.monotonic()
         return ""
@@ -245,94 +266,83 @@ class RayEngine(Engine):
             site.asking = False
 
     def _renew(self, site: _Site) -> None:
-        listed = [RayNode(**row) for row in site.bridge.call("nodes", _ANSWER_S)]
+        listed = from_json(tuple[RayNode, ...], site.bridge.call("nodes", _ANSWER_S))
         with site.lock:
             site.nodes = [node for node in listed if node.alive]
             site.nodes_known = True
             site.nodes_at = time.monotonic()
 
-    # What is told of an allocation
+    # What becomes of an allocation
 
     def _state(self, site: _Site, allocation: Allocation, trouble: str) -> AllocationState:
         with site.lock:
-            told, gang = site.told.get(allocation.id), site.gangs.get(allocation.id)
-        num_nodes = len(allocation.agents)
+            report, gang = site.reports.get(allocation.id), site.gangs.get(allocation.id)
+        num_nodes = len(allocation.nodes)
         if trouble:
-            life: NodeLife = "up" if told is not None and told["state"] in ("up", "lost") else "starting"
-            if told is None and gang is None:
+            life: NodeLife = "up" if report is not None and report.state in ("up", "lost") else "starting"
+            if report is None and gang is None:
                 # Neither this server nor, so far, anybody else knows of it: its agents have the word.
                 life = "up" if site.answered_at == float("-inf") else "gone"
             return _all(allocation, life, f"Ray does not answer: {trouble}")
-        if told is not None:
-            return _state_of(allocation, told)
+        if report is not None:
+            return _state_of(allocation, report)
         if gang is None or gang.placed:
             why = "Ray no longer has its nodes: its head was started anew"
             return _all(allocation, "gone", why, Ending("node_lost", why) if gang is not None else None)
         # Asked for in vain, or not its turn yet.
         gang.asked = False
-        ahead = sum(len(item.allocation.agents) for item in site.gangs.values() if item.asked)
+        ahead = sum(len(item.request.nodes) for item in site.gangs.values() if item.asked)
         return _all(allocation, "starting", f"waits for {num_nodes} nodes; gangs before it hold or want {ahead}")
 
 
-def _state_of(allocation: Allocation, told: Mapping[str, Any]) -> AllocationState:
-    """What the broker's words mean for the run."""
-    if told["lost"]:
-        hosts = ", ".join(told["hosts"][rank] for rank in told["lost"])
-        why = f"Ray lost the node {hosts}"
+def _state_of(allocation: Allocation, report: GangReport) -> AllocationState:
+    """What the broker's report means for the run."""
+    if report.lost:
+        why = f"Ray lost the node {', '.join(report.hosts[rank] for rank in report.lost)}"
         lives: dict[str, NodeLife] = {
-            agent.node: "gone" if rank in told["lost"] else "up" for rank, agent in enumerate(allocation.agents)
+            name: "gone" if rank in report.lost else "up" for rank, name in enumerate(allocation.nodes)
         }
         return AllocationState(lives, why, Ending("node_lost", why))
-    if told["draining"]:
-        hosts = ", ".join(told["hosts"][rank] for rank in told["draining"])
-        why = f"Ray takes the node {hosts} back"
-        return AllocationState({agent.node: "up" for agent in allocation.agents}, why, Ending("preempted", why))
-    if told["state"] == "failed":
-        return _all(allocation, "gone", told["reason"], Ending("platform", told["reason"]))
-    if told["state"] == "up":
+    if report.draining:
+        why = f"Ray takes the node {', '.join(report.hosts[rank] for rank in report.draining)} back"
+        return _all(allocation, "up", why, Ending("preempted", why))
+    if report.state == "failed":
+        return _all(allocation, "gone", report.reason, Ending("platform", report.reason))
+    if report.state == "up":
         return _all(allocation, "up")
-    return _all(allocation, "starting", words.why_it_waits(told, len(allocation.agents)))
+    return _all(allocation, "starting", words.why_it_waits(report, len(allocation.nodes)))
 
 
-def _all(allocation: Allocation, life: NodeLife, reason: str = "", ending: Ending | None = None) -> AllocationState:
-    return AllocationState({agent.node: life for agent in allocation.agents}, reason, ending)
+_all = AllocationState.of_all
 
 
 def _waiting(gang: _Gang) -> Waiting:
-    allocation = gang.allocation
-    priority = allocation.gang.priority if allocation.gang is not None else 1
-    return Waiting(allocation.id, len(allocation.agents), priority, gang.since)
+    return Waiting(gang.request.id, len(gang.request.nodes), gang.request.gang.priority, gang.since)
 
 
-def _wanted(allocation: Allocation, chosen: RayOptions, nodes: Sequence[RayNode]) -> dict[str, Any]:
-    """What the broker is told of a gang: bundles, labels, configurations."""
-    assert allocation.gang is not None
-    common = parse_options(allocation.cluster.options)
-    bundle = bundle_for(allocation.gang.ranks_per_node, allocation.gang.gpus_per_node, common, nodes)
-    agents = [
+def _gang_order(request: GangRequest, chosen: RayOptions, nodes: Sequence[RayNode]) -> GangOrder:
+    """What the broker needs of a gang: bundles, labels, configurations."""
+    gang = request.gang
+    bundle = bundle_for(gang.ranks_per_node, gang.gpus_per_node, chosen, nodes)
+    agents = tuple(
         replace(
             agent,
             server=tuple(url for url in agent.server if url.startswith("https://")),
             stale_after_s=chosen.stale_seconds,
         )
-        for agent in allocation.agents
-    ]
+        for agent in request.agents
+    )
     selector = dict(chosen.labels)
-    failed = {node.id for node in nodes if node.name in allocation.gang.excluded}
+    failed = {node.id for node in nodes if node.name in gang.excluded}
     usable = [node for node in nodes if fits(node, selector, bundle)]
     if failed and len([node for node in usable if node.id not in failed]) >= len(agents):
         selector["ray.io/node-id"] = f"!in({','.join(sorted(failed))})"
-    return {
-        "bundles": [bundle] * len(agents),
-        "selectors": [selector] * len(agents) if selector else [],
-        "agents": [vars(agent) for agent in agents],
-        "setting": {
-            "version": VERSION,
-            "owner": _owner(allocation),
-            "folder": chosen.node_folder,
-            "cut_off_s": chosen.cut_off_seconds,
-        },
-    }
+    return GangOrder(
+        bundles=(bundle,) * len(agents),
+        selectors=(selector,) * len(agents) if selector else (),
+        agents=agents,
+        site=Site(_owner(request), chosen.node_folder, chosen.cut_off_seconds),
+    )
 
 
 def _owner(allocation: Allocation) -> str:
@@ -355,11 +365,10 @@ def bundle_for(ranks: int, gpus: int | None, common: Options, nodes: Sequence[Ra
     return {"CPU": float(cpus), **({"GPU": float(gpus)} if gpus else {})}
 
 
-def _offers(
-    cluster: str, nodes: Sequence[RayNode], common: Options, chosen: RayOptions, known: bool, busy: frozenset[str]
-) -> list[NodeOffer]:
+def _offers(cluster: str, known: _Known) -> list[NodeOffer]:
     """What Ray has, then what may come; while Ray has not answered yet, no job is refused for want of nodes."""
-    here = [node for node in nodes if node.cpus and fits(replace(node, draining=False), chosen.labels, {})]
+    chosen = known.options
+    here = [node for node in known.nodes if node.cpus and fits(replace(node, draining=False), chosen.labels, {})]
     found = [
         NodeOffer(
             node.name,
@@ -369,21 +378,21 @@ def _offers(
             node.memory_bytes,
             tuple(str(index) for index in range(node.gpus)),
             own_share=True,
-            state="leaving" if node.draining else "running" if node.name in busy else "idle",
+            state="leaving" if node.draining else "running" if node.name in known.busy else "idle",
             reason="Ray takes it back" if node.draining else "",
         )
         for node in here
     ]
-    size = common.size
-    cpus = common.cpus or (size.cpus if size else here[0].cpus if here else 1)
-    gpus = common.gpus if common.gpus is not None else size.gpus if size else here[0].gpus if here else 0
-    memory = int((common.memory_gb or (size.memory_gb if size else 0)) * 1e9) or (here[0].memory_bytes if here else 0)
-    for number in range(len(found), chosen.max_nodes or (0 if known else _UNKNOWN)):
+    size = chosen.size
+    cpus = chosen.cpus or (size.cpus if size else here[0].cpus if here else 1)
+    gpus = chosen.gpus if chosen.gpus is not None else size.gpus if size else here[0].gpus if here else 0
+    memory = int((chosen.memory_gb or (size.memory_gb if size else 0)) * 1e9) or (here[0].memory_bytes if here else 0)
+    for number in range(len(found), chosen.max_nodes or (0 if known.answered else _UNKNOWN)):
         found.append(
             NodeOffer(
                 f"{cluster}-{number}", f"{cluster}-{number}", "", cpus, memory,
                 tuple(str(index) for index in range(gpus)), own_share=True,
-                state="away", reason="comes when a job needs it" if known else "Ray does not answer yet",
+                state="away", reason="comes when a job needs it" if known.answered else "Ray does not answer yet",
             )
         )  # fmt: skip
     return found[: chosen.max_nodes] if chosen.max_nodes else found

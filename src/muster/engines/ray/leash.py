@@ -7,7 +7,6 @@ what lies in the folder as soon as the server can be reached.
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import shutil
@@ -21,7 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from muster.engines.agents import has_undelivered, start_agent
+from muster.host.files import PRIVATE, read_json, write_json
 from muster.paths import NodePaths
+from muster.wire.codec import from_json, to_json
 
 FILE = "leash.json"
 PID = "leash.pid"
@@ -39,7 +41,26 @@ def main() -> None:
         (root / PID).write_text(str(child))
         os._exit(0)
     os.setsid()
-    Leash(root, json.loads((root / FILE).read_text())).run()
+    Leash(root, read_settings(root)).run()
+
+
+@dataclass(frozen=True)
+class LeashSettings:
+    """What ends an agent."""
+
+    raylet: int
+    """The process of Ray's daemon."""
+    addresses: tuple[str, ...]
+    """One of them must be reachable."""
+    cut_off_s: float
+
+
+def read_settings(root: Path) -> LeashSettings:
+    return from_json(LeashSettings, read_json(root / FILE))
+
+
+def write_settings(root: Path, settings: LeashSettings) -> None:
+    write_json(root / FILE, to_json(settings), mode=PRIVATE)
 
 
 @dataclass
@@ -58,42 +79,41 @@ class Contact:
 class Leash:
     """One agent, and what ends it."""
 
-    def __init__(self, root: Path, settings: dict[str, object]) -> None:
+    def __init__(self, root: Path, settings: LeashSettings) -> None:
         self._paths = NodePaths(root)
-        self._raylet = int(str(settings["raylet"]))
-        self._addresses = [str(item) for item in settings["addresses"]]  # type: ignore[attr-defined]
-        self._contact = Contact(float(str(settings["cut_off_s"])))
+        self._settings = settings
+        self._contact = Contact(settings.cut_off_s)
         self._next_probe = 0.0
-        self._told = False
+        self._asked_to_end = False
 
     def run(self) -> None:
-        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_told", True))
-        agent = self._start()
+        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_asked_to_end", True))
+        agent = start_agent(self._paths)
         why = self._watch(agent)
         if why:
             self._say(f"{why}: the agent is ended")
             agent.kill()
         agent.wait()
-        if self._undelivered():
+        if has_undelivered(self._paths):
             # Like any agent that comes after one that was killed: it delivers, and then has nothing to do.
-            self._start().wait()
-        if not self._undelivered():
+            start_agent(self._paths).wait()
+        if not has_undelivered(self._paths):
             shutil.rmtree(self._paths.root, ignore_errors=True)
 
     def _watch(self, agent: subprocess.Popen[bytes]) -> str:
         """Wait for the agent's end, or for a reason to end it."""
-        raylet = _pidfd(self._raylet)
+        raylet = _pidfd(self._settings.raylet)
         try:
             passed_on = False
             while agent.poll() is None:
-                if self._told and not passed_on:
+                if self._asked_to_end and not passed_on:
                     passed_on = True
                     agent.terminate()
                 if raylet is None:
-                    return f"Ray's daemon {self._raylet} on this node is gone"
-                gone, _, _ = select.select([raylet], [], [], _LOOK_S if not self._told or passed_on else 0.0)
+                    return f"Ray's daemon {self._settings.raylet} on this node is gone"
+                gone, _, _ = select.select([raylet], [], [], _LOOK_S if not self._asked_to_end or passed_on else 0.0)
                 if gone:
-                    return f"Ray's daemon {self._raylet} on this node ended"
+                    return f"Ray's daemon {self._settings.raylet} on this node ended"
                 if self._is_cut_off():
                     return "neither Ray's head nor the server can be reached"
             return ""
@@ -106,21 +126,7 @@ class Leash:
         if now < self._next_probe:
             return False
         self._next_probe = now + _PROBE_S
-        return self._contact.cut_off(time.monotonic(), any(map(reachable, self._addresses)))
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        with self._paths.log.open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "muster.agent", str(self._paths.config)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                start_new_session=True,
-            )
-
-    def _undelivered(self) -> bool:
-        return self._paths.attempts.is_dir() and any(self._paths.attempts.iterdir())
+        return self._contact.cut_off(time.monotonic(), any(map(reachable, self._settings.addresses)))
 
     def _say(self, text: str) -> None:
         with self._paths.log.open("a") as log:

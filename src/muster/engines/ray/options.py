@@ -1,17 +1,18 @@
-"""What a cluster on Ray can be told, checked at the door."""
+"""What a cluster on Ray can be configured with, checked at the door."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from muster import errors
 from muster.clusters.flags import Flag
-from muster.clusters.options import KNOWN, checked, refuse_unknown
+from muster.clusters.options import Options, checked, refuse_unknown
 from muster.defaults import RAY_CUT_OFF_S, RAY_LINGER_S, RAY_STALE_S
+from muster.wire.codec import Json
 
 
 def _file(value: str) -> str:
@@ -23,10 +24,11 @@ def _file(value: str) -> str:
 File = Annotated[str, AfterValidator(_file)]
 
 
-class RayOptions(BaseModel):
-    """The settings that clusters on Ray have beside those of every cluster."""
+class RayOptions(Options):
+    """The settings of every cluster, and those that clusters on Ray have in addition.
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    Nodes of a cluster have its `labels` as labels of Ray (`ray start --labels`).
+    """
 
     address: str
     """`ray://HEAD:10001`, or `HEAD:6379` where the server runs on a node of the cluster."""
@@ -36,11 +38,6 @@ class RayOptions(BaseModel):
     tls_ca: File | None = None
     tls_cert: File | None = None
     tls_key: File | None = None
-    labels: dict[str, str] = {}
-    """Nodes of this cluster have these labels of Ray (`ray start --labels`)."""
-    cpus: int | None = None
-    gpus: int | None = None
-    max_nodes: int | None = None
     server_address: str | None = None
     """The server's name or address as the nodes see it."""
     server_port: Annotated[int, Field(ge=1, le=65535)] | None = None
@@ -58,7 +55,7 @@ class RayOptions(BaseModel):
         return self.token_file is not None
 
     def environment(self) -> dict[str, str]:
-        """What a process that talks to the cluster is told."""
+        """The environment of a process that talks to the cluster."""
         found = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "5"}
         if self.token_file:
             found |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": self.token_file}
@@ -84,7 +81,7 @@ MEANINGLESS = {
 }
 
 
-def parse(options: Mapping[str, Any]) -> RayOptions:
+def parse(options: Mapping[str, Json]) -> RayOptions:
     """Checked settings, or a refusal that names the wrong one."""
     if not options.get("address"):
         raise errors.JobError(
@@ -94,5 +91,5 @@ def parse(options: Mapping[str, Any]) -> RayOptions:
     return checked(RayOptions, options, "docs/ray.md")
 
 
-def refuse_others(options: Mapping[str, Any]) -> None:
-    refuse_unknown(options, KNOWN | frozenset(RayOptions.model_fields) | {"connection"}, "a cluster on Ray")
+def refuse_others(options: Mapping[str, Json]) -> None:
+    refuse_unknown(options, frozenset(RayOptions.model_fields) | {"connection"}, "a cluster on Ray")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from muster import errors
+from muster.engines.ray.messages import GangReport
 
 _CLUSTER = re.compile(r"cluster was started with:\s*Ray:\s*(\S+)\s*Python:\s*(\S+)", re.S)
 _PROCESS = re.compile(r"This process.*?was started with:\s*Ray:\s*(\S+)\s*Python:\s*(\S+)", re.S)
@@ -62,11 +61,11 @@ def other_muster(there: str, here: str) -> errors.JobError:
     )
 
 
-def why_it_waits(told: Mapping[str, Any], num_nodes: int) -> str:
+def why_it_waits(report: GangReport, num_nodes: int) -> str:
     """Why a gang that Ray was asked for has no nodes yet."""
-    if told["state"] == "starting":
-        return f"its agents start on {', '.join(told['hosts'])}"
+    if report.state == "starting":
+        return f"its agents start on {', '.join(report.hosts)}"
     return (
         f"waits until Ray has {num_nodes} node{'s' * (num_nodes != 1)} free for it; "
-        f"{told['living']} are in the cluster now"
+        f"{report.living} are in the cluster now"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from muster.engines.here import start_agent
+from muster.engines.agents import has_undelivered, start_agent
 from muster.paths import NodePaths
 
 _TRIES = 3
@@ -15,18 +15,17 @@ class Collectors:
     """Agents on this machine for the folders of nodes that are gone; each ends once all is delivered."""
 
     def __init__(self) -> None:
-        self._agents: dict[str, subprocess.Popen[bytes]] = {}
-        self._tries: dict[str, int] = {}
+        self._agents: dict[Path, subprocess.Popen[bytes]] = {}
+        self._tries: dict[Path, int] = {}
 
-    def work_on(self, root: str) -> bool:
+    def work_on(self, paths: NodePaths) -> bool:
         """Whether something is still to be delivered out of a node's folder, and somebody is at it."""
+        root = paths.root
         agent = self._agents.get(root)
         if agent is not None and agent.poll() is None:
             return True
         self._agents.pop(root, None)
-        paths = NodePaths(Path(root))
-        left = paths.attempts.is_dir() and any(paths.attempts.iterdir())
-        if not left or self._tries.get(root, 0) >= _TRIES:
+        if not has_undelivered(paths) or self._tries.get(root, 0) >= _TRIES:
             return False
         self._tries[root] = self._tries.get(root, 0) + 1
         self._agents[root] = start_agent(paths)

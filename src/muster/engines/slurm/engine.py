@@ -9,8 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from muster import errors
-from muster.clusters.options import parse_options
-from muster.engines.base import Allocation, AllocationState, Cluster, Ending, Engine, NodeLife, NodeOffer
+from muster.engines.base import (
+    Allocation,
+    AllocationState,
+    Cluster,
+    Connection,
+    Ending,
+    GangRequest,
+    NodeLife,
+    NodeOffer,
+    QueueEngine,
+)
 from muster.engines.slurm import options as slurm_options
 from muster.engines.slurm import words
 from muster.engines.slurm.collect import Collectors
@@ -34,12 +43,10 @@ _OVERLAP_SINCE = (20, 11)
 """Steps may share what a job has (`srun --overlap`)."""
 
 
-class SlurmEngine(Engine):
+class SlurmEngine(QueueEngine):
     """Jobs outlive the server; their names say which attempt they are."""
 
     name = "slurm"
-    queues = True
-    remote = True
 
     def __init__(self, commands: Commands | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._commands = commands or Commands()
@@ -60,7 +67,7 @@ class SlurmEngine(Engine):
 
     def check(self, cluster: Cluster) -> list[str]:
         slurm_options.refuse_others(cluster.options)
-        common, chosen = parse_options(cluster.options), slurm_options.parse(cluster.options)
+        chosen = slurm_options.parse(cluster.options)
         require_installed()
         try:
             known = self._commands.partitions()
@@ -78,8 +85,8 @@ class SlurmEngine(Engine):
         said = [f"{key} means nothing on Slurm: {why}" for key, why in meaningless if cluster.options.get(key)]
         if chosen.cpus is None and not chosen.exclusive and self._gpus(chosen):
             said.append("each rank gets one CPU; --cpus says how many CPUs a node gives (data loaders want some)")
-        if common.vm_size and common.hourly_price is None:
-            said.append(f"vm_size {common.vm_size} has no known price")
+        if chosen.vm_size and chosen.hourly_price is None:
+            said.append(f"vm_size {chosen.vm_size} has no known price")
         return said
 
     def _check_mpi(self, chosen: SlurmOptions) -> None:
@@ -99,44 +106,47 @@ class SlurmEngine(Engine):
         chosen = slurm_options.parse(cluster.options)
         return self._partitions.offers(cluster.name, chosen, gpus_per_node)
 
-    def script(self, allocation: Allocation) -> str:
-        chosen = slurm_options.parse(allocation.cluster.options)
-        return make_script(allocation, chosen, self._partitions.nodes(chosen.partition))
+    def connection(self, cluster: Cluster) -> Connection:
+        chosen = slurm_options.parse(cluster.options)
+        return Connection(chosen.connection, chosen.server_address, chosen.server_port, chosen.linger_seconds)
 
-    def allocate(self, allocation: Allocation) -> None:
-        job = self._serving(allocation.id)
+    def script(self, request: GangRequest) -> str:
+        chosen = slurm_options.parse(request.cluster.options)
+        return make_script(request, chosen, self._partitions.nodes(chosen.partition))
+
+    def submit(self, request: GangRequest) -> None:
+        job = self._serving(request.id)
         if job is not None and not job.is_over:
             return
         try:
-            text = self.script(allocation)
+            text = self.script(request)
         except errors.JobError as error:
-            self._submitter.refuse(allocation.id, f"{error.message}. {error.hint}")
+            self._submitter.refuse(request.id, f"{error.message}. {error.hint}")
             return
-        assert allocation.gang is not None
-        Path(allocation.gang.folder).mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._submitter.put(allocation.id, text, Path(allocation.agents[0].root) / _MARK)
+        Path(request.gang.folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._submitter.put(request.id, text, _mark(request))
 
     def poll(self, allocations: Sequence[Allocation]) -> Mapping[str, AllocationState]:
         chosen = {item.cluster.name: slurm_options.parse(item.cluster.options) for item in allocations}
         self._ask(min(item.poll_seconds for item in chosen.values()) if chosen else 5.0)
         return {item.id: self._state(item, chosen[item.cluster.name]) for item in allocations}
 
-    def release(self, allocation: Allocation) -> None:
+    def release(self, allocation: Allocation, followed: bool) -> None:
         """Agents leave by themselves; a job that still waits, or stays, is cancelled."""
         self._submitter.drop(allocation.id)
         with self._lock:
             job = self._job_of(allocation.id)
         if job is None or job.is_over:
             return
-        if allocation.followed and self._attempt_now(job) != _attempt(allocation.id):
+        if followed and self._attempt_now(job) != _attempt(allocation.id):
             # Slurm has put it back into its queue: it is the next attempt's.
             return
         with self._lock:
             self._released[job.name] = self._clock()
         # What Slurm said last may be old; whether somebody came lies in the folder.
-        self._submitter.cancel(job.id, at_once=not any(_agent_came(agent.root) for agent in allocation.agents))
+        self._submitter.cancel(job.id, at_once=not _has_agents(allocation))
 
-    def close(self, leave_agents: bool) -> None:
+    def close(self) -> None:
         self._submitter.close()
         self._collectors.close()
 
@@ -218,7 +228,7 @@ class SlurmEngine(Engine):
     def _state(self, allocation: Allocation, chosen: SlurmOptions) -> AllocationState:
         refused = self._submitter.refusal(allocation.id)
         if refused:
-            return _all(allocation, "gone", refused, Ending("bad_input", refused))
+            return AllocationState.of_all(allocation, "gone", refused, Ending("bad_input", refused))
         with self._lock:
             job = self._job_of(allocation.id)
             trouble = self._trouble
@@ -226,22 +236,22 @@ class SlurmEngine(Engine):
             return self._unknown(allocation, chosen, trouble)
         if self._attempt_now(job) != _attempt(allocation.id):
             return self._collected(allocation, words.how_it_was_requeued(job, self._has_lost_node(chosen)))
-        self._submitter.done(allocation.id, job.id, Path(allocation.agents[0].root) / _MARK)
+        self._submitter.done(allocation.id, job.id, _mark(allocation))
         if job.is_over and chosen.requeue and self._may_come_back(job):
-            return _all(
+            return AllocationState.of_all(
                 allocation, "starting", f"Slurm job {job.id} is {job.state}, and may be put back into the queue"
             )
         if job.is_over:
             return self._collected(allocation, self._ending(allocation, job, chosen))
         if trouble:
-            return _all(allocation, "starting", f"Slurm does not answer: {trouble}")
+            return AllocationState.of_all(allocation, "starting", f"Slurm does not answer: {trouble}")
         if job.waits:
-            return _all(allocation, "starting", words.why_it_waits(job))
+            return AllocationState.of_all(allocation, "starting", words.why_it_waits(job))
         if job.state in _STATES_OF_WORK and job.used_s > _START_PATIENCE_S:
-            return _all(allocation, "up")
+            return AllocationState.of_all(allocation, "up")
         why = f"Slurm job {job.id} is {job.state.lower()}" + (f" on {job.nodes}" if job.nodes else "")
         lives: dict[str, NodeLife] = {
-            agent.node: "up" if _agent_came(agent.root) else "starting" for agent in allocation.agents
+            name: "up" if paths.log.exists() else "starting" for name, paths in allocation.nodes.items()
         }
         return AllocationState(lives, f"{why}; its agents are on their way")
 
@@ -255,21 +265,23 @@ class SlurmEngine(Engine):
         """Slurm knows no job of this attempt: it is being submitted, has long ended, or nobody has asked yet."""
         waiting = self._submitter.waiting(allocation.id)
         if waiting is not None:
-            return _all(allocation, "starting", waiting)
+            return AllocationState.of_all(allocation, "starting", waiting)
         if trouble or not self._answered:
-            return _all(allocation, "starting", f"Slurm does not answer{f': {trouble}' if trouble else ' yet'}")
-        mark = Path(allocation.agents[0].root) / _MARK
+            return AllocationState.of_all(
+                allocation, "starting", f"Slurm does not answer{f': {trouble}' if trouble else ' yet'}"
+            )
+        mark = _mark(allocation)
         if not mark.exists():
-            return _all(allocation, "gone", "it was not handed to Slurm")
+            return AllocationState.of_all(allocation, "gone", "it was not handed to Slurm")
         past = self._commands.finished(job_name(allocation.id))
         if past is not None and past.is_over:
             return self._collected(allocation, self._ending(allocation, past, chosen))
-        told = f"Slurm no longer knows job {mark.read_text()}, which ended while nobody looked"
-        return self._collected(allocation, Ending("", told))
+        why = f"Slurm no longer knows job {mark.read_text()}, which ended while nobody looked"
+        return self._collected(allocation, Ending("", why))
 
     def _ending(self, allocation: Allocation, job: Job, chosen: SlurmOptions) -> Ending:
         ending = words.how_it_ended(job, chosen.chain, chosen.signal_seconds)
-        if ending.code or any(_agent_came(agent.root) for agent in allocation.agents):
+        if ending.code or _has_agents(allocation):
             return ending
         last = _last_words(allocation)
         return Ending("", f"{ending.message} before its agents came" + (f": {last}" if last else ""))
@@ -277,7 +289,7 @@ class SlurmEngine(Engine):
     def _collected(self, allocation: Allocation, ending: Ending) -> AllocationState:
         """It is over; what its agents could not deliver is delivered from here, out of the shared folder."""
         lives: dict[str, NodeLife] = {
-            agent.node: "starting" if self._collectors.work_on(agent.root) else "gone" for agent in allocation.agents
+            name: "starting" if self._collectors.work_on(paths) else "gone" for name, paths in allocation.nodes.items()
         }
         return AllocationState(lives, ending.message, ending)
 
@@ -289,10 +301,6 @@ class SlurmEngine(Engine):
             return False
         states = [node.state.lower() for node in self._partitions.nodes(chosen.partition)]
         return any(state.startswith("down") or state.endswith("*") for state in states)
-
-
-def _all(allocation: Allocation, life: NodeLife, reason: str = "", ending: Ending | None = None) -> AllocationState:
-    return AllocationState({agent.node: life for agent in allocation.agents}, reason, ending)
 
 
 def _by_name(jobs: Sequence[Job]) -> dict[str, Job]:
@@ -324,13 +332,23 @@ def _attempt(identifier: str) -> int:
     return int(identifier.rpartition(".")[2])
 
 
-def _agent_came(root: str) -> bool:
-    return NodePaths(Path(root)).log.exists()
+def _first(allocation: Allocation) -> NodePaths:
+    return next(iter(allocation.nodes.values()))
+
+
+def _mark(allocation: Allocation) -> Path:
+    """Holds the id of the allocation's job."""
+    return _first(allocation).root / _MARK
+
+
+def _has_agents(allocation: Allocation) -> bool:
+    """Whether agents came, as far as the shared folder shows it."""
+    return any(paths.log.exists() for paths in allocation.nodes.values())
 
 
 def _last_words(allocation: Allocation) -> str:
     """What the job printed last: why no agent came."""
-    folder = Path(allocation.agents[0].root).parent.parent / "handed-on"
+    folder = _first(allocation).root.parent.parent / "handed-on"
     try:
         lines = (folder / f"{allocation.id}.out").read_text(errors="replace")[-4000:].strip().splitlines()
     except OSError:

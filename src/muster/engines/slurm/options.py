@@ -1,4 +1,4 @@
-"""What a cluster on Slurm can be told, checked at the door."""
+"""What a cluster on Slurm can be configured with, checked at the door."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from muster.clusters.flags import Flag
-from muster.clusters.options import KNOWN, checked, refuse_unknown
+from muster.clusters.options import Options, checked, refuse_unknown
 from muster.defaults import LINGER_S
 from muster.engines.slurm.reading import seconds_of
+from muster.wire.codec import Json
 
 MPIRUN = "mpirun"
 
@@ -63,10 +64,8 @@ _MUSTERS_OWN = frozenset(
 )  # fmt: skip
 
 
-class SlurmOptions(BaseModel):
-    """The settings that clusters on Slurm have beside those of every cluster."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
+class SlurmOptions(Options):
+    """The settings of every cluster, and those that clusters on Slurm have in addition."""
 
     partition: Word | None = None
     account: Word | None = None
@@ -100,9 +99,6 @@ class SlurmOptions(BaseModel):
     """How long nodes are kept for a server that is away once nothing runs on them; what is left is delivered later."""
     python: str | None = None
     """The Python that has Muster on the compute nodes; absent: the server's own."""
-    cpus: int | None = None
-    memory_gb: float | None = None
-    max_nodes: int | None = None
 
 
 FLAGS = (
@@ -127,10 +123,10 @@ MEANINGLESS = {
 }
 
 
-def parse(options: Mapping[str, Any]) -> SlurmOptions:
+def parse(options: Mapping[str, Json]) -> SlurmOptions:
     """Checked settings, or a refusal that names the wrong one."""
     return checked(SlurmOptions, options, "docs/slurm.md")
 
 
-def refuse_others(options: Mapping[str, Any]) -> None:
-    refuse_unknown(options, KNOWN | frozenset(SlurmOptions.model_fields), "a cluster on Slurm")
+def refuse_others(options: Mapping[str, Json]) -> None:
+    refuse_unknown(options, frozenset(SlurmOptions.model_fields), "a cluster on Slurm")

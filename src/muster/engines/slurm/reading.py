@@ -7,7 +7,8 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+
+from muster.wire.codec import Json
 
 _FIELDS = (("jobid", 24), ("state", 24), ("reason", 80), ("restartcnt", 12), ("timeused", 24), ("timelimit", 24),
            ("nodelist", 400), ("name", 260))  # fmt: skip
@@ -170,7 +171,7 @@ def version_of(text: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
-def _json_job(item: Mapping[str, Any], now: float) -> Job:
+def _json_job(item: Mapping[str, Json], now: float) -> Job:
     state = item["job_state"]
     names = [str(part) for part in state] if isinstance(state, list) else [str(state)]
     # Newer versions add flags such as COMPLETING to the state proper, which comes first.
@@ -191,10 +192,10 @@ def _json_job(item: Mapping[str, Any], now: float) -> Job:
     )
 
 
-def _number(value: Any) -> float | None:
+def _number(value: Json) -> float | None:
     """Plain in old versions; later `{"set": true, "infinite": false, "number": 60}`."""
     if isinstance(value, Mapping):
-        return float(value["number"]) if value.get("set") and not value.get("infinite") else None
+        value = value["number"] if value.get("set") and not value.get("infinite") else None
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from muster import errors
 from muster.defaults import GRACE_CANCEL_S, START_MARGIN_S
-from muster.engines.base import Allocation, Gang
+from muster.engines.base import Gang, GangRequest
 from muster.engines.slurm.options import MPIRUN, SlurmOptions
 from muster.engines.slurm.reading import NodeInfo, num_gpus
 
@@ -30,12 +30,10 @@ class Limit:
     """How long before it the ranks are told."""
 
 
-def make_script(allocation: Allocation, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> str:
+def make_script(request: GangRequest, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> str:
     """The batch script of one attempt: one `srun`, which starts one agent on each node."""
-    gang = allocation.gang
-    assert gang is not None
-    head = [f"#SBATCH {line}" for line in _directives(allocation, gang, options, nodes)]
-    return "\n".join(["#!/bin/bash", *head, "", *_body(allocation, gang, options, nodes), ""])
+    head = [f"#SBATCH {line}" for line in _directives(request, options, nodes)]
+    return "\n".join(["#!/bin/bash", *head, "", *_body(request, options), ""])
 
 
 def job_name(allocation_id: str) -> str:
@@ -71,16 +69,17 @@ def limit_for(gang: Gang, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> L
     return Limit(minutes, warning_s)
 
 
-def _directives(allocation: Allocation, gang: Gang, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> list[str]:
+def _directives(request: GangRequest, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> list[str]:
+    gang = request.gang
     limit = limit_for(gang, options, nodes)
     given = {
-        "job-name": job_name(allocation.id),
+        "job-name": job_name(request.id),
         "partition": options.partition,
         "account": options.account,
         "qos": options.qos,
         "constraint": options.constraint,
-        "exclude": _excluded(gang, options, nodes, len(allocation.agents)),
-        "nodes": len(allocation.agents),
+        "exclude": _excluded(gang, options, nodes, len(request.nodes)),
+        "nodes": len(request.nodes),
         "ntasks-per-node": 1,
         "cpus-per-task": _cpus(gang, options),
         "gres": _gres(gang, options, nodes),
@@ -88,7 +87,7 @@ def _directives(allocation: Allocation, gang: Gang, options: SlurmOptions, nodes
         "time": limit.minutes,
         "signal": f"TERM@{limit.warning_s}",
         "nice": _LOW_PRIORITY_NICE if gang.priority == 0 else None,
-        "output": _file_name(f"{gang.folder}/{allocation.id}.out"),
+        "output": _file_name(f"{gang.folder}/{request.id}.out"),
         "open-mode": "append",
         # All of the few that sbatch is started with; a list of names would have Slurm run a login shell first.
         "export": "ALL",
@@ -100,9 +99,10 @@ def _directives(allocation: Allocation, gang: Gang, options: SlurmOptions, nodes
     return [*lines, *options.sbatch]
 
 
-def _body(allocation: Allocation, gang: Gang, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> list[str]:
-    count = len(allocation.agents)
-    root = allocation.agents[0].root.removesuffix(f".{gang.attempt}.0")
+def _body(request: GangRequest, options: SlurmOptions) -> list[str]:
+    gang, count = request.gang, len(request.nodes)
+    first = next(iter(request.nodes.values()))
+    root = str(first.root).removesuffix(f".{gang.attempt}.0")
     cpus = _cpus(gang, options)
     python = options.python or sys.executable
     step = [
@@ -138,7 +138,7 @@ def _file_name(path: str) -> str:
 
 
 def _cpus(gang: Gang, options: SlurmOptions) -> int | None:
-    """What the cluster says; else one for each rank."""
+    """What the cluster says; by default one for each rank."""
     if options.exclusive and options.cpus is None:
         return None
     return options.cpus or gang.ranks_per_node

@@ -8,16 +8,17 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import uvicorn
-from sqlalchemy import Connection
 
+from muster.engines.base import Connection as Reach
 from muster.host.spool import ANSWER, PART, REQUEST
 from muster.server.context import Context
 from muster.server.database.connection import on_network_filesystem
-from muster.server.database.records import CLUSTERS
+from muster.server.nodes.clusters import reach_of_remote_clusters
 from muster.server.people.access import write_private
 
 log = logging.getLogger("muster.server")
@@ -46,14 +47,14 @@ class Door:
 
     async def open(self) -> None:
         """Listen, where some cluster needs it and nobody does yet; called again after every new cluster."""
-        options = await self._context.database.read(self._remote_options)
-        if options is None or self._tasks:
+        wanted = await self._context.database.read(partial(reach_of_remote_clusters, self._context))
+        if wanted is None or self._tasks:
             return
         folder = self._context.paths.spool
         folder.mkdir(mode=0o700, exist_ok=True)
         self._tasks.append(asyncio.create_task(serve_spool(folder, self._inside)))
         if not self._context.outside:
-            self._listen(options)
+            self._listen(wanted)
 
     async def close(self) -> None:
         if self._server is not None:
@@ -64,22 +65,13 @@ class Door:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _remote_options(self, connection: Connection) -> dict[str, Any] | None:
-        """What the clusters with machines of their own say of the way to this server; None: there are none."""
-        found: dict[str, Any] | None = None
-        for row in connection.execute(CLUSTERS):
-            if row.engine in self._context.engines and self._context.engines[row.engine].remote:
-                found = {**row.options, **(found or {})}
-        return found
-
-    def _listen(self, options: dict[str, Any]) -> None:
+    def _listen(self, wanted: Reach) -> None:
         from muster.server.http.tls import self_signed
 
-        host = str(options.get("server_address") or socket.gethostname())
+        host = wanted.server_address or socket.gethostname()
         remembered = self._context.paths.tls_dir / "port"
         certificate, key = self_signed(self._context.paths.tls_dir, host)
-        wanted = options.get("server_port") or (remembered.read_text() if remembered.exists() else 0)
-        listener = _bind(int(wanted))
+        listener = _bind(wanted.server_port or (int(remembered.read_text()) if remembered.exists() else 0))
         port = listener.getsockname()[1]
         write_private(remembered, str(port))
         self._context.outside = (f"https://{host}:{port}",)

@@ -43,7 +43,6 @@ class Hello(BaseModel):
     agent: str
     protocol: int
     version: str = ""
-    allocation: str = ""
     host: str = ""
     address: str = ""
     pid: int = 0
@@ -213,7 +212,7 @@ def _meet(context: Context, transaction: Transaction, body: Hello, holding: set[
 def _is_brought(context: Context, transaction: Transaction, cluster: str) -> bool:
     """Whether the nodes of a cluster come with each attempt."""
     name = transaction.execute(select(tables.clusters.c.engine).where(tables.clusters.c.name == cluster)).scalar()
-    return name in context.engines and context.engines[name].queues
+    return context.engines.queue(name) is not None
 
 
 def _append(context: Context, node: str, chunks: list[Chunk]) -> dict[tuple[str, int, str], int]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, delete, insert, select, update
 
@@ -12,12 +14,14 @@ from muster import errors
 from muster.clusters.options import Limit, Options, parse_options
 from muster.control.scheduling.model import Node, Quota, Rules
 from muster.engines.base import Cluster, NodeOffer
+from muster.engines.base import Connection as Reach
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import CLUSTERS
 
-BUILT_IN = "local"
+log = logging.getLogger("muster.server")
+
 READY, STOPPED, DELETING = "ready", "stopped", "deleting"
 PREPARING, IDLE, RUNNING = "preparing", "idle", "running"
 LEAVING, PREEMPTED, UNUSABLE, GONE = "leaving", "preempted", "unusable", "gone"
@@ -44,16 +48,61 @@ def find(connection: Connection | Transaction, name: str) -> Any:
     return rows[name]
 
 
-def keeps_nodes(context: Context, cluster: Cluster) -> bool:
+@dataclass(frozen=True)
+class NodeRecord:
+    """What is recorded of a node that the server manages."""
+
+    cluster: str
+    name: str
+    state: str
+    reason: str
+    since: float
+    cordoned: str | None
+    """Why nothing new starts there."""
+    strikes: int
+
+    @property
+    def takes_gangs(self) -> bool:
+        return self.state in TAKES_GANGS and self.cordoned is None
+
+
+class Held(NamedTuple):
+    """A node that an attempt holds."""
+
+    node: str
+    host: str | None
+    run_id: str
+
+
+def scales(context: Context, cluster: Cluster) -> bool:
     """Whether nodes come before jobs: the server brings them, sets them up and sends them away."""
-    return cluster.name != BUILT_IN and context.engines[cluster.engine].keeps_nodes
+    engine = context.engines.owner(cluster.engine)
+    return engine is not None and engine.scales(cluster)
 
 
-def load_states(connection: Connection | Transaction) -> dict[str, dict[str, Any]]:
+def reach_of_remote_clusters(context: Context, connection: Connection) -> Reach | None:
+    """How clusters on other machines want to reach this server; None: there are none."""
+    found: Reach | None = None
+    for row in connection.execute(CLUSTERS):
+        engine = context.engines.owner(row.engine) or context.engines.queue(row.engine)
+        try:
+            reach = engine.connection(cluster_of(row)) if engine else None
+        except errors.JobError as error:
+            # A file that its settings name is gone, for instance; its agents still want to be heard.
+            log.warning("the settings of the cluster %s are not valid any more: %s", row.name, error)
+            reach = Reach()
+        if reach is not None:
+            # The first that names an address or a port is listened to.
+            address = (found and found.server_address) or reach.server_address
+            found = Reach(reach.mode, address, (found and found.server_port) or reach.server_port)
+    return found
+
+
+def load_states(connection: Connection | Transaction) -> dict[str, dict[str, NodeRecord]]:
     """The recorded states of nodes, by cluster and name."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, NodeRecord]] = {}
     for row in connection.execute(_ALL_STATES):
-        found.setdefault(row.cluster, {})[row.name] = row
+        found.setdefault(row.cluster, {})[row.name] = NodeRecord(*row)
     return found
 
 
@@ -63,8 +112,8 @@ def has_living_nodes(connection: Connection) -> bool:
 
 
 def offered(context: Context, cluster: Cluster) -> list[Node]:
-    """The nodes of a cluster at its largest."""
-    offers = context.engines[cluster.engine].nodes(cluster)
+    """The nodes of a cluster at its largest; a refusal where its engine cannot be used."""
+    offers = context.engines.get(cluster.engine).nodes(cluster)
     known = context.offered.get(cluster.name)
     # An engine gives the same list as long as the cluster is the same.
     if known is None or known[0] is not offers:
@@ -73,29 +122,32 @@ def offered(context: Context, cluster: Cluster) -> list[Node]:
     return known[1]
 
 
-def usable(context: Context, cluster: Cluster, states: Mapping[str, Any]) -> list[Node]:
+def usable(context: Context, cluster: Cluster, states: Mapping[str, NodeRecord]) -> list[Node]:
     """The nodes that can take a gang now."""
-    nodes = offered(context, cluster)
-    if not keeps_nodes(context, cluster):
-        return [node for node in nodes if node.name not in states or _open(states[node.name])]
-    return [node for node in nodes if node.name in states and _open(states[node.name])]
+    if context.engines.trouble(cluster.engine):
+        return []
+    unknown = not scales(context, cluster)
+    known = {name: record.takes_gangs for name, record in states.items()}
+    return [node for node in offered(context, cluster) if known.get(node.name, unknown)]
 
 
-def rules_of(context: Context, row: Any, states: Mapping[str, Any], num_usable: int) -> Rules:
+def rules_of(context: Context, row: Any, states: Mapping[str, NodeRecord], num_usable: int) -> Rules:
     """How a cluster treats its queue now."""
     options = options_of(row)
     cluster = cluster_of(row)
     coming = 0
-    if keeps_nodes(context, cluster):
+    if scales(context, cluster):
         out = sum(item.state == UNUSABLE or item.cordoned is not None for item in states.values())
-        coming = max(0, len(context.engines[cluster.engine].nodes(cluster)) - num_usable - out)
-    closed = f"{row.name} is stopped; `muster cluster start {row.name}` starts it" if row.state == STOPPED else ""
+        coming = max(0, len(offered(context, cluster)) - num_usable - out)
+    closed = context.engines.trouble(cluster.engine)
+    if row.state == STOPPED:
+        closed = f"{row.name} is stopped; `muster cluster start {row.name}` starts it"
     quotas = options.quotas
     return Rules(
         preemption=options.preemption,
         coming=coming,
         closed=closed,
-        hands_on=context.engines[cluster.engine].queues,
+        hands_on=context.engines.queue(cluster.engine) is not None,
         per_user=_quota(quotas.per_user),
         per_experiment=_quota(quotas.per_experiment),
         users={name: _quota(limit) for name, limit in quotas.users.items()},
@@ -128,25 +180,20 @@ def cordon(transaction: Transaction, cluster: str, names: Sequence[str], why: st
         known = ", ".join(sorted(states)) or "none"
         raise errors.NotFound(f"{cluster} has no node {unknown[0]!r} at the moment", f"Its nodes: {known}.")
     for name in names:
-        values: dict[str, Any] = {"cordoned": why}
-        state = states[name].state
+        record = replace(states[name], cordoned=why)
         if why is None:
-            values["strikes"] = 0
-            if state == UNUSABLE:
+            record = replace(record, strikes=0)
+            if record.state == UNUSABLE:
                 # A new agent will show whether all is well now.
-                values |= {"state": LEAVING, "reason": "taken back; it is started afresh", "since": time.time()}
-                state = LEAVING
-        transaction.execute(update(_STATES).where(_STATES.c.cluster == cluster, _STATES.c.name == name).values(values))
-        add_history(transaction, cluster, name, state, f"cordoned: {why}" if why is not None else "uncordoned")
+                record = replace(record, state=LEAVING, reason="taken back; it is started afresh", since=time.time())
+        mine = (_STATES.c.cluster == cluster, _STATES.c.name == name)
+        transaction.execute(update(_STATES).where(*mine).values(**vars(record)))
+        add_history(transaction, cluster, name, record.state, f"cordoned: {why}" if why is not None else "uncordoned")
 
 
 def _node(offer: NodeOffer, price: float | None) -> Node:
     pool = "" if offer.own_share else offer.host
     return Node(offer.name, offer.host, offer.address, offer.cpus, offer.gpus, pool, price)
-
-
-def _open(state: Any) -> bool:
-    return state.state in TAKES_GANGS and state.cordoned is None
 
 
 def _quota(limit: Limit) -> Quota:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import Connection, and_, select
 
 from muster.control.cost import Use, cost_by
 from muster.server.database import tables
+from muster.wire.clusters import CostBy, CostReport
 
 
-def report(connection: Connection, by: str, now: float) -> dict[str, Any]:
+def report(connection: Connection, by: CostBy, now: float) -> CostReport:
     """One line per run, user or cluster, and the sum."""
     runs, attempts, placements = tables.runs, tables.attempts, tables.placements
     mine = and_(attempts.c.run_id == placements.c.run_id, attempts.c.number == placements.c.number)
@@ -42,6 +41,5 @@ def report(connection: Connection, by: str, now: float) -> dict[str, Any]:
         )
         for row in rows
     ]
-    lines = [line.to_json() for line in cost_by(uses)]
-    total = [line.to_json() for line in cost_by([use.as_total() for use in uses])]
-    return {"by": by, "currency": "USD", "lines": lines, "total": total[0] if total else None}
+    total = cost_by([use.as_total() for use in uses])
+    return CostReport(by, "USD", tuple(cost_by(uses)), total[0] if total else None)

@@ -5,31 +5,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
 
-from muster.control import states
 from muster.control.scheduling.autoscale import Limits, Member, Scaling, Wanted, autoscale
 from muster.control.scheduling.capacity import Condition, fitting
 from muster.control.scheduling.model import Node
 from muster.control.scheduling.nodes import Change, Seen, next_state
 from muster.defaults import NODE_STRIKES
+from muster.engines.base import NodeState
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import CLUSTERS
 from muster.server.nodes import clusters
 from muster.server.nodes.agents import ensure_agents, poll
+from muster.server.nodes.clusters import NodeRecord
+from muster.wire import states
+from muster.wire.verdicts import code_of
 
 log = logging.getLogger("muster.server")
 
 _TEND_S = 1.0
 _LOOK_AHEAD = 1000
-_NODE_LIKE = frozenset({"node_lost", "gpu_fault", "disk_full", "platform"})
 _PLACEMENTS = tables.placements
 _BUSY = select(_PLACEMENTS.c.node).where(_PLACEMENTS.c.phase.in_(states.IS_OPEN))
 
@@ -44,7 +46,7 @@ async def tend_clusters(context: Context) -> None:
         context.hub.clusters.clear()
         try:
             for row in await context.database.read(lambda c: c.execute(CLUSTERS).all()):
-                if clusters.keeps_nodes(context, clusters.cluster_of(row)):
+                if clusters.scales(context, clusters.cluster_of(row)):
                     await _tend(context, row)
         except Exception:
             log.exception("tending the clusters failed; it is tried again")
@@ -55,7 +57,7 @@ async def tend_clusters(context: Context) -> None:
 class _Load:
     """What is recorded of a cluster's nodes."""
 
-    known: dict[str, Any]
+    known: dict[str, NodeRecord]
     busy: set[str]
 
 
@@ -77,6 +79,10 @@ async def _tend(context: Context, row: Any) -> None:
     changes += [Change(name, clusters.PREPARING, "its agent is being started") for name in added]
     changes += [Change(name, clusters.LEAVING, _why_leaving(row, loaded, name)) for name in scaling.remove]
     await context.database.write(lambda transaction: _apply(transaction, row.name, changes))
+    gone = [change.name for change in changes if change.state == clusters.GONE]
+    engine = context.engines.owner(row.engine)
+    if gone and engine is not None:
+        await asyncio.to_thread(engine.release, clusters.cluster_of(row), gone)
     for change in changes:
         _follow_up(context, change)
     context.hub.changed(nodes=scaling.remove, queue=True)
@@ -101,10 +107,10 @@ def judge_nodes(transaction: Transaction, changed: Sequence[str]) -> None:
     struck: dict[str, int] = {}
     for row in rows:
         verdict = row.verdict or {}
-        if verdict.get("code") in _NODE_LIKE and verdict.get("node") in known:
+        if code_of(verdict.get("code", "")).blames_node and verdict.get("node") in known:
             node = known[verdict["node"]]
             struck[node.name] = struck.get(node.name, node.strikes) + 1
-            _strike(transaction, node, struck[node.name], row.run_id, verdict)
+            _strike(transaction, node, struck[node.name], row.run_id, verdict["code"])
         elif verdict.get("code") == "completed":
             used = select(_PLACEMENTS.c.node).where(
                 _PLACEMENTS.c.run_id == row.run_id, _PLACEMENTS.c.number == row.number
@@ -113,14 +119,14 @@ def judge_nodes(transaction: Transaction, changed: Sequence[str]) -> None:
             transaction.execute(update(table).where(table.c.name.in_(used), table.c.strikes > 0).values(strikes=0))
 
 
-def _strike(transaction: Transaction, state: Any, strikes: int, run_id: str, verdict: dict[str, Any]) -> None:
+def _strike(transaction: Transaction, node: NodeRecord, strikes: int, run_id: str, code: str) -> None:
     table = tables.node_states
-    where = (table.c.cluster == state.cluster, table.c.name == state.name)
+    where = (table.c.cluster == node.cluster, table.c.name == node.name)
     transaction.execute(update(table).where(*where).values(strikes=strikes))
-    if strikes >= NODE_STRIKES and state.state != clusters.UNUSABLE:
-        last = f"the last was {run_id}: {verdict['code']}"
+    if strikes >= NODE_STRIKES and node.state != clusters.UNUSABLE:
+        last = f"the last was {run_id}: {code}"
         why = f"set aside after {strikes} failures in a row that look like the node's; {last}"
-        clusters.set_state(transaction, state.cluster, state.name, clusters.UNUSABLE, why)
+        clusters.set_state(transaction, node.cluster, node.name, clusters.UNUSABLE, why)
 
 
 def _load(name: str, connection: Connection) -> _Load:
@@ -139,22 +145,22 @@ def _remind(context: Context, loaded: _Load) -> None:
         context.hub.changed(nodes=new)
 
 
-def _missing(context: Context, loaded: _Load, lives: dict[str, tuple[str, str]]) -> list[str]:
+def _missing(context: Context, loaded: _Load, lives: Mapping[str, NodeState]) -> list[str]:
     """Nodes that an earlier life of the server has recorded, and died before it asked for their agents."""
     return [
         name
         for name, row in loaded.known.items()
         if row.state == clusters.PREPARING
         and name not in context.agent_tokens
-        and lives.get(name, ("gone", ""))[0] == "gone"
+        and lives.get(name, NodeState("gone")).life == "gone"
     ]
 
 
-def _changes(context: Context, loaded: _Load, lives: dict[str, tuple[str, str]]) -> list[Change]:
+def _changes(context: Context, loaded: _Load, lives: Mapping[str, NodeState]) -> list[Change]:
     found = []
     for name, row in loaded.known.items():
         contact = context.hub.contacts.get(name)
-        life, why = lives.get(name, ("gone", ""))
+        life, why = lives.get(name, NodeState("gone"))
         seen = Seen(
             name,
             row.state,

@@ -92,7 +92,7 @@ def _order(context: Context, connection: Connection, row: Any) -> Order:
             stop_reason="superseded" if given_up else row.stop_reason,
         )
     spec = JobSpec.model_validate(row.spec, strict=False)
-    holder = grants.Holder(row.run_id, row.number, row.engine == "local")
+    holder = grants.Holder(row.run_id, row.number, context.engines.on_this_machine(row.engine))
     inputs, hidden = grants.input_orders(context, connection, spec, holder), {}
     if names := secret_names(spec):
         try:

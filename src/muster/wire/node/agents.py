@@ -41,7 +41,6 @@ class AgentConfig:
 
     node: str
     cluster: str
-    allocation: str
     root: str
     """The node's folder (NodePaths)."""
     server: tuple[str, ...]
@@ -72,7 +71,6 @@ class Hello:
     """The id of this life of the agent."""
     protocol: int
     version: str = ""
-    allocation: str = ""
     host: str = ""
     address: str = ""
     pid: int = 0

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from muster import errors
-from muster.engines.base import Allocation, Cluster, Gang
+from muster.engines.base import Cluster, Gang, GangRequest
 from muster.engines.ray.engine import RayEngine
-from muster.protocol import AgentConfig
+from muster.paths import NodePaths
 from muster.version import VERSION
+from muster.wire.node.agents import AgentConfig
 
 BRIDGE = """#!{python}
 import json, sys
@@ -46,7 +47,7 @@ def node(number: int, **given: Any) -> dict[str, Any]:
 
 
 class Fake:
-    """A Ray cluster that says what it is told to."""
+    """A Ray cluster whose answers a test chooses."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -80,15 +81,14 @@ class Fake:
         lines = (self.folder / "calls.jsonl").read_text().splitlines()
         return [item["arguments"] for item in map(json.loads, lines) if item["call"] == name]
 
-    def allocation(self, run: str, nodes: int = 2, priority: int = 1, excluded: tuple[str, ...] = ()) -> Allocation:
+    def allocation(self, run: str, nodes: int = 2, priority: int = 1, excluded: tuple[str, ...] = ()) -> GangRequest:
         server = ("https://10.0.0.9:1", "file:/shared")
-        agents = tuple(
-            AgentConfig(f"{run}.1.{rank}", "many", "many", f"/w/{rank}", server, "secret") for rank in range(nodes)
-        )
+        folders = {f"{run}.1.{rank}": NodePaths(Path(f"/w/{rank}")) for rank in range(nodes)}
+        agents = tuple(AgentConfig(name, "many", str(paths.root), server, "secret") for name, paths in folders.items())
         gang = Gang(run, 1, run, "/w", priority=priority, excluded=excluded)
-        return Allocation(f"ws-{run}.1", self.cluster, agents, gang)
+        return GangRequest(f"ws-{run}.1", self.cluster, folders, gang, agents)
 
-    def told(self, state: str, **given: Any) -> dict[str, Any]:
+    def report(self, state: str, **given: Any) -> dict[str, Any]:
         made = {"state": state, "reason": "", "hosts": ["n2", "n3"], "lost": [], "draining": [], "living": 3}
         return {**made, **given}
 
@@ -97,7 +97,7 @@ class Fake:
 def fake(tmp_path: Path) -> Iterator[Fake]:
     made = Fake(tmp_path)
     yield made
-    made.engine.close(leave_agents=True)
+    made.engine.close()
 
 
 def test_a_cluster_is_attached_to_and_its_lack_of_a_token_is_told(fake: Fake):
@@ -109,6 +109,13 @@ def test_a_cluster_is_attached_to_and_its_lack_of_a_token_is_told(fake: Fake):
 def test_another_muster_on_the_nodes_is_refused(fake: Fake):
     fake.is_attached(muster="0.0.1")
     with pytest.raises(errors.JobError, match=r"nodes have Muster 0\.0\.1"):
+        fake.engine.check(fake.cluster)
+
+
+def test_a_bridge_that_speaks_otherwise_is_refused_at_once(fake: Fake, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("muster.engines.ray.engine._ATTACH_S", 0.4)
+    fake.says({"welcome": True})
+    with pytest.raises(errors.JobError, match="another Muster answers there: welcome: BridgeMessage has no such field"):
         fake.engine.check(fake.cluster)
 
 
@@ -145,7 +152,7 @@ def test_a_head_that_keeps_failing_is_given_up_with_its_last_reason(fake: Fake, 
 
 def test_a_gang_is_a_group_of_bundles_with_configurations_that_only_use_tls(fake: Fake):
     fake.engine.check(fake.cluster)
-    fake.engine.allocate(fake.allocation("a", excluded=("n1",)))
+    fake.engine.submit(fake.allocation("a", excluded=("n1",)))
     (call,) = fake.calls("allocate")
     assert call["name"] == "ws-a.1"
     assert call["wanted"]["bundles"] == [{"CPU": 1.0}] * 2
@@ -155,7 +162,7 @@ def test_a_gang_is_a_group_of_bundles_with_configurations_that_only_use_tls(fake
 
 def test_nodes_are_not_kept_off_where_too_few_others_are_left(fake: Fake):
     fake.engine.check(fake.cluster)
-    fake.engine.allocate(fake.allocation("a", nodes=3, excluded=("n1",)))
+    fake.engine.submit(fake.allocation("a", nodes=3, excluded=("n1",)))
     assert fake.calls("allocate")[0]["wanted"]["selectors"] == []
 
 
@@ -163,14 +170,14 @@ def test_ray_hears_of_the_next_gang_only_when_it_is_its_turn(fake: Fake):
     fake.engine.check(fake.cluster)
     fake.engine.nodes(fake.cluster)
     first, second = fake.allocation("a"), fake.allocation("b")
-    fake.engine.allocate(first)
-    fake.engine.allocate(second)
-    fake.answers(poll={first.id: fake.told("pending")})
+    fake.engine.submit(first)
+    fake.engine.submit(second)
+    fake.answers(poll={first.id: fake.report("pending")})
     states = fake.engine.poll([first, second])
     assert "waits until Ray has 2 nodes free" in states[first.id].reason
     assert "gangs before it hold or want 2" in states[second.id].reason
     assert [call["name"] for call in fake.calls("allocate")] == [first.id]
-    fake.answers(poll={first.id: fake.told("up")})
+    fake.answers(poll={first.id: fake.report("up")})
     fake.engine.poll([first, second])
     assert [call["name"] for call in fake.calls("allocate")] == [first.id, second.id]
 
@@ -178,8 +185,8 @@ def test_ray_hears_of_the_next_gang_only_when_it_is_its_turn(fake: Fake):
 def test_a_lost_node_is_the_end_of_the_attempt_and_is_named(fake: Fake):
     fake.engine.check(fake.cluster)
     item = fake.allocation("a")
-    fake.engine.allocate(item)
-    fake.answers(poll={item.id: fake.told("lost", lost=[1])})
+    fake.engine.submit(item)
+    fake.answers(poll={item.id: fake.report("lost", lost=[1])})
     state = fake.engine.poll([item])[item.id]
     assert state.nodes == {"a.1.0": "up", "a.1.1": "gone"}
     assert state.ending is not None
@@ -189,8 +196,8 @@ def test_a_lost_node_is_the_end_of_the_attempt_and_is_named(fake: Fake):
 def test_a_node_that_is_drained_is_a_preemption_with_its_ranks_still_there(fake: Fake):
     fake.engine.check(fake.cluster)
     item = fake.allocation("a")
-    fake.engine.allocate(item)
-    fake.answers(poll={item.id: fake.told("up", draining=[0])})
+    fake.engine.submit(item)
+    fake.answers(poll={item.id: fake.report("up", draining=[0])})
     state = fake.engine.poll([item])[item.id]
     assert set(state.nodes.values()) == {"up"}
     assert state.ending is not None and state.ending.code == "preempted"
@@ -199,8 +206,8 @@ def test_a_node_that_is_drained_is_a_preemption_with_its_ranks_still_there(fake:
 def test_agents_that_do_not_stay_are_told_with_their_last_words(fake: Fake):
     fake.engine.check(fake.cluster)
     item = fake.allocation("a")
-    fake.engine.allocate(item)
-    fake.answers(poll={item.id: fake.told("failed", reason="n2: no space")})
+    fake.engine.submit(item)
+    fake.answers(poll={item.id: fake.report("failed", reason="n2: no space")})
     state = fake.engine.poll([item])[item.id]
     assert set(state.nodes.values()) == {"gone"}
     assert state.reason == "n2: no space"
@@ -209,8 +216,8 @@ def test_agents_that_do_not_stay_are_told_with_their_last_words(fake: Fake):
 def test_a_bridge_that_died_is_started_again_and_nobody_is_given_up_meanwhile(fake: Fake):
     fake.engine.check(fake.cluster)
     item = fake.allocation("a")
-    fake.engine.allocate(item)
-    fake.answers(poll={item.id: fake.told("up")})
+    fake.engine.submit(item)
+    fake.answers(poll={item.id: fake.report("up")})
     fake.engine.poll([item])
     bridge = fake.engine._site(fake.cluster).bridge
     with pytest.raises(Exception, match="ended"):
@@ -227,8 +234,8 @@ def test_a_bridge_that_died_is_started_again_and_nobody_is_given_up_meanwhile(fa
 def test_a_head_that_was_started_anew_has_lost_the_gangs_that_had_nodes(fake: Fake):
     fake.engine.check(fake.cluster)
     item = fake.allocation("a")
-    fake.engine.allocate(item)
-    fake.answers(poll={item.id: fake.told("up")})
+    fake.engine.submit(item)
+    fake.answers(poll={item.id: fake.report("up")})
     fake.engine.poll([item])
     fake.answers(poll={})
     state = fake.engine.poll([item])[item.id]
@@ -247,6 +254,6 @@ def test_a_cluster_that_may_grow_offers_machines_that_are_not_there(fake: Fake):
 def test_what_is_released_is_given_back(fake: Fake):
     fake.engine.check(fake.cluster)
     item = fake.allocation("a")
-    fake.engine.allocate(item)
-    fake.engine.release(item)
+    fake.engine.submit(item)
+    fake.engine.release(item, followed=False)
     assert fake.calls("release") == [{"name": item.id}]

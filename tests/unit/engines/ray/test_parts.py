@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from muster import errors
 from muster.clusters.options import parse_options
+from muster.defaults import RAY_LINGER_S
+from muster.engines.base import Cluster
 from muster.engines.ray import options, words
 from muster.engines.ray.admission import Waiting, admit
 from muster.engines.ray.cluster import RayNode, fits, read_nodes
-from muster.engines.ray.engine import bundle_for
+from muster.engines.ray.engine import RayEngine, bundle_for
 from muster.engines.ray.leash import Contact
 
 MISMATCH = """Version mismatch: The cluster was started with:
@@ -162,3 +164,9 @@ def test_a_node_is_cut_off_only_after_nobody_was_reached_for_a_while():
     assert not contact.cut_off(12.0, reached=True)
     assert not contact.cut_off(21.0, reached=False)
     assert contact.cut_off(22.5, reached=False)
+
+
+def test_what_a_cluster_on_ray_does_not_say_has_the_documented_defaults():
+    connection = RayEngine().connection(Cluster("c", "ray", {"address": "ray://h:1", "server_port": 7}))
+    assert (connection.mode, connection.server_address, connection.server_port) == ("tls", None, 7)
+    assert connection.linger_s == RAY_LINGER_S

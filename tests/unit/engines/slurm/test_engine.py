@@ -10,11 +10,10 @@ import pytest
 from tests.conftest import wait_until
 
 from muster import errors
-from muster.engines.base import Allocation, AllocationState, Cluster, Gang
+from muster.engines.base import Allocation, AllocationState, Cluster, Gang, GangRequest
 from muster.engines.slurm.commands import Busy, Commands, Refused
 from muster.engines.slurm.engine import SlurmEngine
 from muster.paths import NodePaths
-from muster.protocol import AgentConfig
 from muster.testing.slurm import FakeSlurm
 
 
@@ -30,18 +29,18 @@ class Bed:
     def new_engine(self) -> SlurmEngine:
         return SlurmEngine(Commands(self.slurm.run, wait=lambda _: None), clock=lambda: self.now)
 
-    def allocation(self, name: str = "ab-run.1", nodes: int = 2, **options: Any) -> Allocation:
+    def allocation(self, name: str = "ab-run.1", nodes: int = 2, **options: Any) -> GangRequest:
         run, _, number = name.removeprefix("ab-").rpartition(".")
         roots = [self.folder / "nodes" / f"{run}.{number}.{rank}" for rank in range(nodes)]
         for root in roots:
             root.mkdir(parents=True, exist_ok=True)
-        agents = tuple(AgentConfig(root.name, "hpc", "hpc", str(root), (), "token") for root in roots)
+        folders = {root.name: NodePaths(root) for root in roots}
         gang = Gang(run, int(number), run, str(self.folder / "handed-on"))
-        return Allocation(name, Cluster("hpc", "slurm", {"partition": "batch", **options}), agents, gang)
+        return GangRequest(name, Cluster("hpc", "slurm", {"partition": "batch", **options}), folders, gang)
 
-    def submitted(self, allocation: Allocation) -> str:
+    def submitted(self, allocation: GangRequest) -> str:
         """Allocate, and wait until the fake has the job; returns its id."""
-        self.engine.allocate(allocation)
+        self.engine.submit(allocation)
         return str(wait_until(lambda: self.job(allocation.id), 5, "the submission"))
 
     def job(self, name: str) -> str | None:
@@ -56,14 +55,14 @@ class Bed:
 def bed(tmp_path: Path) -> Iterator[Bed]:
     made = Bed(tmp_path, FakeSlurm())
     yield made
-    made.engine.close(leave_agents=True)
+    made.engine.close()
 
 
 def test_a_gang_is_submitted_once_however_often_it_is_asked_for(bed: Bed):
     allocation = bed.allocation()
     bed.submitted(allocation)
     for _ in range(3):
-        bed.engine.allocate(allocation)
+        bed.engine.submit(allocation)
         bed.poll(allocation)
     assert len(bed.slurm.jobs) == 1
     assert bed.slurm.calls["sbatch"] == 1
@@ -73,7 +72,7 @@ def test_two_hundred_gangs_cost_one_call_each_to_submit_and_one_squeue_per_poll(
     gangs = [bed.allocation(f"ab-run{index}.1") for index in range(200)]
     bed.engine.nodes(gangs[0].cluster)
     for gang in gangs:
-        bed.engine.allocate(gang)
+        bed.engine.submit(gang)
     wait_until(lambda: len(bed.slurm.jobs) == 200, 20, "the submissions")
     assert bed.slurm.calls["sbatch"] == 200
     before = bed.slurm.calls["squeue"]
@@ -106,9 +105,9 @@ def test_a_job_whose_answer_was_lost_is_found_instead_of_submitted_again(bed: Be
 def test_a_new_server_finds_the_job_of_the_old_one(bed: Bed):
     allocation = bed.allocation()
     bed.submitted(allocation)
-    bed.engine.close(leave_agents=True)
+    bed.engine.close()
     bed.engine = bed.new_engine()
-    bed.engine.allocate(allocation)
+    bed.engine.submit(allocation)
     wait_until(lambda: bed.poll(allocation).reason.startswith("in the queue"), 10, "the job")
     assert len(bed.slurm.jobs) == 1
 
@@ -117,7 +116,7 @@ def test_a_busy_controller_is_asked_again_and_the_run_says_so(bed: Bed):
     bed.engine.nodes(bed.allocation().cluster)
     bed.slurm.busy = 2
     allocation = bed.allocation()
-    bed.engine.allocate(allocation)
+    bed.engine.submit(allocation)
     wait_until(lambda: "Slurm does not answer" in bed.engine.poll([allocation])[allocation.id].reason, 5, "the reason")
     assert bed.engine.poll([allocation])[allocation.id].nodes["run.1.0"] == "starting"
     wait_until(lambda: bed.job(allocation.id), 10, "the submission")
@@ -126,7 +125,7 @@ def test_a_busy_controller_is_asked_again_and_the_run_says_so(bed: Bed):
 def test_what_slurm_refuses_ends_the_attempt_with_its_words(bed: Bed):
     bed.slurm.refusal = "Invalid account or account/partition combination specified"
     allocation = bed.allocation()
-    bed.engine.allocate(allocation)
+    bed.engine.submit(allocation)
     state = wait_until(lambda: _if_over(bed.poll(allocation)), 5, "the refusal")
     assert state.ending.code == "bad_input"
     assert "Invalid account or account/partition combination" in state.ending.message
@@ -135,7 +134,7 @@ def test_what_slurm_refuses_ends_the_attempt_with_its_words(bed: Bed):
 def test_a_full_quota_of_jobs_is_waited_for(bed: Bed):
     bed.slurm.refusal = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
     allocation = bed.allocation()
-    bed.engine.allocate(allocation)
+    bed.engine.submit(allocation)
     wait_until(lambda: "takes no further job now" in bed.poll(allocation).reason, 5, "the reason")
     bed.slurm.refusal = ""
     wait_until(lambda: bed.job(allocation.id), 10, "the submission")
@@ -201,8 +200,8 @@ def test_a_requeued_job_ends_one_attempt_and_is_the_next(bed: Bed):
     state = bed.poll(first)
     assert state.ending is not None
     assert state.ending.code == "preempted"
-    bed.engine.release(_followed(first))
-    bed.engine.allocate(second)
+    bed.engine.release(first, followed=True)
+    bed.engine.submit(second)
     assert bed.poll(second).reason.startswith(f"in the queue of Slurm as job {job}")
     assert (len(bed.slurm.jobs), bed.slurm.jobs[job].state) == (1, "PENDING")
 
@@ -212,7 +211,7 @@ def test_a_requeued_job_that_nobody_follows_is_cancelled(bed: Bed):
     job = bed.submitted(allocation)
     bed.slurm.move(job, state="PENDING", restarts=1)
     bed.poll(allocation)
-    bed.engine.release(allocation)
+    bed.engine.release(allocation, followed=False)
     wait_until(lambda: bed.slurm.jobs[job].state == "CANCELLED", 5, "the cancellation")
 
 
@@ -220,7 +219,7 @@ def test_a_job_that_waits_is_cancelled_at_once_when_its_run_is(bed: Bed):
     allocation = bed.allocation()
     job = bed.submitted(allocation)
     bed.poll(allocation)
-    bed.engine.release(allocation)
+    bed.engine.release(allocation, followed=False)
     wait_until(lambda: bed.slurm.jobs[job].state == "CANCELLED", 5, "the cancellation")
 
 
@@ -260,7 +259,7 @@ def test_old_and_new_versions_are_asked_in_the_way_they_answer(tmp_path: Path, v
     allocation = bed.allocation()
     bed.submitted(allocation)
     assert "waits behind jobs of higher priority" in bed.poll(allocation).reason
-    bed.engine.close(leave_agents=True)
+    bed.engine.close()
 
 
 def test_the_nodes_of_a_cluster_are_those_of_its_partition(bed: Bed):
@@ -303,10 +302,6 @@ def _if_over(state: AllocationState) -> AllocationState | None:
     return state if state.ending is not None else None
 
 
-def _followed(allocation: Allocation) -> Allocation:
-    return Allocation(allocation.id, allocation.cluster, allocation.agents, followed=True)
-
-
 def test_srun_as_the_starter_of_mpi_ranks_is_refused_where_this_slurm_cannot(bed: Bed, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("muster.engines.slurm.engine.require_installed", lambda: None)
     cluster = Cluster("hpc", "slurm", {"partition": "batch", "mpi": "pmix"})
@@ -326,7 +321,7 @@ def test_a_node_whose_agent_has_come_is_up_and_may_be_missed(bed: Bed):
     allocation = bed.allocation()
     job = bed.submitted(allocation)
     bed.slurm.move(job, state="RUNNING", used="0:05", nodes="n[1-2]")
-    NodePaths(Path(allocation.agents[1].root)).log.touch()
+    list(allocation.nodes.values())[1].log.touch()
     assert bed.poll(allocation).nodes == {"run.1.0": "starting", "run.1.1": "up"}
 
 
@@ -334,7 +329,7 @@ def test_a_controller_that_forgot_a_cancel_is_told_again(bed: Bed):
     allocation = bed.allocation()
     job = bed.submitted(allocation)
     bed.poll(allocation)
-    bed.engine.release(allocation)
+    bed.engine.release(allocation, followed=False)
     wait_until(lambda: bed.slurm.jobs[job].state == "CANCELLED", 5, "the cancel")
     bed.slurm.move(job, state="RUNNING", restarts=1)
     bed.now += 30.0

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from muster import errors
-from muster.engines.base import Allocation, Cluster, Gang
+from muster.engines.base import Cluster, Gang, GangRequest
 from muster.engines.slurm.options import parse
 from muster.engines.slurm.reading import NodeInfo
 from muster.engines.slurm.script import limit_for, make_script
-from muster.protocol import AgentConfig
+from muster.paths import NodePaths
 
 GOLDEN = Path(__file__).parent / "golden"
 PYTHON = "/home/ada/venv/bin/python"
@@ -98,12 +98,10 @@ def test_settings_that_would_break_the_script_are_refused(options: dict[str, Any
 
 
 def script(options: dict[str, Any], gang: dict[str, Any], nodes: list[NodeInfo]) -> str:
-    agents = tuple(
-        AgentConfig(f"resnet50-k3v9x2ab.1.{rank}", "hpc", "hpc", f"/home/ada/.muster/nodes/resnet50-k3v9x2ab.1.{rank}",
-                    (), "secret") for rank in range(2)
-    )  # fmt: skip
-    allocation = Allocation("1f2e3d4c-resnet50-k3v9x2ab.1", Cluster("hpc", "slurm", options), agents, gang_of(**gang))
-    return make_script(allocation, parse({"python": PYTHON, **options}), nodes)
+    names = [f"resnet50-k3v9x2ab.1.{rank}" for rank in range(2)]
+    folders = {name: NodePaths(Path("/home/ada/.muster/nodes") / name) for name in names}
+    request = GangRequest("1f2e3d4c-resnet50-k3v9x2ab.1", Cluster("hpc", "slurm", options), folders, gang_of(**gang))
+    return make_script(request, parse({"python": PYTHON, **options}), nodes)
 
 
 def gang_of(**changes: Any) -> Gang:

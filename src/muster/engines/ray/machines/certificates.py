@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import os
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
 from muster.engines.ray.machines.starting import CA, CERTIFICATE, KEY, TOKEN
+from muster.host.files import PRIVATE, write_file
 
 _DAYS = 3650
 
@@ -27,7 +27,7 @@ def make_token(folder: Path) -> Path:
     """The file with a cluster's token, which stays the same."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not (folder / TOKEN).exists():
-        _write(folder / TOKEN, secrets.token_hex(32).encode())
+        write_file(folder / TOKEN, secrets.token_hex(32), mode=PRIVATE)
     return folder / TOKEN
 
 
@@ -72,12 +72,6 @@ def _make_certificates(folder: Path, addresses: Sequence[str]) -> None:
         .sign(authority_key, hashes.SHA256())
     )
     # The authority's key is not kept: a cluster with other hosts gets another authority.
-    _write(folder / CA, signed.public_bytes(serialization.Encoding.PEM))
-    _write(folder / CERTIFICATE, node.public_bytes(serialization.Encoding.PEM))
-    _write(folder / KEY, pem(key))
-
-
-def _write(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
+    write_file(folder / CA, signed.public_bytes(serialization.Encoding.PEM), mode=PRIVATE)
+    write_file(folder / CERTIFICATE, node.public_bytes(serialization.Encoding.PEM), mode=PRIVATE)
+    write_file(folder / KEY, pem(key), mode=PRIVATE)

@@ -9,18 +9,21 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from muster import errors
 from muster.clusters.options import Options
 from muster.engines.ray.machines.starting import CLIENT_PORT, GCS_PORT, TOKEN, TUNING
 from muster.version import VERSION
+from muster.wire.codec import Json
 
 PROVIDERS = ("azure", "aws", "gcp", "local", "kubernetes")
 WORKERS = "muster_nodes"
 _HEAD = "head"
 _FOLDER = "/etc/muster-ray"
 _LABEL = "muster-cluster"
+
+Document = dict[str, Json]
+"""A part of a YAML file in another program's format."""
 
 
 @dataclass(frozen=True)
@@ -43,77 +46,73 @@ def labels_of(name: str) -> dict[str, str]:
     return {_LABEL: name}
 
 
-def make_file(described: Described, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def make_file(described: Described, known: Mapping[str, Json] | None = None) -> Document:
     """The cluster file, in step with the description; what else `known` says stays."""
     if described.provider not in PROVIDERS:
         raise errors.JobError(f"there is no provider {described.provider!r}", f"Providers: {', '.join(PROVIDERS)}.")
     made = _kubernetes(described) if described.provider == "kubernetes" else _launcher(described)
-    return _merged(dict(copy.deepcopy(dict(known or {}))), made)
+    return _merged(copy.deepcopy(dict(known or {})), made)
 
 
-def _launcher(described: Described) -> dict[str, Any]:
+def _launcher(described: Described) -> Document:
     options = described.options
     most = options.max_nodes or max(1, len(described.hosts) - 1)
-    made: dict[str, Any] = {
+    made: Document = {
         "cluster_name": described.name,
         "max_workers": most,
         "upscaling_speed": float(most),
         "idle_timeout_minutes": _minutes(options.idle_seconds_before_scaledown),
         "provider": _provider(described),
-        "auth": {"ssh_user": described.user or _USERS.get(described.provider, "ubuntu")},
+        "auth": {"ssh_user": described.user or "ubuntu"},
         "file_mounts": {f"{_FOLDER}/{TOKEN}": described.token} if described.token else {},
         "setup_commands": [f"pip install 'muster[ray]=={VERSION}'"],
         "head_start_ray_commands": [
             "ray stop",
-            f"{_told()} ray start --head --port={GCS_PORT} --ray-client-server-port={CLIENT_PORT} "
+            f"{_environment()} ray start --head --port={GCS_PORT} --ray-client-server-port={CLIENT_PORT} "
             "--autoscaling-config=~/ray_bootstrap_config.yaml --disable-usage-stats",
         ],
         "worker_start_ray_commands": [
             "ray stop",
-            f"{_told()} ray start --address=$RAY_HEAD_IP:{GCS_PORT} --labels={_LABEL}={described.name} "
+            f"{_environment()} ray start --address=$RAY_HEAD_IP:{GCS_PORT} --labels={_LABEL}={described.name} "
             "--disable-usage-stats",
         ],
     }
     if described.provider != "local":
         made["head_node_type"] = _HEAD
-        made["available_node_types"] = {
-            _HEAD: {"resources": {"CPU": 0}, "node_config": _machine(described, head=True), "max_workers": 0},
-            WORKERS: {
-                "min_workers": options.min_nodes,
-                "max_workers": most,
-                "resources": _resources(options),
-                "labels": labels_of(described.name),
-                "node_config": _machine(described, head=False),
-            },
+        head: Document = {"resources": {"CPU": 0}, "node_config": _machine(described, head=True), "max_workers": 0}
+        workers: Document = {
+            "min_workers": options.min_nodes,
+            "max_workers": most,
+            "resources": _resources(options),
+            "labels": labels_of(described.name),
+            "node_config": _machine(described, head=False),
         }
+        made["available_node_types"] = {_HEAD: head, WORKERS: workers}
     return made
 
 
-_USERS = {"azure": "ubuntu", "aws": "ubuntu", "gcp": "ubuntu"}
-_PROVIDER_TYPES = {"azure": "azure", "aws": "aws", "gcp": "gcp", "local": "local"}
-
-
-def _provider(described: Described) -> dict[str, Any]:
+def _provider(described: Described) -> Document:
     kind = described.provider
     if kind == "local":
         if not described.hosts:
             raise errors.JobError("the provider local needs hosts", "Give --host for each machine, the head first.")
         return {"type": "local", "head_ip": described.hosts[0], "worker_ips": list(described.hosts[1:])}
-    region = {"azure": "location", "aws": "region", "gcp": "region"}[kind]
-    return {"type": _PROVIDER_TYPES[kind], **({region: described.region} if described.region else {})}
+    region = "location" if kind == "azure" else "region"
+    return {"type": kind, **({region: described.region} if described.region else {})}
 
 
-def _machine(described: Described, head: bool) -> dict[str, Any]:
+def _machine(described: Described, head: bool) -> Document:
     """The machine's kind as its cloud calls it; the head is small."""
     size = described.options.vm_size
     spot = described.options.vm_priority == "lowpriority" and not head
     if described.provider == "azure":
-        parameters: dict[str, Any] = {"vmSize": "Standard_D4s_v5" if head else size or "Standard_D8s_v5"}
+        parameters: Document = {"vmSize": "Standard_D4s_v5" if head else size or "Standard_D8s_v5"}
         if spot:
-            parameters |= {"priority": "Spot", "billingProfile": {"maxPrice": -1}}
+            parameters["priority"] = "Spot"
+            parameters["billingProfile"] = {"maxPrice": -1}
         return {"azure_arm_parameters": parameters}
     if described.provider == "aws":
-        made: dict[str, Any] = {"InstanceType": "m5.xlarge" if head else size or "m5.2xlarge"}
+        made: Document = {"InstanceType": "m5.xlarge" if head else size or "m5.2xlarge"}
         if spot:
             made["InstanceMarketOptions"] = {"MarketType": "spot"}
         return made
@@ -130,57 +129,53 @@ def _resources(options: Options) -> dict[str, int]:
     return {**({"CPU": cpus} if cpus else {}), **({"GPU": gpus} if gpus else {})}
 
 
-def _kubernetes(described: Described) -> dict[str, Any]:
+def _kubernetes(described: Described) -> Document:
     """A RayCluster of KubeRay."""
     options = described.options
     has = _resources(options)
     limits = {"cpu": str(has.get("CPU", 1)), "memory": f"{int(options.memory_gb or 4)}Gi"}
     if has.get("GPU"):
         limits["nvidia.com/gpu"] = str(has["GPU"])
-    environment = [{"name": name, "value": value} for name, value in TUNING.items()]
-
-    def pod(container: str, limits: Mapping[str, str]) -> dict[str, Any]:
-        image = f"muster-ray:{VERSION}"
-        resources = {"limits": dict(limits), "requests": dict(limits)}
-        return {
-            "spec": {"containers": [{"name": container, "image": image, "env": environment, "resources": resources}]}
-        }
-
-    workers = {
+    workers: Document = {
         "groupName": WORKERS.replace("_", "-"),
         "replicas": options.min_nodes,
         "minReplicas": options.min_nodes,
         "maxReplicas": options.max_nodes or 1,
         "rayStartParams": {"labels": f"{_LABEL}={described.name}"},
-        "template": pod("ray-worker", limits),
+        "template": _pod("ray-worker", limits),
     }
-    return {
-        "apiVersion": "ray.io/v1",
-        "kind": "RayCluster",
-        "metadata": {"name": described.name},
-        "spec": {
-            "enableInTreeAutoscaling": True,
-            "autoscalerOptions": {"idleTimeoutSeconds": int(options.idle_seconds_before_scaledown)},
-            "authOptions": {"mode": "token"},
-            "headGroupSpec": {
-                "rayStartParams": {"num-cpus": "0"},
-                "template": pod("ray-head", {"cpu": "2", "memory": "4Gi"}),
-            },
-            "workerGroupSpecs": [workers],
-        },
+    head: Document = {
+        "rayStartParams": {"num-cpus": "0"},
+        "template": _pod("ray-head", {"cpu": "2", "memory": "4Gi"}),
     }
+    spec: Document = {
+        "enableInTreeAutoscaling": True,
+        "autoscalerOptions": {"idleTimeoutSeconds": int(options.idle_seconds_before_scaledown)},
+        "authOptions": {"mode": "token"},
+        "headGroupSpec": head,
+        "workerGroupSpecs": [workers],
+    }
+    return {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": described.name}, "spec": spec}
 
 
-def _told() -> str:
-    told = {**TUNING, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": f"{_FOLDER}/{TOKEN}"}
-    return " ".join(f"{name}={value}" for name, value in told.items())
+def _pod(name: str, limits: Mapping[str, str]) -> Document:
+    environment: list[Json] = [{"name": key, "value": value} for key, value in TUNING.items()]
+    resources: Document = {"limits": dict(limits), "requests": dict(limits)}
+    container: Document = {"name": name, "image": f"muster-ray:{VERSION}", "env": environment, "resources": resources}
+    spec: Document = {"containers": [container]}
+    return {"spec": spec}
+
+
+def _environment() -> str:
+    found = {**TUNING, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": f"{_FOLDER}/{TOKEN}"}
+    return " ".join(f"{name}={value}" for name, value in found.items())
 
 
 def _minutes(seconds: float) -> float:
     return round(max(seconds, 1.0) / 60, 3)
 
 
-def _merged(known: dict[str, Any], made: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(known: Document, made: Mapping[str, Json]) -> Document:
     """Ours over theirs, key by key; lists are replaced whole."""
     for key, value in made.items():
         old = known.get(key)

@@ -68,7 +68,7 @@ class Setup:
 
 
 def environment(setup: Setup) -> dict[str, str]:
-    """What Ray's processes are told on every host."""
+    """The environment of Ray's processes on every host."""
     found = {**TUNING, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": f"{setup.folder}/{TOKEN}"}
     if setup.tls:
         found |= {
@@ -95,5 +95,5 @@ def arguments(setup: Setup, host: Host) -> list[str]:
 def command(setup: Setup, host: Host) -> str:
     """The one command to type on a host."""
     # In double quotes, for the shell there to put its home in.
-    told = [f'{name}="{value}"' for name, value in environment(setup).items()]
-    return " ".join(["env", *told, shlex.join(arguments(setup, host))])
+    settings = [f'{name}="{value}"' for name, value in environment(setup).items()]
+    return " ".join(["env", *settings, shlex.join(arguments(setup, host))])

@@ -1,0 +1,48 @@
+"""What each agent needs to know, written where only it can read it."""
+
+from __future__ import annotations
+
+import json
+
+from muster.clusters.options import parse_options
+from muster.engines.base import Cluster, Connection
+from muster.server.context import Context
+from muster.server.people.access import write_private
+from muster.wire.codec import to_json
+from muster.wire.node.agents import AgentConfig
+
+
+def write_config(
+    context: Context,
+    cluster: Cluster,
+    node: str,
+    connection: Connection | None,
+    address: str,
+    gpus: tuple[str, ...] | None = None,
+    linger_s: float | None = None,
+) -> AgentConfig:
+    """Write an agent's configuration; one with `linger_s` came with an attempt, and leaves with it."""
+    if node not in context.agent_tokens:
+        context.agent_tokens[node] = context.tokens.create("agent", node)
+    paths = context.paths.node(node)
+    config = AgentConfig(
+        node=node,
+        cluster=cluster.name,
+        root=str(paths.root),
+        server=context.addresses if connection is None else _addresses(context, connection),
+        token=context.agent_tokens[node],
+        address=address,
+        gpus=gpus,
+        pinned_certificate=context.certificate,
+        setup=parse_options(cluster.options).setup,
+        long_lived=linger_s is None,
+        linger_s=linger_s,
+    )
+    write_private(paths.config, json.dumps(to_json(config)))
+    return config
+
+
+def _addresses(context: Context, connection: Connection) -> tuple[str, ...]:
+    """How nodes on other machines reach the server: TLS first, a shared folder where that does not work."""
+    files = f"file:{context.paths.spool}"
+    return {"tls": context.outside, "files": (files,)}.get(connection.mode) or (*context.outside, files)

@@ -1,0 +1,117 @@
+"""Nodes that come with an attempt, on engines with a queue of their own."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, delete
+
+from muster import errors
+from muster.engines.base import Allocation, Cluster, Gang, GangRequest, NodeState, QueueEngine, Scripted
+from muster.server.context import Context
+from muster.server.database import tables
+from muster.server.database.connection import Transaction
+from muster.server.database.records import RUN
+from muster.server.nodes.allocations import Key, allocation_id, attempt_of, node_folders, time_left_s
+from muster.server.nodes.clusters import Held
+from muster.server.nodes.configs import write_config
+from muster.wire.clusters import NodeView
+
+SCRIPT = "logs/submitted.sh"
+
+
+@dataclass(frozen=True)
+class QueuedNodes:
+    """The nodes of one cluster."""
+
+    context: Context
+    cluster: Cluster
+    engine: QueueEngine
+
+    def start(self, nodes: Sequence[str]) -> None:
+        """Hand the gangs of these nodes to the queue, each whole."""
+        for key in sorted({attempt_of(node) for node in nodes}):
+            request = self.context.database.read_now(lambda c, key=key: self._request(c, key))  # type: ignore[misc]
+            self._keep_script(request)
+            self.engine.submit(request)
+
+    def poll(self, nodes: Sequence[str]) -> Mapping[str, NodeState]:
+        by_attempt: dict[Key, list[str]] = defaultdict(list)
+        for node in nodes:
+            by_attempt[attempt_of(node)].append(node)
+        allocations = {
+            key: Allocation(
+                allocation_id(self.context, key), self.cluster, {name: self.context.paths.node(name) for name in names}
+            )
+            for key, names in by_attempt.items()
+        }
+        polled = self.engine.poll(list(allocations.values()))
+        found: dict[str, NodeState] = {}
+        for key, allocation in allocations.items():
+            state = self.context.states[key] = polled[allocation.id]
+            found |= {node: NodeState(life, state.reason) for node, life in state.nodes.items()}
+        return found
+
+    def views(self, connection: Connection, held: Sequence[Held]) -> list[NodeView]:
+        """The machines, as their own manager shows them."""
+        return [
+            NodeView(
+                name=offer.name,
+                state=offer.state,
+                reason=offer.reason,
+                since=None,
+                cordoned=None,
+                strikes=0,
+                runs=tuple(row.run_id for row in held if row.host == offer.host),
+                host=offer.host,
+                pid=None,
+                address=offer.address,
+                cpus=offer.cpus,
+                memory_bytes=offer.memory_bytes,
+                gpus=offer.gpus,
+            )
+            for offer in self.engine.nodes(self.cluster)
+        ]
+
+    def _request(self, connection: Connection, key: Key) -> GangRequest:
+        """All nodes of an attempt, and what the engine must know of the gang."""
+        context, cluster = self.context, self.cluster
+        run = connection.execute(RUN.select, {"key_id": key[0]}).one()
+        folders = node_folders(context, key, range(run.num_nodes))
+        reach = self.engine.connection(cluster)
+        gang = Gang(
+            *key,
+            title=run.display_name or run.id,
+            folder=str(context.paths.handed_on),
+            ranks_per_node=run.ranks_per_node,
+            gpus_per_node=run.gpus_per_node,
+            time_limit_s=time_left_s(connection, run.id, run.timeout_s, run.budget_from),
+            priority=run.priority,
+            excluded=tuple(run.excluded_nodes or ()),
+        )
+        agents = [write_config(context, cluster, name, reach, address="", linger_s=reach.linger_s) for name in folders]
+        return GangRequest(allocation_id(context, key), cluster, folders, gang, tuple(agents))
+
+    def _keep_script(self, request: GangRequest) -> None:
+        """Keep what is handed on with the run, where people look at its files."""
+        if not isinstance(self.engine, Scripted):
+            return
+        try:
+            data = self.engine.script(request).encode()
+        except errors.JobError:
+            # There is no script for what cannot be asked for; the engine says so itself.
+            return
+        run_id, number = request.gang.run, request.gang.attempt
+        self.context.store.put(f"runs/{run_id}/attempts/{number}/{SCRIPT}", [data])
+        row = {"run_id": run_id, "attempt": number, "path": SCRIPT, "node_rank": 0}
+        values = {**row, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+        def work(transaction: Transaction) -> None:
+            files = tables.files
+            transaction.execute(delete(files).where(*(files.c[name] == value for name, value in row.items())))
+            transaction.execute(files.insert().values(**values))
+
+        self.context.database.submit(work).result()
