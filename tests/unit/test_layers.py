@@ -188,9 +188,18 @@ def test_modules_are_named_by_what_they_hold() -> None:
         ("launch.expand", set()),
         *(
             (f"environments.venvs.{name}", set())
-            for name in ("cache", "contents", "interpreters", "locks", "recipe", "request", "sources", "steps")
+            for name in ("cache", "contents", "interpreters", "locks", "ready", "recipe", "request", "sources", "steps")
         ),
-        *((name, set()) for name in ("environments.failures", "environments.limits", "environments.images")),
+        *(
+            (name, set())
+            for name in (
+                "environments.failures",
+                "environments.limits",
+                "environments.agreement",
+                "environments.preparation",
+                "environments.images",
+            )
+        ),
         ("launch.devices", set()),
         ("launch.fabric", set()),
         ("storage.staging.cache", set()),
@@ -267,4 +276,4 @@ def test_the_client_does_not_load_the_servers_libraries() -> None:
 
 def test_the_agent_loads_neither_pydantic_nor_the_servers_libraries() -> None:
     loaded = {name.split(".")[0] for name in loaded_by("import muster.agent.main")}
-    assert not loaded & {"pydantic", "yaml", "rich", "typer", *SERVER_ONLY}
+    assert not loaded & {"packaging", "pydantic", "yaml", "rich", "typer", *SERVER_ONLY}

@@ -15,10 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from muster.agent.builders import builders
-from muster.agent.gpus import spawning
 from muster.agent.run.variables import NODE_MARK
 from muster.errors import MusterError
+from muster.host.children import own_children, spawning
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +101,7 @@ class Mover:
                 env={**os.environ, NODE_MARK: self.mark},
                 start_new_session=True,
             )
-            builders.add(child.pid)
+            own_children.add(child.pid)
         return child
 
     def _listen(
@@ -182,7 +181,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         child.kill()
         child.wait()
     with spawning:
-        builders.discard(child.pid)
+        own_children.discard(child.pid)
 
 
 class Rate:

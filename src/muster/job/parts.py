@@ -211,11 +211,6 @@ class EnvironmentSpec(Model):
     """Requirements that pip installs: alone, beside `python`, or on top of `image` or `build`."""
 
     @property
-    def is_image(self) -> bool:
-        """Whether ranks run in a container."""
-        return self.image is not None or self.build is not None
-
-    @property
     def is_a_name(self) -> bool:
         """Whether it says nothing but a name."""
         return not (self.image or self.build or self.conda_file is not None or self.python or self.pip)

@@ -20,8 +20,8 @@ from muster.errors import Conflict, MusterError, NotFound, UserError
 if TYPE_CHECKING:
     from muster.environments.resolve import Resolved
     from muster.environments.venvs.cache import Built, Cache
-    from muster.environments.venvs.recipe import Recipe
     from muster.job.spec import JobSpec
+    from muster.wire.node.recipes import Recipe
 
 HELP = """Look at, build, register and remove environments: what the ranks of a job run in.
 
@@ -51,7 +51,7 @@ def list_(as_json: Json = False) -> None:
     curated = [{"name": entry.name, "description": entry.description} for entry in load_all()]
     built = [_facts(item, cache) for item in cache.all()]
     images = [image.to_json() for image in images_here()]
-    found = {"curated": curated, "registered": _registered(), "built": built, "folder": str(cache.paths.root)}
+    found = {"curated": curated, "registered": _registered(), "built": built, "folder": str(cache.root)}
     found["images"] = images
     if as_json:
         print_json(found)
@@ -74,6 +74,7 @@ def show(
       muster env show pytorch-gpu --json
     """
     from muster.environments.venvs.recipe import without_secrets
+    from muster.wire.codec import to_json
 
     cache = _cache()
     built = _built(name, cache)
@@ -86,10 +87,10 @@ def show(
         built = cache.find(_key(recipe)[0])
         options = [without_secrets(text) for text in recipe.options]
         found: dict[str, Any] = {"name": recipe.label, "notices": list(notices)}
-        found["recipe"] = {**recipe.to_json(), **({"options": options} if options else {})}
+        found["recipe"] = {**to_json(recipe), **({"options": options} if options else {})}
     else:
-        found = {"name": built.facts.get("label"), "notices": [], "recipe": built.facts.get("recipe", {})}
-    found["built"] = _facts(built, cache) | {"lock": built.facts["lock"]} if built else None
+        found = {"name": built.record.label, "notices": [], "recipe": to_json(built.record.recipe)}
+    found["built"] = _facts(built, cache) | {"lock": list(built.record.lock)} if built else None
     if as_json:
         print_json(found)
     else:
@@ -98,8 +99,9 @@ def show(
 
 def _show_image(name: str, resolved: Resolved, as_json: bool) -> None:
     from muster.environments.venvs.recipe import without_secrets
+    from muster.wire.codec import to_json
 
-    container = dict(resolved.container or {})
+    container = to_json(resolved.container)
     if "packages" in container:
         options = [without_secrets(text) for text in container["packages"].get("options", ())]
         container["packages"] = {**container["packages"], "options": options}
@@ -130,8 +132,7 @@ def build(
     from dataclasses import replace
 
     from muster.environments.failures import Failure
-    from muster.environments.limits import limit_bytes
-    from muster.environments.venvs.builder import ensure
+    from muster.environments.venvs.builder import Progress, ensure
 
     recipe, notices = _recipe_of(name)
     for text in notices:
@@ -142,14 +143,14 @@ def build(
     began = time.monotonic()
     there = cache.find(key) is not None
     try:
-        built = ensure(recipe, key, base, cache, say=lambda text: None, write=say, limit_bytes=limit_bytes())
+        built = ensure(recipe, key, base, cache, Progress(write=say))
     except Failure as failure:
         raise MusterError(f"{recipe.label} could not be built: {failure.message}", failure.next, failure.code) from None
     if as_json:
         print_json(_facts(built, cache))
         return
     took = "was there already" if there else f"built in {duration(time.monotonic() - began)}"
-    print(f"{built.key}  {took}  {len(built.facts['lock'])} packages  {size(built.size)}")
+    print(f"{built.key}  {took}  {len(built.record.lock)} packages  {size(built.size)}")
 
 
 def register(
@@ -242,24 +243,26 @@ def export(
       muster env export environment.yml > environment.lock.yml
     """
     from muster.environments.export import conda_text
+    from muster.wire.codec import from_json
+    from muster.wire.environments import RunEnvironment
 
     built = _built(name, _cache()) or _built_by_name(name, _cache())
     if built is not None:
-        print(conda_text(built.facts["label"], built.facts), end="")
+        made = built.record
+        print(conda_text(made.label, made.recipe, made.python, made.lock, made.indexes), end="")
         return
     from muster.client.connect import connect
 
-    record = connect().environment_of_run(name)
-    if "lock" in record and "container" in record:
-        print(f"# on top of the image {record['image']}")
-        print(conda_text(record["name"], {**record, "recipe": record["container"]["packages"]}), end="")
-        return
-    if "container" in record and "packages" not in record["container"]:
+    record = from_json(RunEnvironment, connect().environment_of_run(name))
+    recipe = record.container.packages if record.container else record.recipe
+    if recipe is None:
         hint = "An image is asked for again by its name; by its digest, where it must be the very same."
-        raise NotFound(f"{name} ran in a container ({record['name']}), which has no list of packages.", hint)
-    if "lock" not in record:
+        raise NotFound(f"{name} ran in a container ({record.name}), which has no list of packages.", hint)
+    if record.lock is None:
         raise NotFound(f"the environment of {name} has not been built yet.", "Wait until the run has started.")
-    print(conda_text(record["name"], record), end="")
+    if record.container:
+        print(f"# on top of the image {record.image}")
+    print(conda_text(record.name, recipe, record.python or "", record.lock, record.indexes or ()), end="")
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -330,22 +333,23 @@ def description(found: dict[str, Any], paint: Paint, now: float) -> list[str]:
 
 
 def _cache() -> Cache:
+    from muster.environments.limits import limit_bytes
     from muster.environments.venvs.cache import Cache
     from muster.paths import environments_dir
 
-    return Cache(environments_dir())
+    return Cache(environments_dir(), limit_bytes())
 
 
 def _facts(built: Built, cache: Cache) -> dict[str, Any]:
     return {
         "key": built.key,
-        "label": built.facts.get("label"),
-        "python": built.facts.get("python"),
-        "packages": len(built.facts.get("lock", ())),
+        "label": built.record.label,
+        "python": built.record.python,
+        "packages": len(built.record.lock),
         "size": built.size,
-        "built_at": built.facts.get("built_at"),
+        "built_at": built.record.built_at,
         "used_at": built.used_at,
-        "in_use": cache.in_use(built.key),
+        "in_use": cache.is_used(built.key),
         "folder": str(built.folder),
     }
 

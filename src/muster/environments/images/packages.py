@@ -13,9 +13,11 @@ from muster.environments.images.command import ATTEMPT, MARK, RUN, Engine
 from muster.environments.images.installing import LOCK, PREFIX
 from muster.environments.venvs import locks
 from muster.environments.venvs.interpreters import fits
-from muster.environments.venvs.recipe import Recipe, key_of
+from muster.environments.venvs.recipe import key_of
 from muster.environments.venvs.sources import Sources, pip_variables
 from muster.environments.venvs.steps import Step, steps
+from muster.wire.codec import from_json
+from muster.wire.node.recipes import Recipe
 
 INSIDE = "/opt/muster/build"
 """Where the folder of the build is mounted while packages are installed."""
@@ -78,7 +80,7 @@ def looked(answer: str) -> Looked | None:
     """What LOOK printed; None where it did not come to that."""
     for line in reversed(answer.splitlines()):
         if line.startswith("MUSTER "):
-            return Looked(**json.loads(line[7:]))
+            return from_json(Looked, json.loads(line[7:]))
     return None
 
 

@@ -23,6 +23,8 @@ from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.nodes.agent_routes import own
 from muster.storage.access import FileEntry
 from muster.storage.addresses import parse_address
+from muster.wire.environments import AgreedVersions
+from muster.wire.node.requests import EnvironmentReport
 
 router = APIRouter(prefix="/agents", tags=["agents"])
 
@@ -40,33 +42,15 @@ class HashesBody(BaseModel):
     files: list[dict[str, Any]]
 
 
-class Versions(BaseModel):
-    """What a node came to."""
-
-    key: str
-    python: str
-    lock: list[str]
-    platform: str
-    indexes: list[str] = []
-    image: str | None = None
-
-
-class EnvironmentBody(BaseModel):
-    run: str
-    attempt: int
-    environment: Versions | None = None
-
-
 @router.post("/{node}/environment")
-async def agree(node: str, body: EnvironmentBody, context: ContextOf, caller: CallerOf) -> dict[str, Any]:
+async def agree(node: str, body: EnvironmentReport, context: ContextOf, caller: CallerOf) -> AgreedVersions:
     """The versions that a gang's nodes keep to; a node that comes with the first settles them."""
     own(caller, node)
 
-    def work(transaction: Transaction) -> dict[str, Any]:
+    def work(transaction: Transaction) -> AgreedVersions:
         _attempt(transaction.connection, node, body.run, body.attempt)
         row = find_run(transaction.connection, body.run)
-        told = body.environment.model_dump(exclude_none=True) if body.environment else None
-        return records.agree(transaction, row.id, row.environment, told)
+        return records.agree(transaction, row.id, row.environment, body.environment)
 
     return await context.database.write(work)
 

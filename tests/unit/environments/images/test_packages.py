@@ -13,8 +13,8 @@ from muster.environments.failures import Failure
 from muster.environments.images import installing, packages
 from muster.environments.images.command import DOCKER, PODMAN, Engine
 from muster.environments.images.packages import Lent, Looked
-from muster.environments.venvs.recipe import Recipe
 from muster.environments.venvs.sources import Sources
+from muster.wire.node.recipes import Recipe
 
 PYTHON = (3, 11, 2)
 LENT = Lent("/node/pip", "24.0", ">=3.8")
