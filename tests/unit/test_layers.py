@@ -196,7 +196,7 @@ def test_modules_are_named_by_what_they_hold() -> None:
                 "environments.failures",
                 "environments.limits",
                 "environments.agreement",
-                "environments.preparation",
+                "environments.caller",
                 "environments.images",
             )
         ),

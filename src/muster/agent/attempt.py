@@ -9,7 +9,7 @@ from enum import Enum
 from muster.agent.prepare.inputs import Inputs
 from muster.agent.prepare.steps import Prepared
 from muster.agent.run.journal import Story
-from muster.environments.preparation import Ready
+from muster.environments.caller import Ready
 from muster.paths import AttemptPaths
 from muster.protocol import Order
 

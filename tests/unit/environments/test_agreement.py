@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from muster.environments import agreement
-from muster.environments.preparation import Preparation
+from muster.environments.caller import Caller
 from muster.environments.venvs.interpreters import host_platform
 from muster.wire.environments import AgreedVersions, BuiltEnvironment
 from muster.wire.node.recipes import Recipe
@@ -31,8 +31,8 @@ class Ledger:
             self.settled = AgreedVersions(built.python, built.platform, built.lock)
         return self.settled
 
-    def node(self, num_nodes: int = 2) -> Preparation:
-        return Preparation(
+    def node(self, num_nodes: int = 2) -> Caller:
+        return Caller(
             "r",
             1,
             num_nodes,

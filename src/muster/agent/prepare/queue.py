@@ -16,7 +16,7 @@ from muster.agent.prepare.inputs import Inputs
 from muster.agent.prepare.steps import Prepared, Refusal
 from muster.agent.run.variables import NODE_MARK
 from muster.agent.ship import checkpoints
-from muster.environments.preparation import Preparation, Ready
+from muster.environments.caller import Caller, Ready
 from muster.environments.venvs import ready as venvs
 from muster.errors import MusterError
 from muster.paths import AttemptPaths, NodePaths
@@ -75,20 +75,20 @@ class Preparer:
 
             self.node.containers_used.touch()
             container = from_json(Container, order.container)
-            attempt.environment = images.make_ready(self._preparation(attempt, order, paths), container)
+            attempt.environment = images.make_ready(self._caller(attempt, order, paths), container)
         elif attempt.environment is None and order.environment is not None:
             recipe = from_json(Recipe, order.environment)
-            attempt.environment = venvs.make_ready(self._preparation(attempt, order, paths), recipe)
+            attempt.environment = venvs.make_ready(self._caller(attempt, order, paths), recipe)
         return attempt.environment
 
-    def _preparation(self, attempt: Attempt, order: Order, paths: AttemptPaths) -> Preparation:
+    def _caller(self, attempt: Attempt, order: Order, paths: AttemptPaths) -> Caller:
         def agree(built: BuiltEnvironment | None) -> AgreedVersions:
             return from_json(AgreedVersions, self.link.agree(order, to_json(built)))
 
         def unpack(digest: str, folder: Path) -> None:
             code.copy_snapshot(self.node.code_cache, digest, self.link.archive, folder)
 
-        return Preparation(
+        return Caller(
             order.run,
             order.attempt,
             order.num_nodes,

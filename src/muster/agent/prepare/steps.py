@@ -19,8 +19,8 @@ from muster.agent.prepare.code import Fetch
 from muster.agent.run.container.describe import look as look_into
 from muster.agent.run.mpi.find import Found, NoMpi, find, find_inside
 from muster.agent.ship.outputs import places
+from muster.environments.caller import Ready
 from muster.environments.failures import Failure
-from muster.environments.preparation import Ready
 from muster.errors import NotFound
 from muster.host.files import PRIVATE, remove_aside, remove_tree, write_file, write_json
 from muster.launch.model import needs_from_json

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.errors import Conflict, JobError
+from muster.host.files import write_json
 from muster.job.parts import TensorFlow
 from muster.job.spec import JobSpec
 
@@ -194,6 +195,4 @@ def read(path: Path) -> Study | None:
 def write(path: Path, study: Study) -> None:
     """Replace the file at once."""
     rows = [{**asdict(row), "size": str(row.size), "procs": row.size.procs} for row in study.rows()]
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps({"format": _FORMAT, **asdict(study), "rows": rows}, indent=2) + "\n")
-    part.replace(path)
+    write_json(path, {"format": _FORMAT, **asdict(study), "rows": rows}, indent=2)

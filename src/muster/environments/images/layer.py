@@ -64,16 +64,16 @@ def recorded(runner: EngineRunner, label: str, image: str) -> tuple[str, ...]:
 def _install(
     runner: EngineRunner, container: Container, recipe: Recipe, base: str, contents: Contents, reference: str
 ) -> None:
-    preparation = runner.preparation
+    caller = runner.caller
     what = f"putting packages on the image {container.label}"
-    preparation.doing(what)
+    caller.doing(what)
     found = packages.looked(runner.look(container.label, base, packages.LOOK)) or packages.Looked()
     lent = _lent()
     gpus = Path("/dev/nvidiactl").exists()
     work = packages.plan(recipe, container.label, contents.python, found, lent, gpus)
     configured = sources.read(runner.environ, sys.prefix)
-    name = f"muster-{preparation.run}-{preparation.attempt}-{preparation.mark[:8]}-packages"
-    with _folder(preparation.folder / "packages") as folder, _container(runner, name):
+    name = f"muster-{caller.run}-{caller.attempt}-{caller.mark[:8]}-packages"
+    with _folder(caller.folder / "packages") as folder, _container(runner, name):
         for file, text in packages.files(recipe, work, configured, runner.environ).items():
             (folder / file).write_text(text)
         shutil.copyfile(installing.__file__, folder / "installing.py")
@@ -83,7 +83,7 @@ def _install(
         cache.mkdir(exist_ok=True)
         places = [place for place in packages.local_places(recipe, configured) if Path(place).exists()]
         mounts = packages.mounted(str(folder), str(cache), lent.folder if work.lent and lent else "", places)
-        attempt = (preparation.mark, preparation.run, preparation.attempt)
+        attempt = (caller.mark, caller.run, caller.attempt)
         extra = engines.extra(runner.environ)
         command = packages.install_command(runner.engine, base, name, attempt, mounts, extra)
         status, printed = runner.perform(command, what, watched=True)

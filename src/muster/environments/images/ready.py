@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from muster.environments import agreement
+from muster.environments.caller import Caller, Ready
 from muster.environments.failures import Failure
 from muster.environments.images import engines, failing, kept, layer, probe
 from muster.environments.images.command import APPTAINER, Engine, build_command, pull_command
@@ -22,7 +23,6 @@ from muster.environments.images.registries import registry_of, secret_name
 from muster.environments.images.runner import EngineRunner
 from muster.environments.images.used import Used
 from muster.environments.limits import images_limit_bytes
-from muster.environments.preparation import Preparation, Ready
 from muster.host.files import PRIVATE, read_json, remove_tree, write_json
 from muster.host.locks import HeldLock
 from muster.wire.codec import WireError, from_json, to_json
@@ -33,27 +33,27 @@ from muster.wire.node.recipes import Recipe
 log = logging.getLogger(__name__)
 
 
-def make_ready(preparation: Preparation, container: Container) -> Ready:
+def make_ready(caller: Caller, container: Container) -> Ready:
     """The attempt's image, on this node; raises Failure, or Abandoned."""
-    engine = engines.find(preparation.environ)
+    engine = engines.find(caller.environ)
     worked = threading.Event()
 
     def begins() -> None:
         worked.set()
-        preparation.begins()
+        caller.begins()
 
-    runner = EngineRunner(engine, replace(preparation, begins=begins))
+    runner = EngineRunner(engine, replace(caller, begins=begins))
     began = time.monotonic()
     try:
         image, lock, built = _held(runner, container)
     finally:
-        preparation.doing("")
+        caller.doing("")
     if worked.is_set():
         built = replace(built, built_s=round(time.monotonic() - began, 3))
         for gone in kept.evict(engine, runner.ask, images_limit_bytes(), keep=image):
-            log.info("%s: removed the image %s, which was used longest ago", preparation.name, gone)
+            log.info("%s: removed the image %s, which was used longest ago", caller.name, gone)
     contents = _contents(runner, container, image)
-    used = Used(engine, container, image, contents, engines.extra(preparation.environ))
+    used = Used(engine, container, image, contents, engines.extra(caller.environ))
     variables = container.packages.variables if container.packages else {}
     return Ready("python3", lock, built, variables, used)
 
@@ -86,9 +86,9 @@ def _whole(runner: EngineRunner, container: Container) -> tuple[str, BuiltEnviro
         contents = _contents(runner, container, image)
         if container.packages is None:
             return image, _described(runner, container, image, contents)
-        recipe = agreement.before(runner.preparation, container.packages, contents.python_text)
+        recipe = agreement.before(runner.caller, container.packages, contents.python_text)
         made, built = _with_packages(runner, container, recipe, image, contents, auth)
-        wanted = agreement.after(runner.preparation, recipe, built)
+        wanted = agreement.after(runner.caller, recipe, built)
         if wanted is not recipe:
             made, built = _with_packages(runner, container, wanted, image, contents, auth)
         return made, built
@@ -129,7 +129,7 @@ def _bring(runner: EngineRunner, container: Container, auth: str) -> str:
 
 def _pull(runner: EngineRunner, container: Container, auth: str) -> None:
     what = f"pulling the image {container.reference}"
-    runner.preparation.doing(what)
+    runner.caller.doing(what)
     target = str(_sif(container)) if runner.engine.kind == APPTAINER else ""
     command = pull_command(runner.engine, container.reference, auth, target)
     status, printed = runner.perform(command, what, _apptainer_login(runner.engine, container.login))
@@ -139,15 +139,15 @@ def _pull(runner: EngineRunner, container: Container, auth: str) -> None:
 
 
 def _build(runner: EngineRunner, container: Container, auth: str) -> None:
-    build, preparation = container.build, runner.preparation
+    build, caller = container.build, runner.caller
     assert build is not None
     what = f"building the image {build.tag}"
-    preparation.doing(what)
-    folder = preparation.folder / "build"
+    caller.doing(what)
+    folder = caller.folder / "build"
     remove_tree(folder)
     folder.mkdir()
-    preparation.unpack(build.snapshot, folder)
-    extra = (*engines.extra(preparation.environ, engines.BUILD_ARGS), "--label", kept.label())
+    caller.unpack(build.snapshot, folder)
+    extra = (*engines.extra(caller.environ, engines.BUILD_ARGS), "--label", kept.label())
     command = build_command(runner.engine, container.reference, str(folder), build.dockerfile, build.args, auth, extra)
     status, printed = runner.perform(command, what)
     remove_tree(folder)

@@ -8,11 +8,11 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from muster.environments.caller import Caller
 from muster.environments.failures import Failure
 from muster.environments.images import engines, probe
 from muster.environments.images.command import Engine, inspect_image_command, probe_command, pull_command, push_command
 from muster.environments.images.kept import images_dir
-from muster.environments.preparation import Preparation
 from muster.host.children import Abandoned
 from muster.host.locks import FileLock, HeldLock
 
@@ -24,11 +24,11 @@ class EngineRunner:
     """The engine at work on the image of one attempt."""
 
     engine: Engine
-    preparation: Preparation
+    caller: Caller
 
     @property
     def environ(self) -> Mapping[str, str]:
-        return self.preparation.environ
+        return self.caller.environ
 
     def ask(self, command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
         return engines.ask(command, self.environ)
@@ -49,7 +49,7 @@ class EngineRunner:
         """Held by the one process of the host that brings this image; raises Abandoned."""
         name = hashlib.sha256(f"{self.engine.kind}-{reference}".encode()).hexdigest()[:24]
         lock = FileLock(images_dir() / f"{name}.lock")
-        held = lock.acquire_within(math.inf, poll_s=0.1, pause=self.preparation.unwanted.wait)
+        held = lock.acquire_within(math.inf, poll_s=0.1, pause=self.caller.unwanted.wait)
         if held is None:
             raise Abandoned("nobody wants the image any more")
         return held
@@ -69,14 +69,14 @@ class EngineRunner:
 
         One that is watched has an open standard input, which closes with the agent.
         """
-        self.preparation.begins()
-        path = self.preparation.log
+        self.caller.begins()
+        path = self.caller.log
         environ = {**self.environ, **(more or {})}
         with path.open("ab") as out:
             out.write(f"muster: {what}\n".encode())
             out.flush()
             start = out.tell()
-            status = engines.perform(command, environ, out, self.preparation.unwanted, watched=watched)
+            status = engines.perform(command, environ, out, self.caller.unwanted, watched=watched)
         with path.open("rb") as printed:
             printed.seek(max(start, path.stat().st_size - _TAIL_BYTES))
             return status, printed.read().decode(errors="replace").splitlines()
@@ -88,9 +88,9 @@ class EngineRunner:
 
     def push(self, reference: str, auth: str) -> None:
         """Keep an image for other nodes; where that fails the job runs, with a warning."""
-        self.preparation.doing(f"pushing the image {reference}")
+        self.caller.doing(f"pushing the image {reference}")
         status, printed = self.perform(push_command(self.engine, reference, auth), f"pushing {reference}")
         if status != 0:
             last = next((line for line in reversed(printed) if line.strip()), f"code {status}")
             text = f"the image {reference} was not pushed, and other nodes build it themselves: {last}"
-            self.preparation.note("warning", text)
+            self.caller.note("warning", text)

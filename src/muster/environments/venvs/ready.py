@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from muster.environments import agreement
+from muster.environments.caller import Caller, Ready
 from muster.environments.failures import Failure, killed
 from muster.environments.limits import limit_bytes
-from muster.environments.preparation import Preparation, Ready
 from muster.environments.venvs import locks
 from muster.environments.venvs.cache import Built, Cache
 from muster.environments.venvs.interpreters import Interpreter, NoInterpreter, find, host_platform
@@ -31,22 +31,22 @@ log = logging.getLogger(__name__)
 _TRIES = 2
 
 
-def make_ready(preparation: Preparation, recipe: Recipe) -> Ready:
+def make_ready(caller: Caller, recipe: Recipe) -> Ready:
     """The attempt's environment; raises Failure, or Abandoned."""
-    base = _base(preparation, recipe)
+    base = _base(caller, recipe)
     cache = Cache(environments_dir(), limit_bytes())
     began = time.monotonic()
     if cache.find(choose_key(recipe, base, cache)) is None:
-        recipe = agreement.before(preparation, recipe, base.minor)
-    built, lock, built_here = _held(preparation, recipe, base, cache)
+        recipe = agreement.before(caller, recipe, base.minor)
+    built, lock, built_here = _held(caller, recipe, base, cache)
     try:
-        wanted = agreement.after(preparation, recipe, _described(built))
+        wanted = agreement.after(caller, recipe, _described(built))
     except BaseException:
         lock.release()
         raise
     if wanted is not recipe:
         lock.release()
-        built, lock, built_here = _held(preparation, wanted, base, cache)
+        built, lock, built_here = _held(caller, wanted, base, cache)
     described = _described(built)
     if built_here:
         described = replace(described, built_s=round(time.monotonic() - began, 3))
@@ -64,48 +64,48 @@ def choose_key(recipe: Recipe, base: Interpreter, cache: Cache) -> str:
     return key_of(recipe, base.minor, host_platform())
 
 
-def _held(preparation: Preparation, recipe: Recipe, base: Interpreter, cache: Cache) -> tuple[Built, HeldLock, bool]:
+def _held(caller: Caller, recipe: Recipe, base: Interpreter, cache: Cache) -> tuple[Built, HeldLock, bool]:
     """The environment, what holds it, and whether it was built for this."""
     key = choose_key(recipe, base, cache)
     held = cache.hold(key)
     built_here = held is None
     while held is None:
-        _build(preparation, recipe, Request(recipe, key, base.path, base.version, str(cache.root), limit_bytes()))
+        _build(caller, recipe, Request(recipe, key, base.path, base.version, str(cache.root), limit_bytes()))
         held = cache.hold(key)
     return *held, built_here
 
 
-def _build(preparation: Preparation, recipe: Recipe, request: Request) -> None:
-    preparation.begins()
+def _build(caller: Caller, recipe: Recipe, request: Request) -> None:
+    caller.begins()
     what = f"building the environment {recipe.label}"
-    preparation.doing(what)
-    log.info("%s: building the environment %s", preparation.name, request.key)
+    caller.doing(what)
+    log.info("%s: building the environment %s", caller.name, request.key)
     try:
-        with preparation.log.open("ab") as out:
+        with caller.log.open("ab") as out:
             for _ in range(_TRIES):
-                answer = _run(preparation, request, out.fileno(), what)
+                answer = _run(caller, request, out.fileno(), what)
                 if answer is not None:
                     break
     finally:
-        preparation.doing("")
+        caller.doing("")
     if answer is None:
-        raise killed("the process that built the environment", signal.SIGKILL, _tail(preparation.log))
+        raise killed("the process that built the environment", signal.SIGKILL, _tail(caller.log))
     if isinstance(answer, Failed):
         message = f"the environment {recipe.label} could not be built: {answer.message}"
         raise Failure(answer.code, message, answer.next, answer.lines)
 
 
-def _run(preparation: Preparation, request: Request, out: int, what: str) -> Finished | Failed | None:
+def _run(caller: Caller, request: Request, out: int, what: str) -> Finished | Failed | None:
     """One try; its last answer, or None when its process died without one. Raises Abandoned."""
     command = [sys.executable, "-m", "muster.environments.venvs.build"]
-    child = Child(command, environment=preparation.environ, errors=out)
+    child = Child(command, environment=caller.environ, errors=out)
     try:
         child.send(to_json(request))
         while True:
-            answer: Answer = from_json(Answer, child.receive(preparation.unwanted))  # type: ignore[arg-type]
+            answer: Answer = from_json(Answer, child.receive(caller.unwanted))  # type: ignore[arg-type]
             if not isinstance(answer, Doing):
                 return answer
-            preparation.doing(f"{what}: {answer.text}")
+            caller.doing(f"{what}: {answer.text}")
     except ChildEnded:
         return None
     finally:
@@ -116,9 +116,9 @@ def _described(built: Built) -> BuiltEnvironment:
     return BuiltEnvironment(built.key, built.record.python, built.record.lock, built.record.indexes)
 
 
-def _base(preparation: Preparation, recipe: Recipe) -> Interpreter:
+def _base(caller: Caller, recipe: Recipe) -> Interpreter:
     # A client's interpreter means nothing on a machine that is not the client's.
-    given = preparation.python
+    given = caller.python
     own = given if given and os.access(given, os.X_OK) else sys.executable
     try:
         with spawning:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from muster import errors
+from muster.host.files import write_json
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.store.backend import Store
@@ -62,7 +62,7 @@ def rotate(context: Context, source: Mapping[str, Any]) -> int:
         raise errors.Conflict(f"the key {fresh.id.hex()} is the workspace's key already", "Make a new one.")
     # Both are named before the first header changes, so that the next server can read whatever it finds.
     previous = [old, *(config["encryption"].get("previous") or [])]
-    _write_config(context.paths.config, {**config, "encryption": {**source, "previous": previous}})
+    write_json(context.paths.config, {**config, "encryption": {**source, "previous": previous}}, indent=2, durable=True)
     ring.lead(fresh)
     return finish_rotation(context)
 
@@ -84,7 +84,7 @@ def finish_rotation(context: Context) -> int:
         names = [name for name, _, _ in store.files()]
         count += sum(_rewrap(store, name) for name in names)
     kept = {name: value for name, value in config["encryption"].items() if name != "previous"}
-    _write_config(context.paths.config, {**config, "encryption": kept})
+    write_json(context.paths.config, {**config, "encryption": kept}, indent=2, durable=True)
     log.info("%d files have the key %s now", count, ring.first.id.hex())
     return count
 
@@ -107,12 +107,3 @@ def _stores(context: Context, ring: KeyRing) -> Iterator[Store]:
     for folder in context.database.read_now(folders):
         if Path(folder).is_dir():
             yield Store(folder, ring=ring)
-
-
-def _write_config(path: Path, config: Mapping[str, Any]) -> None:
-    part = path.with_name(f"{path.name}.new")
-    with part.open("w") as file:
-        file.write(json.dumps(config, indent=2) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)

@@ -1,4 +1,4 @@
-"""One attempt whose environment is put in place on this node: who asks, and what comes of it. Standard library only."""
+"""The attempt that asks for its environment on this node, and what it gets. Standard library only."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from pathlib import Path
 from muster.environments.images.used import Used
 from muster.host.locks import HeldLock
 from muster.wire.environments import AgreedVersions, BuiltEnvironment
+from muster.wire.stream import Level
 
 
 @dataclass(frozen=True)
-class Preparation:
-    """What the agent gives to whoever makes an attempt's environment, in one of its worker threads."""
+class Caller:
+    """An attempt that its environment is made for, in a worker thread of the agent: what it is, how it is reached."""
 
     run: str
     attempt: int
@@ -35,8 +36,8 @@ class Preparation:
     """Called when something begins that takes long: from then on the log grows."""
     doing: Callable[[str], None]
     """Takes what is being done, in a few words; empty at the end."""
-    note: Callable[[str, str], None]
-    """A line for those who follow the run: level and text."""
+    note: Callable[[Level, str], None]
+    """A line for those who follow the run."""
     agree: Callable[[BuiltEnvironment | None], AgreedVersions]
     """Reports to the server what this node came to, if anything yet; answers with what the gang keeps to."""
     unpack: Callable[[str, Path], None]
