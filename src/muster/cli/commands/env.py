@@ -16,6 +16,8 @@ from muster.cli.images import Image, images_here
 from muster.cli.options import Json, print_json
 from muster.cli.text import ago, duration, size, table
 from muster.errors import Conflict, MusterError, NotFound, UserError
+from muster.wire.codec import from_json, to_json
+from muster.wire.environments import RunEnvironment
 
 if TYPE_CHECKING:
     from muster.environments.resolve import Resolved
@@ -74,7 +76,6 @@ def show(
       muster env show pytorch-gpu --json
     """
     from muster.environments.venvs.recipe import without_secrets
-    from muster.wire.codec import to_json
 
     cache = _cache()
     built = _built(name, cache)
@@ -99,7 +100,6 @@ def show(
 
 def _show_image(name: str, resolved: Resolved, as_json: bool) -> None:
     from muster.environments.venvs.recipe import without_secrets
-    from muster.wire.codec import to_json
 
     container = to_json(resolved.container)
     if "packages" in container:
@@ -243,8 +243,6 @@ def export(
       muster env export environment.yml > environment.lock.yml
     """
     from muster.environments.export import conda_text
-    from muster.wire.codec import from_json
-    from muster.wire.environments import RunEnvironment
 
     built = _built(name, _cache()) or _built_by_name(name, _cache())
     if built is not None:
