@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -255,3 +256,15 @@ def test_versions_are_exported_as_a_conda_file_that_is_one() -> None:
 )
 def test_every_form_of_a_requirement_is_understood(line: str) -> None:
     assert requirements.read([line]).requirements == (line,)
+
+
+def test_a_record_of_an_older_version_is_read_and_one_that_makes_no_sense_is_built_again(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    key = built(cache, "a")
+    mark = tmp_path / "a" / "muster-environment.json"
+    older = {"label": "a", "python": "3.11.7", "lock": ["six==1"], "size": 7, "built_at": 1.0, "built_s": 0.5}
+    mark.write_text(json.dumps({**older, "recipe": {"label": "a", "requirements": ["six"], "options": []}}))
+    found = cache.find(key)
+    assert found is not None and found.record.lock == ("six==1",) and found.record.recipe == Recipe("a", ("six",))
+    mark.write_text('{"size": 7}')
+    assert cache.find(key) is None and cache.all() == [] and cache.sweep() == [key]
