@@ -51,7 +51,7 @@ class Workspace:
             return _from_azure(start, _azure_name(start, strict=True))
         azure = _azure_file(start)
         folder = find_folder(start)
-        if azure is not None and (folder is None or not folder.parent.is_relative_to(_beside(azure))):
+        if azure is not None and (folder is None or not folder.parent.is_relative_to(_with_siblings(azure))):
             return _from_azure(azure, _azure_name(azure, strict=True))
         return Workspace(ref=find_workspace(start))
 
@@ -125,8 +125,8 @@ def _azure_file(start: Path) -> Path | None:
 
 
 def _from_azure(file: Path, name: str) -> Workspace:
-    tell(f"{file}: the subscription is ignored; the workspace {name!r} is the folder {_beside(file) / FOLDER}")
-    return Workspace(ref=create_workspace(_beside(file), name, exist_ok=True))
+    tell(f"{file}: the subscription is ignored; the workspace {name!r} is the folder {_with_siblings(file) / FOLDER}")
+    return Workspace(ref=create_workspace(_with_siblings(file), name, exist_ok=True))
 
 
 def _azure_name(file: Path, strict: bool) -> str:
@@ -141,6 +141,6 @@ def _azure_name(file: Path, strict: bool) -> str:
     return ""
 
 
-def _beside(file: Path) -> Path:
+def _with_siblings(file: Path) -> Path:
     folder = file.resolve().parent
     return folder.parent if folder.name in (".azureml", "aml_config") else folder

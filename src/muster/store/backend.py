@@ -185,7 +185,7 @@ class _Counted:
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = pieces
         self._digest = hashlib.sha256()
-        self._beside = Beside()
+        self._with_siblings = Beside()
         self._waiting: list[bytes] = []
         self.size = 0
 
@@ -193,7 +193,7 @@ class _Counted:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._beside.close()
+        self._with_siblings.close()
 
     def __iter__(self) -> Iterator[bytes]:
         waiting = 0
@@ -202,12 +202,12 @@ class _Counted:
             self._waiting.append(piece)
             waiting += len(piece)
             if waiting >= _HASHED_AT_ONCE:
-                self._beside.start(self._hash, self._waiting)
+                self._with_siblings.start(self._hash, self._waiting)
                 self._waiting, waiting = [], 0
             yield piece
 
     def hexdigest(self) -> str:
-        self._beside.wait()
+        self._with_siblings.wait()
         self._hash(self._waiting)
         self._waiting = []
         return self._digest.hexdigest()

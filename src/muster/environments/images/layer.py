@@ -81,8 +81,8 @@ def _install(
         (folder / "compiler").chmod(0o755)
         cache = images_dir() / "pip"
         cache.mkdir(exist_ok=True)
-        places = [place for place in packages.local_places(recipe, configured) if Path(place).exists()]
-        mounts = packages.mounted(str(folder), str(cache), lent.folder if work.lent and lent else "", places)
+        local = [path for path in packages.local_paths(recipe, configured) if Path(path).exists()]
+        mounts = packages.mounted(str(folder), str(cache), lent.folder if work.lent and lent else "", local)
         attempt = (caller.mark, caller.run, caller.attempt)
         extra = engines.extra(runner.environ)
         command = packages.install_command(runner.engine, base, name, attempt, mounts, extra)
