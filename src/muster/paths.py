@@ -1,11 +1,12 @@
 """Every path on disk that Muster owns. Standard library only."""
 
-import fcntl
 import hashlib
 import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from muster.host.locks import FileLock
 
 
 def user_runtime_dir() -> Path:
@@ -14,11 +15,6 @@ def user_runtime_dir() -> Path:
     if base and os.access(base, os.W_OK) and len(base) < 40:
         return Path(base) / "muster"
     return Path(tempfile.gettempdir()) / f"muster-{os.getuid()}"
-
-
-def user_config_dir() -> Path:
-    base = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(base) if base else Path.home() / ".config") / "muster"
 
 
 def environments_dir() -> Path:
@@ -129,19 +125,8 @@ class NodePaths:
         return self.root / "agent.lock"
 
     def agent_lives(self) -> bool:
-        """Whether an agent holds the lock; where that cannot be told, as if it did."""
-        try:
-            descriptor = os.open(self.lock, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            # Shared, so that two who look do not take each other for the agent.
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        finally:
-            os.close(descriptor)
-        return False
+        """Whether an agent holds the lock; where that cannot be known, as if it did."""
+        return not FileLock(self.lock).is_free(shared=True)
 
     @property
     def log(self) -> Path:
@@ -249,33 +234,3 @@ class AttemptPaths:
     def streams(self) -> Path:
         """Growing files shipped by offset: logs (`user_logs/…`) and events (`events/…`)."""
         return self.root / "streams"
-
-
-@dataclass(frozen=True)
-class EnvironmentPaths:
-    """The folder of built environments."""
-
-    root: Path
-
-    def folder(self, key: str) -> Path:
-        return self.root / key
-
-    def mark(self, key: str) -> Path:
-        """Says that the environment is complete, and what is in it; written last."""
-        return self.root / key / "muster-environment.json"
-
-    @property
-    def locks(self) -> Path:
-        return self.root / ".locks"
-
-    def build_lock(self, key: str) -> Path:
-        return self.locks / f"{key}.build"
-
-    def use_lock(self, key: str) -> Path:
-        """Shared by those who use it; its time is that of the last use."""
-        return self.locks / f"{key}.use"
-
-    @property
-    def wheels(self) -> Path:
-        """uv's cache, where the user's own is on another disk, from which it could not make hard links."""
-        return self.root / ".uv"

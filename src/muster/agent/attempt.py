@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from dataclasses import dataclass, field
 from enum import Enum
 
-from muster.agent.prepare.environment import Ready
 from muster.agent.prepare.inputs import Inputs
 from muster.agent.prepare.steps import Prepared
 from muster.agent.run.journal import Story
+from muster.environments.caller import Ready
 from muster.paths import AttemptPaths
 from muster.protocol import Order
 
@@ -104,5 +103,5 @@ class Attempt:
                 held.release()
             self.prepared = None
         if self.environment is not None:
-            os.close(self.environment.lock)
+            self.environment.lock.release()
             self.environment = None

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import threading
 from typing import NamedTuple
 
-spawning = threading.Lock()
-"""Held while the agent has a child of its own that is no keeper, so that it is not taken for an orphan."""
+from muster.host.children import spawning
 
 
 class Gpu(NamedTuple):

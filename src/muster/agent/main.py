@@ -20,13 +20,14 @@ import psutil
 from muster.agent import gpus, identity
 from muster.agent.link import Backoff, Link, Trouble
 from muster.agent.node import Node
-from muster.agent.prepare.images import engines
-from muster.agent.run import processes, runtime_copy
+from muster.agent.run import runtime_copy
 from muster.agent.run.keeper_pool import sweep
 from muster.agent.run.sampler import Sampler
 from muster.agent.setup import set_up
 from muster.defaults import ORDERS_WAIT_S, PROTOCOL_VERSION
+from muster.environments.images import engines
 from muster.errors import AccessDenied, ProtocolMismatch
+from muster.host import processes
 from muster.paths import NodePaths
 from muster.protocol import AgentConfig
 from muster.version import VERSION

@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from muster.agent.builders import builders
-from muster.agent.gpus import spawning
 from muster.agent.run.variables import NODE_MARK
 from muster.errors import MusterError
-from muster.host.children import Child, ChildEnded
+from muster.host.children import Child, ChildEnded, own_children, spawning
 from muster.storage.connectors.credentials import FreshTokens
 from muster.storage.staging.messages import Done, ProgressReport, Report, Request
 from muster.wire.codec import from_json, to_json
@@ -128,7 +126,7 @@ def _end(child: Child, grace_s: float = _END_S) -> None:
     """Its standard input's end tells it to go; if it does not, it is killed."""
     child.end(grace_s)
     with spawning:
-        builders.discard(child.pid)
+        own_children.discard(child.pid)
 
 
 class Rate:

@@ -19,7 +19,6 @@ from typing import Any
 from muster.agent.attempt import Attempt, Phase, Step, next_step
 from muster.agent.link import Link
 from muster.agent.prepare import mounts, steps
-from muster.agent.prepare.images import engines
 from muster.agent.prepare.queue import Preparer
 from muster.agent.prepare.steps import Prepared, Refusal
 from muster.agent.run import journal, launch_file
@@ -30,8 +29,11 @@ from muster.agent.ship.outputs import Sender
 from muster.agent.ship.shipper import Drop, Finish, Look, Shipper, Tell, Track
 from muster.agent.workers import Workers
 from muster.defaults import GRACE_CANCEL_S, KILL_AFTER_TERM_S
+from muster.environments.images import engines
+from muster.host.files import PRIVATE, write_json
 from muster.paths import AttemptPaths, NodePaths
 from muster.protocol import AgentConfig, Event, Order, order_from_json
+from muster.wire.codec import to_json
 
 log = logging.getLogger(__name__)
 
@@ -307,7 +309,7 @@ class Node:
         if prepared.facts:
             told["facts"] = prepared.facts
         if prepared.environment is not None:
-            told["environment"] = prepared.environment.facts
+            told["environment"] = to_json(prepared.environment.built)
         self._emit(attempt, "prepared", time.time(), told)
         self._advance(attempt)
 
@@ -327,8 +329,8 @@ class Node:
                 described = launch_file.describe_container(
                     attempt.order, prepared, paths, self._runtime, self._mark, self._environment
                 )
-                steps.write_private(paths.container, json.dumps(described).encode())
-            steps.write_private(paths.launch, json.dumps(launch).encode())
+                write_json(paths.container, described, mode=PRIVATE)
+            write_json(paths.launch, launch, mode=PRIVATE)
         except Refusal as refusal:
             self._refuse(attempt, refusal)
             return
@@ -338,7 +340,7 @@ class Node:
         attempt.phase = Phase.RUNNING
         locks = [held.lock for held in prepared.ports]
         if prepared.environment is not None:
-            locks.append(prepared.environment.lock)
+            locks.append(prepared.environment.lock.descriptor)
         if attempt.inputs is not None:
             locks += [held.lock.descriptor for held in attempt.inputs.held]
         self._keepers.launch(attempt.key, paths.launch, locks)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from muster.agent.run import processes
 from muster.agent.run.variables import NODE_MARK
 from muster.defaults import SETUP_TIMEOUT_S
+from muster.host import processes
 from muster.paths import NodePaths
 
 log = logging.getLogger(__name__)

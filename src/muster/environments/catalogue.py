@@ -9,9 +9,13 @@ from importlib import resources
 from typing import Any
 
 import yaml
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
-from muster.environments.names import CURATED
-from muster.environments.venvs.recipe import Recipe
+from muster.environments.names import CURATED, FLAVOURS
+from muster.wire.node.recipes import Recipe
+
+_STANDS_FOR = {"tensorflow": ("tensorflow-cpu",), "lightning": ("pytorch-lightning",)}
 
 
 @dataclass(frozen=True)
@@ -22,17 +26,15 @@ class Curated:
     description: str
     needs: Mapping[str, str]
     """What a Python must have, in at least these versions, to stand in for it."""
-    content: Mapping[str, Any]
+    recipes: Mapping[str, Recipe]
+    """By flavour."""
 
     def recipe(self, flavour: str) -> Recipe:
-        part = self.content[flavour]
-        return Recipe(
-            f"{self.name}-{flavour}",
-            requirements=(*self.content["packages"], *part["packages"]),
-            indexes=tuple(part.get("indexes", ())),
-            flavour=flavour,
-            variables=dict(self.content.get("variables", {})),
-        )
+        return self.recipes[flavour]
+
+    def is_met_by(self, packages: Mapping[str, str]) -> bool:
+        """Whether every package that is needed is there, in at least its version."""
+        return all(_has(packages, canonicalize_name(name), Version(least)) for name, least in self.needs.items())
 
 
 @cache
@@ -40,7 +42,33 @@ def load(name: str) -> Curated:
     """A curated environment by its name."""
     text = resources.files("muster.environments").joinpath("curated", f"{name}.yml").read_text()
     data = yaml.safe_load(text)
-    return Curated(name, data["description"], data["needs"], data)
+    return Curated(
+        name, data["description"], data["needs"], {flavour: _recipe(name, data, flavour) for flavour in FLAVOURS}
+    )
+
+
+def _recipe(name: str, data: Any, flavour: str) -> Recipe:
+    part = data[flavour]
+    return Recipe(
+        f"{name}-{flavour}",
+        requirements=(*data["packages"], *part["packages"]),
+        indexes=tuple(part.get("indexes", ())),
+        flavour=flavour,
+        variables=data.get("variables", {}),
+    )
+
+
+def _has(packages: Mapping[str, str], name: str, least: Version) -> bool:
+    versions = [packages[known] for known in (name, *_STANDS_FOR.get(name, ())) if known in packages]
+    return any(_version(text) >= least for text in versions)
+
+
+def _version(text: str) -> Version:
+    try:
+        # A preview of a version has what that version has.
+        return Version(Version(text).base_version)
+    except InvalidVersion:
+        return Version("0")
 
 
 def load_all() -> list[Curated]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.job.refusal import nearest, show
+from muster.wire.codec import Json
 
 _KEYS = ("name", "channels", "dependencies", "prefix", "variables", "platforms")
 _PYTHON = re.compile(r"(?:[\w-]+::)?python\s*(?P<version>[=<>!~].*)?", re.IGNORECASE)
@@ -65,7 +66,7 @@ def read(data: Any) -> CondaFile:
     return CondaFile(python, tuple(pip), tuple(conda), channels, variables)
 
 
-def _list(data: Mapping[str, Any], key: str) -> list[Any]:
+def _list(data: Mapping[str, Json], key: str) -> list[Any]:
     value = data.get(key)
     if value is None:
         return []
@@ -74,7 +75,7 @@ def _list(data: Mapping[str, Any], key: str) -> list[Any]:
     return list(value)
 
 
-def _pip_part(item: Mapping[str, Any], index: int) -> list[str]:
+def _pip_part(item: Mapping[str, Json], index: int) -> list[str]:
     at: tuple[str | int, ...] = ("dependencies", index)
     if set(item) != {"pip"}:
         raise BadCondaFile(at, f"{', '.join(map(str, item))}: only `pip` may stand here", "Write pip: [A, B].")

@@ -6,7 +6,6 @@ import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 _LINES = 25
 
@@ -20,9 +19,6 @@ class Failure(Exception):
         self.message = message
         self.next = next
         self.lines = tuple(lines)
-
-    def to_json(self) -> dict[str, Any]:
-        return {"code": self.code, "message": self.message, "next": self.next, "lines": list(self.lines)}
 
 
 @dataclass(frozen=True)

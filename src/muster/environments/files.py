@@ -10,6 +10,7 @@ from muster.environments import condafile
 from muster.errors import JobError
 from muster.job.parts import EnvironmentSpec
 from muster.job.spec import JobSpec
+from muster.wire.codec import Json
 
 _INCLUDES = ("-r", "--requirement")
 _DEPTH = 10
@@ -20,7 +21,7 @@ def with_contents(spec: JobSpec, base_dir: Path) -> JobSpec:
     environment = spec.environment
     if not isinstance(environment, EnvironmentSpec):
         return spec
-    update: dict[str, Any] = {}
+    update: dict[str, Json] = {}
     if isinstance(environment.conda_file, str):
         path = (base_dir / Path(environment.conda_file).expanduser()).resolve()
         update["conda_file"] = conda_content(path)
@@ -34,7 +35,7 @@ def with_contents(spec: JobSpec, base_dir: Path) -> JobSpec:
     return spec.model_copy(update={"environment": environment.model_copy(update=update)}) if update else spec
 
 
-def conda_content(path: Path) -> dict[str, Any]:
+def conda_content(path: Path) -> dict[str, Json]:
     """A conda file's content, checked; raises JobError with the line of what is wrong."""
     try:
         text = path.read_text()
@@ -100,7 +101,7 @@ def _with_hash(line: str, base_dir: Path) -> str:
     return f"{path.name.split('-', 1)[0]} @ {path.as_uri()}#sha256={digest}"
 
 
-def _with_lines(data: Any, base_dir: Path) -> dict[str, Any]:
+def _with_lines(data: Any, base_dir: Path) -> dict[str, Json]:
     """A conda file's content with the lines of its pip part read."""
     parts = []
     for item in data.get("dependencies") or []:

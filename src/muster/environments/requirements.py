@@ -6,14 +6,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from packaging.requirements import InvalidRequirement, Requirement
+
 # What says where packages come from; other options change how pip works, not what is wanted.
 _SOURCES = ("--index-url", "-i", "--extra-index-url", "--find-links", "-f", "--no-index", "--trusted-host", "--pre")
-_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
-_EXTRAS = r"(?:\s*\[[A-Za-z0-9._,\s-]*\])?"
-_CLAUSE = r"(?:===|==|~=|!=|<=|>=|<|>)\s*[A-Za-z0-9.*+!_-]+"
-_VERSION = rf"(?:\s*\(?\s*{_CLAUSE}(?:\s*,\s*{_CLAUSE})*\s*,?\s*\)?)?"
-_PACKAGE = re.compile(rf"{_NAME}{_EXTRAS}(?:{_VERSION}|\s*@\s*\S.*?)\s*(?:;.+)?(?:\s+--hash=\S+)*")
 _ADDRESS = re.compile(r"(?:[a-z]+\+)?[a-z]+://\S+|/\S+\.(?:whl|tar\.gz|zip)")
+_HASHES = re.compile(r"(?:\s+--hash=\S+)+$")
 _COMMENT = re.compile(r"(^|\s)#.*")
 
 
@@ -39,13 +37,21 @@ def read(lines: Iterable[str]) -> Wanted:
             options.append(_spaced(text))
         elif text.startswith("-"):
             problems.append((index, _why_not(option, text)))
-        elif _PACKAGE.fullmatch(text) or _ADDRESS.fullmatch(text):
+        elif _ADDRESS.fullmatch(text) or _is_requirement(text):
             requirements.append(text)
         else:
             problems.append(
                 (index, f"{text!r} is not a requirement; write one such as numpy, numpy==2.1 or numpy>=2,<3")
             )
     return Wanted(tuple(dict.fromkeys(requirements)), tuple(dict.fromkeys(options)), tuple(problems))
+
+
+def _is_requirement(text: str) -> bool:
+    try:
+        Requirement(_HASHES.sub("", text))
+    except InvalidRequirement:
+        return False
+    return True
 
 
 def _spaced(text: str) -> str:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from muster.environments import catalogue, condafile, names, requirements
-from muster.environments.current import satisfies
 from muster.environments.names import Meaning
 from muster.environments.venvs import interpreters
-from muster.environments.venvs.recipe import Recipe
 from muster.job.explain import job_error
 from muster.job.parts import EnvironmentSpec
 from muster.job.refusal import Path, Problem, show
 from muster.job.rules import SNAPSHOT
+from muster.wire.codec import Json
+from muster.wire.node.containers import Build, ImageSource
+from muster.wire.node.recipes import Recipe
 
 # A path is an image file of apptainer's.
 _IMAGE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9._:/@+-]*")
-Registered = Callable[[str, str | None], Mapping[str, Any] | None]
+Registered = Callable[[str, str | None], Mapping[str, Json] | None]
 """An environment that somebody registered, by name and version; None where there is none."""
 
 
@@ -44,8 +44,8 @@ class Resolved:
     python: str | None = None
     """An interpreter to use as it is; None: the job's own."""
     notices: tuple[str, ...] = ()
-    container: Mapping[str, Any] | None = None
-    """The image that the ranks run in: `image`, or `build`."""
+    container: ImageSource | None = None
+    """The image that the ranks run in."""
 
 
 def resolve(environment: str | EnvironmentSpec | None, site: Site) -> Resolved:
@@ -89,7 +89,7 @@ def _curated(name: str, meaning: Meaning, site: Site) -> Resolved:
     if meaning.old:
         why = " for an MPI job" if site.is_mpi and meaning.curated != _without_mpi(name) else ""
         notices.append(f"environment {name} is an old name of Azure ML; it stands for {meaning.curated}{why}")
-    if meaning.flavour is None and site.packages is not None and satisfies(site.packages, entry.needs):
+    if meaning.flavour is None and site.packages is not None and entry.is_met_by(site.packages):
         have = ", ".join(f"{package} {site.packages[package]}" for package in entry.needs if package in site.packages)
         notices.append(
             f"environment {meaning.curated}: the Python that submits has {have or 'what it needs'} and is used "
@@ -115,22 +115,21 @@ def _container(environment: EnvironmentSpec) -> Resolved:
     recipe = on_top.recipe
     if recipe is None or not (recipe.requirements or recipe.conda or recipe.python):
         return Resolved(environment.name, container=image, notices=on_top.notices)
-    return Resolved(environment.name, container={**image, "packages": recipe.to_json()}, notices=on_top.notices)
+    return Resolved(environment.name, container=replace(image, packages=recipe), notices=on_top.notices)
 
 
-def _image(environment: EnvironmentSpec) -> dict[str, Any]:
+def _image(environment: EnvironmentSpec) -> ImageSource:
     if environment.build is None:
         if not _IMAGE.fullmatch(environment.image or ""):
             hint = "Write it as registry.example.org/name:tag, or as name@sha256:…"
             raise _refusal(("environment", "image"), f"{show(environment.image)} is not the name of an image", hint)
-        return {"image": environment.image}
+        return ImageSource(environment.image or "")
     build = environment.build
     scheme, _, snapshot = build.path.partition(":")
     if scheme != SNAPSHOT or not snapshot:
         hint = "Submit with the client, which sends the folder."
         raise _refusal(("environment", "build", "path"), f"the folder {build.path} was not sent", hint)
-    described = {"snapshot": snapshot, "dockerfile": build.dockerfile_path or "Dockerfile", "args": dict(build.args)}
-    return {"build": described}
+    return ImageSource(build=Build(snapshot, build.dockerfile_path or "Dockerfile", dict(build.args)))
 
 
 def _conda(environment: EnvironmentSpec) -> Resolved:
@@ -143,15 +142,7 @@ def _conda(environment: EnvironmentSpec) -> Resolved:
     except condafile.BadCondaFile as wrong:
         raise _refusal((*at, *wrong.path), wrong.message, wrong.hint) from wrong
     recipe = _recipe(environment.name or "conda", file.pip, file.python, (*at, "pip"))
-    whole = Recipe(
-        recipe.label,
-        recipe.requirements,
-        recipe.python,
-        recipe.options,
-        channels=file.channels,
-        conda=file.conda,
-        variables=file.variables,
-    )
+    whole = replace(recipe, channels=file.channels, conda=file.conda, variables=file.variables)
     return Resolved(environment.name, whole, notices=_azure_notices(file.pip))
 
 

@@ -19,11 +19,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import IO, Any
 
 from muster.errors import MusterError
 
 log = logging.getLogger(__name__)
+
+spawning = threading.RLock()
+"""Held while a process starts or ends a child, so that who ends orphans never takes one for an orphan."""
+own_children: set[int] = set()
+"""Children that are no orphans, by process id. Changed while `spawning` is held."""
 
 _LOOK_S = 0.1
 _PIECE = 1 << 20
@@ -40,7 +45,7 @@ class ChildEnded(Exception):
 class Child:
     """The parent's side: a process that was started, and what is said both ways.
 
-    One thread listens; any thread may send. Whoever must know of a child before it can end starts it under a lock.
+    One thread listens; any thread may send. It is one of `own_children` until it has ended.
     """
 
     def __init__(
@@ -52,14 +57,12 @@ class Child:
         keep_lines: int = 0,
     ) -> None:
         """`errors`: a descriptor that gets what it prints (default: as here); `keep_lines`: its last lines instead."""
-        self._process = subprocess.Popen(
-            list(command),
+        self._process = start(
+            command,
+            environment=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if keep_lines else errors,
-            cwd="/",
-            env=None if environment is None else dict(environment),
-            start_new_session=True,
         )
         self._sending = threading.Lock()
         self._lines: deque[bytes] = deque()
@@ -138,17 +141,13 @@ class Child:
 
     def end_group(self) -> int:
         """End it at once with all that it started; a tool that outlives it would go on writing."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        code = self._ended()
-        # A sub-reaper inherits what it had started.
-        with suppress(ChildProcessError):
-            while os.waitpid(-self.pid, 0)[0]:
-                pass
-        return code
+        end_group(self._process)
+        return self._ended()
 
     def _ended(self) -> int:
         code = self._process.wait()
+        with spawning:
+            own_children.discard(self.pid)
         if self._keeper is not None:
             self._keeper.join(1.0)
         for pipe in (self._process.stdin, self._process.stdout):
@@ -176,6 +175,45 @@ class Child:
         with self._process.stderr as stream:
             for line in stream:
                 self._words.append(line.decode(errors="replace").rstrip())
+
+
+def start(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    stdin: int | None = subprocess.DEVNULL,
+    stdout: int | IO[bytes] | None = None,
+    stderr: int | IO[bytes] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a child that leads a session of its own and is known to be no orphan; `end_group` ends it."""
+    with spawning:
+        process = subprocess.Popen(
+            list(command),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd="/",
+            env=None if environment is None else dict(environment),
+            start_new_session=True,
+        )
+        own_children.add(process.pid)
+    return process
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a child at once with all that it started; a tool that outlives it would go on writing."""
+    with spawning:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        own_children.discard(process.pid)
+    # A sub-reaper inherits what it had started.
+    with suppress(ChildProcessError):
+        while os.waitpid(-process.pid, 0)[0]:
+            pass
+    if process.stdin is not None:
+        with suppress(OSError):
+            process.stdin.close()
 
 
 class Parent:

@@ -15,7 +15,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, Generic, Protocol, TypeVar
@@ -26,6 +26,7 @@ from muster.errors import ServerUnavailable
 from muster.host.spool import SpoolConnection
 
 Body = bytes | memoryview | IO[bytes] | Iterable[bytes] | None
+Query = Mapping[str, str | int | float | bool | Sequence[str] | None]
 Refused = Callable[[int, bytes], Exception]
 """The error that a refusal becomes: its status and its body."""
 
@@ -92,7 +93,7 @@ class Connection:
         *,
         json_body: Any = None,
         body: Body = None,
-        query: Mapping[str, Any] | None = None,
+        query: Query | None = None,
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> Any:
@@ -111,7 +112,7 @@ class Connection:
         *,
         json_body: Any = None,
         body: Body = None,
-        query: Mapping[str, Any] | None = None,
+        query: Query | None = None,
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> Iterator[http.client.HTTPResponse]:
@@ -320,7 +321,7 @@ def retry_pauses(tries: int, first_s: float = 0.1, most_s: float = 5.0) -> Itera
     yield None
 
 
-def target_of(path: str, query: Mapping[str, Any] | None = None) -> str:
+def target_of(path: str, query: Query | None = None) -> str:
     """A request's target, quoted; a value that is None is left out."""
     target = quote(path, safe="/@:~")
     chosen = {key: value for key, value in (query or {}).items() if value is not None}

@@ -12,8 +12,7 @@ from typing import Any
 from muster.client.submit import register_environment
 from muster.environments import catalogue, names
 from muster.environments.files import conda_content, requirement_file
-from muster.environments.images.failing import secret_name
-from muster.environments.images.model import registry_of
+from muster.environments.images.registries import registry_of, secret_name
 from muster.environments.venvs.builder import has_gpus
 from muster.errors import JobError, NotFound
 from muster.job.explain import make_spec

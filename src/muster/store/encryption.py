@@ -170,7 +170,7 @@ class _Reader(PlainText):
         self._stored = stored
         self._descriptor = _descriptor(stored)
         self._name = name
-        self._beside = Beside()
+        self._with_siblings = Beside()
         self._buffer = memoryview(b"")
         # For less, a thread takes longer to start and to wake than its half takes.
         shared = self._size >= _LARGE_BYTES and self._descriptor is not None
@@ -198,7 +198,7 @@ class _Reader(PlainText):
 
     def close(self) -> None:
         if not self.closed:
-            self._beside.close()
+            self._with_siblings.close()
             self._stored.close()
         super().close()
 
@@ -207,12 +207,12 @@ class _Reader(PlainText):
             self._decrypt(first, 0, count, view)
             return
         half = count // 2
-        self._beside.start(self._decrypt, first, half, count, view)
+        self._with_siblings.start(self._decrypt, first, half, count, view)
         try:
             self._decrypt(first, 0, half, view)
         finally:
             # It writes to the caller's memory.
-            self._beside.wait()
+            self._with_siblings.wait()
 
     def _part(self, number: int) -> memoryview:
         self._buffer = _with_room(self._buffer, 1)

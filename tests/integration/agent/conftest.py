@@ -18,8 +18,8 @@ import psutil
 import pytest
 from tests.sites.agent_server import AgentServer
 
-from muster.agent.run import processes
 from muster.agent.run.variables import NODE_MARK
+from muster.host import processes
 from muster.launch.model import NodePlan, RankPlan, to_json
 from muster.paths import NodePaths
 from muster.protocol import Order

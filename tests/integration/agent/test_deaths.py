@@ -188,7 +188,7 @@ def _new_nursery(node: Harness, before: int) -> bool:
 
 
 def _leads(pid: int) -> bool:
-    from muster.agent.run import processes
+    from muster.host import processes
 
     process = processes.read(pid)
     return process is not None and not process.dead

@@ -261,6 +261,6 @@ def test_an_agent_that_hears_no_server_stops_its_gangs(node: Harness) -> None:
 
 
 def _command(pid: int) -> str:
-    from muster.agent.run import processes
+    from muster.host import processes
 
     return processes.command_line(pid)

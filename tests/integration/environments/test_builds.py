@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
@@ -18,51 +17,35 @@ from tests.conftest import wait_until
 from tests.integration.environments.conftest import Shelf
 
 from muster.environments.venvs.cache import Cache
-from muster.environments.venvs.recipe import Recipe
-from muster.environments.venvs.request import Request
+from muster.environments.venvs.request import Answer, Doing, Failed, Finished, Request
+from muster.host.children import Child
+from muster.wire.codec import from_json, to_json
+from muster.wire.node.recipes import Recipe
 
 KILLS = 12
+READY = Finished("key")
 
 
 class Building:
     """One building process, asked as an agent asks."""
 
     def __init__(self, recipe: Recipe, root: Path, prefix: tuple[str, ...] = (), limit_bytes: int = 1 << 40) -> None:
-        answers, theirs = os.pipe()
-        version = list(sys.version_info[:3])
-        request = Request(recipe.to_json(), "key", sys.executable, version, str(root), limit_bytes, theirs)
-        self.process = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "muster.environments.venvs.build"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            pass_fds=[theirs],
-            start_new_session=True,
-        )
-        os.close(theirs)
-        self._answers = os.fdopen(answers)
-        assert self.process.stdin is not None
-        self.process.stdin.write(request.to_line())
-        self.process.stdin.flush()
+        command = [*prefix, sys.executable, "-m", "muster.environments.venvs.build"]
+        self.child = Child(command, errors=subprocess.DEVNULL)
+        request = Request(recipe, "key", sys.executable, tuple(sys.version_info[:3]), str(root), limit_bytes)
+        self.child.send(to_json(request))
 
-    def result(self) -> dict[str, Any]:
-        """Its last answer; empty when it died without one."""
-        lines = self._answers.read().splitlines()
+    def result(self) -> Answer | None:
+        """Its last answer; None when it died without one."""
+        answers: list[Answer] = [from_json(Answer, message) for message in self.child.messages()]  # type: ignore[arg-type]
         self.close()
-        last: dict[str, Any] = json.loads(lines[-1]) if lines else {}
-        return last if "doing" not in last else {}
+        return answers[-1] if answers and not isinstance(answers[-1], Doing) else None
 
-    def close(self) -> None:
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.close()
-        self.process.stdout.read()
-        self.process.stdout.close()
-        self.process.wait()
-        self._answers.close()
+    def close(self) -> int:
+        return self.child.end(60.0)
 
     def kill(self) -> None:
-        self.process.kill()
-        self.close()
+        self.child.end()
 
 
 def test_a_build_killed_at_random_moments_leaves_nothing_that_is_taken_for_complete(
@@ -71,14 +54,15 @@ def test_a_build_killed_at_random_moments_leaves_nothing_that_is_taken_for_compl
     shelf.wheel("small", "1.0", script="small-says")
     recipe = Recipe("killed", ("small",), options=tuple(shelf.options))
     cache = Cache(tmp_path / "cache")
-    whole_s = _timed(lambda: Building(recipe, tmp_path / "warm").result())
+    # The first is slower than all that follow, which would then be killed too late.
+    _, whole_s = (_timed(lambda name=name: Building(recipe, tmp_path / name).result()) for name in ("cold", "warm"))
     dice = random.Random(7)
     complete = 0
     for _ in range(KILLS):
-        building = Building(recipe, cache.paths.root)
+        building = Building(recipe, cache.root)
         time.sleep(dice.uniform(0.0, whole_s))
         if dice.random() < 0.5:
-            os.killpg(building.process.pid, signal.SIGKILL)
+            os.killpg(building.child.pid, signal.SIGKILL)
         building.kill()
         found = cache.find("key")
         if found is None:
@@ -89,16 +73,15 @@ def test_a_build_killed_at_random_moments_leaves_nothing_that_is_taken_for_compl
         assert said.stdout == "small 1.0\n"
         wait_until(lambda: cache.remove("key"), what="that nobody builds any more")
     assert complete < KILLS
-    assert Building(recipe, cache.paths.root).result() == {"ready": "key"}
-    assert [path.name for path in cache.paths.root.iterdir() if path.name[0] != "."] == ["key"]
+    assert Building(recipe, cache.root).result() == READY
+    assert [path.name for path in cache.root.iterdir() if path.name[0] != "."] == ["key"]
 
 
 def test_a_build_ends_with_whoever_asked_for_it(shelf: Shelf, tmp_path: Path) -> None:
     gate = shelf.gated("slow")
     building = Building(Recipe("gone", ("slow",), options=tuple(shelf.options)), tmp_path / "cache")
     wait_until(gate.has_begun, 60.0, "the begin of the build")
-    building.close()
-    assert building.process.returncode == -signal.SIGKILL
+    assert building.close() == -signal.SIGKILL
     cache = Cache(tmp_path / "cache")
     wait_until(lambda: cache.sweep() == ["key"], what="that nothing holds it any more")
 
@@ -109,7 +92,7 @@ def test_processes_that_race_for_one_environment_build_it_once(shelf: Shelf, tmp
     racing = [Building(recipe, tmp_path / "cache") for _ in range(3)]
     wait_until(gate.has_begun, 60.0, "the begin of the build")
     gate.open()
-    assert [building.result() for building in racing] == [{"ready": "key"}] * 3
+    assert [building.result() for building in racing] == [READY] * 3
     assert gate.begun.read_text() == "begun\n"
 
 
@@ -119,11 +102,11 @@ def test_the_one_that_waits_builds_when_the_other_fails(shelf: Shelf, tmp_path: 
     first = Building(recipe, tmp_path / "cache")
     wait_until(gate.has_begun, 60.0, "the begin of the build")
     second = Building(recipe, tmp_path / "cache")
-    os.killpg(first.process.pid, signal.SIGKILL)
+    os.killpg(first.child.pid, signal.SIGKILL)
     first.close()
     wait_until(lambda: gate.begun.read_text() == "begun\nbegun\n", what="the build by the other")
     gate.open()
-    assert second.result() == {"ready": "key"}
+    assert second.result() == READY
 
 
 def test_a_full_disk_is_a_cause_of_its_own(shelf: Shelf, tmp_path: Path) -> None:
@@ -133,24 +116,24 @@ def test_a_full_disk_is_a_cause_of_its_own(shelf: Shelf, tmp_path: Path) -> None
     root = tmp_path / "small-disk"
     root.mkdir()
     small = ("unshare", "-rm", "sh", "-c", f'mount -t tmpfs -o size=64k none "{root}" && exec "$@"', "sh")
-    failed = Building(Recipe("full", ("small",), options=tuple(shelf.options)), root, small).result()["failed"]
-    assert failed["code"] == "disk_full" and failed["message"] == "the disk is full"
-    assert "MUSTER_ENVIRONMENTS_DIR" in failed["next"]
+    failed = Building(Recipe("full", ("small",), options=tuple(shelf.options)), root, small).result()
+    assert isinstance(failed, Failed) and failed.code == "disk_full" and failed.message == "the disk is full"
+    assert "MUSTER_ENVIRONMENTS_DIR" in failed.next
 
 
 def test_a_build_makes_room_by_removing_what_was_used_longest_ago(shelf: Shelf, tmp_path: Path) -> None:
     shelf.wheel("small", "1.0")
     recipe = Recipe("first", ("small",), options=tuple(shelf.options))
     cache = Cache(tmp_path / "cache")
-    assert Building(recipe, cache.paths.root).result() == {"ready": "key"}
-    cache.paths.folder("key").rename(cache.paths.folder("older"))
-    cache.paths.use_lock("key").rename(cache.paths.use_lock("older"))
+    assert Building(recipe, cache.root).result() == READY
+    cache.folder("key").rename(cache.folder("older"))
+    (cache.root / ".locks/key.use").rename(cache.root / ".locks/older.use")
     assert {built.key for built in cache.all()} == {"older"}
-    assert Building(recipe, cache.paths.root, limit_bytes=1).result() == {"ready": "key"}
+    assert Building(recipe, cache.root, limit_bytes=1).result() == READY
     assert {built.key for built in cache.all()} == {"key"}
 
 
 def _timed(work: Any) -> float:
     began = time.monotonic()
-    assert work() == {"ready": "key"}
+    assert work() == READY
     return time.monotonic() - began

@@ -13,11 +13,11 @@ from tests.conftest import MUSTER, wait_until
 from tests.integration.environments.conftest import Shelf, Site
 
 from muster.environments.failures import Failure
-from muster.environments.venvs.builder import ensure
+from muster.environments.venvs.builder import Progress, ensure
 from muster.environments.venvs.cache import Cache
 from muster.environments.venvs.interpreters import find, host_platform
-from muster.environments.venvs.recipe import Recipe
 from muster.errors import AccessDenied
+from muster.wire.node.recipes import Recipe
 
 SHOW = "python -c 'import small; print(small.VERSION)'"
 
@@ -85,12 +85,11 @@ def test_an_archive_that_was_replaced_is_not_installed(
     shelf.wheel("small", "1.0")
     cache, base = Cache(tmp_path / "cache"), find(None, sys.executable)
     recipe = Recipe("kept", ("small",), options=tuple(shelf.options))
-    settings: dict[str, Any] = {"say": lambda text: None, "write": lambda text: None, "limit_bytes": 1 << 30}
-    lock = ensure(recipe, "first", base, cache, **settings).facts["lock"]
+    lock = ensure(recipe, "first", base, cache, Progress()).record.lock
     assert "--hash=sha256:" in lock[0]
-    assert ensure(recipe.locked(lock), "again", base, cache, **settings).facts["lock"] == lock
+    assert ensure(recipe.locked(lock), "again", base, cache, Progress()).record.lock == lock
     shelf.wheel("small", "1.0", script="something-else")
     # uv's own cache has the right one still.
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
     with pytest.raises(Failure, match="an archive is not the one that was recorded"):
-        ensure(recipe.locked(lock), "replaced", base, cache, **settings)
+        ensure(recipe.locked(lock), "replaced", base, cache, Progress())

@@ -52,9 +52,9 @@ def test_a_job_runs_in_its_environment_and_the_next_one_finds_it_there(shelf: Sh
     assert first["status"] == "Completed", first["verdict"]
     (key,) = keys(cache)
     lines = site.log(first["id"]).decode().splitlines()
-    assert lines == [f"1.0 {cache.paths.folder(key)}", "small 1.0"]
+    assert lines == [f"1.0 {cache.folder(key)}", "small 1.0"]
     assert first["metrics"]["seen"] == 1
-    module = next(cache.paths.folder(key).rglob("small.py"))
+    module = next(cache.folder(key).rglob("small.py"))
     assert module.stat().st_nlink > 1, "uv makes hard links from its cache"
     assert f"{key} is ready" in site.log(first["id"], BUILD_LOG).decode()
     assert first["environment"] == {"name": "mine", "key": key, "python": first["environment"]["python"], "packages": 1}
@@ -103,7 +103,7 @@ def test_two_nodes_and_two_jobs_that_ask_at_once_build_once(shelf: Shelf, cache:
         "a reason that says what is being done",
     )
     assert "local-" in reason and " s" in reason
-    assert cache.remove(next(path.name for path in cache.paths.root.iterdir() if path.name[0] != ".")) is False
+    assert cache.remove(next(path.name for path in cache.root.iterdir() if path.name[0] != ".")) is False
     gate.open()
     assert [site.wait(run)["status"] for run in runs] == ["Completed", "Completed"]
     assert gate.begun.read_text() == "begun\n" and len(keys(cache)) == 1
@@ -116,7 +116,7 @@ def test_one_that_a_job_uses_is_not_removed(shelf: Shelf, cache: Cache, site: Si
     (key,) = keys(cache)
     refused = subprocess.run([MUSTER, "env", "rm", key], capture_output=True, text=True, check=False)
     assert refused.returncode == 2 and f"{key} is in use" in refused.stderr
-    assert cache.evict(0) == [] and keys(cache) == [key]
+    assert Cache(cache.root, 0).make_room() == () and keys(cache) == [key]
     site.client.cancel(run, force=True)
     site.wait(run)
     wait_until(lambda: cache.remove(key), 60.0, "that nobody uses it any more")
@@ -149,7 +149,7 @@ def test_a_cancelled_build_leaves_nothing(shelf: Shelf, cache: Cache, site: Site
     assert site.wait(run)["status"] == "Canceled"
     wait_until(lambda: not builders(shelf), 60.0, "the end of the builder")
     cache.sweep()
-    assert [path.name for path in cache.paths.root.iterdir() if path.name[0] != "."] == []
+    assert [path.name for path in cache.root.iterdir() if path.name[0] != "."] == []
 
 
 def test_a_build_survives_the_death_of_its_agent_and_of_its_own_process(shelf: Shelf, cache: Cache, site: Site) -> None:
@@ -231,9 +231,9 @@ def test_conda_packages_come_from_condas_tool(
     shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workspace: Path
 ) -> None:
     """With a stand-in for micromamba: the real one needs its channels."""
-    from muster.environments.venvs.builder import Shop, make
+    from muster.environments.venvs.builder import Progress, prepare_build
     from muster.environments.venvs.interpreters import find
-    from muster.environments.venvs.recipe import Recipe
+    from muster.wire.node.recipes import Recipe
 
     tool = tmp_path / "bin" / "micromamba"
     tool.parent.mkdir()
@@ -247,10 +247,11 @@ def test_conda_packages_come_from_condas_tool(
     shelf.wheel("small", "1.0")
     recipe = Recipe("c", ("small",), "3.11", tuple(shelf.options), channels=("mine",), conda=("ffmpeg=6",))
     printed: list[str] = []
-    lock = make(recipe, find(None, sys.executable), tmp_path / "made", Shop(printed.append, printed.append, 2))
+    progress = Progress(printed.append, printed.append)
+    lock = prepare_build(recipe, find(None, sys.executable), tmp_path / "made", progress, 2).run()
     assert "conda:ffmpeg=6.1" in lock and "small==1.0" in lock
     assert any("-c mine python=3.11 pip ffmpeg=6" in line for line in printed)
-    make(recipe.locked(lock), find(None, sys.executable), tmp_path / "again", Shop(printed.append, printed.append, 2))
+    prepare_build(recipe.locked(lock), find(None, sys.executable), tmp_path / "again", progress, 2).run()
     assert any(line.endswith("-c mine ffmpeg=6.1") for line in printed)
 
 
@@ -276,19 +277,19 @@ def test_the_command_line_builds_shows_and_removes(shelf: Shelf, cache: Cache, w
 def test_pip_builds_where_there_is_no_uv(
     shelf: Shelf, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from muster.environments.venvs.builder import ensure
+    from muster.environments.venvs.builder import Progress, ensure
     from muster.environments.venvs.interpreters import find
-    from muster.environments.venvs.recipe import Recipe
+    from muster.wire.node.recipes import Recipe
 
     monkeypatch.setenv("MUSTER_ENVIRONMENT_BUILDER", "pip")
     shelf.wheel("small", "1.0", script="small-says")
-    base, printed = find(None, sys.executable), []
+    base = find(None, sys.executable)
     recipe = Recipe("p", ("small",), options=tuple(shelf.options))
-    built = ensure(recipe, "k", base, cache, say=printed.append, write=printed.append, limit_bytes=1 << 30)
-    assert list(map(plain, built.facts["lock"])) == ["small==1.0"]
+    built = ensure(recipe, "k", base, cache, Progress())
+    assert list(map(plain, built.record.lock)) == ["small==1.0"]
     said = subprocess.run([built.folder / "bin" / "small-says"], capture_output=True, text=True, check=True)
     assert said.stdout == "small 1.0\n"
     wrong = Recipe("p", ("small==99",), options=tuple(shelf.options))
     with pytest.raises(Failure, match="no version fits small==99"):
-        ensure(wrong, "w", base, cache, say=printed.append, write=printed.append, limit_bytes=1 << 30)
+        ensure(wrong, "w", base, cache, Progress())
     assert [built.key for built in cache.all()] == ["k"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
 import os
 import tarfile
@@ -15,8 +14,10 @@ import pytest
 from muster.agent import gpus
 from muster.agent.prepare import code
 from muster.agent.prepare.code import Archive
-from muster.agent.run import processes, runtime_copy
+from muster.agent.run import runtime_copy
 from muster.agent.ship import files
+from muster.host import processes
+from muster.host.cache import FolderCache
 from muster.paths import AttemptPaths, NodePaths
 
 
@@ -63,12 +64,12 @@ def test_a_snapshot_is_fetched_once_and_copied_for_each_use(tmp_path: Path) -> N
         yield _tar(info)
 
     for target in ("one", "two"):
-        code.place(tmp_path / "cache", "d", fetch, tmp_path / target)
+        code.copy_snapshot(tmp_path / "cache", "d", fetch, tmp_path / target)
         assert os.access(tmp_path / target / "run.sh", os.X_OK)
         assert (tmp_path / target / "run.sh").stat().st_nlink == 1
         (tmp_path / target / "run.sh").write_text("changed")
     assert fetched == ["d"]
-    assert (tmp_path / "cache/d/run.sh").read_text() == ""
+    assert (tmp_path / "cache/d/data/run.sh").read_text() == ""
 
 
 def test_code_that_was_not_used_for_longest_makes_room_and_what_is_being_copied_stays(tmp_path: Path) -> None:
@@ -78,12 +79,16 @@ def test_code_that_was_not_used_for_longest_makes_room_and_what_is_being_copied_
 
     cache = tmp_path / "cache"
     for age, digest in enumerate(("old", "busy", "recent")):
-        code.place(cache, digest, fetch, tmp_path / digest)
-        (cache / digest / "big").write_bytes(b"x" * 1000)
-        os.utime(cache / digest, (age, age))
-    with code._locked(cache, "busy", fcntl.LOCK_SH):
-        code.place(cache, "new", fetch, tmp_path / "new", limit_bytes=2500)
-    assert sorted(path.name for path in cache.iterdir() if path.is_dir()) == ["busy", "new", "recent"]
+        code.copy_snapshot(cache, digest, fetch, tmp_path / digest)
+        (cache / digest / "entry.json").write_text('{"size": 1000}')
+        os.utime(cache / ".locks" / f"{digest}.use", (age, age))
+    (cache / "of-an-older-version").mkdir()
+    held = FolderCache(cache, 0).hold("busy")
+    assert held is not None
+    os.utime(held.lock.descriptor, (1, 1))
+    with held.lock:
+        code.copy_snapshot(cache, "new", fetch, tmp_path / "new", limit_bytes=2500)
+    assert sorted(path.name for path in cache.iterdir() if path.name[0] != ".") == ["busy", "new", "recent"]
 
 
 def test_a_fetch_that_breaks_off_leaves_no_half_snapshot(tmp_path: Path) -> None:
@@ -93,7 +98,7 @@ def test_a_fetch_that_breaks_off_leaves_no_half_snapshot(tmp_path: Path) -> None
         yield io.BytesIO()
 
     with pytest.raises(ConnectionError):
-        code.place(tmp_path, "d", broken, tmp_path / "target")
+        code.copy_snapshot(tmp_path, "d", broken, tmp_path / "target")
     assert not (tmp_path / "d").exists()
 
 

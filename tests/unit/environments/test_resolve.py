@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 
 from muster.environments import catalogue, names
-from muster.environments.current import PACKAGES, installed, satisfies
+from muster.environments.current import PACKAGES, installed
 from muster.environments.resolve import Resolved, Site, resolve
-from muster.environments.venvs.recipe import Recipe, key_of, normalised, recipe_from_json, without_secrets
+from muster.environments.venvs.recipe import key_of, normalised, without_secrets
 from muster.environments.venvs.steps import steps
 from muster.errors import JobError
 from muster.job.explain import make_spec
+from muster.wire.codec import from_json, to_json
+from muster.wire.node.containers import Build, ImageSource
+from muster.wire.node.recipes import Recipe
 
 TORCH = {"torch": "2.13.0+cpu"}
 
@@ -88,7 +91,7 @@ def test_the_submitting_python_stands_in_where_it_has_what_is_needed() -> None:
     assert resolved("pytorch", packages={"torch": "1.13.1"}).recipe is not None
     assert resolved("pytorch", packages={}).recipe is not None
     assert resolved("AzureML-PyTorch-1.6-GPU", packages=TORCH, is_mpi=True).recipe is not None
-    assert satisfies({"tensorflow-cpu": "2.21.0"}, {"tensorflow": "2.4"})
+    assert catalogue.load("tensorflow").is_met_by({"tensorflow-cpu": "2.21.0rc1"})
 
 
 def test_what_this_python_has_is_told_by_its_metadata() -> None:
@@ -160,14 +163,14 @@ def test_a_conda_file_is_taken_apart() -> None:
 def test_packages_on_top_of_an_image() -> None:
     conda = {"dependencies": ["python=3.10", "ffmpeg=6", {"pip": ["six==1.16", "azureml-core"]}]}
     found = resolved({"name": "p", "image": "img:1", "conda_file": conda})
-    assert found.recipe is None and found.container is not None and found.container["image"] == "img:1"
-    assert recipe_from_json(found.container["packages"]) == Recipe("p", ("six==1.16",), "3.10", conda=("ffmpeg=6",))
+    assert found.recipe is None and found.container is not None and found.container.image == "img:1"
+    assert found.container.packages == Recipe("p", ("six==1.16",), "3.10", conda=("ffmpeg=6",))
     assert found.notices == ("the package azureml-core is left out: `muster` takes its place",)
     build = {"path": "snapshot:abc"}
     on_build = resolved({"build": build, "pip": ["six"]}).container
-    assert on_build is not None and on_build["build"]["snapshot"] == "abc"
-    assert on_build["packages"]["requirements"] == ("six",)
-    assert resolved({"image": "img:1", "pip": ["azureml-core"]}).container == {"image": "img:1"}
+    assert on_build is not None and on_build.build == Build("abc")
+    assert on_build.packages == Recipe("packages", ("six",))
+    assert resolved({"image": "img:1", "pip": ["azureml-core"]}).container == ImageSource("img:1")
     with pytest.raises(JobError, match="'six = 1' is not a requirement"):
         resolved({"image": "img:1", "pip": ["six = 1"]})
 
@@ -175,7 +178,7 @@ def test_packages_on_top_of_an_image() -> None:
 def test_a_registered_image_keeps_what_is_on_top_of_it() -> None:
     stored = {"image": "img:1", "pip": ["six"]}
     found = resolved("mine", registered=lambda name, version: stored)
-    assert found.name == "mine" and found.container is not None and "packages" in found.container
+    assert found.name == "mine" and found.container is not None and found.container.packages
 
 
 def test_the_key_is_that_of_the_content_alone() -> None:
@@ -196,7 +199,7 @@ def test_the_key_is_that_of_the_content_alone() -> None:
 
 def test_a_recipe_survives_the_journey() -> None:
     made = Recipe("a", ("six",), "3.11", ("--pre",), ("i",), ("c",), ("d",), ("six==1",), "gpu", {"A": "1"})
-    assert recipe_from_json(made.to_json()) == made
+    assert from_json(Recipe, to_json(made)) == made
 
 
 def test_passwords_in_addresses_are_not_shown() -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import select
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
+from tests.conftest import wait_until
 
-from muster.host.children import Abandoned, Child, ChildEnded
+from muster.host import children
+from muster.host.children import Abandoned, Child, ChildEnded, own_children
 
 SOURCE = str(Path(__file__).parents[3] / "src")
 ECHO = """
@@ -171,3 +175,28 @@ def test_a_group_ends_as_a_whole(start: Start, how: str) -> None:
 def test_a_program_that_cannot_be_started() -> None:
     with pytest.raises(FileNotFoundError):
         Child(["/missing/python"])
+
+
+def test_a_process_ends_with_all_that_it_started() -> None:
+    process = children.start(["sh", "-c", "sleep 600 & echo $!; wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.pid in own_children
+    assert process.stdout is not None and process.stdin is not None
+    grandchild = psutil.Process(int(process.stdout.readline()))
+    children.end_group(process)
+    process.stdout.close()
+    assert process.returncode == -9 and process.pid not in own_children and process.stdin.closed
+    wait_until(lambda: not _lives(grandchild), 10.0, "the end of what it started")
+
+
+def test_a_child_is_no_orphan_until_it_has_ended(start: Start) -> None:
+    child = start(ECHO)
+    assert child.pid in own_children
+    child.end()
+    assert child.pid not in own_children
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

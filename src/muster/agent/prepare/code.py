@@ -6,14 +6,17 @@ import fcntl
 import os
 import shutil
 import tarfile
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Protocol, cast
 
 from muster.defaults import CODE_CACHE_BYTES
+from muster.host.cache import FolderCache, HeldEntry
+from muster.host.files import disk_usage
 
 _FICLONE = 0x40049409
+_DATA = "data"
 
 
 class UnsafeArchive(Exception):
@@ -30,67 +33,26 @@ Fetch = Callable[[str], AbstractContextManager[Archive]]
 """Opens the archive of a snapshot by its digest."""
 
 
-def place(cache: Path, digest: str, fetch: Fetch, target: Path, limit_bytes: int = CODE_CACHE_BYTES) -> None:
+def copy_snapshot(root: Path, digest: str, fetch: Fetch, target: Path, limit_bytes: int = CODE_CACHE_BYTES) -> None:
     """Copy a snapshot's files to a folder; fetched first when they are not here, by one process at a time."""
-    cache.mkdir(parents=True, exist_ok=True)
-    with _locked(cache, digest, fcntl.LOCK_SH):
-        if copy_if_there(cache / digest, target):
-            return
-    with _locked(cache, digest, fcntl.LOCK_EX):
-        folder = cache / digest
-        if not folder.is_dir():
-            partial = cache / f"{digest}.partial"
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir()
-            with fetch(digest) as archive:
-                unpack(archive, partial)
-            partial.rename(folder)
-        copy_if_there(folder, target)
-        _prune(cache, limit_bytes, digest)
+    cache = FolderCache(root, limit_bytes)
+    held = cache.hold(digest)
+    if held is None:
+        with cache.building(digest):
+            held = cache.hold(digest) or _fetched(cache, digest, fetch)
+        cache.sweep()
+        cache.make_room(keep=(digest,))
+    with held.lock:
+        copy_tree(held.entry.folder / _DATA, target)
 
 
-def copy_if_there(folder: Path, target: Path) -> bool:
-    if not folder.is_dir():
-        return False
-    # When it was last used.
-    os.utime(folder)
-    copy_tree(folder, target)
-    return True
-
-
-def _prune(cache: Path, limit_bytes: int, keep: str) -> None:
-    """Remove what was not used for longest until the rest fits; never what somebody copies from at this moment."""
-    folders = sorted((path for path in cache.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)
-    sizes = {path: _size(path) for path in folders}
-    total = sum(sizes.values())
-    for folder in folders:
-        if total <= limit_bytes:
-            return
-        digest = folder.name.removesuffix(".partial").removesuffix(".gone")
-        if digest == keep:
-            continue
-        with suppress(BlockingIOError), _locked(cache, digest, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            # By another name first: half a snapshot must not be taken for a whole one.
-            gone = cache / f"{digest}.gone"
-            if folder != gone:
-                shutil.rmtree(gone, ignore_errors=True)
-                folder.rename(gone)
-            shutil.rmtree(gone, ignore_errors=True)
-            total -= sizes[folder]
-
-
-def _size(folder: Path) -> int:
-    return sum(path.lstat().st_size for path in folder.rglob("*"))
-
-
-@contextmanager
-def _locked(cache: Path, digest: str, how: int) -> Iterator[None]:
-    descriptor = os.open(cache / f"{digest}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, how)
-        yield
-    finally:
-        os.close(descriptor)
+def _fetched(cache: FolderCache, digest: str, fetch: Fetch) -> HeldEntry:
+    cache.discard(digest)
+    partial = cache.partial(digest)
+    (partial / _DATA).mkdir(parents=True)
+    with fetch(digest) as archive:
+        unpack(archive, partial / _DATA)
+    return cache.commit(digest, {"size": disk_usage(partial)})
 
 
 def unpack(archive: Archive, target: Path) -> None:

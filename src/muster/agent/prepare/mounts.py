@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from muster.agent.gpus import spawning
+from muster.host.children import spawning
 
 log = logging.getLogger(__name__)
 

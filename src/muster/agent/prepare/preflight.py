@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from muster.agent import devices
-from muster.agent.gpus import spawning
 from muster.agent.run.variables import SYSTEM_PATH
 from muster.environments.venvs.contents import MODULES
+from muster.host.children import spawning
 from muster.launch.devices import to_json
 from muster.launch.fabric import check_interfaces
 from muster.launch.model import Needs

@@ -6,18 +6,25 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from muster.agent.attempt import Attempt
 from muster.agent.link import Backoff, Link
 from muster.agent.mover import Mover
-from muster.agent.prepare import steps
-from muster.agent.prepare.environment import Builder, Ready
+from muster.agent.prepare import code, steps
 from muster.agent.prepare.inputs import Inputs
 from muster.agent.prepare.steps import Prepared, Refusal
+from muster.agent.run.variables import NODE_MARK
 from muster.agent.ship import checkpoints
+from muster.environments.caller import Caller, Ready
+from muster.environments.venvs import ready as venvs
 from muster.errors import MusterError
 from muster.paths import AttemptPaths, NodePaths
 from muster.protocol import Order
+from muster.wire.codec import from_json, to_json
+from muster.wire.environments import AgreedVersions, BuiltEnvironment
+from muster.wire.node.containers import Container
+from muster.wire.node.recipes import Recipe
 
 log = logging.getLogger(__name__)
 
@@ -61,22 +68,42 @@ class Preparer:
         return None
 
     def _make_ready(self, attempt: Attempt, order: Order, paths: AttemptPaths) -> Ready | None:
-        """Put the attempt's environment in place."""
-        if attempt.environment is None:
-            begins, doing = partial(self.begins, attempt), partial(self.doing, attempt.key)
-            agree, note = self.link.agree, partial(self.note, order)
-            if order.container is not None:
-                # Few jobs have one, and every start of an agent would pay for it.
-                from muster.agent.prepare.images.bring import Images
+        """Put the attempt's environment in place; None where it has none of its own."""
+        if attempt.environment is None and order.container is not None:
+            # Few jobs have one, and every start of an agent would pay for it.
+            from muster.environments.images import ready as images
 
-                images = Images(
-                    self.node, self.mark, self.link.archive, begins, doing, attempt.unwanted, agree, note, self.environ
-                )
-                attempt.environment = images.ready(order, paths)
-            else:
-                builder = Builder(self.mark, begins, doing, attempt.unwanted, agree, note)
-                attempt.environment = builder.ready(order, paths)
+            self.node.containers_used.touch()
+            container = from_json(Container, order.container)
+            attempt.environment = images.make_ready(self._caller(attempt, order, paths), container)
+        elif attempt.environment is None and order.environment is not None:
+            recipe = from_json(Recipe, order.environment)
+            attempt.environment = venvs.make_ready(self._caller(attempt, order, paths), recipe)
         return attempt.environment
+
+    def _caller(self, attempt: Attempt, order: Order, paths: AttemptPaths) -> Caller:
+        def agree(built: BuiltEnvironment | None) -> AgreedVersions:
+            return from_json(AgreedVersions, self.link.agree(order, to_json(built)))
+
+        def unpack(digest: str, folder: Path) -> None:
+            code.copy_snapshot(self.node.code_cache, digest, self.link.archive, folder)
+
+        return Caller(
+            order.run,
+            order.attempt,
+            order.num_nodes,
+            order.python,
+            mark=self.mark,
+            environ={**self.environ, NODE_MARK: self.mark},
+            folder=paths.root,
+            log=paths.streams / "user_logs" / f"environment_node_{order.node_rank}.txt",
+            unwanted=attempt.unwanted,
+            begins=partial(self.begins, attempt),
+            doing=partial(self.doing, attempt.key),
+            note=partial(self.note, order),
+            agree=agree,
+            unpack=unpack,
+        )
 
     def _place_inputs(self, attempt: Attempt, order: Order, paths: AttemptPaths) -> dict[str, str]:
         """Put the attempt's inputs in place."""

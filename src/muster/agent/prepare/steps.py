@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
-import shutil
 import sys
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
@@ -18,12 +16,13 @@ from typing import Any
 from muster.agent import identity, mover
 from muster.agent.prepare import code, mounts, ports, preflight
 from muster.agent.prepare.code import Fetch
-from muster.agent.prepare.environment import Ready
 from muster.agent.run.container.describe import look as look_into
 from muster.agent.run.mpi.find import Found, NoMpi, find, find_inside
 from muster.agent.ship.outputs import places
+from muster.environments.caller import Ready
 from muster.environments.failures import Failure
 from muster.errors import NotFound
+from muster.host.files import PRIVATE, remove_aside, remove_tree, write_file, write_json
 from muster.launch.model import needs_from_json
 from muster.paths import AttemptPaths, NodePaths, shared_memory_dir, user_runtime_dir
 from muster.protocol import Order, order_to_json
@@ -138,19 +137,11 @@ def refusal_of(error: OSError, place: Path) -> Refusal:
 def _make_folders(order: Order, paths: AttemptPaths) -> None:
     paths.root.mkdir(parents=True, exist_ok=True)
     # First of all: a folder without an order holds nothing that anybody started.
-    write_private(paths.order, json.dumps(order_to_json(order)).encode())
+    write_json(paths.order, order_to_json(order), mode=PRIVATE)
     for folder in (paths.work, paths.streams, paths.tmp, paths.uploads, paths.checkpoints):
         folder.mkdir(exist_ok=True)
     for folder in (paths.streams / "user_logs", paths.streams / "events", paths.work / "outputs", paths.work / "logs"):
         folder.mkdir(exist_ok=True)
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Replace a file at once; only its owner may read it."""
-    partial = path.with_name(path.name + ".new")
-    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(data)
-    partial.rename(path)
 
 
 def _interpreter(python: str | None) -> str:
@@ -171,14 +162,13 @@ def _python_bin(python: str, node: NodePaths) -> str:
     if not (folder / "python").exists():
         folder.mkdir(parents=True, exist_ok=True)
         # A script, not a link: a virtual environment is recognised by the path it was started from.
-        write_private(folder / "python", f'#!/bin/sh\nexec "{python}" "$@"\n'.encode())
-        (folder / "python").chmod(0o755)
+        write_file(folder / "python", f'#!/bin/sh\nexec "{python}" "$@"\n', mode=0o755)
     return f"{folder}:{own}"
 
 
 def _place_code(order: Order, node: NodePaths, paths: AttemptPaths, fetch: Fetch) -> None:
     if order.snapshot is not None:
-        code.place(node.code_cache, order.snapshot, fetch, paths.work)
+        code.copy_snapshot(node.code_cache, order.snapshot, fetch, paths.work)
 
 
 def will_be_told(paths: AttemptPaths) -> None:
@@ -210,22 +200,14 @@ def short_tmp(paths: AttemptPaths) -> Path:
 
 def remove(paths: AttemptPaths) -> None:
     """Remove an attempt's folder, also where the job left folders that may not be written to."""
-
-    def allow(function: Callable[..., object], name: str, _: object) -> None:
-        with suppress(OSError):
-            Path(name).parent.chmod(0o700)
-            if function is not os.unlink:
-                Path(name).chmod(0o700)
-            function(name)
-
     _tmp_link(paths).unlink(missing_ok=True)
-    shutil.rmtree(shared_memory_dir(paths.root), ignore_errors=True)
+    remove_tree(shared_memory_dir(paths.root))
     mounts.release(paths.root)
     # By another name first, so that a half-removed attempt is never taken for one.
     gone = paths.root.with_name(f"{paths.root.name}.gone")
+    remove_tree(gone)
     with suppress(OSError):
-        paths.root.rename(gone)
-    shutil.rmtree(gone, onerror=allow)
+        remove_aside(paths.root, gone)
 
 
 def _tmp_link(paths: AttemptPaths) -> Path:

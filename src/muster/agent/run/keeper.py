@@ -16,8 +16,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from muster.agent.run import processes
 from muster.agent.run.mpi.coordinator import Side
+from muster.host import processes
 
 KILL_PASS_S = 0.01
 SPARE_CLEANERS_S = 0.2

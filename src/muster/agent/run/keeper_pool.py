@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import muster.agent
-from muster.agent.builders import builders
-from muster.agent.gpus import spawning
-from muster.agent.run import processes
 from muster.agent.run.variables import NODE_MARK
+from muster.host import processes
+from muster.host.children import own_children, spawning
 
 log = logging.getLogger(__name__)
 
@@ -216,7 +215,7 @@ class Keepers:
         try:
             living = {kept.pid for kept in self._kept.values() if not kept.silent}
             living.add(self._nursery.pid if self._nursery else None)
-            living |= builders
+            living |= own_children
             everything = processes.table()
             orphans = [
                 process

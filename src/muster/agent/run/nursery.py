@@ -17,8 +17,9 @@ import sys
 import traceback
 from typing import Any
 
-from muster.agent.run import keeper, processes
+from muster.agent.run import keeper
 from muster.agent.run.container import keeper as container_keeper
+from muster.host import processes
 
 _PASS_S = 0.01
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import muster.agent
+from muster.host.files import write_file
 from muster.paths import NodePaths
 
 _PARTS = ("__init__.py", "run.py", "errors.py", "runtime")
@@ -14,7 +15,6 @@ _KEEPER_PARTS = (
     "agent/__init__.py",
     "agent/run/__init__.py",
     "agent/run/keeper.py",
-    "agent/run/processes.py",
     "agent/run/container/__init__.py",
     "agent/run/container/inside.py",
     "agent/run/mpi/__init__.py",
@@ -23,6 +23,8 @@ _KEEPER_PARTS = (
     "agent/run/mpi/remote.py",
     "agent/run/mpi/coordinator.py",
     "agent/run/mpi/standin.py",
+    "host/__init__.py",
+    "host/processes.py",
     "launch/__init__.py",
     "launch/expand.py",
 )
@@ -55,6 +57,4 @@ def _copy(source: Path, target: Path) -> None:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     # Ranks may be importing the old one at this moment.
-    partial = target.with_name(f".{target.name}.new")
-    partial.write_bytes(content)
-    partial.rename(target)
+    write_file(target, content)

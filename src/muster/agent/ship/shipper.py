@@ -24,6 +24,7 @@ from muster.agent.ship.masking import LEAST, Masker, make_masker
 from muster.agent.ship.streams import Piece, Stream, covered, share
 from muster.defaults import HEARTBEAT_S, SHIP_BATCH_BYTES
 from muster.errors import AccessDenied, UserError
+from muster.host.files import write_json
 from muster.paths import AttemptPaths
 from muster.protocol import Chunk, Event, encode
 
@@ -386,10 +387,8 @@ def _save(tracked: Tracked) -> None:
     known = {name: [stream.acked, stream.base, stream.punched] for name, stream in tracked.streams.items()}
     tracked.saved_at = time.monotonic()
     tracked.unsaved = False
-    partial = tracked.paths.delivered.with_suffix(".new")
     try:
-        partial.write_text(json.dumps(known))
-        partial.rename(tracked.paths.delivered)
+        write_json(tracked.paths.delivered, known)
     except OSError as error:
         log.info("%s was not written: %s", tracked.paths.delivered, error)
 

@@ -35,7 +35,7 @@ from muster.environments.resolve import Resolved, Site, resolve
 from muster.environments.venvs.builder import ensure, has_gpus
 from muster.environments.venvs.cache import Built, Cache
 from muster.environments.venvs.interpreters import Interpreter, NoInterpreter, find, host_platform
-from muster.environments.venvs.recipe import Recipe, key_of, without_secrets
+from muster.environments.venvs.recipe import key_of, without_secrets
 from muster.errors import Conflict, MusterError, NotFound, ServerUnavailable, UserError
 from muster.job.explain import make_spec
 from muster.job.jobfile import load_job_file
@@ -46,7 +46,7 @@ from muster.wire.codec import Json as Value
 from muster.wire.codec import from_json, to_json
 from muster.wire.environments import EnvironmentView
 from muster.wire.node.containers import Container
-from muster.wire.node.recipes import Recipe as ShownRecipe
+from muster.wire.node.recipes import Recipe
 
 NAME_HELP = "A curated or registered name, a conda file (.yml), a requirements file (.txt), or a job file."
 
@@ -68,7 +68,7 @@ def list_(as_json: Json = False) -> None:
         curated=tuple(CuratedView(entry.name, entry.description) for entry in load_all()),
         registered=tuple(_registered()),
         built=tuple(_built_view(item, cache) for item in cache.all()),
-        folder=str(cache.paths.root),
+        folder=str(cache.root),
         images=tuple(_image_view(image) for image in images_here()),
     )
     if as_json:
@@ -96,9 +96,9 @@ def show(
     if built is None:
         recipe, notices = _recipe_of(name)
         built = cache.find(_key(recipe)[0])
-        shown = _without_secrets(from_json(ShownRecipe, recipe.to_json()))
+        shown = _without_secrets(recipe)
     else:
-        notices, shown = (), from_json(ShownRecipe, built.facts["recipe"])
+        notices, shown = (), built.record.recipe
     found = EnvironmentDescription(shown.label, notices, shown, _locked_view(built, cache) if built else None)
     if as_json:
         print_json(found)
@@ -106,18 +106,19 @@ def show(
         print("\n".join(description(found, Paint.of(sys.stdout), time.time())))
 
 
-def _without_secrets(recipe: ShownRecipe) -> ShownRecipe:
+def _without_secrets(recipe: Recipe) -> Recipe:
     return replace(recipe, options=tuple(map(without_secrets, recipe.options)))
 
 
 def _show_image(name: str, resolved: Resolved, as_json: bool) -> None:
-    container = from_json(Container, resolved.container)
+    container = resolved.container
+    assert container is not None
     if container.packages is not None:
         container = replace(container, packages=_without_secrets(container.packages))
     if as_json:
         print_json({"name": resolved.name, "notices": list(resolved.notices), "container": container})
         return
-    build, packages = container.build, container.packages or ShownRecipe()
+    build, packages = container.build, container.packages or Recipe()
     lines = [Paint.of(sys.stdout)(resolved.name or name, "bold"), *(f"  notice: {text}" for text in resolved.notices)]
     lines.append(f"  image built from {build.dockerfile}" if build else f"  image {container.image}")
     on_top = [*packages.conda, *packages.requirements, *packages.options]
@@ -145,14 +146,14 @@ def build(
     began = time.monotonic()
     there = cache.find(key) is not None
     try:
-        built = ensure(recipe, key, base, cache, say=lambda text: None, write=say, limit_bytes=limit_bytes())
+        built = ensure(recipe, key, base, cache, Progress(write=say))
     except Failure as failure:
         raise MusterError(f"{recipe.label} could not be built: {failure.message}", failure.next, failure.code) from None
     if as_json:
         print_json(_built_view(built, cache))
         return
     took = "was there already" if there else f"built in {duration(time.monotonic() - began)}"
-    print(f"{built.key}  {took}  {len(built.facts['lock'])} packages  {size(built.size)}")
+    print(f"{built.key}  {took}  {len(built.record.lock)} packages  {size(built.size)}")
 
 
 def register(
@@ -231,7 +232,8 @@ def export(name: Annotated[str, argument("RUN|NAME", "A run, or an environment t
     """
     built = _built(name, _cache()) or _built_by_name(name, _cache())
     if built is not None:
-        print(conda_text(built.facts["label"], built.facts), end="")
+        made = built.record
+        print(conda_text(made.label, made.recipe, made.python, made.lock, made.indexes), end="")
         return
     record = connect().environment_of_run(name)
     recipe = record.container.packages if record.container else record.recipe
@@ -242,7 +244,7 @@ def export(name: Annotated[str, argument("RUN|NAME", "A run, or an environment t
         raise NotFound(f"the environment of {name} has not been built yet.", "Wait until the run has started.")
     if record.container:
         print(f"# on top of the image {record.image}")
-    print(conda_text(record.name, {**to_json(record), "recipe": to_json(recipe)}), end="")
+    print(conda_text(record.name, recipe, record.python or "", record.lock, record.indexes or ()), end="")
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -256,20 +258,20 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 
 def _cache() -> Cache:
-    return Cache(environments_dir())
+    return Cache(environments_dir(), limit_bytes())
 
 
 def _built_view(built: Built, cache: Cache) -> BuiltView:
-    facts = built.facts
+    record = built.record
     return BuiltView(
         key=built.key,
-        label=facts["label"],
-        python=facts["python"],
-        packages=len(facts["lock"]),
+        label=record.label,
+        python=record.python,
+        packages=len(record.lock),
         size=built.size,
-        built_at=facts.get("built_at"),
+        built_at=record.built_at,
         used_at=built.used_at,
-        in_use=cache.in_use(built.key),
+        in_use=cache.is_used(built.key),
         folder=str(built.folder),
     )
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from muster.errors import Conflict, JobError
+from muster.host.files import write_json
 from muster.job.parts import TensorFlow
 from muster.job.spec import JobSpec
 from muster.wire.codec import WireError, from_json, to_json
@@ -198,6 +199,4 @@ def read(path: Path) -> Study | None:
 def write(path: Path, study: Study) -> None:
     """Replace the file at once."""
     rows = [{**to_json(row), "size": str(row.size), "procs": row.size.procs} for row in study.rows()]
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps({"format": _FORMAT, **to_json(study), "rows": rows}, indent=2) + "\n")
-    part.replace(path)
+    write_json(path, {"format": _FORMAT, **to_json(study), "rows": rows}, indent=2)

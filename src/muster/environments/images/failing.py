@@ -52,8 +52,3 @@ def classify(what: str, code: int, printed: Sequence[str], secret: str, *, pulle
             return Failure(verdict, f"{what}: {message}", hint.format(secret=secret), lines)
     hint = "The lines say why." if pulled else "The lines say which step failed; correct the Dockerfile."
     return Failure("environment", f"{what}: the engine ended with code {code}", hint, lines)
-
-
-def secret_name(registry: str) -> str:
-    """The secret that holds a registry's credentials."""
-    return "registry_" + re.sub(r"[^A-Za-z0-9]", "_", registry)

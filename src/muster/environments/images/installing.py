@@ -42,7 +42,7 @@ def main() -> None:
     LOCK.chmod(0o644)
 
 
-def _install(number: int, step: dict[str, Any], python: str, environment: dict[str, str]) -> list[str]:
+def _install(number: int, step: Any, python: str, environment: dict[str, str]) -> list[str]:
     missing = [tool for tool in step["tools"] if shutil.which(tool) is None]
     if missing:
         sys.exit(f"error: {step['requirements'][0]} is compiled, and the image has no {' and no '.join(missing)}")
@@ -65,16 +65,16 @@ def _conda_name(record: Path) -> tuple[str, str]:
     return name, version
 
 
-def _line(item: dict[str, Any]) -> str:
+def _line(item: Any) -> str:
     """What was installed, exactly."""
-    told, name = item["download_info"], item["metadata"]["name"]
-    archive = told.get("archive_info", {})
+    source, name = item["download_info"], item["metadata"]["name"]
+    archive = source.get("archive_info", {})
     # pip before 23.1 tells one hash, as kind=text.
     text = archive.get("hashes", {}).get("sha256") or archive.get("hash", "").partition("sha256=")[2]
-    if "vcs_info" in told:
-        return f"{name} @ {told['vcs_info']['vcs']}+{told['url']}@{told['vcs_info']['commit_id']}"
+    if "vcs_info" in source:
+        return f"{name} @ {source['vcs_info']['vcs']}+{source['url']}@{source['vcs_info']['commit_id']}"
     if item.get("is_direct"):
-        return f"{name} @ {told['url']}" + (f"#sha256={text}" if text else "")
+        return f"{name} @ {source['url']}" + (f"#sha256={text}" if text else "")
     return f"{name}=={item['metadata']['version']}" + (f" --hash=sha256:{text}" if text else "")
 
 

@@ -5,17 +5,17 @@ Whoever uses an image holds a shared lock, which ends with its process; one that
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from muster.environments.images.command import APPTAINER, Engine
+from muster.host.cache import UseLocks, make_room
+from muster.host.locks import HeldLock
 from muster.paths import environments_dir
 
 _LABEL = "muster.built"
@@ -39,7 +39,11 @@ class Kept:
 
     @property
     def key(self) -> str:
-        return Path(self.id).name[:12]
+        return _short(self.id)
+
+    @property
+    def name(self) -> str:
+        return self.names[0] if self.names else self.key
 
 
 def label() -> str:
@@ -57,22 +61,9 @@ def images_dir() -> Path:
     return folder
 
 
-def hold(image: str) -> int:
-    """A descriptor that keeps an image from being removed while it is open; notes that it is used now."""
-    lock = os.open(_lock(image), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_SH)
-    os.utime(lock)
-    return lock
-
-
-@contextmanager
-def held(image: str) -> Iterator[None]:
-    """An image that nobody removes meanwhile."""
-    lock = hold(image)
-    try:
-        yield
-    finally:
-        os.close(lock)
+def hold(image: str) -> HeldLock:
+    """Keeps an image from being removed, and notes that it is used now."""
+    return _use().hold(_lock_key(image))
 
 
 def listing(engine: Engine, ask: Ask) -> list[Kept]:
@@ -83,32 +74,24 @@ def listing(engine: Engine, ask: Ask) -> list[Kept]:
 
 def remove(engine: Engine, image: Kept, ask: Ask) -> bool:
     """Remove an image unless a job or a container uses it."""
-    lock = os.open(_lock(image.id), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    lock = _use().claim(_lock_key(image.id))
+    if lock is None:
+        return False
+    with lock:
         if engine.kind == APPTAINER:
             Path(image.id).unlink(missing_ok=True)
             return True
         # By its names: an engine refuses to remove by its id what has several.
         return ask([engine.program, "rmi", *(image.names or (image.id,))]).returncode == 0
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(lock)
 
 
 def evict(engine: Engine, ask: Ask, limit_bytes: int, keep: str) -> list[str]:
     """Remove the least recently used until the rest fits; what is in use stays, and counts."""
     images = listing(engine, ask)
-    total = sum(image.size for image in images)
-    evicted = []
-    for image in reversed(images):
-        if total <= limit_bytes:
-            break
-        if image.id != _plain(keep) and remove(engine, image, ask):
-            total -= image.size
-            evicted.append(image.names[0] if image.names else image.key)
-    return evicted
+    room = make_room(
+        images, lambda image: remove(engine, image, ask), lambda used: used <= limit_bytes, keep=(_short(_plain(keep)),)
+    )
+    return [image.name for image in reversed(images) if image.key in room.removed]
 
 
 def _labelled(engine: Engine, ask: Ask) -> list[Kept]:
@@ -126,29 +109,26 @@ def _labelled(engine: Engine, ask: Ask) -> list[Kept]:
 
 def _files() -> list[Kept]:
     # One that was never used may be on its way still.
-    found = [path for path in images_dir().glob("*.sif") if _lock(str(path)).exists()]
+    found = [path for path in images_dir().glob("*.sif") if _use().used_at(_lock_key(str(path)))]
     return [_kept(str(path), (path.name,), path.stat().st_size) for path in found]
 
 
 def _kept(image: str, names: tuple[str, ...], size: int) -> Kept:
-    try:
-        lock = os.open(_lock(image), os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return Kept(image, names, size, 0.0, False)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        in_use = False
-    except BlockingIOError:
-        in_use = True
-    finally:
-        used_at = os.fstat(lock).st_mtime
-        os.close(lock)
-    return Kept(image, names, size, used_at, in_use)
+    locks, key = _use(), _lock_key(image)
+    return Kept(image, names, size, locks.used_at(key), locks.is_used(key))
 
 
-def _lock(image: str) -> Path:
-    return images_dir() / f"{hashlib.sha256(_plain(image).encode()).hexdigest()[:24]}.use"
+def _use() -> UseLocks:
+    return UseLocks(images_dir())
+
+
+def _lock_key(image: str) -> str:
+    return hashlib.sha256(_plain(image).encode()).hexdigest()[:24]
 
 
 def _plain(image: str) -> str:
     return image.removeprefix("sha256:")
+
+
+def _short(image: str) -> str:
+    return Path(image).name[:12]

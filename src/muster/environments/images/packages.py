@@ -13,9 +13,11 @@ from muster.environments.images.command import ATTEMPT, MARK, RUN, Engine
 from muster.environments.images.installing import LOCK, PREFIX
 from muster.environments.venvs import locks
 from muster.environments.venvs.interpreters import fits
-from muster.environments.venvs.recipe import Recipe, key_of
+from muster.environments.venvs.recipe import key_of
 from muster.environments.venvs.sources import Sources, pip_variables
 from muster.environments.venvs.steps import Step, steps
+from muster.wire.codec import from_json
+from muster.wire.node.recipes import Recipe
 
 INSIDE = "/opt/muster/build"
 """Where the folder of the build is mounted while packages are installed."""
@@ -78,7 +80,7 @@ def looked(answer: str) -> Looked | None:
     """What LOOK printed; None where it did not come to that."""
     for line in reversed(answer.splitlines()):
         if line.startswith("MUSTER "):
-            return Looked(**json.loads(line[7:]))
+            return from_json(Looked, json.loads(line[7:]))
     return None
 
 
@@ -149,20 +151,20 @@ def files(recipe: Recipe, work: Work, sources: Sources, environ: Mapping[str, st
     return found
 
 
-def local_places(recipe: Recipe, sources: Sources) -> list[str]:
+def local_paths(recipe: Recipe, sources: Sources) -> list[str]:
     """Folders and files of the node that packages come from."""
     options = [text.split(maxsplit=1) for text in recipe.options]
     indexes = [text for name, *rest in options if name in _INDEXES for text in rest]
     indexes += [sources.index_url or "", *sources.extra_index_urls]
     others = [text for name, *rest in options if name not in _INDEXES for text in rest]
     others += [*recipe.requirements, *recipe.constraints, *sources.find_links, sources.cert or ""]
-    found = [_beside(path) for text in indexes for path in _LOCAL.findall(text)]
+    found = [_with_siblings(path) for text in indexes for path in _LOCAL.findall(text)]
     found += [path for text in others for path in _LOCAL.findall(text)]
     return sorted({unquote(path).rstrip("/") for path in found} - {""})
 
 
-def _beside(path: str) -> str:
-    """The pages of an index lead to files that lie beside it."""
+def _with_siblings(path: str) -> str:
+    """The pages of an index lead to files in the folders next to it."""
     parent = path.rstrip("/").rpartition("/")[0]
     # Not over a folder that the image has, too.
     return parent if parent.count("/") > 1 else path
@@ -187,10 +189,10 @@ def install_command(
     return [*command, *extra, image, "-I", f"{INSIDE}/installing.py"]
 
 
-def mounted(folder: str, cache: str, lent: str, places: Sequence[str]) -> dict[str, str]:
+def mounted(folder: str, cache: str, lent: str, local: Sequence[str]) -> dict[str, str]:
     """What an installation sees of the node, by where it sees it."""
     own = {INSIDE: folder, _CACHE: cache}
-    return {**own, **({f"{INSIDE}/lent/pip": lent} if lent else {}), **{place: place for place in places}}
+    return {**own, **({f"{INSIDE}/lent/pip": lent} if lent else {}), **{path: path for path in local}}
 
 
 def commit_command(engine: Engine, name: str, reference: str, work: Work, path: str, label: str) -> list[str]:

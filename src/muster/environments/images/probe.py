@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from muster.environments.failures import Failure
 from muster.environments.venvs.contents import MODULES, MPI_LIBRARY
+from muster.wire.codec import from_json
 
 OLDEST = (3, 8)
 FRAMEWORKS = (
@@ -73,9 +73,9 @@ def read(answer: str) -> Contents | None:
     """The probe's answer; None where it did not come to one."""
     for line in reversed(answer.splitlines()):
         if line.startswith("MUSTER "):
-            said: dict[str, Any] = json.loads(line[7:])
-            env = {name: value for name, value in said["env"].items() if name not in _NOT_THE_IMAGES}
-            return Contents(**{**said, "python": tuple(said["python"]), "env": env})
+            found = from_json(Contents, json.loads(line[7:]))
+            env = {name: value for name, value in found.env.items() if name not in _NOT_THE_IMAGES}
+            return replace(found, env=env)
     return None
 
 

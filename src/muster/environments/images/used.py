@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from muster.environments.images.command import Engine
-from muster.environments.images.model import Container
 from muster.environments.images.probe import Contents
+from muster.wire.node.containers import Container
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,12 @@ import json
 import platform
 import subprocess
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from muster.environments.venvs import locks
 from muster.environments.venvs.recipe import normalised, requirement_name
@@ -33,27 +35,28 @@ def of_reports(files: Iterable[Path]) -> Hashes:
     return found
 
 
-def _sha256(archive: Mapping[str, Any]) -> str | None:
+def _sha256(archive: Any) -> str | None:
     """As pip says it from 23.1 on, or as it said it before."""
     kind, _, text = archive.get("hash", "").partition("=")
     return archive.get("hashes", {}).get("sha256") or (text if kind == "sha256" else None)
 
 
 def of_indexes(
-    uv: str, python: Path, version: tuple[int, ...], listed: Path, environment: Mapping[str, str]
+    uv: str, python: str, version: tuple[int, ...], listed: str, environment: Mapping[str, str]
 ) -> Hashes | str:
     """The archives of the exact versions in a requirements file; where uv cannot tell them, what it says."""
-    command = [uv, "pip", "compile", "--no-deps", "--quiet", "--format", "pylock.toml", "--python", str(python)]
+    command = [uv, "pip", "compile", "--no-deps", "--quiet", "--format", "pylock.toml", "--python", python]
     done = subprocess.run(
-        [*command, str(listed)], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, check=False
+        [*command, listed], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, check=False
     )
     if done.returncode != 0:
         return (done.stderr.strip().splitlines() or [f"code {done.returncode}"])[-1]
-    packages: Sequence[Mapping[str, Any]] = tomllib.loads(done.stdout).get("packages", [])
-    return {normalised(item["name"]): _archives(item, version) for item in packages}
+    return {
+        normalised(item["name"]): _archives(item, version) for item in tomllib.loads(done.stdout).get("packages", ())
+    }
 
 
-def _archives(item: Mapping[str, Any], version: tuple[int, ...]) -> list[str]:
+def _archives(item: Any, version: tuple[int, ...]) -> list[str]:
     """Hashes of what this machine may install of a package: all of an index would be a hundred for some."""
     archives = [*item.get("wheels", ()), *([item["sdist"]] if "sdist" in item else ())]
     machine = platform.machine()
@@ -61,10 +64,26 @@ def _archives(item: Mapping[str, Any], version: tuple[int, ...]) -> list[str]:
         {
             str(archive["hashes"]["sha256"])
             for archive in archives
-            if "sha256" in archive.get("hashes", {}) and locks.fits(_file(archive), version, machine)
+            if "sha256" in archive.get("hashes", {}) and fits(_file(archive), version, machine)
         }
     )
 
 
-def _file(archive: Mapping[str, Any]) -> str:
+def fits(file: str, python: tuple[int, ...], machine: str) -> bool:
+    """Whether an archive may be what a Python on Linux installs: a wheel for it, or sources."""
+    if not file.endswith(".whl"):
+        return True
+    try:
+        tags = parse_wheel_filename(file)[3]
+    except InvalidWheelFilename:
+        return False
+    own = {f"cp{python[0]}{python[1]}", f"py{python[0]}{python[1]}", f"py{python[0]}"}
+    return any(
+        (tag.interpreter in own or (tag.abi == "abi3" and tag.interpreter.startswith(f"cp{python[0]}")))
+        and (tag.platform == "any" or ("linux" in tag.platform and tag.platform.endswith(machine)))
+        for tag in tags
+    )
+
+
+def _file(archive: Any) -> str:
     return str(archive.get("name") or unquote(str(archive.get("url") or archive.get("path") or "")).rpartition("/")[2])

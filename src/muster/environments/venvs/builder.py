@@ -10,16 +10,18 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from muster.environments.failures import Failure, classify
 from muster.environments.venvs import archives, locks, sources
-from muster.environments.venvs.cache import Built, Cache
+from muster.environments.venvs.cache import BuildRecord, Built, Cache
 from muster.environments.venvs.interpreters import Interpreter
-from muster.environments.venvs.recipe import Recipe, requirement_name, without_secrets
+from muster.environments.venvs.recipe import requirement_name, without_secrets
 from muster.environments.venvs.steps import COMPILER, Step, steps
+from muster.host.files import PRIVATE, disk_usage, write_file
+from muster.wire.node.recipes import Recipe
 
 CHOICE = "MUSTER_ENVIRONMENT_BUILDER"
 _CONDA_TOOLS = ("micromamba", "mamba", "conda")
@@ -46,71 +48,66 @@ for item in m.distributions():
 print(json.dumps(sorted(found.values(), key=str.lower)))
 """
 
-Say = Callable[[str], None]
-
 
 @dataclass(frozen=True)
-class Shop:
-    """What a build works with."""
+class Progress:
+    """Takes what a build says of itself."""
 
-    say: Say
-    """Told what is being done, in a few words."""
-    write: Say
-    """Takes the log, line by line."""
-    lock: int
-    """The build lock: held by every child too, so that nobody else builds while one of them still writes."""
+    say: Callable[[str], None] = lambda text: None
+    """What is being done, in a few words."""
+    write: Callable[[str], None] = lambda text: None
+    """The log, line by line."""
 
 
-def ensure(
-    recipe: Recipe, key: str, base: Interpreter, cache: Cache, *, say: Say, write: Say, limit_bytes: int
-) -> Built:
+def ensure(recipe: Recipe, key: str, base: Interpreter, cache: Cache, progress: Progress) -> Built:
     """The environment, built unless it is there; raises Failure."""
     try:
-        cache.paths.root.mkdir(parents=True, exist_ok=True)
-        with cache.building(key, lambda: say("waiting for another job that builds it")) as lock:
+        with cache.building(key, lambda: progress.say("waiting for another job that builds it")) as lock:
             found = cache.find(key)
             if found is None:
                 cache.discard(key)
-                found = _build(recipe, key, base, cache, Shop(say, write, lock))
-        for gone in (*cache.sweep(), *cache.evict(limit_bytes, keep=key)):
-            write(f"removed {gone}")
+                found = _build(recipe, key, base, cache, progress, lock.descriptor)
+        for gone in (*cache.sweep(), *cache.make_room(keep=key)):
+            progress.write(f"removed {gone}")
         return found
     except OSError as error:
-        place = error.filename or cache.paths.root
-        raise classify(f"the build in {place}", 1, [str(error)]) from error
+        where = error.filename or cache.root
+        raise classify(f"the build in {where}", 1, [str(error)]) from error
 
 
-def _build(recipe: Recipe, key: str, base: Interpreter, cache: Cache, shop: Shop) -> Built:
-    folder = cache.paths.folder(key)
+def _build(recipe: Recipe, key: str, base: Interpreter, cache: Cache, progress: Progress, lock: int) -> Built:
+    folder = cache.folder(key)
     began = time.monotonic()
     try:
-        lock = make(recipe, base, folder, shop)
-        shop.say("measuring it")
-        size = _size(folder)
+        build = prepare_build(recipe, base, folder, progress, lock)
+        versions = build.run()
+        progress.say("measuring it")
+        size = disk_usage(folder)
         took_s = time.monotonic() - began
-        facts = {
-            "label": recipe.label,
-            "python": base.text,
-            "lock": lock,
-            "indexes": list(_indexes(recipe)),
-            "size": size,
-            "built_at": time.time(),
-            "built_s": round(took_s, 3),
-            "recipe": {**recipe.to_json(), "options": [without_secrets(text) for text in recipe.options]},
-        }
-        cache.complete(key, facts)
+        kept = replace(recipe, options=tuple(without_secrets(text) for text in recipe.options))
+        record = BuildRecord(
+            recipe.label,
+            base.text,
+            tuple(versions),
+            size,
+            built_at=time.time(),
+            built_s=round(took_s, 3),
+            recipe=kept,
+            indexes=build.indexes,
+        )
+        cache.complete(key, record)
     except BaseException:
         cache.discard(key)
         raise
     found = cache.find(key)
     if found is None:
         raise Failure("environment", f"the interpreter of {folder} is missing after the build", "Submit again.")
-    shop.write(f"{key} is ready: {len(lock)} packages, {size >> 20} MiB, {took_s:.1f} s")
+    progress.write(f"{key} is ready: {len(versions)} packages, {size >> 20} MiB, {took_s:.1f} s")
     return found
 
 
-def make(recipe: Recipe, base: Interpreter, folder: Path, shop: Shop) -> list[str]:
-    """Make the environment in a folder that is not there yet; returns the versions in it."""
+def prepare_build(recipe: Recipe, base: Interpreter, folder: Path, progress: Progress, lock: int) -> _Build:
+    """A build that finds its tools and where the site gets its packages from."""
     uv = find_uv()
     environment = {name: value for name, value in os.environ.items() if name not in _INHERITED_NOT}
     configured = sources.read(environment, sys.prefix)
@@ -118,62 +115,170 @@ def make(recipe: Recipe, base: Interpreter, folder: Path, shop: Shop) -> list[st
         environment |= sources.uv_variables(configured, environment) | _linkable(folder, environment)
     else:
         environment |= {"PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    shop.write(f"building {folder.name} on Python {base.text} ({base.path}) with {'uv' if uv else 'pip'}")
-    if recipe.conda:
-        _conda(recipe, base, folder, environment, shop)
-        pip = [str(folder / "bin" / "python"), "-m", "pip"]
-    elif uv:
-        _run([uv, "venv", "--no-project", "--python", base.path, str(folder)], environment, shop)
-        pip = []
-    else:
-        pip = _venv(base, folder, environment, shop)
-    order = steps(recipe, has_cuda=has_gpus() and shutil.which("nvcc") is not None)
-    for number, step in enumerate(order):
-        shop.say(f"installing {_shown(step.requirements)}")
-        _install(step, number, recipe, folder, uv, pip, environment, shop)
-    lock = _freeze(folder, environment)
-    compiled = {requirement_name(text) for step in order if step.from_source for text in step.requirements}
-    exact = [line for line in lock if " @ " not in line and requirement_name(line) not in compiled]
-    known = _hashes(recipe, exact, base, folder, uv, environment, shop)
-    for report in folder.glob(f"{_REPORT}*"):
-        report.unlink()
-    return [*_conda_lock(folder), *locks.with_hashes(lock, known)]
+    # The recipe's own indexes, unless the site says itself where packages come from.
+    indexes = () if configured.names_indexes else recipe.indexes
+    return _Build(recipe, base, folder, uv, environment, indexes, progress, lock)
 
 
-def _hashes(
-    recipe: Recipe,
-    exact: list[str],
-    base: Interpreter,
-    folder: Path,
-    uv: str | None,
-    environment: dict[str, str],
-    shop: Shop,
-) -> archives.Hashes:
-    """The archives behind exact versions; where they cannot be told, the versions count alone."""
-    if recipe.conda:
-        return {}
-    if recipe.constraints:
-        return archives.of_lock(recipe.constraints)
-    if uv is None:
-        return archives.of_reports(sorted(folder.glob(f"{_REPORT}*")))
-    shop.say("looking up what was installed")
-    listed = _write(folder / "muster-requirements.txt", [*_places(recipe), *exact])
-    found = archives.of_indexes(uv, folder / "bin" / "python", base.version, listed, environment)
-    listed.unlink()
-    if isinstance(found, str):
-        shop.write(f"the versions are recorded without hashes: {without_secrets(found)}")
-        return {}
-    return found
+@dataclass(frozen=True)
+class _Build:
+    """One build in a folder that is not there yet."""
 
+    recipe: Recipe
+    base: Interpreter
+    folder: Path
+    uv: str | None
+    environment: Mapping[str, str]
+    indexes: tuple[str, ...]
+    progress: Progress
+    lock: int
+    """The build lock: held by every tool too, so that nobody else builds while one of them still writes."""
 
-def _places(recipe: Recipe) -> list[str]:
-    """Lines of a requirements file that say where packages come from."""
-    return [*recipe.options, *(f"--extra-index-url {address}" for address in _indexes(recipe))]
+    @property
+    def python(self) -> str:
+        return str(self.folder / "bin" / "python")
 
+    def run(self) -> list[str]:
+        """Make the environment; returns the versions in it."""
+        with_tool = "uv" if self.uv else "pip"
+        self.progress.write(
+            f"building {self.folder.name} on Python {self.base.text} ({self.base.path}) with {with_tool}"
+        )
+        pip = self._make()
+        order = steps(self.recipe, has_cuda=has_gpus() and shutil.which("nvcc") is not None)
+        for number, step in enumerate(order):
+            self.progress.say(f"installing {_shown(step.requirements)}")
+            self._install(step, number, pip)
+        versions = self._freeze()
+        compiled = {requirement_name(text) for step in order if step.from_source for text in step.requirements}
+        exact = [line for line in versions if " @ " not in line and requirement_name(line) not in compiled]
+        known = self._hashes(exact)
+        for report in self.folder.glob(f"{_REPORT}*"):
+            report.unlink()
+        return [*self._conda_lock(), *locks.with_hashes(versions, known)]
 
-def _indexes(recipe: Recipe) -> tuple[str, ...]:
-    """The recipe's own indexes, unless the site says itself where packages come from."""
-    return () if sources.read(os.environ, sys.prefix).names_a_place else recipe.indexes
+    def _make(self) -> list[str]:
+        """The environment without its packages; returns the pip to install into it with, unless that is uv."""
+        if self.recipe.conda:
+            self._conda()
+            return [self.python, "-m", "pip"]
+        if self.uv:
+            self._run([self.uv, "venv", "--no-project", "--python", self.base.path, str(self.folder)])
+            return []
+        command = [self.base.path, "-c", _PIP_IS_NEW]
+        asked = subprocess.run(command, capture_output=True, text=True, env=self.environment, check=False)
+        if asked.stdout.strip() == "True":
+            self._run([self.base.path, "-m", "venv", "--without-pip", str(self.folder)])
+            return [self.base.path, "-m", "pip", "--python", self.python]
+        self._run([self.base.path, "-m", "venv", str(self.folder)])
+        return [self.python, "-m", "pip"]
+
+    def _conda(self) -> None:
+        recipe = self.recipe
+        tool = next((found for name in _CONDA_TOOLS if (found := shutil.which(name))), None)
+        if tool is None:
+            names = ", ".join(recipe.conda)
+            raise Failure(
+                "environment",
+                f"the conda packages {names} need micromamba, mamba or conda, and the node has none",
+                "Install micromamba on the node, or move them to the `pip:` part of the file where pip has them.",
+            )
+        self.progress.say(f"installing {_shown(recipe.conda)} with {Path(tool).name}")
+        channels = [part for channel in recipe.channels or ("conda-forge",) for part in ("-c", channel)]
+        wanted = recipe.python or self.base.minor
+        python = f"python{wanted}" if wanted[0] in "<>!~" else f"python={wanted}"
+        command = [tool, "create", "-y", "-q", "-p", str(self.folder), "--override-channels", *channels]
+        self._run([*command, *(locks.conda(recipe.constraints) or (python, "pip", *recipe.conda))])
+
+    def _install(self, step: Step, number: int, pip: Sequence[str]) -> None:
+        missing = [tool for tool in step.tools if shutil.which(tool) is None]
+        if missing:
+            what = _shown(step.requirements)
+            message = f"{what} is compiled here, and the node has no {' and no '.join(missing)}"
+            raise Failure("environment", message, "Install a C++ compiler and make on the node.")
+        flags = ["-r", self._listed(f"muster-requirements-{number}.txt", [*self._sources(), *step.requirements])]
+        if self.recipe.constraints and self.recipe.conda:
+            flags += ["-c", self._listed("muster-constraints.txt", self.recipe.constraints)]
+        flags += ["--no-deps"] if step.no_deps else []
+        flags += ["--require-hashes"] if step.hashed else []
+        variables = dict(self.environment)
+        if step.from_source:
+            flags += ["--no-build-isolation", "--no-cache" if self.uv else "--no-cache-dir"]
+            variables |= {**_compiler(self.folder), **step.variables}
+        if self.uv:
+            command = [self.uv, "pip", "install", "--python", self.python, *flags]
+        else:
+            # Only a new pip reports, and only that one works from outside.
+            flags += ["--report", str(self.folder / f"{_REPORT}{number}.json")] if "--python" in pip else []
+            command = [*pip, "install", "--progress-bar", "off", *flags]
+        try:
+            self._run(command, variables)
+        finally:
+            # They may hold passwords.
+            for path in (*self.folder.glob("muster-*.txt"), self.folder / COMPILER):
+                path.unlink(missing_ok=True)
+
+    def _hashes(self, exact: list[str]) -> archives.Hashes:
+        """The archives behind exact versions; where they are not known, the versions count alone."""
+        if self.recipe.conda:
+            return {}
+        if self.recipe.constraints:
+            return archives.of_lock(self.recipe.constraints)
+        if self.uv is None:
+            return archives.of_reports(sorted(self.folder.glob(f"{_REPORT}*")))
+        self.progress.say("looking up what was installed")
+        listed = self._listed("muster-requirements.txt", [*self._sources(), *exact])
+        found = archives.of_indexes(self.uv, self.python, self.base.version, listed, self.environment)
+        Path(listed).unlink()
+        if isinstance(found, str):
+            self.progress.write(f"the versions are recorded without hashes: {without_secrets(found)}")
+            return {}
+        return found
+
+    def _sources(self) -> list[str]:
+        """Lines of a requirements file that say where packages come from."""
+        return [*self.recipe.options, *(f"--extra-index-url {address}" for address in self.indexes)]
+
+    def _listed(self, name: str, lines: Sequence[str]) -> str:
+        """A requirements file that only this user may read."""
+        path = self.folder / name
+        text = "\n".join(line for line in lines if not line.startswith("conda:"))
+        write_file(path, f"{text}\n", mode=PRIVATE)
+        return str(path)
+
+    def _conda_lock(self) -> list[str]:
+        """conda's part of the versions, from its own record."""
+        names = (path.stem.rsplit("-", 2) for path in sorted((self.folder / "conda-meta").glob("*.json")))
+        return [f"conda:{name}={version}" for name, version, _ in names]
+
+    def _freeze(self) -> list[str]:
+        command = [self.python, "-I", "-c", _FREEZE]
+        done = subprocess.run(command, capture_output=True, text=True, env=self.environment, check=False)
+        if done.returncode != 0:
+            raise classify("the new interpreter", done.returncode, done.stderr.splitlines())
+        return [without_secrets(str(line)) for line in json.loads(done.stdout)]
+
+    def _run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        """Run a tool; its lines go to the log, and what they mean to whoever asked when it fails."""
+        self.progress.write(f"$ {' '.join(command)}")
+        kept: deque[str] = deque(maxlen=_KEPT_LINES)
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=environment or self.environment,
+            pass_fds=[self.lock],
+        ) as child:
+            assert child.stdout is not None
+            for line in child.stdout:
+                text = without_secrets(line.rstrip("\n"))
+                kept.append(text)
+                self.progress.write(text)
+        if child.returncode != 0:
+            raise classify(Path(command[0]).name, child.returncode, list(kept))
 
 
 def find_uv() -> str | None:
@@ -195,55 +300,6 @@ def has_gpus() -> bool:
     return Path("/dev/nvidiactl").exists()
 
 
-def _venv(base: Interpreter, folder: Path, environment: dict[str, str], shop: Shop) -> list[str]:
-    """A virtual environment without uv; returns the pip to install into it with."""
-    asked = subprocess.run([base.path, "-c", _PIP_IS_NEW], capture_output=True, text=True, env=environment, check=False)
-    if asked.stdout.strip() == "True":
-        _run([base.path, "-m", "venv", "--without-pip", str(folder)], environment, shop)
-        return [base.path, "-m", "pip", "--python", str(folder / "bin" / "python")]
-    _run([base.path, "-m", "venv", str(folder)], environment, shop)
-    return [str(folder / "bin" / "python"), "-m", "pip"]
-
-
-def _install(
-    step: Step,
-    number: int,
-    recipe: Recipe,
-    folder: Path,
-    uv: str | None,
-    pip: Sequence[str],
-    environment: dict[str, str],
-    shop: Shop,
-) -> None:
-    missing = [tool for tool in step.tools if shutil.which(tool) is None]
-    if missing:
-        what = _shown(step.requirements)
-        message = f"{what} is compiled here, and the node has no {' and no '.join(missing)}"
-        raise Failure("environment", message, "Install a C++ compiler and make on the node.")
-    listed = _write(folder / f"muster-requirements-{number}.txt", [*_places(recipe), *step.requirements])
-    flags = ["-r", str(listed)]
-    if recipe.constraints and recipe.conda:
-        flags += ["-c", str(_write(folder / "muster-constraints.txt", recipe.constraints))]
-    flags += ["--no-deps"] if step.no_deps else []
-    flags += ["--require-hashes"] if step.hashed else []
-    variables = dict(environment)
-    if step.from_source:
-        flags += ["--no-build-isolation", "--no-cache" if uv else "--no-cache-dir"]
-        variables |= {**_compiler(folder), **step.variables}
-    if uv:
-        command = [uv, "pip", "install", "--python", str(folder / "bin" / "python"), *flags]
-    else:
-        # Only a new pip reports, and only that one works from outside.
-        flags += ["--report", str(folder / f"{_REPORT}{number}.json")] if "--python" in pip else []
-        command = [*pip, "install", "--progress-bar", "off", *flags]
-    try:
-        _run(command, variables, shop)
-    finally:
-        # They may hold passwords.
-        for path in (*folder.glob("muster-*.txt"), folder / COMPILER):
-            path.unlink(missing_ok=True)
-
-
 def _compiler(folder: Path) -> dict[str, str]:
     wrapper = folder / COMPILER
     shutil.copyfile(Path(__file__).with_name(COMPILER), wrapper)
@@ -256,63 +312,6 @@ def _compiler(folder: Path) -> dict[str, str]:
     }
 
 
-def _conda(recipe: Recipe, base: Interpreter, folder: Path, environment: dict[str, str], shop: Shop) -> None:
-    tool = next((found for name in _CONDA_TOOLS if (found := shutil.which(name))), None)
-    if tool is None:
-        names = ", ".join(recipe.conda)
-        raise Failure(
-            "environment",
-            f"the conda packages {names} need micromamba, mamba or conda, and the node has none",
-            "Install micromamba on the node, or move them to the `pip:` part of the file where pip has them.",
-        )
-    shop.say(f"installing {_shown(recipe.conda)} with {Path(tool).name}")
-    channels = [part for channel in recipe.channels or ("conda-forge",) for part in ("-c", channel)]
-    wanted = recipe.python or base.minor
-    python = f"python{wanted}" if wanted[0] in "<>!~" else f"python={wanted}"
-    command = [tool, "create", "-y", "-q", "-p", str(folder), "--override-channels", *channels]
-    _run([*command, *(locks.conda(recipe.constraints) or (python, "pip", *recipe.conda))], environment, shop)
-
-
-def _conda_lock(folder: Path) -> list[str]:
-    """conda's part of the versions, as its own record tells them."""
-    found = []
-    for path in sorted((folder / "conda-meta").glob("*.json")):
-        name, version, _build = path.stem.rsplit("-", 2)
-        found.append(f"conda:{name}={version}")
-    return found
-
-
-def _freeze(folder: Path, environment: dict[str, str]) -> list[str]:
-    python = str(folder / "bin" / "python")
-    done = subprocess.run([python, "-I", "-c", _FREEZE], capture_output=True, text=True, env=environment, check=False)
-    if done.returncode != 0:
-        raise classify("the new interpreter", done.returncode, done.stderr.splitlines())
-    return [without_secrets(str(line)) for line in json.loads(done.stdout)]
-
-
-def _run(command: Sequence[str], environment: dict[str, str], shop: Shop) -> None:
-    """Run a tool; its lines go to the log, and what they mean to whoever asked when it fails."""
-    shop.write(f"$ {' '.join(command)}")
-    kept: deque[str] = deque(maxlen=_KEPT_LINES)
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env=environment,
-        pass_fds=[shop.lock],
-    ) as child:
-        assert child.stdout is not None
-        for line in child.stdout:
-            text = without_secrets(line.rstrip("\n"))
-            kept.append(text)
-            shop.write(text)
-    if child.returncode != 0:
-        raise classify(Path(command[0]).name, child.returncode, list(kept))
-
-
 def _linkable(folder: Path, environment: dict[str, str]) -> dict[str, str]:
     """uv's cache beside the environments, unless the user's own is on the same disk (or chosen by hand)."""
     if environment.get("UV_CACHE_DIR"):
@@ -322,25 +321,6 @@ def _linkable(folder: Path, environment: dict[str, str]) -> dict[str, str]:
     if usual.stat().st_dev == folder.parent.stat().st_dev:
         return {}
     return {"UV_CACHE_DIR": str(folder.parent / ".uv")}
-
-
-def _write(path: Path, lines: Sequence[str]) -> Path:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write("\n".join(line for line in lines if not line.startswith("conda:")) + "\n")
-    return path
-
-
-def _size(folder: Path) -> int:
-    """What it takes on the disk; a file that has several names counts once."""
-    seen = set()
-    total = 0
-    for root, _, names in os.walk(folder):
-        for name in names:
-            status = os.lstat(Path(root) / name)
-            if status.st_ino not in seen:
-                seen.add(status.st_ino)
-                total += status.st_blocks * 512
-    return total
 
 
 def _shown(requirements: Sequence[str], most: int = 4) -> str:

@@ -1,25 +1,33 @@
-"""Environments of this host: one folder for each key, complete or not there, and never removed while in use.
-
-A folder is complete once it has its mark, which is written last. Whoever builds holds the key's build lock, whoever
-uses it a shared lock; both end with their process, so nothing has to be tidied up after a death. Standard library only.
-"""
+"""Virtual environments of this host: a folder for each key, complete or not there, and never removed while in use."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import json
-import os
-import shutil
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from muster.paths import EnvironmentPaths
+from muster.defaults import ENVIRONMENTS_LIMIT_BYTES
+from muster.host.cache import Entry, FolderCache
+from muster.host.locks import HeldLock
+from muster.wire.codec import WireError, from_json, to_json
+from muster.wire.message import wire
+from muster.wire.node.recipes import Recipe
 
-_GONE = ".gone-"
+
+@wire
+class BuildRecord:
+    """What lies with a complete environment."""
+
+    label: str
+    python: str
+    """Its version."""
+    lock: tuple[str, ...]
+    size: int
+    built_at: float
+    built_s: float
+    recipe: Recipe
+    indexes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -28,8 +36,7 @@ class Built:
 
     key: str
     folder: Path
-    facts: Mapping[str, Any]
-    """What its mark says: label, python (version), lock, size, built_at, built_s, recipe."""
+    record: BuildRecord
     used_at: float
 
     @property
@@ -38,143 +45,72 @@ class Built:
 
     @property
     def size(self) -> int:
-        return int(self.facts.get("size", 0))
+        return self.record.size
 
 
 class Cache:
-    """The folder that holds them."""
+    """The folder that holds them, with a limit in bytes."""
 
-    def __init__(self, root: Path) -> None:
-        self.paths = EnvironmentPaths(root)
+    def __init__(self, root: Path, limit_bytes: int = ENVIRONMENTS_LIMIT_BYTES) -> None:
+        self.root = root
+        self._folders = FolderCache(
+            root, limit_bytes, record_name="muster-environment.json", is_sound=lambda entry: _built(entry) is not None
+        )
 
     def find(self, key: str) -> Built | None:
         """The environment, where it is complete and its interpreter is still there."""
-        folder = self.paths.folder(key)
-        try:
-            facts = json.loads(self.paths.mark(key).read_text())
-            used_at = self.paths.use_lock(key).stat().st_mtime
-        except (OSError, ValueError):
-            return None
-        if not isinstance(facts, dict) or not (folder / "bin" / "python").exists():
-            return None
-        return Built(key, folder, facts, used_at)
+        entry = self._folders.find(key)
+        return _built(entry) if entry else None
 
-    def hold(self, key: str) -> tuple[Built, int] | None:
-        """The environment and a descriptor that keeps it from being removed while it is open."""
-        if not self.paths.folder(key).is_dir():
+    def hold(self, key: str) -> tuple[Built, HeldLock] | None:
+        """The environment and what keeps it from being removed."""
+        held = self._folders.hold(key)
+        if held is None:
             return None
-        lock = _open(self.paths.use_lock(key))
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        found = self.find(key)
-        if found is None:
-            os.close(lock)
-            return None
-        os.utime(lock)
-        return found, lock
+        built = _built(held.entry)
+        assert built is not None
+        return built, held.lock
 
-    @contextlib.contextmanager
-    def building(self, key: str, waits: Callable[[], None]) -> Iterator[int]:
-        """Hold the key's build lock; `waits` is called when somebody else has it. Children may inherit it."""
-        lock = _open(self.paths.build_lock(key))
-        try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                waits()
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            yield lock
-        finally:
-            os.close(lock)
+    def building(self, key: str, waiting: Callable[[], None]) -> AbstractContextManager[HeldLock]:
+        """One process at a time builds what a key stands for; its tools inherit the lock."""
+        return self._folders.building(key, waiting)
 
-    def complete(self, key: str, facts: Mapping[str, Any]) -> None:
+    def complete(self, key: str, record: BuildRecord) -> None:
         """Mark what was built as complete."""
-        _open_and_close(self.paths.use_lock(key))
-        mark = self.paths.mark(key)
-        partial = mark.with_name(mark.name + ".new")
-        with partial.open("w") as file:
-            json.dump(dict(facts), file)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.rename(mark)
+        self._folders.complete(key, to_json(record))
+
+    def folder(self, key: str) -> Path:
+        return self._folders.folder(key)
 
     def discard(self, key: str) -> None:
-        """Remove what a build left, complete or not; only for whoever holds the build lock."""
-        folder = self.paths.folder(key)
-        with contextlib.suppress(FileNotFoundError):
-            gone = folder.with_name(f"{_GONE}{key}-{os.getpid()}-{time.monotonic_ns()}")
-            folder.rename(gone)
-            shutil.rmtree(gone, ignore_errors=True)
+        """Remove what a build left, complete or not; only while building."""
+        self._folders.discard(key)
 
     def remove(self, key: str) -> bool:
         """Remove an environment unless somebody uses or builds it."""
-        with _free(self.paths.build_lock(key)) as unbuilt, _free(self.paths.use_lock(key)) as unused:
-            if not (unbuilt and unused):
-                return False
-            self.discard(key)
-            return True
+        return self._folders.remove(key)
 
-    def in_use(self, key: str) -> bool:
-        with _free(self.paths.use_lock(key)) as free:
-            return not free
+    def is_used(self, key: str) -> bool:
+        return self._folders.is_used(key)
 
     def all(self) -> list[Built]:
         """Every complete environment, the one used last first."""
-        built = [found for key in self._keys() if (found := self.find(key))]
-        return sorted(built, key=lambda item: item.used_at, reverse=True)
+        return [built for entry in self._folders.entries() if (built := _built(entry))]
 
     def sweep(self) -> list[str]:
-        """Remove what killed builds and removals left; returns what it was."""
-        swept = []
-        for path in self._folders():
-            if path.name.startswith(_GONE):
-                shutil.rmtree(path, ignore_errors=True)
-            elif self.find(path.name) is None and self.remove(path.name):
-                swept.append(path.name)
-        return swept
+        """Remove what killed builds and removals left, and environments without an interpreter; returns what it was."""
+        unsound = [entry.key for entry in self._folders.entries() if _built(entry) is None]
+        return [*self._folders.sweep(), *(key for key in unsound if self.remove(key))]
 
-    def evict(self, limit_bytes: int, keep: str = "") -> list[str]:
+    def make_room(self, keep: str = "") -> tuple[str, ...]:
         """Remove the least recently used until the rest fits; what is in use stays, and counts."""
-        built = self.all()
-        total = sum(item.size for item in built)
-        evicted = []
-        for item in reversed(built):
-            if total <= limit_bytes:
-                break
-            if item.key != keep and self.remove(item.key):
-                total -= item.size
-                evicted.append(item.key)
-        return evicted
-
-    def _keys(self) -> list[str]:
-        return [path.name for path in self._folders() if not path.name.startswith(_GONE)]
-
-    def _folders(self) -> list[Path]:
-        root = self.paths.root
-        if not root.is_dir():
-            return []
-        return sorted(
-            path for path in root.iterdir() if path.is_dir() and (path.name[0] != "." or path.name.startswith(_GONE))
-        )
+        return self._folders.make_room(keep=(keep,)).removed
 
 
-def _open(path: Path) -> int:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-
-def _open_and_close(path: Path) -> None:
-    os.close(_open(path))
-
-
-@contextlib.contextmanager
-def _free(path: Path) -> Iterator[bool]:
-    """Whether nobody holds a lock; held meanwhile."""
-    lock = _open(path)
+def _built(entry: Entry) -> Built | None:
+    if not (entry.folder / "bin" / "python").exists():
+        return None
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield True
-        except BlockingIOError:
-            yield False
-    finally:
-        os.close(lock)
+        return Built(entry.key, entry.folder, from_json(BuildRecord, entry.record), entry.used_at)
+    except WireError:
+        return None

@@ -118,18 +118,18 @@ def _holds(version: tuple[int, ...], sign: str, given: tuple[int, ...]) -> bool:
 
 
 def _candidates() -> Iterator[str]:
-    """Interpreters by their usual places; version managers' own folders first, their shims never."""
+    """Interpreters by their usual folders; version managers' own folders first, their shims never."""
     home = Path.home()
     pyenv = Path(os.environ.get("PYENV_ROOT", home / ".pyenv")) / "versions"
     uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR", home / ".local" / "share" / "uv" / "python"))
     for folder in (pyenv, uv):
         yield from sorted(str(path) for path in folder.glob("*3*/bin/python3") if path.exists())
-    places = [*os.environ.get("PATH", "").split(os.pathsep), "/usr/local/bin", "/usr/bin"]
-    for place in dict.fromkeys(places):
-        if place and Path(place).name != "shims":
-            names = {path.name for path in Path(place).glob("python3*")}
+    folders = [*os.environ.get("PATH", "").split(os.pathsep), "/usr/local/bin", "/usr/bin"]
+    for directory in dict.fromkeys(folders):
+        if directory and Path(directory).name != "shims":
+            names = {path.name for path in Path(directory).glob("python3*")}
             for name in sorted(names):
-                if re.fullmatch(r"python3(\.[0-9]+)?", name) and (found := shutil.which(name, path=place)):
+                if re.fullmatch(r"python3(\.[0-9]+)?", name) and (found := shutil.which(name, path=directory)):
                     yield found
 
 

@@ -10,7 +10,6 @@ from muster.environments.venvs.recipe import requirement_name
 _CONDA = "conda:"
 _HASH = re.compile(r"\s+--hash=sha256:([0-9a-f]{64})")
 _FRAGMENT = re.compile(r"#sha256=([0-9a-f]{64})")
-_WHEEL = re.compile(r".+?-[^-]+(?:-\d[^-]*)?-(?P<python>[^-]+)-(?P<abi>[^-]+)-(?P<platform>[^-]+)\.whl")
 
 
 def plain(line: str) -> str:
@@ -39,19 +38,6 @@ def with_hashes(lines: Sequence[str], found: Mapping[str, Iterable[str]]) -> lis
 def conda(lines: Iterable[str]) -> list[str]:
     """conda's part of a lock, as its tools are asked for it."""
     return [line.removeprefix(_CONDA) for line in lines if line.startswith(_CONDA)]
-
-
-def fits(file: str, python: tuple[int, ...], machine: str) -> bool:
-    """Whether an archive may be what a Python on Linux installs: a wheel for it, or sources."""
-    match = _WHEEL.fullmatch(file)
-    if match is None:
-        return not file.endswith(".whl")
-    tag = f"{python[0]}{python[1]}"
-    pythons, platforms = match["python"].split("."), match["platform"].split(".")
-    is_stable = match["abi"] == "abi3" and any(text.startswith(f"cp{python[0]}") for text in pythons)
-    for_python = is_stable or any(text in (f"cp{tag}", f"py{tag}", f"py{python[0]}") for text in pythons)
-    for_machine = any(text == "any" or ("linux" in text and text.endswith(machine)) for text in platforms)
-    return for_python and for_machine
 
 
 def _of(line: str, found: Mapping[str, Iterable[str]]) -> Iterable[str]:

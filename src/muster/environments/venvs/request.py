@@ -1,24 +1,52 @@
-"""What an agent asks of the process that builds an environment. Standard library only."""
+"""What an agent and the process that builds an environment say to each other. Standard library only."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from typing import Any
+from typing import Literal
+
+from muster.wire.message import wire
+from muster.wire.node.recipes import Recipe
 
 
-@dataclass(frozen=True)
+@wire
 class Request:
     """What is wanted."""
 
-    recipe: dict[str, Any]
+    recipe: Recipe
     key: str
     base: str
-    base_version: list[int]
+    """The interpreter that it is built on."""
+    base_version: tuple[int, ...]
     root: str
+    """The folder of built environments."""
     limit_bytes: int
-    answers: int
-    """The descriptor for JSON lines: {doing}, and at the end {ready} or {failed}."""
 
-    def to_line(self) -> bytes:
-        return json.dumps(vars(self)).encode() + b"\n"
+
+@wire
+class Doing:
+    """What is being done, in a few words."""
+
+    text: str
+    kind: Literal["doing"] = "doing"
+
+
+@wire
+class Finished:
+    """It is there."""
+
+    key: str
+    kind: Literal["finished"] = "finished"
+
+
+@wire
+class Failed:
+    """It could not be built."""
+
+    code: str
+    message: str
+    next: str
+    lines: tuple[str, ...]
+    kind: Literal["failed"] = "failed"
+
+
+Answer = Doing | Finished | Failed

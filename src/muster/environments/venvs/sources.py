@@ -24,7 +24,7 @@ class Sources:
     cert: str | None = None
 
     @property
-    def names_a_place(self) -> bool:
+    def names_indexes(self) -> bool:
         """Whether the site says itself where packages come from."""
         return bool(self.index_url or self.extra_index_urls or self.find_links or self.no_index)
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muster.environments.venvs import locks
-from muster.environments.venvs.recipe import Recipe, requirement_name
+from muster.environments.venvs.recipe import package_names, requirement_name
+from muster.wire.node.recipes import Recipe
 
 COMPILER = "horovod-cxx"
 """The name of the compiler wrapper, which lies beside this module."""
@@ -34,7 +35,7 @@ def steps(recipe: Recipe, has_cuda: bool = False) -> list[Step]:
     """The steps of a recipe, in order; none where it asks for no package."""
     if recipe.constraints and not recipe.conda:
         return _again(recipe, has_cuda)
-    names = recipe.names
+    names = package_names(recipe)
     late = {text: name for text in recipe.requirements if (name := requirement_name(text)) and _is_late(name, names)}
     early = tuple(text for text in recipe.requirements if text not in late)
     found = [Step(early)] if early else []
@@ -49,7 +50,7 @@ def steps(recipe: Recipe, has_cuda: bool = False) -> list[Step]:
 
 def _again(recipe: Recipe, has_cuda: bool) -> list[Step]:
     """What an earlier build came to, as it was: nothing is left to be resolved."""
-    names = recipe.names
+    names = package_names(recipe)
     late = [line for line in recipe.constraints if (name := requirement_name(line)) in names and _is_late(name, names)]
     early = [line for line in recipe.constraints if line not in late and not line.startswith("conda:")]
     known = tuple(line for line in early if locks.hashes(line))

@@ -14,7 +14,6 @@ from muster.server.environments import records
 from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.nodes.agent_routes import own
 from muster.wire.access import FileList
-from muster.wire.codec import from_json, to_json
 from muster.wire.environments import AgreedVersions
 from muster.wire.node.requests import EnvironmentReport, FreshGrants, GrantsRequest, HashesPinned, HashesReport
 
@@ -29,8 +28,7 @@ async def agree(node: str, body: EnvironmentReport, context: ContextOf, caller: 
     def work(transaction: Transaction) -> AgreedVersions:
         grants.attempt_of(transaction.connection, node, body.run, body.attempt)
         row = find_run(transaction.connection, body.run)
-        built = to_json(body.environment) if body.environment else None
-        return from_json(AgreedVersions, records.agree(transaction, row.id, row.environment, built))
+        return records.agree(transaction, row.id, row.environment, body.environment)
 
     return await context.database.write(work)
 

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, Row, func, insert, select, update
 
 from muster import errors
+from muster.defaults import SHM_BYTES
 from muster.environments import names
-from muster.environments.images.failing import secret_name
-from muster.environments.images.model import DEFAULT_SHM_BYTES, Container, Login, container_from_json, registry_of
+from muster.environments.images.registries import registry_of, secret_name
 from muster.environments.resolve import Resolved, Site, resolve
-from muster.environments.venvs.recipe import Recipe, recipe_from_json, without_secrets
+from muster.environments.venvs.recipe import without_secrets
 from muster.job.parts import EnvironmentSpec, Mpi
 from muster.job.rules import RUN_NAME, is_snapshot
 from muster.job.spec import JobSpec
@@ -25,6 +25,19 @@ from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.nodes import clusters
 from muster.server.people import secrets
+from muster.wire.codec import Json, from_json, to_json
+from muster.wire.environments import (
+    AgreedVersions,
+    BuiltEnvironment,
+    EnvironmentBrief,
+    EnvironmentView,
+    RunEnvironment,
+)
+from muster.wire.node.containers import Container, ImageSource, Login
+from muster.wire.node.recipes import Recipe
+
+_VERSIONS = ("key", "python", "platform", "lock", "indexes", "image")
+"""What of a node's build is recorded with the run."""
 
 
 def settle(
@@ -50,46 +63,44 @@ def settle(
 
 def _check_folder(context: Context, settled: Resolved) -> None:
     """An image is built from a folder, which must have been sent."""
-    digest = build_snapshot({"container": settled.container})
+    digest = _build_snapshot(settled.container)
     if digest is not None and not context.snapshots.has(digest):
         hint = "Send it again: submit the job, or register the environment, where the folder is."
         raise errors.Conflict(f"the folder {digest}, from which the image is built, is not here", hint)
 
 
-def record_of(resolved: Resolved) -> dict[str, Any] | None:
+def record_of(resolved: Resolved) -> Json:
     """What is kept with the run; None where nothing is built."""
     if resolved.container is not None:
-        image = resolved.container.get("image") or container_from_json(resolved.container).label
-        return {"name": resolved.name or image, "container": dict(resolved.container)}
+        return _written(RunEnvironment(resolved.name or resolved.container.label, container=resolved.container))
     if resolved.recipe is None:
         return None
-    return {"name": resolved.name or resolved.recipe.label, "recipe": resolved.recipe.to_json()}
+    return _written(RunEnvironment(resolved.name or resolved.recipe.label, recipe=resolved.recipe))
 
 
-def order_of(record: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def order_of(stored: Json) -> Recipe | None:
     """The recipe that a node is to build, with the versions that an earlier attempt ran with."""
-    if record is None or "container" in record:
+    record = _read(stored)
+    if record is None or record.recipe is None:
         return None
-    recipe: Recipe = recipe_from_json(record["recipe"])
-    return recipe.locked(record.get("lock", ())).to_json()
+    return record.recipe.locked(record.lock or ())
 
 
-def container_of(
-    context: Context, connection: Connection, record: Mapping[str, Any] | None, spec: JobSpec
-) -> Container | None:
+def container_of(context: Context, connection: Connection, stored: Json, spec: JobSpec) -> Container | None:
     """The container that a node is to start, with the credentials of its registry; None where there is none."""
-    if record is None or "container" not in record:
+    record = _read(stored)
+    if record is None or record.container is None:
         return None
-    push_to = os.environ.get("MUSTER_IMAGE_REGISTRY", "").rstrip("/")
-    made = replace(
-        container_from_json(record["container"]),
+    source, push_to = record.container, os.environ.get("MUSTER_IMAGE_REGISTRY", "").rstrip("/")
+    is_made = source.build is not None or source.packages is not None
+    made = Container(
+        source.image,
+        source.build,
+        source.packages.locked(record.lock or ()) if source.packages else None,
         args=tuple(spec.resources.container_args),
-        shm_bytes=shm_bytes(spec.resources.shm_size) or DEFAULT_SHM_BYTES,
+        shm_bytes=shm_bytes(spec.resources.shm_size) or SHM_BYTES,
+        push_to=push_to if is_made else "",
     )
-    if made.packages is not None:
-        made = replace(made, packages=recipe_from_json(made.packages).locked(record.get("lock", ())).to_json())
-    if made.build is not None or made.packages is not None:
-        made = replace(made, push_to=push_to)
     push_registry = registry_of(made.made("")) if push_to else ""
     pull_registry = registry_of(made.reference)
     return replace(
@@ -108,66 +119,77 @@ def _login(context: Context, connection: Connection, registry: str) -> Login | N
     return Login(registry, username, password)
 
 
-def build_snapshot(record: Mapping[str, Any] | None) -> str | None:
+def build_snapshot(stored: Json) -> str | None:
     """The folder that a run's image is built from."""
-    found = ((record or {}).get("container") or {}).get("build") or {}
-    return found.get("snapshot")
+    record = _read(stored)
+    return _build_snapshot(record.container) if record else None
 
 
-def with_versions(record: Mapping[str, Any] | None, told: Mapping[str, Any]) -> dict[str, Any] | None:
+def _build_snapshot(container: ImageSource | None) -> str | None:
+    return container.build.snapshot if container and container.build else None
+
+
+def with_versions(stored: Json, built: BuiltEnvironment) -> Json:
     """The record with what the first node's environment came to; later ones were given the same versions."""
-    if record is None or "lock" in record:
-        return dict(record) if record is not None else None
-    kept = ("key", "python", "platform", "lock", "indexes", "image")
-    return {**record, **{key: told[key] for key in kept if key in told}}
+    record = _read(stored)
+    if record is None or record.lock is not None:
+        return stored
+    known = {name: value for name in _VERSIONS if (value := getattr(built, name)) is not None}
+    return _written(replace(record, **known))
 
 
-def agree(
-    transaction: Transaction, run_id: str, record: Mapping[str, Any] | None, told: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def agree(transaction: Transaction, run_id: str, stored: Json, built: BuiltEnvironment | None) -> AgreedVersions:
     """What the gang's nodes keep to, settled by the first of them that came to something; empty where none did."""
-    if record is not None and told is not None and "lock" not in record:
-        record = with_versions(record, told)
-        transaction.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(environment=record))
-    return {key: (record or {})[key] for key in ("python", "platform", "lock") if key in (record or {})}
+    record = _read(stored)
+    if record is not None and built is not None and record.lock is None:
+        stored = with_versions(stored, built)
+        transaction.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(environment=stored))
+        record = _read(stored)
+    return AgreedVersions(record.python, record.platform, record.lock) if record else AgreedVersions()
 
 
-def shown(record: Mapping[str, Any]) -> dict[str, Any]:
+def shown(stored: Json) -> RunEnvironment:
     """The whole record, without the passwords that addresses may hold."""
-    if "recipe" in record:
-        return {**record, "recipe": _without_secrets(record["recipe"])}
-    container = record["container"]
-    if "packages" not in container:
-        return dict(record)
-    return {**record, "container": {**container, "packages": _without_secrets(container["packages"])}}
+    record = from_json(RunEnvironment, stored)
+    if record.recipe is not None:
+        return replace(record, recipe=_without_secrets(record.recipe))
+    if record.container is None or record.container.packages is None:
+        return record
+    return replace(record, container=replace(record.container, packages=_without_secrets(record.container.packages)))
 
 
-def shown_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
+def shown_spec(spec: Mapping[str, Json]) -> dict[str, Json]:
     """A job as it was submitted, without the passwords that addresses in its environment may hold."""
     return {**spec, "environment": _masked(spec.get("environment"))}
 
 
-def _masked(value: Any) -> Any:
+def _masked(value: Json) -> Json:
     if isinstance(value, str):
         return without_secrets(value)
-    if isinstance(value, list):
-        return [_masked(item) for item in value]
-    return {key: _masked(item) for key, item in value.items()} if isinstance(value, dict) else value
+    if isinstance(value, Mapping):
+        return {key: _masked(item) for key, item in value.items()}
+    return [_masked(item) for item in value] if isinstance(value, list) else value
 
 
-def _without_secrets(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    options = [without_secrets(text) for text in recipe.get("options", ())]
-    return {**recipe, "options": options} if options else dict(recipe)
+def _without_secrets(recipe: Recipe) -> Recipe:
+    return replace(recipe, options=tuple(without_secrets(text) for text in recipe.options))
 
 
-def brief(record: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def brief(stored: Json) -> EnvironmentBrief | None:
     """What a run's view says of its environment: all but the long lists."""
+    record = _read(stored)
     if record is None:
         return None
-    return {
-        "packages": len(record.get("lock", ())),
-        **{key: record[key] for key in ("name", "key", "python", "image") if key in record},
-    }
+    return EnvironmentBrief(len(record.lock or ()), record.name, record.key, record.python, record.image)
+
+
+def _read(stored: Json) -> RunEnvironment | None:
+    return None if stored is None else from_json(RunEnvironment, stored)
+
+
+def _written(record: RunEnvironment) -> Json:
+    stored: Json = to_json(record)
+    return stored
 
 
 def registered_folders(connection: Connection) -> set[str]:
@@ -177,7 +199,7 @@ def registered_folders(connection: Connection) -> set[str]:
     return {path.partition(":")[2] for path in paths if is_snapshot(path)}
 
 
-def register(context: Context, transaction: Transaction, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+def register(context: Context, transaction: Transaction, name: str, spec: Mapping[str, Json]) -> EnvironmentView:
     """Keep the next version of an environment; the same content again is the same version."""
     if not RUN_NAME.fullmatch(name):
         hint = "Use letters, digits, '_', '.' and '-', at most 255, a letter or digit first."
@@ -187,16 +209,15 @@ def register(context: Context, transaction: Transaction, name: str, spec: Mappin
     described = EnvironmentSpec.model_validate({"name": name, **spec})
     _check_folder(context, resolve(described, Site()))
     content = described.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
-    environments = tables.environments
     last = _find_row(transaction.connection, name, None)
     if last is not None and last.spec == content:
-        return dict(last._mapping)
-    row = {"name": name, "version": last.version + 1 if last else 1, "spec": content, "created_at": time.time()}
-    transaction.execute(insert(environments).values(**row))
-    return row
+        return _view(last)
+    made = EnvironmentView(name, last.version + 1 if last else 1, content, time.time())
+    transaction.execute(insert(tables.environments).values(**to_json(made)))
+    return made
 
 
-def list_all(connection: Connection) -> list[dict[str, Any]]:
+def list_all(connection: Connection) -> list[EnvironmentView]:
     """Registered environments, each in its newest version."""
     environments = tables.environments
     newest = select(environments.c.name, func.max(environments.c.version).label("version")).group_by(
@@ -208,23 +229,27 @@ def list_all(connection: Connection) -> list[dict[str, Any]]:
         .join(found, (environments.c.name == found.c.name) & (environments.c.version == found.c.version))
         .order_by(environments.c.name)
     )
-    return [dict(row._mapping) for row in connection.execute(query)]
+    return [_view(row) for row in connection.execute(query)]
 
 
-def show(connection: Connection, name: str, version: str | None) -> dict[str, Any]:
+def show(connection: Connection, name: str, version: str | None) -> EnvironmentView:
     row = _find_row(connection, name, version)
     if row is None:
         wanted = f"{name}:{version}" if version else name
         raise errors.NotFound(f"there is no environment {wanted!r}", "`muster env list` shows what there is.")
-    return dict(row._mapping)
+    return _view(row)
 
 
-def _find(connection: Connection, name: str, version: str | None) -> Mapping[str, Any] | None:
+def _view(row: Row[Any]) -> EnvironmentView:
+    return EnvironmentView(row.name, row.version, row.spec, row.created_at)
+
+
+def _find(connection: Connection, name: str, version: str | None) -> Mapping[str, Json] | None:
     row = _find_row(connection, name, version)
     return row.spec if row is not None else None
 
 
-def _find_row(connection: Connection, name: str, version: str | None) -> Any:
+def _find_row(connection: Connection, name: str, version: str | None) -> Row[Any] | None:
     environments = tables.environments
     query = select(environments).where(environments.c.name == name).order_by(environments.c.version.desc())
     if version is not None and version.isdigit():

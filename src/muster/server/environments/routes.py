@@ -2,50 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter
-from pydantic import BaseModel
 from sqlalchemy import Connection
 
 from muster import errors
 from muster.server.database.records import find_run
 from muster.server.environments import records
 from muster.server.http.dependencies import ContextOf
+from muster.wire.environments import EnvironmentView, NewEnvironment, RunEnvironment
 
 router = APIRouter(tags=["environments"])
 
 
-class EnvironmentBody(BaseModel):
-    """The body of `POST environments`: a name, and what a job file says below `environment`."""
-
-    name: str
-    spec: dict[str, Any]
-
-
 @router.get("/environments")
-async def list_environments(context: ContextOf) -> list[dict[str, Any]]:
+async def list_environments(context: ContextOf) -> list[EnvironmentView]:
     """Registered environments, each in its newest version."""
     return await context.database.read(records.list_all)
 
 
 @router.post("/environments", status_code=201)
-async def register_environment(body: EnvironmentBody, context: ContextOf) -> dict[str, Any]:
+async def register_environment(body: NewEnvironment, context: ContextOf) -> EnvironmentView:
     """Register the next version of an environment."""
     return await context.database.write(lambda t: records.register(context, t, body.name, body.spec))
 
 
 @router.get("/environments/{name}")
-async def show_environment(name: str, context: ContextOf, version: str | None = None) -> dict[str, Any]:
+async def show_environment(name: str, context: ContextOf, version: str | None = None) -> EnvironmentView:
     """A registered environment, its newest version unless one is named."""
     return await context.database.read(lambda c: records.show(c, name, version))
 
 
 @router.get("/runs/{ref}/environment")
-async def environment_of_run(ref: str, context: ContextOf) -> dict[str, Any]:
+async def environment_of_run(ref: str, context: ContextOf) -> RunEnvironment:
     """What a run's environment was made of, and the versions that it came to."""
 
-    def load(connection: Connection) -> dict[str, Any]:
+    def load(connection: Connection) -> RunEnvironment:
         row = find_run(connection, ref)
         if row.environment is None:
             raise errors.NotFound(

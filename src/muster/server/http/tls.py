@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import os
 import socket
 from pathlib import Path
 
@@ -12,6 +11,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+from muster.host.files import PRIVATE, write_file
 
 _YEARS = 5
 
@@ -37,14 +38,11 @@ def self_signed(folder: Path, host: str) -> tuple[Path, Path]:
         .add_extension(x509.SubjectAlternativeName(_names(host)), critical=False)
         .sign(key, hashes.SHA256())
     )
-    descriptor = os.open(key_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
-    certificate_path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    write_file(key_path, private, mode=PRIVATE)
+    write_file(certificate_path, certificate.public_bytes(serialization.Encoding.PEM))
     return certificate_path, key_path
 
 

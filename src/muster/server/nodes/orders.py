@@ -23,6 +23,7 @@ from muster.server.environments import records
 from muster.server.nodes import allocations
 from muster.server.people import secrets
 from muster.server.runs import checkpoints
+from muster.wire.codec import to_json
 
 _RESUME_FROM = 3
 
@@ -116,7 +117,7 @@ def _order(context: Context, connection: Connection, row: Any) -> Order:
         outputs=tuple(spec.outputs),
         output_orders=grants.output_orders(context, connection, spec, holder),
         python=row.python,
-        environment=records.order_of(row.environment),
+        environment=to_json(records.order_of(row.environment)),
         user_env=resolve_environment(spec, hidden),
         masked=(*hidden.values(), *(login.password for login in (container.logins if container else ()))),
         plan=plan,
@@ -125,7 +126,7 @@ def _order(context: Context, connection: Connection, row: Any) -> Order:
         needs=asdict(needs(spec, row.node_rank, row.gpus)) if row.phase == states.ORDERED else None,
         mpi=isinstance(spec.distribution, Mpi),
         secret=row.plan.get("secret", "") if row.plan else "",
-        container=container.to_json() if container else None,
+        container=to_json(container),
     )
 
 

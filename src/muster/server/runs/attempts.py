@@ -31,6 +31,8 @@ from muster.server.nodes import allocations
 from muster.server.runs import ingest, readiness, retries
 from muster.server.runs.attempt_record import Picture, Record
 from muster.server.runs.evidence import gather
+from muster.wire.codec import from_json
+from muster.wire.environments import BuiltEnvironment
 
 _STATUS = {COMPLETED: states.COMPLETED, "cancelled": states.CANCELED}
 
@@ -181,7 +183,7 @@ def _record(picture: Picture, placement: Record, event: Event) -> None:
 
 
 def _record_environment(picture: Picture, node: str, told: Mapping[str, Any]) -> None:
-    picture.run.set(environment=records.with_versions(picture.run.environment, told))
+    picture.run.set(environment=records.with_versions(picture.run.environment, from_json(BuiltEnvironment, told)))
     if "built_s" in told:
         name = (picture.run.environment or {}).get("name")
         text = f"{node}: the environment {name} ({told['key']}) is ready after {told['built_s']:.1f} s"

@@ -18,6 +18,7 @@ from muster.server.database.records import RunRow
 from muster.server.environments import records
 from muster.server.nodes import allocations
 from muster.server.runs import checkpoints, retries
+from muster.wire.codec import to_json
 
 _FILES = (
     select(tables.files)
@@ -76,7 +77,7 @@ def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) 
             "metrics": metrics.get(row.id, {}),
             "progress": row.progress,
             "files": [{"path": file.path, "size": file.size} for file in run_files(context, connection, row)],
-            "environment": records.brief(row.environment),
+            "environment": to_json(records.brief(row.environment)),
             "spec": records.shown_spec(row.spec),
         }
         for row in rows

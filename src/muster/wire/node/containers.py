@@ -7,12 +7,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import field
 
+from muster.defaults import SHM_BYTES
 from muster.wire.codec import OMIT
 from muster.wire.message import wire
 from muster.wire.node.recipes import Recipe
-
-# Azure's default; the engines' own 64 MB end data loaders with a bus error.
-DEFAULT_SHM_BYTES = 2 << 30
 
 
 @wire
@@ -59,7 +57,7 @@ class Container(ImageSource):
 
     args: tuple[str, ...] = field(default=(), metadata=OMIT)
     """More arguments of the engine's `run`, checked when the job was submitted."""
-    shm_bytes: int = DEFAULT_SHM_BYTES
+    shm_bytes: int = SHM_BYTES
     login: Login | None = field(default=None, metadata=OMIT)
     push_to: str = field(default="", metadata=OMIT)
     """Where built images are kept for other nodes, such as `registry.example.org/team`."""

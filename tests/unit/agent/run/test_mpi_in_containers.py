@@ -11,12 +11,12 @@ import pytest
 from muster.agent.run.mpi.find import Found, NoMpi, find_inside
 from muster.agent.run.mpi.layout import Ground, Setting
 from muster.environments.images.command import PODMAN, Engine
-from muster.environments.images.model import Container
 from muster.environments.images.probe import Contents
 from muster.environments.images.used import Used
 from muster.launch.model import MpiHost, NodePlan, RankPlan
 from muster.launch.mpi import MPICH, OPEN_MPI, Kind
 from muster.paths import AttemptPaths
+from muster.wire.node.containers import Container
 
 OPEN_MPI_4 = "mpirun (Open MPI) 4.1.4\n"
 INSIDE = Ground("/usr/bin/python3", Path("/n/runtime/1-keeper"), named=True, own_memory=True)

@@ -11,7 +11,9 @@ import pytest
 
 from muster.environments.failures import Failure
 from muster.environments.images import failing, probe
-from muster.environments.images.model import Build, Container, Login, container_from_json, registry_of
+from muster.environments.images.registries import registry_of, secret_name
+from muster.wire.codec import from_json, to_json
+from muster.wire.node.containers import Build, Container, Login
 
 WHOLE: dict[str, Any] = {"required": (), "programs": (), "shell": False, "mpi": False, "deepspeed": False}
 
@@ -78,7 +80,7 @@ def test_a_container_travels_as_json_and_its_password_is_not_shown() -> None:
         login=Login("r.io", "u", "hidden"),
         push_to="r.io/t",
     )
-    assert container_from_json(json.loads(json.dumps(container.to_json()))) == container
+    assert from_json(Container, json.loads(json.dumps(to_json(container)))) == container
     assert "hidden" not in repr(container)
 
 
@@ -111,4 +113,4 @@ def test_a_killed_engine_says_so() -> None:
 
 
 def test_a_registrys_secret_has_a_name_that_secrets_may_have() -> None:
-    assert failing.secret_name("box.example.org:5000") == "registry_box_example_org_5000"
+    assert secret_name("box.example.org:5000") == "registry_box_example_org_5000"

@@ -52,8 +52,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def used(image: str, at: float) -> None:
     lock = kept.hold(image)
-    os.utime(lock, (at, at))
-    os.close(lock)
+    os.utime(lock.descriptor, (at, at))
+    lock.release()
 
 
 def test_those_used_longest_ago_go_until_the_rest_fits() -> None:
@@ -74,7 +74,7 @@ def test_one_that_a_job_or_a_container_uses_stays() -> None:
     assert held.in_use and not kept.remove(ENGINE, held, fake)
     assert not boxed.in_use and not kept.remove(ENGINE, boxed, fake)
     assert kept.evict(ENGINE, fake, 0, keep="") == []
-    os.close(lock)
+    lock.release()
     assert kept.evict(ENGINE, fake, 0, keep="") == ["a"]
 
 
@@ -98,5 +98,5 @@ def test_apptainers_files_are_images_too() -> None:
     (image,) = kept.listing(engine, Fake({}))
     assert image.size == 5 and image.in_use
     assert not kept.remove(engine, image, Fake({}))
-    os.close(lock)
+    lock.release()
     assert kept.evict(engine, Fake({}), 0, keep="") == ["abc.sif"] and not file.exists()

@@ -13,8 +13,8 @@ from muster.environments.failures import Failure
 from muster.environments.images import installing, packages
 from muster.environments.images.command import DOCKER, PODMAN, Engine
 from muster.environments.images.packages import Lent, Looked
-from muster.environments.venvs.recipe import Recipe
 from muster.environments.venvs.sources import Sources
+from muster.wire.node.recipes import Recipe
 
 PYTHON = (3, 11, 2)
 LENT = Lent("/node/pip", "24.0", ">=3.8")
@@ -89,7 +89,7 @@ def test_passwords_are_in_files_and_never_on_the_command_line() -> None:
     assert request["variables"]["PIP_INDEX_URL"] == "https://u:hidden@y/simple"
     assert request["variables"]["https_proxy"] == "http://p" and "OTHER" not in request["variables"]
     assert files["requirements-0.txt"] == "--extra-index-url https://u:hidden@x/simple\nsix\n"
-    mounts = packages.mounted("/a/build", "/a/cache", "/node/pip", packages.local_places(recipe, sources))
+    mounts = packages.mounted("/a/build", "/a/cache", "/node/pip", packages.local_paths(recipe, sources))
     engine = Engine(PODMAN, "podman")
     command = packages.install_command(engine, "abc", "name", ("mark", "run", 1), mounts, ["--runtime", "runc"])
     assert "hidden" not in " ".join(command)
@@ -105,7 +105,7 @@ def test_local_folders_that_packages_come_from_are_seen_inside() -> None:
         options=("--find-links /shelf", "--no-index", "--extra-index-url file:///data/pypi/simple/"),
     )
     sources = Sources(index_url="https://host/a/b", extra_index_urls=("file:///opt/simple",))
-    found = packages.local_places(recipe, sources)
+    found = packages.local_paths(recipe, sources)
     assert found == ["/data/pypi", "/opt/simple", "/shelf", "/srv/wheels/x y.whl"]
 
 

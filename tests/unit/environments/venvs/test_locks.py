@@ -10,8 +10,8 @@ import yaml
 
 from muster.environments.export import conda_text
 from muster.environments.venvs import archives, locks
-from muster.environments.venvs.recipe import Recipe
 from muster.environments.venvs.steps import steps
+from muster.wire.node.recipes import Recipe
 
 A, B = "a" * 64, "b" * 64
 SIX = f"six==1.17 --hash=sha256:{A}"
@@ -56,7 +56,7 @@ def test_locks_are_the_same_where_versions_are_and_hashes_do_not_contradict(othe
     ],
 )
 def test_only_archives_for_this_python_and_machine_are_recorded(file: str, good: bool) -> None:
-    assert locks.fits(file, (3, 11, 7), "x86_64") is good
+    assert archives.fits(file, (3, 11, 7), "x86_64") is good
 
 
 def test_hashes_are_added_to_versions_by_name_and_an_address_keeps_its_own() -> None:
@@ -99,7 +99,7 @@ def test_conda_packages_leave_the_rest_to_be_resolved_within_the_lock() -> None:
 
 
 def test_hashes_are_exported_where_every_package_has_one() -> None:
-    whole = yaml.safe_load(conda_text("e", {"python": "3.11.7", "lock": [SIX]}))
+    whole = yaml.safe_load(conda_text("e", Recipe(), "3.11.7", [SIX], ()))
     assert whole["dependencies"][-1]["pip"] == [SIX]
-    partly = yaml.safe_load(conda_text("e", {"python": "3.11.7", "lock": [SIX, "plain==1"]}))
+    partly = yaml.safe_load(conda_text("e", Recipe(), "3.11.7", [SIX, "plain==1"], ()))
     assert partly["dependencies"][-1]["pip"] == ["six==1.17", "plain==1"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -16,19 +17,21 @@ from muster.environments.export import conda_text
 from muster.environments.failures import classify
 from muster.environments.files import conda_content, requirement_file, with_contents
 from muster.environments.venvs import interpreters, sources
-from muster.environments.venvs.cache import Cache
+from muster.environments.venvs.cache import BuildRecord, Cache
 from muster.environments.venvs.sources import Sources, uv_variables
 from muster.errors import JobError
 from muster.job.explain import make_spec
 from muster.job.parts import EnvironmentSpec
+from muster.wire.node.recipes import Recipe
 
 
 def built(cache: Cache, key: str, size: int = 10, used_at: float = 0.0) -> str:
-    folder = cache.paths.folder(key)
+    folder = cache.folder(key)
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").symlink_to(sys.executable)
-    cache.complete(key, {"label": key, "python": "3.11.7", "lock": [], "size": size})
-    os.utime(cache.paths.use_lock(key), (used_at, used_at))
+    with cache.building(key, lambda: None):
+        cache.complete(key, BuildRecord(key, "3.11.7", (), size, 0.0, 0.0, Recipe()))
+    os.utime(cache.root / ".locks" / f"{key}.use", (used_at, used_at))
     return key
 
 
@@ -43,17 +46,17 @@ def test_only_a_marked_environment_with_its_interpreter_is_complete(tmp_path: Pa
     (tmp_path / "whole" / "bin" / "python").symlink_to("/nowhere/python")
     assert cache.find("whole") is None
     assert sorted(cache.sweep()) == ["half", "whole"]
-    assert not [path for path in tmp_path.iterdir() if path.name != ".locks"]
+    assert not [path for path in tmp_path.iterdir() if path.name[0] != "."]
 
 
 def test_one_in_use_is_never_removed(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     built(cache, "a")
     held = cache.hold("a")
-    assert held is not None and cache.in_use("a")
-    assert not cache.remove("a") and cache.evict(0) == []
-    os.close(held[1])
-    assert not cache.in_use("a")
+    assert held is not None and cache.is_used("a")
+    assert not cache.remove("a") and Cache(tmp_path, 0).make_room() == ()
+    held[1].release()
+    assert not cache.is_used("a")
     assert cache.remove("a") and cache.find("a") is None
 
 
@@ -63,10 +66,10 @@ def test_the_least_recently_used_go_until_the_rest_fits(tmp_path: Path) -> None:
         built(cache, f"e{number}", size=100, used_at=1000.0 + number)
     held = cache.hold("e0")
     assert held is not None
-    os.utime(cache.paths.use_lock("e0"), (1.0, 1.0))
-    assert cache.evict(250, keep="e1") == ["e2", "e3"]
+    os.utime(held[1].descriptor, (1.0, 1.0))
+    assert Cache(tmp_path, 250).make_room(keep="e1") == ("e2", "e3")
     assert {item.key for item in cache.all()} == {"e0", "e1"}
-    os.close(held[1])
+    held[1].release()
 
 
 def test_a_build_that_goes_on_is_not_swept(tmp_path: Path) -> None:
@@ -120,7 +123,7 @@ def test_the_configuration_of_pip_is_read_and_said_in_uvs_words(tmp_path: Path) 
     )
     environment = {"HOME": str(tmp_path), "PIP_TRUSTED_HOST": "mirror", "PIP_FIND_LINKS": "/own /other"}
     found = sources.read(environment)
-    assert found.index_url == "https://u:p@mirror/simple" and found.names_a_place
+    assert found.index_url == "https://u:p@mirror/simple" and found.names_indexes
     assert found.extra_index_urls == ("https://a/simple", "https://b/simple")
     assert found.find_links == ("/own", "/other") and found.trusted_hosts == ("mirror",)
     said = uv_variables(found, {"UV_INSECURE_HOST": "mine"})
@@ -213,7 +216,8 @@ def test_what_the_builder_printed_becomes_a_cause(printed: str, code: str, messa
 
 
 def test_the_builders_last_lines_are_in_the_verdict() -> None:
-    refusal = classify("uv", 1, ["Because nosuch was not found in the package registry"]).to_json()
+    failure = classify("uv", 1, ["Because nosuch was not found in the package registry"])
+    refusal = {"code": failure.code, "message": failure.message, "next": failure.next, "lines": failure.lines}
     verdict = judge(Evidence(nodes=[NodeEvidence(0, "n", refusal=refusal)], stop_reason="refused"))
     assert verdict.code == "environment" and verdict.message == "n: there is no package nosuch"
     assert verdict.lines == ("Because nosuch was not found in the package registry",)
@@ -225,12 +229,9 @@ def test_a_killed_builder_says_so() -> None:
 
 
 def test_versions_are_exported_as_a_conda_file_that_is_one() -> None:
-    facts = {
-        "python": "3.11.7",
-        "lock": ["conda:python=3.11.7", "conda:ffmpeg=6.1", "six==1.16.0", "small @ file:///w.whl"],
-        "recipe": {"options": ["--pre"], "channels": ["conda-forge"], "variables": {"A": "1"}},
-    }
-    read = condafile.read(yaml.safe_load(conda_text("mine", facts)))
+    lock = ["conda:python=3.11.7", "conda:ffmpeg=6.1", "six==1.16.0", "small @ file:///w.whl"]
+    recipe = Recipe(options=("--pre",), channels=("conda-forge",), variables={"A": "1"})
+    read = condafile.read(yaml.safe_load(conda_text("mine", recipe, "3.11.7", lock, ())))
     assert read.python == "3.11" and read.conda == ("ffmpeg=6.1",)
     assert read.pip == ("--pre", "six==1.16.0", "small @ file:///w.whl")
     assert read.channels == ("conda-forge",) and read.variables == {"A": "1"}
@@ -255,3 +256,15 @@ def test_versions_are_exported_as_a_conda_file_that_is_one() -> None:
 )
 def test_every_form_of_a_requirement_is_understood(line: str) -> None:
     assert requirements.read([line]).requirements == (line,)
+
+
+def test_a_record_of_an_older_version_is_read_and_one_that_makes_no_sense_is_built_again(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    key = built(cache, "a")
+    mark = tmp_path / "a" / "muster-environment.json"
+    older = {"label": "a", "python": "3.11.7", "lock": ["six==1"], "size": 7, "built_at": 1.0, "built_s": 0.5}
+    mark.write_text(json.dumps({**older, "recipe": {"label": "a", "requirements": ["six"], "options": []}}))
+    found = cache.find(key)
+    assert found is not None and found.record.lock == ("six==1",) and found.record.recipe == Recipe("a", ("six",))
+    mark.write_text('{"size": 7}')
+    assert cache.find(key) is None and cache.all() == [] and cache.sweep() == [key]

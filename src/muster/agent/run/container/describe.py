@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from muster.agent import devices
-from muster.agent.prepare.images import engines
 from muster.agent.prepare.preflight import Found
+from muster.agent.run.variables import NODE_MARK
 from muster.environments.images import probe, rootless
 from muster.environments.images.command import (
     APPTAINER,
@@ -105,7 +105,7 @@ def describe(
         "command": command,
         "inspect": inspect_command(used.engine, name) if has_state else [],
         "remove": remove_command(used.engine, name) if has_state else [],
-        "env": engines.environment(agent_env, mark),
+        "env": {**agent_env, NODE_MARK: mark},
         "ranks": [rank.rank for rank in node.ranks],
         "root": str(paths.root),
         "journal": str(paths.journal),

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from muster.agent.run import processes
 from muster.agent.run.container.inside import SOCKET
+from muster.host import processes
 
 OVERDUE_S = 10.0
 CLOSING_S = 3.0

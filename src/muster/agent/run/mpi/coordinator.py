@@ -15,9 +15,9 @@ from _operator import _compare_digest as compare_digest
 from collections.abc import Sequence
 from typing import Any, Dict, NamedTuple  # noqa: UP035
 
-from muster.agent.run import processes
 from muster.agent.run.mpi.pmix import PmixStep
 from muster.agent.run.mpi.remote import answer
+from muster.host import processes
 
 _LONGEST_REQUEST = 1 << 20
 _LONGEST_OUTPUT = 64 << 10

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 import marshal
 import os
 import shlex
@@ -15,9 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import muster.agent
-from muster.agent.prepare.steps import Refusal, write_private
+from muster.agent.prepare.steps import Refusal
 from muster.agent.run.mpi.find import Found
 from muster.errors import JobError
+from muster.host.files import PRIVATE, write_file, write_json
 from muster.launch.expand import Variable, expand, parse
 from muster.launch.model import NodePlan, RankPlan
 from muster.launch.mpi import (
@@ -102,8 +102,8 @@ class Setting:
         ranks = self._folder / "ranks"
         hosts = self._folder / "hosts.json"
         # Read by a Python in front of every rank: this form takes the least time, and all that may read it know it.
-        write_private(ranks, marshal.dumps(self._ranks(wrapped, stop_file), _MARSHAL_VERSION))
-        write_private(hosts, json.dumps(self._hosts()).encode())
+        write_file(ranks, marshal.dumps(self._ranks(wrapped, stop_file), _MARSHAL_VERSION), mode=PRIVATE)
+        write_json(hosts, self._hosts(), mode=PRIVATE)
         self._write_program(programs / RANK_PROGRAM, "rank.py", str(ranks))
         self._write_program(programs / REMOTE_PROGRAM, "remote.py", str(hosts))
         by_srun = self._found.kind.name == SLURM
@@ -177,8 +177,7 @@ class Setting:
     def _write_program(self, path: Path, program: str, *arguments: str) -> None:
         file = self._ground.library / "muster" / "agent" / "run" / "mpi" / program
         parts = (self._ground.python, "-I", "-S", str(file), *arguments)
-        write_private(path, f'#!/bin/sh\nexec {shlex.join(parts)} "$@"\n'.encode())
-        path.chmod(0o700)
+        write_file(path, f'#!/bin/sh\nexec {shlex.join(parts)} "$@"\n', mode=0o700)
 
 
 def _check(rank: RankPlan, env: Mapping[str, str]) -> None:

@@ -11,14 +11,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
-from muster.agent.builders import builders, end_group
-from muster.agent.gpus import spawning
-from muster.agent.prepare.environment import Abandoned
-from muster.agent.run import processes
-from muster.agent.run.variables import NODE_MARK
 from muster.environments.failures import Failure
 from muster.environments.images import rootless
 from muster.environments.images.command import APPTAINER, DOCKER, KINDS, PODMAN, Engine, list_command, remove_command
+from muster.host import processes
+from muster.host.children import Abandoned, end_group, spawning, start
 
 log = logging.getLogger(__name__)
 
@@ -121,11 +118,7 @@ def perform(
     One that is watched has an open standard input, which closes with this process.
     """
     stdin = subprocess.PIPE if watched else subprocess.DEVNULL
-    with spawning:
-        child = subprocess.Popen(
-            list(command), stdin=stdin, stdout=out, stderr=out, env=dict(environ), cwd="/", start_new_session=True
-        )
-        builders.add(child.pid)
+    child = start(command, environment=environ, stdin=stdin, stdout=out, stderr=out)
     try:
         while True:
             try:
@@ -135,11 +128,6 @@ def perform(
                     raise Abandoned("nobody wants the image any more") from None
     finally:
         end_group(child)
-
-
-def environment(environ: Mapping[str, str], mark: str) -> dict[str, str]:
-    """What an engine's process sees; the mark lets a later agent find it."""
-    return {**environ, NODE_MARK: mark}
 
 
 def extra(environ: Mapping[str, str], name: str = RUN_ARGS) -> tuple[str, ...]:

@@ -1,102 +1,97 @@
-"""Putting packages on top of an attempt's image: once for each content, in a container that becomes an image."""
+"""Puts packages on top of an attempt's image: once for each content, in a container that becomes an image."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
-import os
 import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from muster.agent.prepare.images import engines
-from muster.agent.prepare.images.commands import Workshop
-from muster.agent.prepare.images.locking import locked
 from muster.environments import failures
 from muster.environments.failures import Failure
-from muster.environments.images import failing, installing, packages
+from muster.environments.images import engines, failing, installing, packages
 from muster.environments.images.command import APPTAINER, remove_command
-from muster.environments.images.kept import held, images_dir, label
-from muster.environments.images.model import Container
+from muster.environments.images.kept import hold, images_dir, label
 from muster.environments.images.probe import Contents
+from muster.environments.images.runner import EngineRunner
 from muster.environments.venvs import sources, steps
-from muster.environments.venvs.recipe import Recipe
+from muster.host.files import read_json, remove_tree, write_json
+from muster.wire.codec import WireError, from_json
+from muster.wire.node.containers import Container
+from muster.wire.node.recipes import Recipe
 
 # An engine's own trouble, unlike that of what runs in the container.
 _ENGINES_OWN = (125, 126, 127)
 
 
-def put_on(shop: Workshop, container: Container, recipe: Recipe, base: str, contents: Contents, auth: str) -> str:
+def put_on(runner: EngineRunner, container: Container, recipe: Recipe, base: str, contents: Contents, auth: str) -> str:
     """The image with the packages on it, by its id; raises Failure, or Abandoned."""
-    if shop.engine.kind == APPTAINER:
+    if runner.engine.kind == APPTAINER:
         hint = "Use an image that has them, or podman or docker on the node."
         raise Failure("environment", "apptainer cannot put packages on top of an image", hint)
     reference = container.made(packages.tag(recipe, base, contents.python))
-    found = shop.present(reference)
+    found = runner.present(reference)
     if found is not None:
         return found
-    with held(base), locked(f"{shop.engine.kind}-{reference}", shop.unwanted):
-        found = shop.present(reference)
-        if found is None and container.push_to and shop.pulled(reference, auth):
-            found = shop.present(reference)
+    with hold(base), runner.alone(reference):
+        found = runner.present(reference)
+        if found is None and container.push_to and runner.pulled(reference, auth):
+            found = runner.present(reference)
         if found is None:
-            _install(shop, container, recipe, base, contents, reference)
-            found = shop.made(reference)
+            _install(runner, container, recipe, base, contents, reference)
+            found = runner.made(reference)
             if container.push_to:
-                with held(found):
-                    shop.push(reference, auth)
+                with hold(found):
+                    runner.push(reference, auth)
     return found
 
 
-def recorded(shop: Workshop, label: str, image: str) -> list[str]:
+def recorded(runner: EngineRunner, label: str, image: str) -> tuple[str, ...]:
     """The versions of what was put on an image, remembered by its id."""
     memory = images_dir() / f"{image.removeprefix('sha256:')[:24]}.packages.json"
-    try:
-        return list(json.loads(memory.read_text()))
-    except (OSError, ValueError):
-        pass
-    found = packages.looked(shop.look(label, image, packages.LOOK))
+    with contextlib.suppress(WireError):
+        return from_json(tuple[str, ...], read_json(memory))
+    found = packages.looked(runner.look(label, image, packages.LOOK))
     if found is None or found.lock is None:
         hint = "Remove it with `muster env rm`; it is then built again."
         raise Failure("environment", f"the image {label} does not say what is installed on it", hint)
-    partial = memory.with_name(f"{memory.name}.{os.getpid()}.new")
-    partial.write_text(json.dumps(found.lock))
-    partial.rename(memory)
-    return list(found.lock)
+    write_json(memory, found.lock)
+    return tuple(found.lock)
 
 
 def _install(
-    shop: Workshop, container: Container, recipe: Recipe, base: str, contents: Contents, reference: str
+    runner: EngineRunner, container: Container, recipe: Recipe, base: str, contents: Contents, reference: str
 ) -> None:
+    caller = runner.caller
     what = f"putting packages on the image {container.label}"
-    shop.doing(what)
-    found = packages.looked(shop.look(container.label, base, packages.LOOK)) or packages.Looked()
+    caller.doing(what)
+    found = packages.looked(runner.look(container.label, base, packages.LOOK)) or packages.Looked()
     lent = _lent()
     gpus = Path("/dev/nvidiactl").exists()
     work = packages.plan(recipe, container.label, contents.python, found, lent, gpus)
-    configured = sources.read(shop.environ, sys.prefix)
-    name = f"muster-{shop.order.run}-{shop.order.attempt}-{shop.mark[:8]}-packages"
-    with _folder(shop.paths.root / "packages") as folder, _container(shop, name):
-        for file, text in packages.files(recipe, work, configured, shop.environ).items():
+    configured = sources.read(runner.environ, sys.prefix)
+    name = f"muster-{caller.run}-{caller.attempt}-{caller.mark[:8]}-packages"
+    with _folder(caller.folder / "packages") as folder, _container(runner, name):
+        for file, text in packages.files(recipe, work, configured, runner.environ).items():
             (folder / file).write_text(text)
         shutil.copyfile(installing.__file__, folder / "installing.py")
         shutil.copyfile(Path(steps.__file__).with_name(steps.COMPILER), folder / "compiler")
         (folder / "compiler").chmod(0o755)
         cache = images_dir() / "pip"
         cache.mkdir(exist_ok=True)
-        places = [place for place in packages.local_places(recipe, configured) if Path(place).exists()]
-        mounts = packages.mounted(str(folder), str(cache), lent.folder if work.lent and lent else "", places)
-        attempt = (shop.mark, shop.order.run, shop.order.attempt)
-        extra = engines.extra(shop.environ)
-        command = packages.install_command(shop.engine, base, name, attempt, mounts, extra)
-        status, printed = shop.perform(command, what, watched=True)
+        local = [path for path in packages.local_paths(recipe, configured) if Path(path).exists()]
+        mounts = packages.mounted(str(folder), str(cache), lent.folder if work.lent and lent else "", local)
+        attempt = (caller.mark, caller.run, caller.attempt)
+        extra = engines.extra(runner.environ)
+        command = packages.install_command(runner.engine, base, name, attempt, mounts, extra)
+        status, printed = runner.perform(command, what, watched=True)
         if status != 0:
             raise _failure(container.label, what, status, printed)
         path = contents.env.get("PATH", "")
-        committing = packages.commit_command(shop.engine, name, reference, work, path, label())
-        status, printed = shop.perform(committing, f"keeping it as {reference}")
+        committing = packages.commit_command(runner.engine, name, reference, work, path, label())
+        status, printed = runner.perform(committing, f"keeping it as {reference}")
         if status != 0:
             raise failing.classify(f"{what} failed", status, printed, "", pulled=False)
 
@@ -126,19 +121,19 @@ def _lent() -> packages.Lent | None:
 @contextlib.contextmanager
 def _folder(path: Path) -> Iterator[Path]:
     """A private folder: addresses of indexes may hold passwords."""
-    shutil.rmtree(path, ignore_errors=True)
+    remove_tree(path)
     path.mkdir(mode=0o700)
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        remove_tree(path)
 
 
 @contextlib.contextmanager
-def _container(shop: Workshop, name: str) -> Iterator[None]:
+def _container(runner: EngineRunner, name: str) -> Iterator[None]:
     """No container of that name before and after."""
-    shop.ask(remove_command(shop.engine, name))
+    runner.ask(remove_command(runner.engine, name))
     try:
         yield
     finally:
-        shop.ask(remove_command(shop.engine, name))
+        runner.ask(remove_command(runner.engine, name))

@@ -1,45 +1,41 @@
-"""What an attempt's image is brought with: the node's engine, its commands with their output in the run's log."""
+"""Runs the commands of the node's container engine for one attempt, with their output in the run's log."""
 
 from __future__ import annotations
 
+import hashlib
+import math
 import subprocess
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from muster.agent.prepare.environment import log_file
-from muster.agent.prepare.images import engines
+from muster.environments.caller import Caller
 from muster.environments.failures import Failure
-from muster.environments.images import probe
+from muster.environments.images import engines, probe
 from muster.environments.images.command import Engine, inspect_image_command, probe_command, pull_command, push_command
-from muster.paths import AttemptPaths
-from muster.protocol import Order
+from muster.environments.images.kept import images_dir
+from muster.host.children import Abandoned
+from muster.host.locks import FileLock, HeldLock
 
 _TAIL_BYTES = 16 << 10
 
 
 @dataclass(frozen=True)
-class Workshop:
-    """Works on the image of one attempt."""
+class EngineRunner:
+    """The engine at work on the image of one attempt."""
 
     engine: Engine
-    environ: Mapping[str, str]
-    mark: str
-    order: Order
-    paths: AttemptPaths
-    begins: Callable[[], None]
-    """Called when something begins that takes long: from then on its log grows."""
-    doing: Callable[[str], None]
-    note: Callable[[str, str], None]
-    """Tells those who follow the run: level and text."""
-    unwanted: threading.Event
+    caller: Caller
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return self.caller.environ
 
     def ask(self, command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
-        return engines.ask(command, engines.environment(self.environ, self.mark))
+        return engines.ask(command, self.environ)
 
     def present(self, reference: str) -> str | None:
         """An image's id; None where it is not here."""
-        done = engines.ask(inspect_image_command(self.engine, reference), self.environ)
+        done = self.ask(inspect_image_command(self.engine, reference))
         return done.stdout.decode().strip() or None if done.returncode == 0 else None
 
     def made(self, reference: str) -> str:
@@ -48,6 +44,15 @@ class Workshop:
         if found is None:
             raise Failure("environment", f"the engine has no image {reference} after all", "Submit it again.")
         return found
+
+    def alone(self, reference: str) -> HeldLock:
+        """Held by the one process of the host that brings this image; raises Abandoned."""
+        name = hashlib.sha256(f"{self.engine.kind}-{reference}".encode()).hexdigest()[:24]
+        lock = FileLock(images_dir() / f"{name}.lock")
+        held = lock.acquire_within(math.inf, poll_s=0.1, pause=self.caller.unwanted.wait)
+        if held is None:
+            raise Abandoned("nobody wants the image any more")
+        return held
 
     def look(self, label: str, image: str, script: str) -> str:
         """What a short Python program prints in an image; Failure where none starts there."""
@@ -64,14 +69,14 @@ class Workshop:
 
         One that is watched has an open standard input, which closes with the agent.
         """
-        self.begins()
-        path = log_file(self.paths, self.order)
-        environ = {**engines.environment(self.environ, self.mark), **(more or {})}
+        self.caller.begins()
+        path = self.caller.log
+        environ = {**self.environ, **(more or {})}
         with path.open("ab") as out:
             out.write(f"muster: {what}\n".encode())
             out.flush()
             start = out.tell()
-            status = engines.perform(command, environ, out, self.unwanted, watched=watched)
+            status = engines.perform(command, environ, out, self.caller.unwanted, watched=watched)
         with path.open("rb") as printed:
             printed.seek(max(start, path.stat().st_size - _TAIL_BYTES))
             return status, printed.read().decode(errors="replace").splitlines()
@@ -82,9 +87,10 @@ class Workshop:
         return self.perform(command, f"looking for {reference}")[0] == 0
 
     def push(self, reference: str, auth: str) -> None:
-        """Keep an image for other nodes; where that fails the job runs, and its people are told."""
-        self.doing(f"pushing the image {reference}")
+        """Keep an image for other nodes; where that fails the job runs, with a warning."""
+        self.caller.doing(f"pushing the image {reference}")
         status, printed = self.perform(push_command(self.engine, reference, auth), f"pushing {reference}")
         if status != 0:
             last = next((line for line in reversed(printed) if line.strip()), f"code {status}")
-            self.note("warning", f"the image {reference} was not pushed, and other nodes build it themselves: {last}")
+            text = f"the image {reference} was not pushed, and other nodes build it themselves: {last}"
+            self.caller.note("warning", text)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.agent.run.processes import oom_kills
+from muster.host.processes import oom_kills
 
 
 def write(root: Path, files: dict[str, str]) -> str:

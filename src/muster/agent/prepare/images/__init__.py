@@ -1,1 +1,0 @@
-"""The image of an attempt, brought to its node."""

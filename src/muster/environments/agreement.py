@@ -1,0 +1,48 @@
+"""One set of versions for a gang: its nodes keep to what the first of them came to. In a worker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from muster.environments.caller import Caller
+from muster.environments.venvs import locks
+from muster.environments.venvs.interpreters import host_platform
+from muster.wire.environments import AgreedVersions, BuiltEnvironment
+from muster.wire.node.recipes import Recipe
+
+
+def before(caller: Caller, recipe: Recipe, python: str) -> Recipe:
+    """What to build: with the gang's versions, where another node has settled them."""
+    if not _is_open(caller, recipe):
+        return recipe
+    return _kept(caller, recipe, caller.agree(None), python)
+
+
+def after(caller: Caller, recipe: Recipe, built: BuiltEnvironment) -> Recipe:
+    """Settle what this node came to; another recipe than the given one where it has to build that instead."""
+    if not _is_open(caller, recipe):
+        return recipe
+    agreed = caller.agree(replace(built, platform=host_platform()))
+    if locks.same(agreed.lock or (), built.lock or ()):
+        return recipe
+    return _kept(caller, recipe, agreed, built.python)
+
+
+def _is_open(caller: Caller, recipe: Recipe) -> bool:
+    return caller.num_nodes > 1 and not recipe.constraints
+
+
+def _kept(caller: Caller, recipe: Recipe, agreed: AgreedVersions, python: str) -> Recipe:
+    if not agreed.lock:
+        return recipe
+    theirs, mine = _minor(agreed.python or ""), _minor(python)
+    if (theirs, agreed.platform) == (mine, host_platform()):
+        return recipe.locked(agreed.lock)
+    # The same versions have other archives there.
+    where = f"Python {theirs} on {agreed.platform}; here are Python {mine} and {host_platform()}"
+    caller.note("warning", f"the versions of {recipe.label} were settled by a node with {where}")
+    return recipe.locked([locks.plain(line) for line in agreed.lock])
+
+
+def _minor(python: str) -> str:
+    return ".".join(python.split(".")[:2])

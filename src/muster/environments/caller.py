@@ -1,0 +1,61 @@
+"""The attempt that asks for its environment on this node, and what it gets. Standard library only."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from muster.environments.images.used import Used
+from muster.host.locks import HeldLock
+from muster.wire.environments import AgreedVersions, BuiltEnvironment
+from muster.wire.stream import Level
+
+
+@dataclass(frozen=True)
+class Caller:
+    """An attempt that its environment is made for, in a worker thread of the agent: what it is, how it is reached."""
+
+    run: str
+    attempt: int
+    num_nodes: int
+    python: str | None
+    """The job's own interpreter; None: the agent's."""
+    mark: str
+    """Tells what belongs to this node's agent."""
+    environ: Mapping[str, str]
+    """What tools see; the mark is in it."""
+    folder: Path
+    """The attempt's own."""
+    log: Path
+    """Takes what tools print."""
+    unwanted: threading.Event
+    """Set once nobody wants the environment any more."""
+    begins: Callable[[], None]
+    """Called when something begins that takes long: from then on the log grows."""
+    doing: Callable[[str], None]
+    """Takes what is being done, in a few words; empty at the end."""
+    note: Callable[[Level, str], None]
+    """A line for those who follow the run."""
+    agree: Callable[[BuiltEnvironment | None], AgreedVersions]
+    """Reports to the server what this node came to, if anything yet; answers with what the gang keeps to."""
+    unpack: Callable[[str, Path], None]
+    """Copies the files of a snapshot to a folder."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.run}.{self.attempt}"
+
+
+@dataclass(frozen=True)
+class Ready:
+    """An environment that is in place."""
+
+    python: str
+    lock: HeldLock
+    """Keeps it from being removed; goes along with the keeper."""
+    built: BuiltEnvironment
+    variables: Mapping[str, str] = field(default_factory=dict)
+    container: Used | None = None
+    """The image that the ranks run in."""

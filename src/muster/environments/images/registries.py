@@ -1,0 +1,18 @@
+"""Registries that images come from, and the secrets that hold their credentials. Pure, standard library only."""
+
+from __future__ import annotations
+
+import re
+
+
+def registry_of(image: str) -> str:
+    """The registry that an image comes from: what stands before the first slash where that is a host."""
+    first, slash, _ = image.partition("/")
+    if slash and ("." in first or ":" in first or first == "localhost"):
+        return first
+    return "docker.io"
+
+
+def secret_name(registry: str) -> str:
+    """The secret that holds a registry's credentials."""
+    return "registry_" + re.sub(r"[^A-Za-z0-9]", "_", registry)

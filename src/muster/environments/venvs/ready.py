@@ -1,0 +1,135 @@
+"""The environment of an attempt on this node: taken from the host's cache, or built there by a process of its own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from muster.environments import agreement
+from muster.environments.caller import Caller, Ready
+from muster.environments.failures import Failure, killed
+from muster.environments.limits import limit_bytes
+from muster.environments.venvs import locks
+from muster.environments.venvs.cache import Built, Cache
+from muster.environments.venvs.interpreters import Interpreter, NoInterpreter, find, host_platform
+from muster.environments.venvs.recipe import key_of
+from muster.environments.venvs.request import Answer, Doing, Failed, Finished, Request
+from muster.host.children import Child, ChildEnded, spawning
+from muster.host.locks import HeldLock
+from muster.paths import environments_dir
+from muster.wire.codec import from_json, to_json
+from muster.wire.environments import BuiltEnvironment
+from muster.wire.node.recipes import Recipe
+
+log = logging.getLogger(__name__)
+
+_TRIES = 2
+
+
+def make_ready(caller: Caller, recipe: Recipe) -> Ready:
+    """The attempt's environment; raises Failure, or Abandoned."""
+    base = _base(caller, recipe)
+    cache = Cache(environments_dir(), limit_bytes())
+    began = time.monotonic()
+    if cache.find(choose_key(recipe, base, cache)) is None:
+        recipe = agreement.before(caller, recipe, base.minor)
+    built, lock, built_here = _held(caller, recipe, base, cache)
+    try:
+        wanted = agreement.after(caller, recipe, _described(built))
+    except BaseException:
+        lock.release()
+        raise
+    if wanted is not recipe:
+        lock.release()
+        built, lock, built_here = _held(caller, wanted, base, cache)
+    described = _described(built)
+    if built_here:
+        described = replace(described, built_s=round(time.monotonic() - began, 3))
+    return Ready(built.python, lock, described, recipe.variables)
+
+
+def choose_key(recipe: Recipe, base: Interpreter, cache: Cache) -> str:
+    """The recipe's key; with versions to keep to, that of an earlier build which came to just these."""
+    plain = key_of(recipe.locked(()), base.minor, host_platform())
+    if not recipe.constraints:
+        return plain
+    found = cache.find(plain)
+    if found is not None and locks.same(found.record.lock, recipe.constraints):
+        return plain
+    return key_of(recipe, base.minor, host_platform())
+
+
+def _held(caller: Caller, recipe: Recipe, base: Interpreter, cache: Cache) -> tuple[Built, HeldLock, bool]:
+    """The environment, what holds it, and whether it was built for this."""
+    key = choose_key(recipe, base, cache)
+    held = cache.hold(key)
+    built_here = held is None
+    while held is None:
+        _build(caller, recipe, Request(recipe, key, base.path, base.version, str(cache.root), limit_bytes()))
+        held = cache.hold(key)
+    return *held, built_here
+
+
+def _build(caller: Caller, recipe: Recipe, request: Request) -> None:
+    caller.begins()
+    what = f"building the environment {recipe.label}"
+    caller.doing(what)
+    log.info("%s: building the environment %s", caller.name, request.key)
+    try:
+        with caller.log.open("ab") as out:
+            for _ in range(_TRIES):
+                answer = _run(caller, request, out.fileno(), what)
+                if answer is not None:
+                    break
+    finally:
+        caller.doing("")
+    if answer is None:
+        raise killed("the process that built the environment", signal.SIGKILL, _tail(caller.log))
+    if isinstance(answer, Failed):
+        message = f"the environment {recipe.label} could not be built: {answer.message}"
+        raise Failure(answer.code, message, answer.next, answer.lines)
+
+
+def _run(caller: Caller, request: Request, out: int, what: str) -> Finished | Failed | None:
+    """One try; its last answer, or None when its process died without one. Raises Abandoned."""
+    command = [sys.executable, "-m", "muster.environments.venvs.build"]
+    child = Child(command, environment=caller.environ, errors=out)
+    try:
+        child.send(to_json(request))
+        while True:
+            answer: Answer = from_json(Answer, child.receive(caller.unwanted))  # type: ignore[arg-type]
+            if not isinstance(answer, Doing):
+                return answer
+            caller.doing(f"{what}: {answer.text}")
+    except ChildEnded:
+        return None
+    finally:
+        child.end_group()
+
+
+def _described(built: Built) -> BuiltEnvironment:
+    return BuiltEnvironment(built.key, built.record.python, built.record.lock, built.record.indexes)
+
+
+def _base(caller: Caller, recipe: Recipe) -> Interpreter:
+    # A client's interpreter means nothing on a machine that is not the client's.
+    given = caller.python
+    own = given if given and os.access(given, os.X_OK) else sys.executable
+    try:
+        with spawning:
+            return find(recipe.python, own)
+    except NoInterpreter as error:
+        hint = "Install that Python on the node, or set `python` in the environment to one that is there."
+        raise Failure("environment", f"the environment {recipe.label} cannot be built: {error}", hint) from error
+
+
+def _tail(path: Path) -> list[str]:
+    try:
+        return path.read_bytes()[-4096:].decode(errors="replace").splitlines()[-25:]
+    except OSError:
+        return []
