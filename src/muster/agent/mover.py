@@ -74,7 +74,7 @@ class Mover:
             with spawning:
                 environment = {**os.environ, NODE_MARK: self.mark}
                 child = Child([sys.executable, "-m", "muster.storage.staging"], environment=environment)
-                builders.add(child.pid)
+                own_children.add(child.pid)
             try:
                 return child, self._listen(child, request, on_progress, renew)
             except ChildEnded as error:

@@ -32,7 +32,7 @@ from muster.environments.failures import Failure
 from muster.environments.files import with_contents
 from muster.environments.limits import limit_bytes
 from muster.environments.resolve import Resolved, Site, resolve
-from muster.environments.venvs.builder import ensure, has_gpus
+from muster.environments.venvs.builder import Progress, ensure, has_gpus
 from muster.environments.venvs.cache import Built, Cache
 from muster.environments.venvs.interpreters import Interpreter, NoInterpreter, find, host_platform
 from muster.environments.venvs.recipe import key_of, without_secrets
@@ -43,9 +43,7 @@ from muster.job.parts import Mpi
 from muster.job.spec import JobSpec
 from muster.paths import environments_dir
 from muster.wire.codec import Json as Value
-from muster.wire.codec import from_json, to_json
 from muster.wire.environments import EnvironmentView
-from muster.wire.node.containers import Container
 from muster.wire.node.recipes import Recipe
 
 NAME_HELP = "A curated or registered name, a conda file (.yml), a requirements file (.txt), or a job file."
@@ -277,7 +275,7 @@ def _built_view(built: Built, cache: Cache) -> BuiltView:
 
 
 def _locked_view(built: Built, cache: Cache) -> LockedView:
-    return LockedView(**vars(_built_view(built, cache)), lock=tuple(built.facts["lock"]))
+    return LockedView(**vars(_built_view(built, cache)), lock=tuple(built.record.lock))
 
 
 def _image_view(image: Image) -> ImageView:

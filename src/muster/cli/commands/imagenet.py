@@ -14,9 +14,9 @@ from muster.cli.commands.files import Meter
 from muster.cli.console import is_terminal, notice, say
 from muster.cli.options import Json, option, print_json
 from muster.cli.text import duration, size
-from muster.wire.codec import to_json
 from muster.imagenet.archives import parse_check
 from muster.imagenet.prepare import Request, prepare
+from muster.wire.codec import to_json
 
 _LINE_EVERY_S = 30.0
 
