@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from muster.control.states import RankEnd
+from muster.wire.states import RankEnd
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from muster.control import states
 from muster.defaults import GRACE_CANCEL_S
+from muster.wire import states
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ import fsspec
 from sqlalchemy import Connection, delete, func, insert, select
 
 from muster import errors
-from muster.control import states
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.storage.addresses import DEFAULT_DATASTORE, Location, datastore_address
 from muster.storage.connectors.reach import Reach, StoreReach, reach
 from muster.storage.kinds import BUILT_IN, StoreSpec, describe, make_store
+from muster.wire import states
 
 BUILT_IN_FOLDER = "data"
 """Where the workspace's own datastore lies in the workspace store."""

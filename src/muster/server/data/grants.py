@@ -10,7 +10,6 @@ from typing import Any
 from sqlalchemy import Connection, insert, select, update
 
 from muster import errors
-from muster.control import states
 from muster.defaults import GRANT_S
 from muster.job import rules
 from muster.job.parts import Input, Output
@@ -25,6 +24,7 @@ from muster.storage.addresses import Location, parse_address, safe_path
 from muster.storage.granting import DATA_ROUTE, Asked, Terms, access_of, file_token
 from muster.storage.grants import Grant, new_id, sign, verify
 from muster.storage.kinds import StoreSpec
+from muster.wire import states
 
 _CHECK_AGAIN_S = 2.0
 _FOLDERS = ("uri_folder", "mltable", "custom_model", "mlflow_model")

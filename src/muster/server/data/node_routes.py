@@ -11,7 +11,6 @@ from pydantic import BaseModel
 from sqlalchemy import Connection, select
 
 from muster import errors
-from muster.control import states
 from muster.job.parts import Input
 from muster.job.spec import JobSpec
 from muster.server.data import assets, grants
@@ -23,6 +22,7 @@ from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.nodes.agent_routes import own
 from muster.storage.access import FileEntry
 from muster.storage.addresses import parse_address
+from muster.wire import states
 
 router = APIRouter(prefix="/agents", tags=["agents"])
 

@@ -12,7 +12,6 @@ from typing import Any
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection, delete, select
 
-from muster.control import states
 from muster.defaults import GC_AGE_S
 from muster.server.context import Context
 from muster.server.data import datastores
@@ -22,6 +21,7 @@ from muster.server.environments.records import build_snapshot, registered_folder
 from muster.server.runs import checkpoints
 from muster.storage.addresses import DEFAULT_DATASTORE, datastore_address, parse_address
 from muster.storage.grants import covers
+from muster.wire import states
 
 
 class Policy(BaseModel):

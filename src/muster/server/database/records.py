@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, Table, bindparam, func, insert, or_, select, update
 
 from muster import errors
-from muster.control import states
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.wire import states
 
 RunRow = Row[Any]
 

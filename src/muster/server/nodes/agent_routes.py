@@ -14,7 +14,6 @@ from pydantic import BaseModel
 from sqlalchemy import and_, delete, insert, select
 
 from muster import errors
-from muster.control import states
 from muster.defaults import PROTOCOL_VERSION
 from muster.protocol import Chunk, Event, decode
 from muster.server.context import Context
@@ -29,6 +28,7 @@ from muster.server.people.access import Caller
 from muster.server.runs import attempts, ingest
 from muster.server.runs.views import stored_name
 from muster.store.backend import safe_name
+from muster.wire import states
 
 log = logging.getLogger("muster.server")
 

@@ -21,7 +21,6 @@ from typing import Any
 from sqlalchemy import Connection, delete, select
 
 from muster import errors
-from muster.control import states
 from muster.engines.base import Allocation, Cluster, Gang, Scripted
 from muster.job.spec import JobSpec
 from muster.launch.layout import demand
@@ -32,6 +31,7 @@ from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import CLUSTERS, RUN
 from muster.server.nodes.clusters import cluster_of
+from muster.wire import states
 
 log = logging.getLogger("muster.server")
 

@@ -13,7 +13,6 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from muster import errors
 from muster.clusters.options import parse_options
-from muster.control import states
 from muster.engines.base import Cluster, NodeOffer
 from muster.server.context import Context
 from muster.server.database import tables
@@ -23,6 +22,7 @@ from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.nodes import clusters, costs
 from muster.server.runs import attempts
 from muster.server.runs.routes import cancel_run
+from muster.wire import states
 
 router = APIRouter(tags=["clusters"])
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
 
-from muster.control import states
 from muster.control.scheduling.autoscale import Limits, Member, Scaling, Wanted, autoscale
 from muster.control.scheduling.capacity import Condition, fitting
 from muster.control.scheduling.model import Node
@@ -24,6 +23,7 @@ from muster.server.database.connection import Transaction
 from muster.server.database.records import CLUSTERS
 from muster.server.nodes import clusters
 from muster.server.nodes.agents import ensure_agents, poll
+from muster.wire import states
 
 log = logging.getLogger("muster.server")
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from muster.control import states
 from muster.control.lifecycle import Finish, Go, Move, Stop, decide
 from muster.control.retry import Retry
 from muster.control.scheduling.model import Start
@@ -31,6 +30,7 @@ from muster.server.nodes import allocations
 from muster.server.runs import ingest, readiness, retries
 from muster.server.runs.attempt_record import Picture, Record
 from muster.server.runs.evidence import gather
+from muster.wire import states
 
 _STATUS = {COMPLETED: states.COMPLETED, "cancelled": states.CANCELED}
 

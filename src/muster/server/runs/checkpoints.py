@@ -12,13 +12,13 @@ from pydantic import BaseModel, Field
 from sqlalchemy import Connection, delete, insert, select
 
 from muster import errors
-from muster.control import states
 from muster.defaults import CHECKPOINTS_KEPT
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import add_event
 from muster.store.backend import safe_name
+from muster.wire import states
 
 _PART = re.compile(r"part_\d+_of_(\d+)")
 _BEST = "best"

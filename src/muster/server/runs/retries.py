@@ -9,7 +9,6 @@ from typing import Any
 from sqlalchemy import select
 
 from muster import errors
-from muster.control import states
 from muster.control.retry import Past, Policy, Retry, Stop, decide
 from muster.control.verdict import Verdict
 from muster.job.explain import make_spec
@@ -19,6 +18,7 @@ from muster.server.database.connection import Transaction
 from muster.server.database.records import RUN, add_event, find_run, move_run
 from muster.server.runs import checkpoints
 from muster.server.runs.attempt_record import Picture
+from muster.wire import states
 
 
 def workspace_policy(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from pydantic import BaseModel
 from sqlalchemy import Connection, delete, insert, select, update
 
 from muster import errors
-from muster.control import states
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
@@ -28,6 +27,7 @@ from muster.server.runs.streaming import Cursor, follow, metric_json
 from muster.server.runs.submission import Submission, accept
 from muster.server.runs.views import RunFile, checkpoint_files, run_files, run_views
 from muster.store.backend import pieces_of, safe_name
+from muster.wire import states
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 

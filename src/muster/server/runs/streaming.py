@@ -12,11 +12,11 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from muster import errors
-from muster.control import states
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.records import RunRow
 from muster.server.runs.views import doing, reason
+from muster.wire import states
 
 _LONG = (states.PREPARING, states.FINALIZING)
 _KEEPALIVE_S = 10.0

@@ -10,7 +10,6 @@ from pydantic import BaseModel, Field
 from sqlalchemy import Connection, insert
 
 from muster import errors
-from muster.control import states
 from muster.control.scheduling.explain import impossible
 from muster.control.scheduling.model import Gang, Need
 from muster.control.scheduling.quota import Usage
@@ -26,6 +25,7 @@ from muster.server.database.connection import Transaction
 from muster.server.database.records import BY_KEY, CLUSTERS, add_event
 from muster.server.environments import records
 from muster.server.nodes import clusters
+from muster.wire import states
 
 _ADD_RUN = insert(tables.runs)
 _PRIORITY = {"low": 0, "medium": 1, "high": 2}

@@ -10,7 +10,6 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, select
 
-from muster.control import states
 from muster.control.scheduling.explain import Waiting
 from muster.server.context import Context
 from muster.server.database import tables
@@ -18,6 +17,7 @@ from muster.server.database.records import RunRow
 from muster.server.environments import records
 from muster.server.nodes import allocations
 from muster.server.runs import checkpoints, retries
+from muster.wire import states
 
 _FILES = (
     select(tables.files)
