@@ -18,6 +18,7 @@ from pydantic import (
 
 from muster.job import rules
 from muster.job.refusal import refusal, show
+from muster.wire.verdicts import USER_ERRORS
 
 
 def _checked_text(value: str) -> str:
@@ -278,7 +279,7 @@ class Retry(Model):
     @field_validator("on_codes", mode="after")
     @classmethod
     def _are_verdicts(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        wrong = [code for code in value or () if code not in rules.USER_ERRORS]
+        wrong = [code for code in value or () if code not in USER_ERRORS]
         if wrong:
-            raise refusal(f"{show(wrong[0])} is no such verdict", f"Use some of: {', '.join(rules.USER_ERRORS)}.")
+            raise refusal(f"{show(wrong[0])} is no such verdict", f"Use some of: {', '.join(USER_ERRORS)}.")
         return value

@@ -35,24 +35,6 @@ _OWNED_PREFIXES = ("MUSTER_", "OMPI_", "PMI_", "PMI2_", "PMIX_")
 # Open MPI's own settings, which tune a transport and describe no rank.
 _TUNING_PREFIXES = ("OMPI_MCA_", "PMIX_MCA_")
 
-# Verdicts without a retry budget of their own.
-USER_ERRORS = (
-    "bad_input",
-    "collective",
-    "data_unavailable",
-    "disk_full",
-    "environment",
-    "exception",
-    "exit_code",
-    "gpu_oom",
-    "host_oom",
-    "launcher_missing",
-    "rendezvous",
-    "shm_too_small",
-    "signal",
-    "timeout",
-)
-
 MPI_LAUNCHERS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "horovodrun", "deepspeed"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 

@@ -6,10 +6,11 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from muster.control.scheduling.model import Node
 from muster.engines.base import AllocationState, Engine, NodeOffer
+from muster.job.parts import Retry
 from muster.paths import WorkspacePaths
 from muster.server.database.connection import Database
 from muster.server.hub import Hub
@@ -53,7 +54,7 @@ class Context:
     """What engines with a queue of their own said last of each open attempt."""
     told: set[tuple[str, int]] = field(default_factory=set)
     """The attempts whose followers were told why they wait."""
-    retry: Mapping[str, Any] = field(default_factory=dict)
+    retry: Retry = field(default_factory=Retry)
     """The workspace's defaults of `retry` in a job file."""
     board: Board = field(default_factory=Board)
     """What waits, and why."""

@@ -143,7 +143,7 @@ class Process:
             engines=load_engines(config.get("engines")),
             addresses=(f"unix:{self._socket_path}",),
             vault=load_vault(self._paths),
-            retry=retries.workspace_policy(config),
+            retry=retries.workspace_policy(config.get("retry")),
         )
 
     def _listen(self, app: Any) -> list[tuple[uvicorn.Server, socket.socket]]:

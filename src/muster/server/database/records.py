@@ -101,6 +101,6 @@ def find_run(connection: Connection | Transaction, ref: str) -> RunRow:
 
 
 def active_run_count(connection: Connection) -> int:
-    waiting = (*states.ACTIVE, states.QUEUED, states.NOT_STARTED)
+    waiting = (*states.ACTIVE, states.QUEUED)
     count = select(func.count()).select_from(tables.runs).where(tables.runs.c.status.in_(waiting))
     return int(connection.execute(count).scalar_one())

@@ -27,7 +27,7 @@ from muster.wire import states
 router = APIRouter(tags=["clusters"])
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
-_UNFINISHED = (*states.ACTIVE, states.QUEUED, states.NOT_STARTED)
+_UNFINISHED = (*states.ACTIVE, states.QUEUED)
 _RUNS = tables.runs
 
 

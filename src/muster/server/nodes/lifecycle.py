@@ -24,12 +24,12 @@ from muster.server.database.records import CLUSTERS
 from muster.server.nodes import clusters
 from muster.server.nodes.agents import ensure_agents, poll
 from muster.wire import states
+from muster.wire.verdicts import code_of
 
 log = logging.getLogger("muster.server")
 
 _TEND_S = 1.0
 _LOOK_AHEAD = 1000
-_NODE_LIKE = frozenset({"node_lost", "gpu_fault", "disk_full", "platform"})
 _PLACEMENTS = tables.placements
 _BUSY = select(_PLACEMENTS.c.node).where(_PLACEMENTS.c.phase.in_(states.IS_OPEN))
 
@@ -101,7 +101,7 @@ def judge_nodes(transaction: Transaction, changed: Sequence[str]) -> None:
     struck: dict[str, int] = {}
     for row in rows:
         verdict = row.verdict or {}
-        if verdict.get("code") in _NODE_LIKE and verdict.get("node") in known:
+        if code_of(verdict.get("code", "")).blames_node and verdict.get("node") in known:
             node = known[verdict["node"]]
             struck[node.name] = struck.get(node.name, node.strikes) + 1
             _strike(transaction, node, struck[node.name], row.run_id, verdict)
@@ -242,7 +242,7 @@ def _why_leaving(row: Any, loaded: _Load, name: str) -> str:
 
 def _delete_if_unused(transaction: Transaction, name: str) -> None:
     runs = tables.runs
-    waiting = (*states.ACTIVE, states.QUEUED, states.NOT_STARTED)
+    waiting = (*states.ACTIVE, states.QUEUED)
     uses = select(runs.c.id).where(runs.c.compute == name, runs.c.status.in_(waiting)).limit(1)
     if transaction.execute(uses).first():
         return

@@ -147,7 +147,7 @@ class Picture:
                     row.phase,
                     row.lost,
                     row.node in context.hub.contacts,
-                    row.refusal,
+                    bool(row.refusal),
                     row.leaving,
                 )
                 for row in self.nodes

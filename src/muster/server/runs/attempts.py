@@ -13,7 +13,7 @@ from sqlalchemy import select, update
 from muster.control.lifecycle import Finish, Go, Move, Stop, decide
 from muster.control.retry import Retry
 from muster.control.scheduling.model import Start
-from muster.control.verdict import COMPLETED, Verdict, judge
+from muster.control.verdict import judge
 from muster.defaults import GRACE_CANCEL_S
 from muster.engines.base import Ending
 from muster.job.spec import JobSpec
@@ -30,9 +30,10 @@ from muster.server.nodes import allocations
 from muster.server.runs import ingest, readiness, retries
 from muster.server.runs.attempt_record import Picture, Record
 from muster.server.runs.evidence import gather
-from muster.wire import states
+from muster.wire import codec, states
+from muster.wire.verdicts import CANCELLED, COMPLETED, Verdict
 
-_STATUS = {COMPLETED: states.COMPLETED, "cancelled": states.CANCELED}
+_STATUS = {COMPLETED: states.COMPLETED, CANCELLED: states.CANCELED}
 
 
 def begin(context: Context, transaction: Transaction, start: Start, to_come: bool = False) -> list[tuple[str, str]]:
@@ -303,7 +304,7 @@ def _stop(context: Context, picture: Picture, action: Stop) -> None:
 def _move(context: Context, picture: Picture, status: str) -> None:
     if status == states.FINALIZING and picture.attempt.stop_reason not in (None, "done"):
         # Said at once; large files may take long to arrive. It is judged again when everything is here.
-        verdict = _judge(context, picture).to_json()
+        verdict = codec.to_json(_judge(context, picture))
         picture.attempt.set(verdict=verdict)
         picture.move(status, verdict=verdict)
     elif status == states.RUNNING:
@@ -325,7 +326,7 @@ def _finish(context: Context, transaction: Transaction, picture: Picture) -> Non
     verdict = replace(verdict, action=action)
     now = time.time()
     status = _STATUS.get(verdict.code, states.FAILED)
-    picture.attempt.set(status=status, ended_at=now, verdict=verdict.to_json())
+    picture.attempt.set(status=status, ended_at=now, verdict=codec.to_json(verdict))
     transaction.after_commit.append(lambda: context.publish(run.id, number))
     for node in picture.nodes:
         if node.phase == states.DELIVERED:
@@ -334,7 +335,7 @@ def _finish(context: Context, transaction: Transaction, picture: Picture) -> Non
     if isinstance(following, Retry):
         retries.enqueue(context, transaction, picture, following, now)
     else:
-        picture.move(status, ended_at=now, verdict=verdict.to_json())
+        picture.move(status, ended_at=now, verdict=codec.to_json(verdict))
 
 
 def _judge(context: Context, picture: Picture) -> Verdict:

@@ -259,7 +259,7 @@ def cancel_run(context: Context, transaction: Transaction, ref: str, force: bool
     transaction.execute(update(tables.runs).where(tables.runs.c.id == row.id).values(**values))
     text = f"{'killed' if force else 'cancel requested'} by {caller.subject}"
     add_event(transaction, row.id, "note", {"level": "warning", "text": text})
-    if row.status in (states.QUEUED, states.NOT_STARTED):
+    if row.status == states.QUEUED:
         verdict: dict[str, Any] = {
             "code": "cancelled",
             "message": f"cancelled by {caller.subject} before "

@@ -87,8 +87,6 @@ def reason(context: Context, row: RunRow, now: float | None = None) -> str:
     """Why a run waits; empty when it does not. With `now` also for how long it has been at what takes long."""
     if row.status == states.QUEUED:
         return retries.waiting_reason(row, time.time()) or waiting(context, row).reason
-    if row.status == states.NOT_STARTED:
-        return "its code is being uploaded"
     if row.status == states.PROVISIONING:
         told = context.states.get((row.id, row.attempt))
         if told is not None and told.reason:

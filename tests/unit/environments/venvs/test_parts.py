@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from muster.control.evidence import Evidence, NodeEvidence
 from muster.control.verdict import judge
 from muster.environments import condafile, requirements
 from muster.environments.export import conda_text
@@ -21,6 +20,8 @@ from muster.environments.venvs.sources import Sources, uv_variables
 from muster.errors import JobError
 from muster.job.explain import make_spec
 from muster.job.parts import EnvironmentSpec
+from muster.wire.codec import from_json
+from muster.wire.verdicts import Evidence, NodeEvidence, Refusal
 
 
 def built(cache: Cache, key: str, size: int = 10, used_at: float = 0.0) -> str:
@@ -214,7 +215,7 @@ def test_what_the_builder_printed_becomes_a_cause(printed: str, code: str, messa
 
 def test_the_builders_last_lines_are_in_the_verdict() -> None:
     refusal = classify("uv", 1, ["Because nosuch was not found in the package registry"]).to_json()
-    verdict = judge(Evidence(nodes=[NodeEvidence(0, "n", refusal=refusal)], stop_reason="refused"))
+    verdict = judge(Evidence(nodes=[NodeEvidence(0, "n", refusal=from_json(Refusal, refusal))], stop_reason="refused"))
     assert verdict.code == "environment" and verdict.message == "n: there is no package nosuch"
     assert verdict.lines == ("Because nosuch was not found in the package registry",)
     assert verdict.next.startswith("Correct its name")
