@@ -25,6 +25,7 @@ from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.nodes import clusters
 from muster.server.people import secrets
+from muster.wire.environments import EnvironmentBrief
 
 
 def settle(
@@ -102,7 +103,7 @@ def container_of(
 def _login(context: Context, connection: Connection, registry: str) -> Login | None:
     """The credentials of a registry, where somebody keeps them as a secret."""
     name = secret_name(registry)
-    if name not in {row["name"] for row in secrets.listing(connection)}:
+    if name not in {row.name for row in secrets.listing(connection)}:
         return None
     username, _, password = secrets.values(context, connection, [name])[name].partition(":")
     return Login(registry, username, password)
@@ -160,14 +161,12 @@ def _without_secrets(recipe: Mapping[str, Any]) -> dict[str, Any]:
     return {**recipe, "options": options} if options else dict(recipe)
 
 
-def brief(record: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def brief(record: Mapping[str, Any] | None) -> EnvironmentBrief | None:
     """What a run's view says of its environment: all but the long lists."""
     if record is None:
         return None
-    return {
-        "packages": len(record.get("lock", ())),
-        **{key: record[key] for key in ("name", "key", "python", "image") if key in record},
-    }
+    known = {key: record[key] for key in ("name", "key", "python", "image") if key in record}
+    return EnvironmentBrief(len(record.get("lock", ())), **known)
 
 
 def registered_folders(connection: Connection) -> set[str]:

@@ -23,6 +23,7 @@ from muster.server.data import code_routes, encryption_routes, grants, node_rout
 from muster.server.data import routes as data_routes
 from muster.server.environments import routes as environment_routes
 from muster.server.http import routes as workspace_routes
+from muster.server.models import routes as model_routes
 from muster.server.nodes import agent_routes, cluster_routes
 from muster.server.people import routes as people_routes
 from muster.server.people.access import Caller, allow
@@ -70,6 +71,7 @@ def make_app(context: Context, stop: Callable[..., None]) -> ASGIApp:
         node_routes,
         output_routes,
         people_routes,
+        model_routes,
         workspace_routes,
     ):
         app.include_router(module.router, prefix="/api/v1")

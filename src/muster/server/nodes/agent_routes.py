@@ -19,7 +19,7 @@ from muster.protocol import Chunk, Event, decode
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import add_event
+from muster.server.database.records import add_note
 from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.http.uploads import body_pieces
 from muster.server.hub import NodeContact
@@ -267,4 +267,4 @@ def _take_if_usable(context: Context, transaction: Transaction, node: str, event
     except ingest.UNUSABLE as error:
         log.error("an event of %s is left out: %s: %s", node, event.kind, error)
         text = f"node {node} sent an event ({event.kind}) that cannot be recorded: {type(error).__name__}"
-        add_event(transaction, event.run, "note", {"level": "error", "text": text})
+        add_note(transaction, event.run, "error", text)

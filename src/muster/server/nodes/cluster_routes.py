@@ -20,8 +20,7 @@ from muster.server.database.connection import Transaction
 from muster.server.database.records import CLUSTERS
 from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.nodes import clusters, costs
-from muster.server.runs import attempts
-from muster.server.runs.routes import cancel_run
+from muster.server.runs import attempts, changes
 from muster.wire import states
 
 router = APIRouter(tags=["clusters"])
@@ -132,7 +131,7 @@ async def delete_cluster(
                 "Use --drain to let them end first, or --now to cancel them.",
             )
         for run_id in ids if mode == "now" else ():
-            cancel_run(context, transaction, run_id, False, caller)
+            changes.cancel(context, transaction, run_id, False, caller.subject)
         if ids or clusters.load_states(transaction).get(name):
             values = {"state": clusters.DELETING}
             transaction.execute(update(tables.clusters).where(tables.clusters.c.name == row.name).values(**values))

@@ -24,7 +24,7 @@ from muster.protocol import Event
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import add_event
+from muster.server.database.records import add_note
 from muster.server.environments import records
 from muster.server.nodes import allocations
 from muster.server.runs import ingest, readiness, retries
@@ -121,7 +121,7 @@ def note_ending(context: Context, transaction: Transaction, run_id: str, number:
 
 def tell(context: Context, transaction: Transaction, run_id: str, text: str) -> None:
     """Say something to those who follow a run."""
-    add_event(transaction, run_id, "note", {"level": "info", "text": text})
+    add_note(transaction, run_id, "info", text)
     transaction.after_commit.append(lambda: context.hub.changed(runs=[run_id]))
 
 

@@ -14,7 +14,7 @@ from muster.job.explain import make_spec
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import RUN, add_event, find_run, move_run
+from muster.server.database.records import RUN, add_note, find_run, move_run
 from muster.server.runs import checkpoints
 from muster.server.runs.attempt_record import Picture
 from muster.wire import states
@@ -77,7 +77,7 @@ def by_hand(context: Context, transaction: Transaction, ref: str, who: str) -> s
         raise errors.Conflict(f"the run {row.id} is {row.status}", "Only a run that has ended can be retried.")
     fresh = {"cancel": None, "cancel_by": None, "ended_at": None, "verdict": None, "retry_at": None}
     RUN.set(transaction, row.id, **fresh, excluded_nodes=[], budget_from=row.attempt + 1, queued_at=time.time())
-    add_event(transaction, row.id, "note", {"level": "info", "text": f"attempt {row.attempt + 1}: asked for by {who}"})
+    add_note(transaction, row.id, "info", f"attempt {row.attempt + 1}: asked for by {who}")
     move_run(transaction, row.id, states.QUEUED)
     transaction.after_commit.append(lambda: context.hub.changed(runs=[row.id], queue=True))
     return str(row.id)
