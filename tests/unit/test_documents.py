@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.control.verdict import NEXT
 from muster.job.jobfile import load_job_file, parse_job
+from muster.wire.verdicts import CODES
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -134,7 +134,7 @@ def test_every_verdict_is_explained() -> None:
     text = (ROOT / "docs" / "troubleshooting.md").read_text()
     explained = re.findall(r"^### (\w+)$", text, re.M)
     assert len(explained) == len(set(explained))
-    assert set(explained) == NEXT.keys() - {"completed"}
+    assert set(explained) == CODES.keys() - {"completed"}
 
 
 def test_the_readme_begins_with_one_sentence() -> None:

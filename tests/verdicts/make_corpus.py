@@ -26,13 +26,13 @@ from muster.client.api import Client
 from muster.client.connect import connect
 from muster.client.snapshot import push, scan
 from muster.client.workspace import create_workspace
-from muster.control.evidence import Evidence, NodeEvidence, RankEvidence
 from muster.control.verdict import judge
 from muster.job.explain import make_spec
 from muster.server.database import tables
 from muster.server.runs.evidence import gather
 from muster.store.streams import Streams
 from muster.wire.codec import to_json
+from muster.wire.verdicts import Evidence, NodeEvidence, RankEvidence
 
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
@@ -148,7 +148,7 @@ class Maker:
 
     def _clean(self, evidence: Evidence) -> dict[str, Any]:
         """Without the paths of the machine on which it was made."""
-        text = json.dumps(evidence.to_json())
+        text = json.dumps(to_json(evidence))
         for path, shown in (
             (str(self.folder), "/home/user/project"),
             (self._mpi, "/opt/mpi/bin"),
@@ -202,7 +202,7 @@ def keep_gpu(recorded: list[dict[str, Any]]) -> None:
         convention = "process" if len(ranks) > 1 else "single"
         also = range(len(ranks)) if item["way"] == "nccl" else ()
         way = f"gpu-{item['way']}"
-        keep(item["name"], code, len(ranks) - 1, way, convention, len(ranks), evidence.to_json(), also)
+        keep(item["name"], code, len(ranks) - 1, way, convention, len(ranks), to_json(evidence), also)
 
 
 if __name__ == "__main__":

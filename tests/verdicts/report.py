@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from muster.control.evidence import Evidence
 from muster.control.verdict import judge
+from muster.wire.codec import from_json
+from muster.wire.verdicts import Evidence
 
 CORPUS = Path(__file__).with_name("corpus")
 DOCUMENT = Path(__file__).parents[2] / "docs" / "verdicts.md"
@@ -30,7 +31,7 @@ def table(cases: Sequence[dict[str, Any]]) -> str:
     ranks_right: Counter[str] = Counter()
     ranks_asked: Counter[str] = Counter()
     for case in cases:
-        verdict = judge(Evidence.from_json(case["evidence"]))
+        verdict = judge(from_json(Evidence, case["evidence"]))
         said.setdefault(case["code"], Counter())[verdict.code] += 1
         if case["rank"] is not None:
             ranks_asked[case["code"]] += 1

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from tests.verdicts.report import DOCUMENT, load, table, with_table
 
-from muster.control.evidence import Evidence
-from muster.control.verdict import NEXT, judge
+from muster.control.verdict import judge
+from muster.wire.codec import from_json
+from muster.wire.verdicts import CODES, Evidence
 
 CASES = load()
 
@@ -19,24 +20,24 @@ def test_the_corpus_is_wide_enough() -> None:
     assert len({(case["code"], case["way"]) for case in CASES}) >= 25
     assert {case["convention"] for case in CASES} == {"single", "process", "torchrun", "mpirun"}
     assert {1, 2, 4, 8} <= {case["num_ranks"] for case in CASES}
-    assert {case["code"] for case in CASES} == NEXT.keys() - {"completed", "time_slice"}
+    assert {case["code"] for case in CASES} == CODES.keys() - {"completed", "time_slice"}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["name"]))
 def test_the_rank_to_blame_is_named(case: dict) -> None:
-    verdict = judge(Evidence.from_json(case["evidence"]))
+    verdict = judge(from_json(Evidence, case["evidence"]))
     if case["rank"] is not None:
         assert verdict.rank in (case["rank"], *case["also"]), verdict.message
 
 
 def test_nearly_every_cause_is_right() -> None:
-    wrong = [case["name"] for case in CASES if judge(Evidence.from_json(case["evidence"])).code != case["code"]]
+    wrong = [case["name"] for case in CASES if judge(from_json(Evidence, case["evidence"])).code != case["code"]]
     assert len(wrong) <= 0.05 * len(CASES), wrong
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["name"]))
 def test_a_verdict_says_what_a_person_needs(case: dict) -> None:
-    verdict = judge(Evidence.from_json(case["evidence"]))
+    verdict = judge(from_json(Evidence, case["evidence"]))
     assert verdict.message and verdict.next
     if verdict.code in ("exception", "environment", "disk_full", "gpu_oom"):
         assert verdict.lines

@@ -7,7 +7,7 @@ import signal as signals
 from dataclasses import dataclass
 
 from muster.control.children import without_prefixes
-from muster.control.evidence import RankEvidence
+from muster.wire.verdicts import RankEvidence
 
 # How much a cause explains; the smaller number is the earlier cause, whatever the clocks say.
 DEFINITE = 0

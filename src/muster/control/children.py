@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from muster.control.evidence import RankEvidence
+from muster.wire.verdicts import RankEvidence
 
 # One child in the report of torch's elastic launcher.
 _ELASTIC = re.compile(

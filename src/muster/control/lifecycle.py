@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from muster.control import states
 from muster.defaults import GRACE_CANCEL_S
+from muster.wire import states
 
 
 @dataclass(frozen=True)
@@ -20,9 +19,9 @@ class NodeView:
     lost: bool = False
     here: bool = True
     """Its agent has said hello."""
-    refusal: dict[str, Any] | None = None
+    refused: bool = False
     leaving: bool = False
-    """It was told to go."""
+    """It was asked to go."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ def _stop(view: AttemptView) -> Stop | None:
         return None
     if view.cancel:
         return Stop("cancelled", GRACE_CANCEL_S)
-    if any(node.refusal for node in view.nodes):
+    if any(node.refused for node in view.nodes):
         return Stop("refused", 0.0)
     if any(node.leaving for node in view.nodes):
         return Stop("preempted", GRACE_CANCEL_S)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from muster.defaults import (
     RETRIES_NODE_LOSS,
@@ -15,33 +14,14 @@ from muster.defaults import (
     RETRY_BACKOFF_MOST_S,
     RETRY_BACKOFF_S,
 )
+from muster.job import parts
+from muster.wire.verdicts import Budget, Code, code_of
 
-PREEMPTION = "preemption"
-NODE_LOSS = "node_loss"
-PLATFORM = "platform"
-USER_ERROR = "user_error"
-
-SLICE = "time_slice"
-"""No failure: the run goes on in the next slice of its time, as long as it gets on."""
-
-_CLASSES = {
-    "time_slice": SLICE,
-    "preempted": PREEMPTION,
-    "node_lost": NODE_LOSS,
-    "gpu_fault": NODE_LOSS,
-    "platform": PLATFORM,
-    "port_trouble": PLATFORM,
-}
-# Another node may do better; on the same one it would happen again.
-_NODE_LIKE = frozenset({"node_lost", "preempted", "gpu_fault"})
-# Asked for or deserved; retried only where the policy names the code.
-_FINAL = frozenset({"timeout", "bad_input", "launcher_missing"})
-_NEVER = frozenset({"completed", "cancelled"})
-_WORDS = {
-    PREEMPTION: "preemptions",
-    NODE_LOSS: "lost nodes",
-    PLATFORM: "faults of the platform",
-    USER_ERROR: "errors of the job",
+_WORDS: Mapping[Budget, str] = {
+    "preemption": "preemptions",
+    "node_loss": "lost nodes",
+    "platform": "faults of the platform",
+    "user_error": "errors of the job",
 }
 
 
@@ -58,14 +38,18 @@ class Policy:
     """Verdicts that `user_error` covers; None: all but those that would only happen again."""
 
     @classmethod
-    def of(cls, *layers: Mapping[str, Any] | None) -> Policy:
+    def of(cls, *layers: parts.Retry) -> Policy:
         """Defaults, with each layer laid over those before it; null means not given."""
-        chosen: dict[str, Any] = {}
+        policy = cls()
         for layer in layers:
-            chosen |= {key: value for key, value in (layer or {}).items() if value is not None}
-        codes = chosen.get("on_codes")
-        known = {key: value for key, value in chosen.items() if key in cls.__dataclass_fields__}
-        return cls(**{**known, "on_codes": tuple(codes) if codes is not None else None})
+            given = {name: getattr(layer, name) for name in cls.__dataclass_fields__}
+            policy = replace(policy, **{name: value for name, value in given.items() if value is not None})
+        return policy
+
+    def allows(self, budget: Budget) -> int:
+        """How many further attempts there are for a kind of failure."""
+        count: int = getattr(self, budget)
+        return count
 
 
 @dataclass(frozen=True)
@@ -97,30 +81,25 @@ class Stop:
 
 def decide(past: Sequence[Past], policy: Policy, seed: str) -> Retry | Stop:
     """What follows the last of these attempts; `seed` makes the jitter of a run its own, and repeatable."""
-    last = past[-1]
-    if last.code in _NEVER:
+    last, code = past[-1], code_of(past[-1].code)
+    if code.never_retried:
         return Stop("")
-    if last.code == SLICE:
+    if code.budget is None:
+        # No failure: the run goes on in the next slice of its time, as long as it gets on.
         if last.progressed:
             return Retry(0.0, (), f"attempt {len(past) + 1}: the next slice of its time")
         return Stop("no further attempt: it published no checkpoint in this slice of its time to go on from")
-    kind = class_of(last.code)
-    budget: int = getattr(policy, kind)
-    if kind == USER_ERROR and not _covered(last.code, policy):
+    if code.is_user_error and not _covered(code, policy):
         return Stop(f"no further attempt: {last.code} is not retried" + _on_codes(policy))
-    used = sum(1 for item in past if _counts(item.code, kind)) - 1
+    kind, budget = _WORDS[code.budget], policy.allows(code.budget)
+    used = sum(1 for item in past if code_of(item.code).budget == code.budget) - 1
     if used >= budget:
         if budget == 0:
-            return Stop(f"no further attempt: none are set for {_WORDS[kind]} (retry.{kind})")
-        return Stop(f"no further attempt: {budget} of {budget} for {_WORDS[kind]} are used up (retry.{kind})")
-    exclude = tuple(sorted({item.node for item in past if item.node and item.code in _NODE_LIKE}))
-    why = f"attempt {len(past) + 1}: {used + 1} of {budget} for {_WORDS[kind]}"
+            return Stop(f"no further attempt: none are set for {kind} (retry.{code.budget})")
+        return Stop(f"no further attempt: {budget} of {budget} for {kind} are used up (retry.{code.budget})")
+    exclude = tuple(sorted({item.node for item in past if item.node and code_of(item.code).avoid_node}))
+    why = f"attempt {len(past) + 1}: {used + 1} of {budget} for {kind}"
     return Retry(delay_s(used, policy.backoff_s, f"{seed}.{len(past)}"), exclude, why)
-
-
-def class_of(code: str) -> str:
-    """Which budget a verdict draws on."""
-    return _CLASSES.get(code, USER_ERROR)
 
 
 def delay_s(used: int, backoff_s: float, seed: str) -> float:
@@ -129,12 +108,8 @@ def delay_s(used: int, backoff_s: float, seed: str) -> float:
     return float(most * random.Random(seed).uniform(0.5, 1.0))
 
 
-def _covered(code: str, policy: Policy) -> bool:
-    return code in policy.on_codes if policy.on_codes is not None else code not in _FINAL
-
-
-def _counts(code: str, kind: str) -> bool:
-    return code not in _NEVER and class_of(code) == kind
+def _covered(code: Code, policy: Policy) -> bool:
+    return code.name in policy.on_codes if policy.on_codes is not None else not code.final
 
 
 def _on_codes(policy: Policy) -> str:

@@ -9,51 +9,32 @@ from __future__ import annotations
 import re
 import signal as signals
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 from muster.control import children
 from muster.control.causes import PASSED_ON, RENDEZVOUS, Cause, cause_of, last_words
-from muster.control.evidence import Evidence, NodeEvidence, RankEvidence
+from muster.wire.verdicts import (
+    CANCELLED,
+    COMPLETED,
+    Evidence,
+    NodeEvidence,
+    RankEvidence,
+    RankExit,
+    Verdict,
+    VerdictEvidence,
+    code_of,
+)
 
-COMPLETED = "completed"
+_MOST_SHOWN = 64
 _MPI_ERR_UNKNOWN = 14
 """How Open MPI ends a rank that has lost a peer, whether or not it gets to say so."""
-
-NEXT = {
-    "completed": "",
-    "cancelled": "`muster retry` goes on from its last checkpoint when you want it to run.",
-    "bad_input": "Put right what the message names and submit again.",
-    "data_unavailable": "Check that the path exists and that the node may read it.",
-    "disk_full": "Free space on the node (or point the workspace at a larger disk) and submit again.",
-    "port_trouble": "Set MASTER_PORT to a free port, or GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME to an interface "
-    "that the node has, in environment_variables; or leave them out.",
-    "launcher_missing": "Check the command's first word, or use an environment that has it.",
-    "environment": "Install what is missing in the environment that the job uses.",
-    "exception": "The traceback names the line in the script.",
-    "exit_code": "The last lines of the rank's log say what the program thought of it.",
-    "signal": "A crash inside native code: run one rank under `python -X faulthandler`, or look for a core file.",
-    "host_oom": "Use a smaller batch, fewer ranks per node or loader workers, or a node with more memory.",
-    "gpu_oom": "Use a smaller batch, gradient accumulation, or a GPU with more memory.",
-    "gpu_fault": "Look at `nvidia-smi -q` and the kernel's log (Xid) on the node; on good hardware run once with "
-    "CUDA_LAUNCH_BLOCKING=1 to find the kernel.",
-    "shm_too_small": "Raise resources.shm_size, or use fewer data-loader workers.",
-    "collective": "Look at what the named rank did last; where none is named, at the network between the nodes.",
-    "rendezvous": "Check that every rank is started, that all agree on the world size, and that the nodes reach "
-    "MASTER_ADDR:MASTER_PORT.",
-    "node_lost": "The node or its agent went away; what was delivered is kept.",
-    "preempted": "The node was taken back; with a checkpoint the next attempt goes on from there.",
-    "time_slice": "The next attempt goes on from the last checkpoint.",
-    "timeout": "Raise limits.timeout, or go on from the last checkpoint with `muster retry`.",
-    "platform": "A fault of Muster's own. `muster show --json` has the evidence; please report it.",
-}
 
 _FROM_OUTSIDE = (signals.SIGKILL, signals.SIGTERM, signals.SIGINT, signals.SIGHUP)
 _OUTSIDE = (
     "Something outside the program sent this signal, and it was neither Muster nor the kernel for want of memory: "
     "look for a person, a watchdog or a limit on the node. `retry.user_error` has it tried again."
 )
-_TOLD_TO_END = re.compile(r"SignalException|got signal: 15|SIGTERM|signal 15\b")
+_ASKED_TO_END = re.compile(r"SignalException|got signal: 15|SIGTERM|signal 15\b")
 _CONTRACT_NAMES = re.compile(r"KeyError: '(LOCAL_RANK|RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT)'")
 _NAMED_RANK = re.compile(
     r"[Rr]anks? (\d+) (?:failed to (?:pass|respond|join)|did not|is not ready|exited|was lost|disconnected)"
@@ -61,49 +42,25 @@ _NAMED_RANK = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """The explanation of how an attempt ended."""
-
-    code: str
-    message: str
-    rank: int | None = None
-    node: str | None = None
-    evidence: dict[str, Any] = field(default_factory=dict)
-    action: str = ""
-    """What Muster did next."""
-    next: str = ""
-    """What the user can do."""
-    lines: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "lines": list(self.lines)}
-
-
 def judge(evidence: Evidence) -> Verdict:
     """The verdict of an attempt that has ended."""
     if evidence.stop_reason in ("cancelled", "killed"):
         who = f" by {evidence.cancel_by}" if evidence.cancel_by else ""
-        return _verdict("cancelled", f"cancelled{who}", evidence)
+        return _verdict(CANCELLED, f"cancelled{who}", evidence)
     if _taken_back(evidence):
         assert evidence.ending is not None
-        gone_to = _gone(evidence.nodes)
-        code, message = evidence.ending["code"], evidence.ending["message"]
-        # Only a lost node is a place to keep off next time.
-        return _verdict(code, message, evidence, node=gone_to.name if gone_to and code == "node_lost" else None)
+        gone_to, code = _gone(evidence.nodes), evidence.ending.code
+        # Only a lost node is one to avoid next time.
+        lost = gone_to.name if gone_to and code == "node_lost" else None
+        return _verdict(code, evidence.ending.message, evidence, node=lost)
     if _done_in_time(evidence):
         return _verdict(COMPLETED, "every rank ended well", evidence)
     refused = next((node for node in evidence.nodes if node.refusal), None)
     if refused and refused.refusal:
-        message = f"{refused.name}: {refused.refusal.get('message', 'refused')}"
-        return _verdict(
-            refused.refusal.get("code", "platform"),
-            message,
-            evidence,
-            node=refused.name,
-            lines=tuple(refused.refusal.get("lines", ())),
-            hint=refused.refusal.get("next"),
-        )
+        why = refused.refusal
+        message = f"{refused.name}: {why.message or 'refused'}"
+        code = why.code or "platform"
+        return _verdict(code, message, evidence, node=refused.name, lines=why.lines, hint=why.next)
     ranks = _with_children(children.with_mpi_errors(evidence.ranks))
     alone = len(ranks) == 1 and len(evidence.nodes) <= 1
     mpi = any(rank.role == "launcher" for rank in evidence.ranks)
@@ -151,7 +108,7 @@ def _with_children(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
 
 def _taken_back(evidence: Evidence) -> bool:
     """Whether whoever lent the nodes took them back before the job was done, rather than the job failing by itself."""
-    if evidence.ending is None or not evidence.ending["code"]:
+    if evidence.ending is None or not evidence.ending.code:
         return False
     asked_to_go = evidence.stop_reason in ("preempted", "node_lost", "refused")
     if asked_to_go and any(node.leaving for node in evidence.nodes):
@@ -161,11 +118,11 @@ def _taken_back(evidence: Evidence) -> bool:
 
 
 def _by_signal(rank: RankEvidence) -> bool:
-    """Whether a rank ended because it was told to, from outside."""
+    """Whether something other than the job ended a rank."""
     if rank.lost_with or rank.signal in _FROM_OUTSIDE or rank.exit_code in (128 + 15, 128 + 9):
         return True
     cause = cause_of(rank)
-    return cause.weight >= RENDEZVOUS or bool(_TOLD_TO_END.search("\n".join(cause.lines)))
+    return cause.weight >= RENDEZVOUS or bool(_ASKED_TO_END.search("\n".join(cause.lines)))
 
 
 def _done_in_time(evidence: Evidence) -> bool:
@@ -191,7 +148,7 @@ def _in_context(cause: Cause, alone: bool, mpi: bool) -> Cause:
 
 
 def _gone(nodes: Sequence[NodeEvidence]) -> NodeEvidence | None:
-    """The node that went away; one that was told to go says more than one that vanished."""
+    """The node that went away; one that was asked to go says more than one that vanished."""
     return next((node for node in nodes if node.leaving), None) or next((node for node in nodes if node.lost), None)
 
 
@@ -275,24 +232,21 @@ def _verdict(
     shown = [item for item in counted or evidence.ranks if item.failed]
     if rank is not None and all(item.rank != rank.rank or item.node != rank.node for item in shown):
         shown.append(rank)
-    facts: dict[str, Any] = {
-        "ranks": [
-            {"rank": item.rank, "node": item.node, "exit_code": item.exit_code, "signal": item.signal,
-             "expected": item.expected, "ended_at": item.ended_at}
-            for item in shown[:64]
-        ]
-    }  # fmt: skip
-    if rank is not None and rank.launcher_rank is not None:
-        facts["launcher_rank"] = rank.launcher_rank
-    if evidence.stop_reason:
-        facts["stop_reason"] = evidence.stop_reason
+    facts = VerdictEvidence(
+        tuple(
+            RankExit(item.rank, item.node, item.exit_code, item.signal, item.expected, item.ended_at)
+            for item in shown[:_MOST_SHOWN]
+        ),
+        rank.launcher_rank if rank is not None else None,
+        evidence.stop_reason or None,
+    )
     return Verdict(
         code=code,
         message=message,
         rank=rank.rank if rank else None,
         node=rank.node if rank else node,
         evidence=facts,
-        next=hint or NEXT.get(code, ""),
+        next=hint or code_of(code).next,
         lines=lines,
     )
 

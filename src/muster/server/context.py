@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from muster.control.scheduling.model import Node
 from muster.engines.base import AllocationState, NodeOffer
 from muster.engines.registry import Engines
+from muster.job.parts import Retry
 from muster.paths import WorkspacePaths
 from muster.server.database.connection import Database
 from muster.server.hub import Hub
@@ -54,7 +55,7 @@ class Context:
     """What engines with a queue of their own said last of each open attempt."""
     told: set[tuple[str, int]] = field(default_factory=set)
     """The attempts whose followers were told why they wait."""
-    retry: Mapping[str, Any] = field(default_factory=dict)
+    retry: Retry = field(default_factory=Retry)
     """The workspace's defaults of `retry` in a job file."""
     board: Board = field(default_factory=Board)
     """What waits, and why."""

@@ -10,7 +10,6 @@ from functools import partial
 
 from sqlalchemy import select
 
-from muster.control import states
 from muster.control.scheduling.capacity import Capacity
 from muster.control.scheduling.passes import schedule
 from muster.defaults import NODE_LOST_S, PUBLISH_S
@@ -22,6 +21,7 @@ from muster.server.nodes import allocations, clusters, lifecycle
 from muster.server.nodes.agents import ensure_agents, poll
 from muster.server.runs import attempts
 from muster.server.runs.queue import Board, load_running
+from muster.wire import states
 
 log = logging.getLogger("muster.server")
 

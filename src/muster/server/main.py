@@ -24,7 +24,6 @@ import uvloop
 from sqlalchemy import insert, select
 
 from muster import errors
-from muster.control import states
 from muster.defaults import IDLE_EXIT_S
 from muster.engines.registry import DEFAULT, Engines
 from muster.paths import WorkspacePaths, user_runtime_dir
@@ -47,6 +46,7 @@ from muster.store.keyring import load_keyring
 from muster.store.snapshots import Snapshots
 from muster.store.streams import Streams
 from muster.version import VERSION
+from muster.wire import states
 
 log = logging.getLogger("muster.server")
 
@@ -143,7 +143,7 @@ class Process:
             engines=Engines(config.get("engines")),
             addresses=(f"unix:{self._socket_path}",),
             vault=load_vault(self._paths),
-            retry=retries.workspace_policy(config),
+            retry=retries.workspace_policy(config.get("retry")),
         )
 
     def _listen(self, app: Any) -> list[tuple[uvicorn.Server, socket.socket]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 
 from muster.wire.checkpoints import CheckpointView
@@ -104,6 +104,11 @@ class Progress:
     unit: str | None = ""
     rank: int | None = field(default=None, metadata=OMIT)
     """Which rank says so; a gang is as far as its slowest one."""
+
+
+def slowest(reports: Iterable[Progress]) -> Progress | None:
+    """The report of the rank that is least far."""
+    return min(reports, key=lambda item: (item.done or 0.0) / (item.total or 1.0), default=None)
 
 
 @wire

@@ -321,3 +321,23 @@ def test_a_signal_that_ends_a_rank_from_outside_is_told(site: Site):
     run_id = site.run(command="kill -SEGV $$")
     view = site.wait(run_id)
     assert (view["verdict"]["code"], view["attempts"][0]["ranks"][0]["signal"]) == ("signal", signal.SIGSEGV)
+
+
+REPORTS_PROGRESS = """
+import os
+from muster import Run
+run, rank = Run.get_context(), int(os.environ["RANK"])
+run.progress(float("nan"), 10)
+run.progress(9 - 5 * rank, 10, "steps")
+if rank == 0:
+    run.progress(float("inf"))
+"""
+
+
+def test_each_rank_has_a_progress_and_the_slowest_counts(site: Site):
+    run_id = site.run(code=code(site, REPORTS_PROGRESS), command="python train.py", distribution=PER_PROCESS)
+    view = site.wait(run_id)
+    assert view["status"] == "Completed", view["verdict"]
+    assert view["progress"] == {"done": 4, "total": 10, "unit": "steps", "rank": 1}
+    events = [event.data for event in site.client.stream(run_id) if event.event == "progress"]
+    assert {event["rank"]: event["done"] for event in events} == {0: 9, 1: 4}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.control import states
 from muster.control.lifecycle import AttemptView, Finish, Go, Move, NodeView, RankView, Stop, decide
+from muster.wire import states
 
 
 def view(phases=("started",), ranks=None, status=states.RUNNING, **more):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 
-from muster.control.evidence import Evidence, NodeEvidence, RankEvidence
 from muster.control.verdict import judge
+from muster.wire.verdicts import Evidence, NodeEvidence, RankEvidence
 
 NODES = [NodeEvidence(0, "local-0"), NodeEvidence(1, "local-1")]
 SOCKET_CLOSED = """\

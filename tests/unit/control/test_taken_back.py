@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from muster.control.evidence import Evidence, NodeEvidence, RankEvidence
 from muster.control.retry import Past, Policy, Retry, Stop, decide
 from muster.control.verdict import judge
+from muster.wire.verdicts import Ending, Evidence, NodeEvidence, RankEvidence
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "t.py", line 1\nValueError: bad batch\n'
 
 
 def ended(code: str, *ranks: RankEvidence, leaving: bool = True, stop: str = "preempted") -> str:
     nodes = (NodeEvidence(0, "n1", leaving=leaving),)
-    return judge(Evidence(ranks, nodes, stop, ending={"code": code, "message": f"Slurm says {code}"})).code
+    return judge(Evidence(ranks, nodes, stop, ending=Ending(code, f"Slurm says {code}"))).code
 
 
 @pytest.mark.parametrize("code", ["cancelled", "preempted", "timeout", "time_slice", "node_lost", "host_oom"])

@@ -2,8 +2,9 @@
 
 import pytest
 
-from muster.control.evidence import Evidence, NodeEvidence, RankEvidence
-from muster.control.verdict import NEXT, judge
+from muster.control.verdict import judge
+from muster.wire.codec import from_json, to_json
+from muster.wire.verdicts import CODES, Evidence, NodeEvidence, RankEvidence, Refusal
 
 TRACEBACK = """step 10 loss 2.3
 Traceback (most recent call last):
@@ -93,7 +94,7 @@ def test_timeout_names_the_limit():
 
 
 def test_a_refusal_keeps_its_code():
-    node = NodeEvidence(0, "node-0", refusal={"code": "data_unavailable", "message": "no folder /data"})
+    node = NodeEvidence(0, "node-0", refusal=Refusal("data_unavailable", "no folder /data"))
     verdict = judge(Evidence(nodes=[node], stop_reason="refused"))
     assert (verdict.code, verdict.message) == ("data_unavailable", "node-0: no folder /data")
 
@@ -104,7 +105,7 @@ def test_a_plain_exit_code():
 
 
 def test_every_code_says_what_to_do_next():
-    assert all(text for code, text in NEXT.items() if code != "completed")
+    assert all(code.next for code in CODES.values() if code.name != "completed")
 
 
 ELASTIC = """W1115 05:04:23 15493 torch/distributed/elastic/multiprocessing/api.py:1028] closing signal SIGTERM
@@ -131,7 +132,7 @@ def prefixed(number, text):
 
 def test_the_child_of_a_launcher_that_failed_first_is_named():
     verdict = judge(Evidence(ranks=[rank(0, prefixed(0, RESET) + prefixed(3, TRACEBACK) + ELASTIC)]))
-    assert (verdict.code, verdict.rank, verdict.evidence["launcher_rank"]) == ("exception", 3, 0)
+    assert (verdict.code, verdict.rank, verdict.evidence.launcher_rank) == ("exception", 3, 0)
     assert verdict.lines[-1] == "ValueError: labels out of range"
 
 
@@ -212,6 +213,6 @@ def test_a_lone_process_has_no_peer_to_lose():
 
 def test_evidence_can_be_kept():
     evidence = Evidence(
-        [rank(0, TRACEBACK)], [NodeEvidence(0, "node-0", refusal={"code": "x"})], "rank_failed", "me", 3.0
+        [rank(0, TRACEBACK)], [NodeEvidence(0, "node-0", refusal=Refusal("x"))], "rank_failed", "me", 3.0
     )
-    assert judge(Evidence.from_json(evidence.to_json())) == judge(evidence)
+    assert judge(from_json(Evidence, to_json(evidence))) == judge(evidence)

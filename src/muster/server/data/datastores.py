@@ -13,7 +13,6 @@ import fsspec
 from sqlalchemy import Connection, Row, delete, func, insert, select
 
 from muster import errors
-from muster.control import states
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
@@ -32,6 +31,7 @@ from muster.storage.kinds import (
     make_store,
     read_options,
 )
+from muster.wire import states
 from muster.wire.codec import from_json, to_json
 from muster.wire.datastores import DatastoreView, NewDatastore
 

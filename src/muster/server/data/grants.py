@@ -10,7 +10,6 @@ from functools import partial
 from sqlalchemy import Connection, insert, select, update
 
 from muster import errors
-from muster.control import states
 from muster.defaults import GRANT_S
 from muster.job import rules
 from muster.job.parts import Input, Output
@@ -23,6 +22,7 @@ from muster.storage.addresses import Location, parse_address, safe_path
 from muster.storage.granting import DATA_ROUTE, Asked, Terms, access_of, file_token, joined, signed
 from muster.storage.grants import Grant, new_id, sign, verify
 from muster.storage.kinds import BlobContainer, StoreSpec
+from muster.wire import states
 from muster.wire.access import INLINE_FILES, READ, WRITE, Access, FileEntry, FileList
 from muster.wire.codec import from_json
 from muster.wire.grants import GrantBrief, GrantView, IssuedGrant, NewGrant

@@ -10,7 +10,6 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, select
 
-from muster.control import states
 from muster.server.context import Context
 from muster.server.data import datastores
 from muster.server.database import tables
@@ -19,6 +18,7 @@ from muster.server.environments.records import build_snapshot, registered_folder
 from muster.server.runs import checkpoints
 from muster.storage.addresses import DEFAULT_DATASTORE, datastore_address, parse_address
 from muster.storage.grants import covers
+from muster.wire import states
 from muster.wire.retention import Removable, RetentionPolicy, RetentionReport
 
 

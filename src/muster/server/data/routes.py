@@ -113,8 +113,9 @@ async def read_asset(name: str, version: str, request: Request, context: Context
     return ranges.answer(request, size, lambda offset, length: way.read(inner, offset, length))
 
 
-@router.api_route("/data/{store}", methods=["GET"], response_model=FileList)
-@router.api_route("/data/{store}/{path:path}", methods=["GET", "HEAD"], response_model=FileList)
+@router.get("/data/{store}", response_model=FileList)
+@router.get("/data/{store}/{path:path}", response_model=FileList)
+@router.head("/data/{store}/{path:path}", include_in_schema=False)
 async def read_data(store: str, request: Request, context: ContextOf, path: str = "") -> Response:
     """A file of a datastore, or a range of it; with `list=1` what lies below a folder."""
     inner = safe_path(path)

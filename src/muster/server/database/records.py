@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, Table, bindparam, func, insert, or_, select, update
+from sqlalchemy.dialects.postgresql import insert as upsert_postgres
+from sqlalchemy.dialects.sqlite import insert as upsert_sqlite
 
 from muster import errors
-from muster.control import states
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.wire import states
+from muster.wire.codec import to_json
+from muster.wire.states import RunStatus
+from muster.wire.stream import CheckpointPublished, Level, Note, RankEnded, RankStarted, StateChanged
 
 RunRow = Row[Any]
+Recorded = StateChanged | Note | RankStarted | RankEnded | CheckpointPublished
+"""The events of a run's stream that are kept as such."""
 
 
 class Keyed:
@@ -58,17 +65,32 @@ RANK = Keyed(tables.ranks, "run_id", "number", "rank")
 _ADD_EVENT = insert(tables.events)
 
 
-def add_event(
-    transaction: Transaction, run_id: str, kind: str, data: Mapping[str, Any], at: float | None = None
-) -> None:
-    moment = time.time() if at is None else at
-    transaction.execute(_ADD_EVENT, {"run_id": run_id, "at": moment, "kind": kind, "data": dict(data)})
+def add_event(transaction: Transaction, run_id: str, event: Recorded) -> None:
+    """Keep something that those who follow the run will hear."""
+    data = to_json(event)
+    at = data.pop("at")
+    transaction.execute(_ADD_EVENT, {"run_id": run_id, "at": at, "kind": event.kind, "data": data})
 
 
-def move_run(transaction: Transaction, run_id: str, status: str, **columns: Any) -> None:
+def add_note(transaction: Transaction, run_id: str, level: Level, text: str) -> None:
+    """Say something to those who follow a run."""
+    add_event(transaction, run_id, Note(level, text, time.time()))
+
+
+def move_run(transaction: Transaction, run_id: str, status: RunStatus, **columns: Any) -> None:
     """Put a run in its next state, and say so to those who follow it."""
     RUN.set(transaction, run_id, status=status, **columns)
-    add_event(transaction, run_id, "state", {"status": status})
+    add_event(transaction, run_id, StateChanged(status, time.time()))
+
+
+def upsert(transaction: Transaction, table: Table, newer: str | None = None, **values: Any) -> None:
+    """Add a row or replace the one with the same key; with `newer` only where that column has not become smaller."""
+    dialect = upsert_sqlite if transaction.connection.dialect.name == "sqlite" else upsert_postgres
+    adding = dialect(table).values(**values)
+    key = [column.name for column in table.primary_key]
+    fresh = {name: value for name, value in values.items() if name not in key}
+    where = adding.excluded[newer] >= table.c[newer] if newer else None
+    transaction.execute(adding.on_conflict_do_update(index_elements=key, set_=fresh, where=where))
 
 
 def find_run(connection: Connection | Transaction, ref: str) -> RunRow:
@@ -101,6 +123,6 @@ def find_run(connection: Connection | Transaction, ref: str) -> RunRow:
 
 
 def active_run_count(connection: Connection) -> int:
-    waiting = (*states.ACTIVE, states.QUEUED, states.NOT_STARTED)
+    waiting = (*states.ACTIVE, states.QUEUED)
     count = select(func.count()).select_from(tables.runs).where(tables.runs.c.status.in_(waiting))
     return int(connection.execute(count).scalar_one())

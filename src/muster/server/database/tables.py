@@ -54,7 +54,6 @@ runs = Table(
     Column("tags", JSON, nullable=False),
     Column("description", Text),
     Column("notices", JSON, nullable=False),
-    Column("progress", JSON),
     Column("verdict", JSON),
     Column("retry_at", Float),
     Column("excluded_nodes", JSON),
@@ -150,6 +149,17 @@ metrics = Table(
     Column("step", Float),
     Column("at", Float, nullable=False),
     Index("metrics_run", "run_id", "id"),
+)
+
+progress = Table(
+    "progress",
+    metadata,
+    Column("run_id", String(255), primary_key=True),
+    Column("rank", Integer, primary_key=True),
+    Column("attempt", Integer, nullable=False),
+    Column("done", Float, nullable=False),
+    Column("total", Float),
+    Column("unit", Text, nullable=False),
 )
 
 streams = Table(

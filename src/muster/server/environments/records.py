@@ -113,7 +113,7 @@ def container_of(context: Context, connection: Connection, stored: Json, spec: J
 def _login(context: Context, connection: Connection, registry: str) -> Login | None:
     """The credentials of a registry, where somebody keeps them as a secret."""
     name = secret_name(registry)
-    if name not in {row["name"] for row in secrets.listing(connection)}:
+    if name not in {row.name for row in secrets.listing(connection)}:
         return None
     username, _, password = secrets.values(context, connection, [name])[name].partition(":")
     return Login(registry, username, password)

@@ -23,6 +23,7 @@ from muster.server.data import code_routes, encryption_routes, grants, node_rout
 from muster.server.data import routes as data_routes
 from muster.server.environments import routes as environment_routes
 from muster.server.http import routes as workspace_routes
+from muster.server.models import routes as model_routes
 from muster.server.nodes import agent_routes, cluster_routes
 from muster.server.people import routes as people_routes
 from muster.server.people.access import Caller, allow
@@ -34,6 +35,25 @@ from muster.wire.access import GRANT_HEADER
 
 log = logging.getLogger("muster.server")
 
+ROUTERS = tuple(
+    module.router
+    for module in (
+        run_routes,
+        code_routes,
+        checkpoint_routes,
+        agent_routes,
+        cluster_routes,
+        data_routes,
+        encryption_routes,
+        retention_routes,
+        environment_routes,
+        node_routes,
+        output_routes,
+        people_routes,
+        model_routes,
+        workspace_routes,
+    )
+)
 _STATUS: tuple[tuple[type[errors.MusterError], int], ...] = (
     (errors.NotFound, 404),
     (errors.Conflict, 409),
@@ -57,22 +77,8 @@ def make_app(context: Context, stop: Callable[..., None]) -> ASGIApp:
     )
     app.state.context = context
     app.state.stop = stop
-    for module in (
-        run_routes,
-        code_routes,
-        checkpoint_routes,
-        agent_routes,
-        cluster_routes,
-        data_routes,
-        encryption_routes,
-        retention_routes,
-        environment_routes,
-        node_routes,
-        output_routes,
-        people_routes,
-        workspace_routes,
-    ):
-        app.include_router(module.router, prefix="/api/v1")
+    for router in ROUTERS:
+        app.include_router(router, prefix="/api/v1")
     app.add_exception_handler(errors.MusterError, _muster_error)
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(HTTPException, _http_error)

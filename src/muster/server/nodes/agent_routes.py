@@ -14,14 +14,13 @@ from pydantic import BaseModel
 from sqlalchemy import and_, delete, insert, select
 
 from muster import errors
-from muster.control import states
 from muster.defaults import PROTOCOL_VERSION
 from muster.host.files import safe_path
 from muster.protocol import Chunk, Event, decode
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import add_event
+from muster.server.database.records import add_note
 from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.http.uploads import body_pieces
 from muster.server.hub import NodeContact
@@ -29,6 +28,7 @@ from muster.server.nodes.orders import forgettable, orders_for
 from muster.server.people.access import Caller
 from muster.server.runs import attempts, ingest
 from muster.server.runs.views import stored_name
+from muster.wire import states
 
 log = logging.getLogger("muster.server")
 
@@ -266,4 +266,4 @@ def _take_if_usable(context: Context, transaction: Transaction, node: str, event
     except ingest.UNUSABLE as error:
         log.error("an event of %s is left out: %s: %s", node, event.kind, error)
         text = f"node {node} sent an event ({event.kind}) that cannot be recorded: {type(error).__name__}"
-        add_event(transaction, event.run, "note", {"level": "error", "text": text})
+        add_note(transaction, event.run, "error", text)

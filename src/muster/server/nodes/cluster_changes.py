@@ -19,8 +19,7 @@ from muster.server.nodes import clusters
 from muster.server.nodes.agents import nodes_of
 from muster.server.nodes.clusters import Held
 from muster.server.people.access import Caller
-from muster.server.runs import attempts
-from muster.server.runs.routes import cancel_run
+from muster.server.runs import attempts, changes
 from muster.wire import states
 from muster.wire.clusters import (
     ClusterChanges,
@@ -32,7 +31,7 @@ from muster.wire.clusters import (
 )
 
 _CLUSTERS, _PLACEMENTS, _RUNS = tables.clusters, tables.placements, tables.runs
-_UNFINISHED = (*states.ACTIVE, states.QUEUED, states.NOT_STARTED)
+_UNFINISHED = (*states.ACTIVE, states.QUEUED)
 _COUNTED = 1000
 
 
@@ -80,7 +79,7 @@ def remove(context: Context, transaction: Transaction, name: str, mode: DeleteMo
             "Use --drain to let them end first, or --now to cancel them.",
         )
     for run_id in ids if mode == "now" else ():
-        cancel_run(context, transaction, run_id, False, caller)
+        changes.cancel(context, transaction, run_id, False, caller.subject)
     if ids or clusters.load_states(transaction).get(name):
         transaction.execute(update(_CLUSTERS).where(_CLUSTERS.c.name == name).values(state=clusters.DELETING))
     else:

@@ -248,7 +248,7 @@ def _why_leaving(row: Any, loaded: _Load, name: str) -> str:
 
 def _delete_if_unused(transaction: Transaction, name: str) -> None:
     runs = tables.runs
-    waiting = (*states.ACTIVE, states.QUEUED, states.NOT_STARTED)
+    waiting = (*states.ACTIVE, states.QUEUED)
     uses = select(runs.c.id).where(runs.c.compute == name, runs.c.status.in_(waiting)).limit(1)
     if transaction.execute(uses).first():
         return

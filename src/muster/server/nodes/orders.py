@@ -9,7 +9,6 @@ from typing import Any
 from sqlalchemy import Connection, Select, and_, bindparam, select
 
 from muster import errors
-from muster.control import states
 from muster.job.expressions import resolve_environment, secret_names
 from muster.job.parts import Mpi
 from muster.job.spec import JobSpec
@@ -23,6 +22,7 @@ from muster.server.environments import records
 from muster.server.nodes import allocations
 from muster.server.people import secrets
 from muster.server.runs import checkpoints
+from muster.wire import states
 from muster.wire.codec import to_json
 
 _RESUME_FROM = 3

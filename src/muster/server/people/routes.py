@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, Field
 
 from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.people import secrets
+from muster.wire.secrets import NewSecret, SecretView
 
 router = APIRouter(prefix="/secrets", tags=["secrets"])
 
 
-class SecretBody(BaseModel):
-    value: str = Field(repr=False)
-
-
 @router.get("")
-async def list_secrets(context: ContextOf) -> list[dict[str, Any]]:
+async def list_secrets(context: ContextOf) -> list[SecretView]:
     """The names of secrets, and when they were set."""
     return await context.database.read(secrets.listing)
 
 
 @router.put("/{name}", status_code=201)
-async def put_secret(name: str, body: SecretBody, context: ContextOf, caller: CallerOf) -> dict[str, Any]:
+async def put_secret(name: str, body: NewSecret, context: ContextOf, caller: CallerOf) -> SecretView:
     """Set a secret, or set it anew."""
     return await context.database.write(lambda t: secrets.put(context, t, name, body.value, caller.subject))
 

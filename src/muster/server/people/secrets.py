@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Collection, Iterable
-from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
@@ -13,13 +12,15 @@ from muster import errors
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.wire.codec import to_json
+from muster.wire.secrets import SecretView
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 LEAST = 4
 MOST_BYTES = 64 << 10
 
 
-def put(context: Context, transaction: Transaction, name: str, value: str, user: str) -> dict[str, Any]:
+def put(context: Context, transaction: Transaction, name: str, value: str, user: str) -> SecretView:
     """Set a secret, or set it anew."""
     if not NAME.fullmatch(name):
         raise errors.JobError(f"{name!r} cannot be the name of a secret", "Use letters, digits and '_'.")
@@ -32,18 +33,19 @@ def put(context: Context, transaction: Transaction, name: str, value: str, user:
     now = time.time()
     first = transaction.execute(select(table.c.created_at).where(table.c.name == name)).scalar()
     transaction.execute(delete(table).where(table.c.name == name))
-    row = {"name": name, "created_at": first or now, "updated_at": now, "updated_by": user}
-    transaction.execute(insert(table).values(**row, sealed=context.vault.seal({"value": value}, _about(name))))
-    return row
+    made = SecretView(name, first or now, now, user)
+    sealed = context.vault.seal({"value": value}, _about(name))
+    transaction.execute(insert(table).values(**to_json(made), sealed=sealed))
+    return made
 
 
-def listing(connection: Connection) -> list[dict[str, Any]]:
+def listing(connection: Connection) -> list[SecretView]:
     """Names and dates, never values."""
     table = tables.secrets
     rows = connection.execute(
         select(table.c.name, table.c.created_at, table.c.updated_at, table.c.updated_by).order_by(table.c.name)
     )
-    return [dict(row._mapping) for row in rows]
+    return [SecretView(*row) for row in rows]
 
 
 def remove(transaction: Transaction, name: str) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 from sqlalchemy import insert
 
-from muster.control import states
 from muster.control.lifecycle import AttemptView, NodeView, RankView
 from muster.control.scheduling.model import Place
 from muster.server.context import Context
@@ -16,6 +15,7 @@ from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import ATTEMPT, PLACEMENT, PLACEMENTS, RANK, RANKS, RUN
 from muster.server.nodes import allocations
+from muster.wire import states
 
 _ADD_ATTEMPT = insert(tables.attempts)
 _ADD_PLACEMENT = insert(tables.placements)
@@ -147,7 +147,7 @@ class Picture:
                     row.phase,
                     row.lost,
                     row.node in context.hub.contacts,
-                    row.refusal,
+                    bool(row.refusal),
                     row.leaving,
                 )
                 for row in self.nodes

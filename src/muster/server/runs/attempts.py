@@ -10,11 +10,10 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from muster.control import states
 from muster.control.lifecycle import Finish, Go, Move, Stop, decide
 from muster.control.retry import Retry
 from muster.control.scheduling.model import Start
-from muster.control.verdict import COMPLETED, Verdict, judge
+from muster.control.verdict import judge
 from muster.defaults import GRACE_CANCEL_S
 from muster.engines.base import Ending
 from muster.job.spec import JobSpec
@@ -25,16 +24,18 @@ from muster.protocol import Event
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import add_event
+from muster.server.database.records import add_note
 from muster.server.environments import records
 from muster.server.nodes import allocations
 from muster.server.runs import ingest, readiness, retries
 from muster.server.runs.attempt_record import Picture, Record
 from muster.server.runs.evidence import gather
+from muster.wire import codec, states
 from muster.wire.codec import from_json
 from muster.wire.environments import BuiltEnvironment
+from muster.wire.verdicts import CANCELLED, COMPLETED, Verdict
 
-_STATUS = {COMPLETED: states.COMPLETED, "cancelled": states.CANCELED}
+_STATUS = {COMPLETED: states.COMPLETED, CANCELLED: states.CANCELED}
 
 
 def begin(context: Context, transaction: Transaction, start: Start, to_come: bool = False) -> list[tuple[str, str]]:
@@ -122,7 +123,7 @@ def note_ending(context: Context, transaction: Transaction, run_id: str, number:
 
 def tell(context: Context, transaction: Transaction, run_id: str, text: str) -> None:
     """Say something to those who follow a run."""
-    add_event(transaction, run_id, "note", {"level": "info", "text": text})
+    add_note(transaction, run_id, "info", text)
     transaction.after_commit.append(lambda: context.hub.changed(runs=[run_id]))
 
 
@@ -305,7 +306,7 @@ def _stop(context: Context, picture: Picture, action: Stop) -> None:
 def _move(context: Context, picture: Picture, status: str) -> None:
     if status == states.FINALIZING and picture.attempt.stop_reason not in (None, "done"):
         # Said at once; large files may take long to arrive. It is judged again when everything is here.
-        verdict = _judge(context, picture).to_json()
+        verdict = codec.to_json(_judge(context, picture))
         picture.attempt.set(verdict=verdict)
         picture.move(status, verdict=verdict)
     elif status == states.RUNNING:
@@ -327,7 +328,7 @@ def _finish(context: Context, transaction: Transaction, picture: Picture) -> Non
     verdict = replace(verdict, action=action)
     now = time.time()
     status = _STATUS.get(verdict.code, states.FAILED)
-    picture.attempt.set(status=status, ended_at=now, verdict=verdict.to_json())
+    picture.attempt.set(status=status, ended_at=now, verdict=codec.to_json(verdict))
     transaction.after_commit.append(lambda: context.publish(run.id, number))
     for node in picture.nodes:
         if node.phase == states.DELIVERED:
@@ -336,7 +337,7 @@ def _finish(context: Context, transaction: Transaction, picture: Picture) -> Non
     if isinstance(following, Retry):
         retries.enqueue(context, transaction, picture, following, now)
     else:
-        picture.move(status, ended_at=now, verdict=verdict.to_json())
+        picture.move(status, ended_at=now, verdict=codec.to_json(verdict))
 
 
 def _judge(context: Context, picture: Picture) -> Verdict:

@@ -16,8 +16,9 @@ from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.http.uploads import body_pieces
 from muster.server.nodes.agent_routes import own
 from muster.server.runs import checkpoints
-from muster.server.runs.checkpoints import Checkpoint, Publication
+from muster.server.runs.checkpoints import Checkpoint
 from muster.store.pieces import pieces_of
+from muster.wire.checkpoints import CheckpointFile, Publication
 
 router = APIRouter(prefix="/agents/{node}/checkpoints", tags=["agents"])
 
@@ -48,7 +49,7 @@ async def publish(node: str, given: Publication, context: ContextOf, caller: Cal
 
 
 @router.get("/{checkpoint}")
-async def show(node: str, checkpoint: int, run: str, context: ContextOf, caller: CallerOf) -> list[dict[str, Any]]:
+async def show(node: str, checkpoint: int, run: str, context: ContextOf, caller: CallerOf) -> list[CheckpointFile]:
     """The files of a checkpoint of a run that is placed on the node."""
     own(caller, node)
     found = await context.database.read(lambda c: _find(c, run, node, checkpoint))

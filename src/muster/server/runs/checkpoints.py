@@ -3,42 +3,28 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, Field
 from sqlalchemy import Connection, delete, insert, select
 
 from muster import errors
-from muster.control import states
 from muster.defaults import CHECKPOINTS_KEPT
 from muster.host.files import safe_path
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import add_event
+from muster.wire import states
+from muster.wire.checkpoints import CheckpointFile, CheckpointView, Publication
+from muster.wire.codec import to_json
+from muster.wire.stream import CheckpointPublished
 
 _PART = re.compile(r"part_\d+_of_(\d+)")
 _BEST = "best"
-
-
-class CheckpointFile(BaseModel):
-    path: str
-    size: int = Field(ge=0)
-    sha256: str = Field(pattern="^[0-9a-f]{64}$")
-
-
-class Publication(BaseModel):
-    """A node says that a checkpoint is complete; its files are in the store already."""
-
-    run: str
-    attempt: int
-    name: str = Field(min_length=1, max_length=255)
-    key: str = Field(pattern="^[0-9a-f]{64}$")
-    at: float
-    files: list[CheckpointFile]
 
 
 @dataclass(frozen=True)
@@ -50,18 +36,18 @@ class Checkpoint:
     name: str
     parts: tuple[Any, ...]
 
-    def files(self) -> list[dict[str, Any]]:
+    def files(self) -> list[CheckpointFile]:
         """Every file once by the name that it gets; where nodes wrote one name differently, each is kept."""
         first: dict[str, str] = {}
-        found: list[dict[str, Any]] = []
+        found: list[CheckpointFile] = []
         for part in self.parts:
             for file in part.files:
-                path = file["path"]
-                if path in first and first[path] == file["sha256"]:
+                path, sha256 = file["path"], file["sha256"]
+                if first.get(path) == sha256:
                     continue
                 target = path if path not in first else f"node_{part.node_rank}/{path}"
-                first.setdefault(path, file["sha256"])
-                found.append({**file, "target": target, "part": part.id})
+                first.setdefault(path, sha256)
+                found.append(CheckpointFile(path, file["size"], sha256, target, part.id))
         return found
 
 
@@ -99,10 +85,10 @@ def publish(context: Context, transaction: Transaction, node: str, given: Public
     if known.first() is not None:
         return []
     size = sum(file.size for file in given.files)
-    files = [file.model_dump() for file in given.files]
-    transaction.execute(insert(table).values(**own, name=given.name, files=files, size=size, at=given.at))
-    data = {"name": given.name, "attempt": given.attempt, "node": node, "size": size}
-    add_event(transaction, given.run, "checkpoint", data)
+    row = {"name": given.name, "files": to_json(given.files), "size": size, "at": given.at}
+    transaction.execute(insert(table).values(**own, **row))
+    event = CheckpointPublished(given.name, given.attempt, node, size, time.time())
+    add_event(transaction, given.run, event)
     transaction.after_commit.append(lambda: context.hub.changed(runs=[given.run]))
     return _prune(transaction, given.run)
 
@@ -126,7 +112,7 @@ def published_by(transaction: Transaction, run_id: str, number: int) -> bool:
 def complete_sets(rows: Sequence[Any]) -> list[Checkpoint]:
     """Checkpoints, the newest first. Where several nodes publish, one counts when each of them has its part.
 
-    How many parts there are is told by a file `part_I_of_N` in each; without one, every node that published anything
+    How many parts there are is said by a file `part_I_of_N` in each; without one, every node that published anything
     in the attempt must have.
     """
     nodes: dict[int, set[int]] = defaultdict(set)
@@ -149,8 +135,8 @@ def complete_sets(rows: Sequence[Any]) -> list[Checkpoint]:
 
 
 def _declared_parts(row: Any) -> int | None:
-    told = (_PART.fullmatch(file["path"]) for file in row.files)
-    return next((int(match[1]) for match in told if match), None)
+    matches = (_PART.fullmatch(file["path"]) for file in row.files)
+    return next((int(match[1]) for match in matches if match), None)
 
 
 def superseded(rows: Sequence[Any]) -> list[Any]:
@@ -181,7 +167,7 @@ def _prune(transaction: Transaction, run_id: str) -> list[str]:
     kept = complete[:keep]
     if len(kept) < keep:
         return []
-    best = next((item for item in complete if any(file["path"] == _BEST for file in item.files())), None)
+    best = next((item for item in complete if any(file.path == _BEST for file in item.files())), None)
     needed = {part.id for checkpoint in (*kept, *([best] if best else ())) for part in checkpoint.parts}
     oldest = min(_age(part) for checkpoint in kept for part in checkpoint.parts)
     rows = transaction.execute(select(table).where(table.c.run_id == run_id)).all()
@@ -201,15 +187,15 @@ def folder_of(row: Any) -> str:
     return _folder(row.run_id, row.attempt, row.node_rank, row.key)
 
 
-def views(rows: Iterable[Any]) -> list[dict[str, Any]]:
+def views(rows: Iterable[Any]) -> tuple[CheckpointView, ...]:
     """What clients see of a run's checkpoints, the newest first."""
-    return [
-        {
-            "id": item.id,
-            "attempt": item.attempt,
-            "name": item.name,
-            "size": sum(part.size for part in item.parts),
-            "at": max(part.at for part in item.parts),
-        }
+    return tuple(
+        CheckpointView(
+            id=item.id,
+            attempt=item.attempt,
+            name=item.name,
+            size=sum(part.size for part in item.parts),
+            at=max(part.at for part in item.parts),
+        )
         for item in complete_sets(sorted(rows, key=lambda row: (*_age(row), row.id)))
-    ]
+    )

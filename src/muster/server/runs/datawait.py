@@ -1,9 +1,9 @@
-"""Tells a run, once in each attempt, that it waits for data more than it computes."""
+"""Says, once in each attempt, that a run waits for data more than it computes."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from typing import Any
 
 from sqlalchemy import select
 
@@ -11,20 +11,22 @@ from muster.control.datawait import COMPUTE_METRIC, DATA_METRIC, advice
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import add_event
+from muster.wire.metrics import MetricPoint
+from muster.wire.stream import Note
 
 
-def look(transaction: Transaction, run_id: str, attempt: int, points: Sequence[dict[str, Any]]) -> None:
+def look(transaction: Transaction, run_id: str, attempt: int, points: Sequence[MetricPoint]) -> None:
     """After metrics were recorded: compare what a rank says of its waiting and computing."""
-    if not any(point["name"] == DATA_METRIC for point in points):
+    if not any(point.name == DATA_METRIC for point in points):
         return
-    source = points[-1]["source"]
+    source = points[-1].source
     data_s, compute_s = (_last(transaction, run_id, attempt, source, name) for name in (DATA_METRIC, COMPUTE_METRIC))
     if data_s is None or compute_s is None:
         return
     text = advice(data_s, compute_s)
-    if text is not None and not _told(transaction, run_id, attempt):
+    if text is not None and not _is_said(transaction, run_id, attempt):
         who = source.replace("_", " ")
-        add_event(transaction, run_id, "note", {"level": "warning", "text": f"{who} {text}", "data_wait": attempt})
+        add_event(transaction, run_id, Note("warning", f"{who} {text}", time.time(), attempt))
 
 
 def _last(transaction: Transaction, run_id: str, attempt: int, source: str, name: str) -> float | None:
@@ -35,7 +37,7 @@ def _last(transaction: Transaction, run_id: str, attempt: int, source: str, name
     return float(value) if isinstance(value, int | float) else None
 
 
-def _told(transaction: Transaction, run_id: str, attempt: int) -> bool:
+def _is_said(transaction: Transaction, run_id: str, attempt: int) -> bool:
     events = tables.events
     rows = transaction.execute(select(events.c.data).where(events.c.run_id == run_id, events.c.kind == "note"))
     return any(row.data.get("data_wait") == attempt for row in rows)

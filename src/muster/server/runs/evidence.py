@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from muster.control.evidence import Evidence, NodeEvidence, RankEvidence
 from muster.server.nodes.allocations import shown_name
 from muster.store.streams import Streams
+from muster.wire.codec import from_json
+from muster.wire.verdicts import Ending, Evidence, NodeEvidence, RankEvidence, Refusal
 
 _TAIL_BYTES = 32 << 10
 _TAILS = 1024
@@ -23,7 +24,7 @@ def gather(streams: Streams, run: Any, attempt: Any, nodes: Sequence[Any], ranks
     with_tail = {row.rank for row in order[:_TAILS] if row.exit_code != 0} if failed else set()
     commands = _commands(attempt.plan) if failed else {}
     return Evidence(
-        ranks=[
+        ranks=tuple(
             RankEvidence(
                 rank=row.rank,
                 node=names.get(row.node_rank, f"node {row.node_rank}"),
@@ -41,15 +42,25 @@ def gather(streams: Streams, run: Any, attempt: Any, nodes: Sequence[Any], ranks
                 tail=streams.tail(run.id, attempt.number, row.log, _TAIL_BYTES) if row.rank in with_tail else "",
             )
             for row in order
-        ],
-        nodes=[NodeEvidence(row.node_rank, shown_name(row), row.lost, row.leaving, row.refusal) for row in nodes],
+        ),
+        nodes=tuple(
+            NodeEvidence(
+                row.node_rank,
+                shown_name(row),
+                row.lost,
+                row.leaving,
+                from_json(Refusal, row.refusal) if row.refusal else None,
+            )
+            for row in nodes
+        ),
         stop_reason=attempt.stop_reason,
         cancel_by=run.cancel_by,
         timeout_s=run.spec.get("limits", {}).get("timeout"),
-        ending=attempt.ending,
+        ending=from_json(Ending, attempt.ending) if attempt.ending else None,
     )
 
 
-def _commands(plan: Mapping[str, Any] | None) -> dict[int, str]:
+def _commands(plan: Any) -> dict[int, str]:
+    """What each rank of a recorded plan runs; most of the plan is not looked at."""
     ranks = [rank for node in (plan or {}).get("nodes", ()) for rank in node["ranks"]]
     return {rank["rank"]: " ".join(rank["argv"])[:_COMMAND_CHARS] for rank in ranks}

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import insert, select, update
-from sqlalchemy.dialects.postgresql import insert as upsert_postgres
-from sqlalchemy.dialects.sqlite import insert as upsert_sqlite
 from sqlalchemy.exc import DataError, IntegrityError
 
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import add_event
+from muster.server.database.records import add_note, upsert
 from muster.server.models import registry
 from muster.server.runs import datawait
+from muster.wire.codec import Json
+from muster.wire.metrics import MetricPoint
+from muster.wire.runs import Progress
 
 _LIMIT_BYTES = 8 << 20
-
+_ADD_METRICS = insert(tables.metrics)
 
 UNUSABLE = (DataError, IntegrityError, KeyError, TypeError, ValueError, AttributeError)
 """What is raised for something that cannot be recorded, today or tomorrow."""
@@ -27,7 +30,7 @@ UNUSABLE = (DataError, IntegrityError, KeyError, TypeError, ValueError, Attribut
 def parse_events(
     context: Context, transaction: Transaction, run_id: str, attempt: int, stream: str, singly: bool = False
 ) -> None:
-    """Take in the complete lines that are new; the place reached is committed with them.
+    """Take in the complete lines that are new; the offset reached is committed with them.
 
     With `singly` a line that cannot be recorded is passed over.
     """
@@ -47,12 +50,44 @@ def parse_events(
         else:
             _apply(transaction, run_id, attempt, stream, whole.splitlines())
         parsed += len(whole)
-        upsert = upsert_sqlite if transaction.connection.dialect.name == "sqlite" else upsert_postgres
-        transaction.execute(
-            upsert(streams)
-            .values(run_id=run_id, attempt=attempt, stream=stream, parsed=parsed)
-            .on_conflict_do_update(index_elements=["run_id", "attempt", "stream"], set_={"parsed": parsed})
-        )
+        upsert(transaction, streams, run_id=run_id, attempt=attempt, stream=stream, parsed=parsed)
+
+
+def add_points(transaction: Transaction, run_id: str, points: Sequence[MetricPoint]) -> None:
+    """Record points of metrics."""
+    if not points:
+        return
+    rows = [
+        {
+            "run_id": run_id,
+            "attempt": item.attempt,
+            "source": item.source[:255],
+            "name": item.name[:255],
+            "type": item.type[:16],
+            "value": item.value,
+            "step": item.step,
+            "at": item.at,
+        }
+        for item in points
+    ]
+    transaction.execute(_ADD_METRICS, rows)
+
+
+def rank_of(source: str) -> int | None:
+    """The rank that logged something; None for a node or a client."""
+    rank = source.removeprefix("rank_")
+    return int(rank) if rank.isdigit() else None
+
+
+def finite(value: Json) -> Json:
+    """The value with numbers that JSON lacks as the texts that the in-run API writes for them."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [finite(item) for item in value]
+    return value
 
 
 def _apply_singly(transaction: Transaction, run_id: str, attempt: int, stream: str, lines: list[bytes]) -> None:
@@ -65,55 +100,70 @@ def _apply_singly(transaction: Transaction, run_id: str, attempt: int, stream: s
             unusable += 1
     if unusable:
         text = f"{unusable} of what {stream} logged cannot be recorded, and is left out"
-        add_event(transaction, run_id, "note", {"level": "warning", "text": text})
+        add_note(transaction, run_id, "warning", text)
 
 
 def _apply(transaction: Transaction, run_id: str, attempt: int, stream: str, lines: list[bytes]) -> None:
-    points: list[dict[str, Any]] = []
+    points: list[MetricPoint] = []
     tags: dict[str, str] = {}
-    progress: dict[str, Any] | None = None
+    progress: Progress | None = None
     source = stream.removeprefix("events/").removesuffix(".jsonl")
     for line in lines:
         item = _read(line)
-        kind = item.get("kind")
-        if kind == "metric" and isinstance(item.get("name"), str):
-            points.append(point(run_id, attempt, source, item))
+        kind, name = item.get("kind"), item.get("name")
+        if kind == "metric" and isinstance(name, str):
+            points.append(_point(attempt, source, name, item))
         elif kind == "tag":
-            tags[str(item.get("name"))] = str(item.get("value"))
+            tags[str(name)] = str(item.get("value"))
         elif kind == "progress":
-            progress = {key: item.get(key) for key in ("done", "total", "unit")}
-        elif kind == "model" and item.get("name"):
-            registry.add_model(transaction, {**item, "run_id": run_id})
-    if points:
-        transaction.execute(insert(tables.metrics), points)
-        datawait.look(transaction, run_id, attempt, points)
+            progress = _progress(item) or progress
+        elif kind == "model" and name:
+            _add_model(transaction, run_id, str(name), item)
+    add_points(transaction, run_id, points)
+    datawait.look(transaction, run_id, attempt, points)
     if tags:
         known = transaction.execute(select(tables.runs.c.tags).where(tables.runs.c.id == run_id)).scalar() or {}
         transaction.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(tags={**known, **tags}))
-    if progress:
-        transaction.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(progress=progress))
+    rank = rank_of(source)
+    if progress is not None and rank is not None:
+        row = {"done": progress.done, "total": progress.total, "unit": progress.unit}
+        upsert(transaction, tables.progress, "attempt", run_id=run_id, rank=rank, attempt=attempt, **row)
 
 
-def point(run_id: str, attempt: int, source: str, item: dict[str, Any]) -> dict[str, Any]:
-    """A row of the metrics table."""
-    step = item.get("step")
-    at = item.get("at")
-    return {
-        "run_id": run_id,
-        "attempt": attempt,
-        "source": source[:255],
-        "name": str(item["name"])[:255],
-        "type": str(item.get("type", "scalar"))[:16],
-        "value": item.get("value"),
-        "step": float(step) if isinstance(step, int | float) else None,
-        "at": float(at) if isinstance(at, int | float) else 0.0,
-    }
-
-
-def _read(line: bytes) -> dict[str, Any]:
+def _read(line: bytes) -> Mapping[str, Json]:
     """A line as a mapping; what is not one is passed over, since scripts may write there too."""
     try:
         item = json.loads(line)
     except ValueError:
         return {}
     return item if isinstance(item, dict) else {}
+
+
+def _point(attempt: int, source: str, name: str, item: Mapping[str, Json]) -> MetricPoint:
+    return MetricPoint(
+        name=name,
+        value=finite(item.get("value")),
+        step=_number(item.get("step")),
+        rank=rank_of(source),
+        source=source,
+        type=str(item.get("type", "scalar")),
+        at=_number(item.get("at")) or 0.0,
+        attempt=attempt,
+    )
+
+
+def _progress(item: Mapping[str, Json]) -> Progress | None:
+    """How far a script says that it is; None where that is no number."""
+    done = _number(item.get("done"))
+    return None if done is None else Progress(done, _number(item.get("total")), str(item.get("unit") or ""))
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _add_model(transaction: Transaction, run_id: str, name: str, item: Mapping[str, Any]) -> None:
+    tags, properties = dict(item.get("tags") or {}), dict(item.get("properties") or {})
+    registry.add_model(
+        transaction, name, str(item.get("path") or ""), run_id, item.get("description"), tags, properties
+    )

@@ -12,7 +12,6 @@ from typing import Any
 
 from sqlalchemy import and_, bindparam, func, select
 
-from muster.control import states
 from muster.control.scheduling.capacity import Capacity
 from muster.control.scheduling.explain import Explanations, Volume, head_reason
 from muster.control.scheduling.model import UNKNOWN, Decision, Gang, Need, Part, Rules, Running
@@ -20,6 +19,7 @@ from muster.control.scheduling.queue import Queue
 from muster.defaults import GRACE_CANCEL_S, PRIORITY_HEADSTART_S, START_MARGIN_S
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.wire import states
 
 _RUNS, _EVENTS = tables.runs, tables.events
 _WAITING = select(

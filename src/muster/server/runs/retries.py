@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import select
 
 from muster import errors
-from muster.control import states
 from muster.control.retry import Past, Policy, Retry, Stop, decide
-from muster.control.verdict import Verdict
+from muster.job import parts
 from muster.job.explain import make_spec
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import RUN, add_event, find_run, move_run
+from muster.server.database.records import RUN, add_note, find_run, move_run
 from muster.server.runs import checkpoints
 from muster.server.runs.attempt_record import Picture
+from muster.wire import states
+from muster.wire.codec import Json
+from muster.wire.verdicts import Verdict
 
 
-def workspace_policy(config: Mapping[str, Any]) -> dict[str, Any]:
+def workspace_policy(given: Json) -> parts.Retry:
     """The `retry` of a workspace, checked as that of a job file is."""
-    retry = make_spec({"command": "true", "retry": config.get("retry") or {}}).retry
-    return retry.model_dump(exclude_none=True)
+    return make_spec({"command": "true", "retry": given or {}}).retry
 
 
 def follow(context: Context, transaction: Transaction, picture: Picture, verdict: Verdict) -> Retry | Stop:
@@ -43,7 +43,7 @@ def follow(context: Context, transaction: Transaction, picture: Picture, verdict
         .order_by(attempts.c.number)
     ).scalars()
     past = [Past(item["code"], item.get("node")) for item in rows if item]
-    policy = Policy.of(context.retry, run.spec.get("retry"))
+    policy = Policy.of(context.retry, parts.Retry.model_validate(run.spec.get("retry") or {}, strict=False))
     progressed = checkpoints.published_by(transaction, run.id, picture.attempt.number)
     return decide([*past, Past(verdict.code, verdict.node, progressed)], policy, run.id)
 
@@ -77,7 +77,7 @@ def by_hand(context: Context, transaction: Transaction, ref: str, who: str) -> s
         raise errors.Conflict(f"the run {row.id} is {row.status}", "Only a run that has ended can be retried.")
     fresh = {"cancel": None, "cancel_by": None, "ended_at": None, "verdict": None, "retry_at": None}
     RUN.set(transaction, row.id, **fresh, excluded_nodes=[], budget_from=row.attempt + 1, queued_at=time.time())
-    add_event(transaction, row.id, "note", {"level": "info", "text": f"attempt {row.attempt + 1}: asked for by {who}"})
+    add_note(transaction, row.id, "info", f"attempt {row.attempt + 1}: asked for by {who}")
     move_run(transaction, row.id, states.QUEUED)
     transaction.after_commit.append(lambda: context.hub.changed(runs=[row.id], queue=True))
     return str(row.id)

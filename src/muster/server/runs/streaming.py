@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
 
 from sqlalchemy import Connection, select
 
 from muster import errors
-from muster.control import states
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.records import RunRow
-from muster.server.runs.views import doing, reason
+from muster.server.runs.views import doing, load_progress, metric_point, reason, verdict_of
+from muster.wire import states
+from muster.wire.codec import to_json
+from muster.wire.runs import Progress
+from muster.wire.stream import (
+    LogPiece,
+    MetricLogged,
+    ProgressMade,
+    RunEnded,
+    StateChanged,
+    StreamEvent,
+    decode_event,
+)
 
 _LONG = (states.PREPARING, states.FINALIZING)
 _KEEPALIVE_S = 10.0
@@ -54,8 +65,58 @@ class _Round:
     """One look at the run."""
 
     row: RunRow
-    events: list[Any]
-    metrics: list[Any]
+    events: list[tuple[int, StreamEvent]]
+    metrics: list[tuple[int, MetricLogged]]
+    progress: list[Progress]
+
+
+@dataclass
+class _Follower:
+    """Somebody who follows a run: what was said of what carries no cursor."""
+
+    context: Context
+    cursor: Cursor
+    doing: str = ""
+    progress: dict[int | None, Progress] = field(default_factory=dict)
+
+    def recorded(self, found: _Round) -> Iterator[str]:
+        """What the database keeps in order: events and metrics."""
+        for self.cursor.event, event in found.events:
+            if isinstance(event, StateChanged) and event.status == found.row.status:
+                event = replace(event, reason=reason(self.context, found.row))
+            yield self.text(event)
+        for self.cursor.metric, point in found.metrics:
+            yield self.text(point)
+
+    def passing(self, found: _Round) -> Iterator[str]:
+        """What is true for a moment: what nodes are doing, and how far each rank is."""
+        row = found.row
+        if row.status in _LONG and (what := doing(self.context, row.id)) not in ("", self.doing):
+            self.doing = what
+            yield self.text(StateChanged(row.status, time.time(), what))
+        for item in found.progress:
+            if self.progress.get(item.rank) != item:
+                self.progress[item.rank] = item
+                yield self.text(ProgressMade(item.done, item.total, item.unit, item.rank))
+
+    def printed(self, row: RunRow) -> list[str]:
+        """Bytes of logs that are new, taken from all ranks in turn. Reads files: not for the event loop."""
+        found: list[str] = []
+        total = 0
+        for attempt in range(1, row.attempt + 1):
+            for stream, size in self.context.streams.names(row.id, attempt):
+                key = f"{attempt}/{stream}"
+                offset = self.cursor.logs.get(key, 0)
+                if not stream.startswith("user_logs/") or size <= offset or total >= _LOG_ROUND:
+                    continue
+                data = self.context.streams.read(row.id, attempt, stream, offset, _LOG_PIECE)
+                total += len(data)
+                self.cursor.logs[key] = offset + len(data)
+                found.append(self.text(LogPiece.of(attempt, stream, offset, data)))
+        return found
+
+    def text(self, event: StreamEvent) -> str:
+        return f"event: {event.kind}\nid: {self.cursor.encode()}\ndata: {json.dumps(to_json(event))}\n\n"
 
 
 async def follow(
@@ -63,39 +124,24 @@ async def follow(
 ) -> AsyncIterator[str]:
     """The run's events from the cursor on, until it has ended (or, without `follow`, until now)."""
     waiter = context.hub.watch_run(run_id)
-    progress: Any = None
-    said = ""
+    follower = _Follower(context, cursor)
     try:
         while True:
             waiter.clear()
             found = await context.database.read(lambda c: _look(c, run_id, cursor, metrics))
-            quiet = True
-            for row in found.events:
-                cursor.event = row.id
-                quiet = False
-                data = {**row.data, "at": row.at}
-                if row.kind == "state":
-                    data["reason"] = reason(context, found.row) if row.data["status"] == found.row.status else ""
-                yield _event(row.kind, cursor, data)
-            for row in found.metrics:
-                cursor.metric = row.id
-                quiet = False
-                yield _event("metric", cursor, metric_json(row))
-            if found.row.status in _LONG and (why := doing(context, run_id)) not in ("", said):
-                said = why
-                yield _event("state", cursor, {"status": found.row.status, "reason": why, "at": time.time()})
-            if found.row.progress and found.row.progress != progress:
-                progress = found.row.progress
-                yield _event("progress", cursor, progress)
+            quiet = not found.events and not found.metrics
+            for text in follower.recorded(found):
+                yield text
+            for text in follower.passing(found):
+                yield text
             if logs:
-                for key, end, piece in _log_pieces(context, found.row, cursor):
-                    cursor.logs[key] = end
+                for text in await asyncio.to_thread(follower.printed, found.row):
                     quiet = False
-                    yield _event("log", cursor, piece)
+                    yield text
             if not quiet:
                 continue
             if found.row.status in states.TERMINAL:
-                yield _event("end", cursor, {"status": found.row.status, "verdict": found.row.verdict})
+                yield follower.text(RunEnded(found.row.status, verdict_of(found.row)))
                 return
             if not follow or context.hub.closing:
                 return
@@ -115,50 +161,19 @@ def _look(connection: Connection, run_id: str, cursor: Cursor, metrics: bool) ->
         .order_by(tables.events.c.id)
         .limit(500)
     ).all()
-    points: list[Any] = []
-    if metrics:
-        points = list(
-            connection.execute(
-                select(tables.metrics)
-                .where(tables.metrics.c.run_id == run_id, tables.metrics.c.id > cursor.metric)
-                .order_by(tables.metrics.c.id)
-                .limit(1000)
-            ).all()
-        )
-    return _Round(row, list(events), points)
-
-
-def _log_pieces(context: Context, row: RunRow, cursor: Cursor) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    """Bytes that are new, taken from all ranks in turn."""
-    total = 0
-    for attempt in range(1, row.attempt + 1):
-        for stream, size in context.streams.names(row.id, attempt):
-            if not stream.startswith("user_logs/"):
-                continue
-            key = f"{attempt}/{stream}"
-            offset = cursor.logs.get(key, 0)
-            if size <= offset or total >= _LOG_ROUND:
-                continue
-            data = context.streams.read(row.id, attempt, stream, offset, _LOG_PIECE)
-            total += len(data)
-            encoded = base64.b64encode(data).decode()
-            piece = {"attempt": attempt, "stream": stream, "offset": offset, "base64": encoded}
-            yield key, offset + len(data), piece
-
-
-def metric_json(row: Any) -> dict[str, Any]:
-    rank = row.source.removeprefix("rank_")
-    return {
-        "name": row.name,
-        "value": row.value,
-        "step": row.step,
-        "rank": int(rank) if rank.isdigit() else None,
-        "source": row.source,
-        "type": row.type,
-        "at": row.at,
-        "attempt": row.attempt,
-    }
-
-
-def _event(kind: str, cursor: Cursor, data: Any) -> str:
-    return f"event: {kind}\nid: {cursor.encode()}\ndata: {json.dumps(data)}\n\n"
+    points = (
+        connection.execute(
+            select(tables.metrics)
+            .where(tables.metrics.c.run_id == run_id, tables.metrics.c.id > cursor.metric)
+            .order_by(tables.metrics.c.id)
+            .limit(1000)
+        ).all()
+        if metrics
+        else ()
+    )
+    return _Round(
+        row,
+        [(item.id, decode_event(item.kind, {**item.data, "at": item.at})) for item in events],
+        [(item.id, metric_point(MetricLogged, item)) for item in points],
+        load_progress(connection, [run_id]).get(run_id, []),
+    )

@@ -6,11 +6,9 @@ import secrets
 import time
 from typing import Any
 
-from pydantic import BaseModel, Field
 from sqlalchemy import Connection, insert
 
 from muster import errors
-from muster.control import states
 from muster.control.scheduling.explain import impossible
 from muster.control.scheduling.model import Gang, Need
 from muster.control.scheduling.quota import Usage
@@ -18,30 +16,30 @@ from muster.job.explain import make_spec
 from muster.job.spec import JobSpec
 from muster.job.support import check_supported
 from muster.launch.layout import demand, num_ranks
+from muster.launch.model import to_json
 from muster.launch.plan import check as check_plan
+from muster.launch.plan import plan, sample_slots
 from muster.server.context import Context
 from muster.server.data import check as datacheck
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import BY_KEY, CLUSTERS, add_event
 from muster.server.environments import records
-from muster.server.nodes import clusters
+from muster.server.nodes import allocations, clusters
+from muster.server.runs.views import run_view
+from muster.wire import states
+from muster.wire.codec import from_json
+from muster.wire.node.plan import PlanRequest, PlanView
+from muster.wire.runs import RunView, Submission
+from muster.wire.stream import StateChanged
 
 _ADD_RUN = insert(tables.runs)
 _PRIORITY = {"low": 0, "medium": 1, "high": 2}
 
 
-class Submission(BaseModel):
-    """The body of `POST runs`."""
-
-    key: str = Field(min_length=1, max_length=200)
-    spec: dict[str, Any]
-    snapshot: str | None = None
-    python: str | None = None
-    packages: dict[str, str] | None = None
-    """Versions of frameworks in `python`, where the job names an environment that they may stand in for."""
-    submitted_by: str | None = None
-    notices: list[str] = []
+def submit(context: Context, transaction: Transaction, submission: Submission) -> RunView:
+    """Queue a job, and show it."""
+    return run_view(context, transaction.connection, accept(context, transaction, submission))
 
 
 def accept(context: Context, transaction: Transaction, submission: Submission) -> str:
@@ -49,7 +47,7 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     known = BY_KEY.first(transaction, submission.key)
     if known is not None:
         return str(known.id)
-    spec = datacheck.settle(context, transaction.connection, make_spec(submission.spec))
+    spec = datacheck.settle(context, transaction.connection, make_spec(dict(submission.spec)))
     notices = [*submission.notices, *_checked(context, transaction, spec, submission)]
     settled = records.settle(context, transaction.connection, spec, submission.python, submission.packages)
     notices += settled.notices
@@ -86,7 +84,7 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
             "notices": list(dict.fromkeys(notices)),
         },
     )
-    add_event(transaction, run_id, "state", {"status": states.QUEUED}, now)
+    add_event(transaction, run_id, StateChanged(states.QUEUED, now))
     transaction.after_commit.append(lambda: context.hub.changed(runs=[run_id], queue=True))
     return run_id
 
@@ -111,6 +109,17 @@ def check(context: Context, connection: Connection, spec: JobSpec, snapshot: str
     if snapshot is not None and not context.snapshots.has(snapshot):
         raise errors.Conflict(f"the code snapshot {snapshot} is not here", "Upload it first.")
     return check_supported(spec)
+
+
+def preview(context: Context, connection: Connection, request: PlanRequest) -> PlanView:
+    """The plan of a job on this workspace's nodes, without running it."""
+    spec = make_spec(dict(request.spec))
+    cluster = clusters.cluster_of(find_cluster(connection, spec.compute))
+    nodes, script = clusters.offered(context, cluster), allocations.preview(context, cluster, spec)
+    check_plan(spec)
+    slots = sample_slots(spec, cpus=nodes[0].cpus, gpus=nodes[0].gpus) if nodes else sample_slots(spec)
+    made = to_json(plan(spec, slots, run_id="RUN", attempt=1, python=request.python or "python"))
+    return from_json(PlanView, {**made, "script": script})
 
 
 def find_cluster(connection: Connection, name: str) -> Any:

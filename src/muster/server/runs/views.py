@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, func, select
 
-from muster.control import states
 from muster.control.scheduling.explain import Waiting
 from muster.server.context import Context
 from muster.server.database import tables
-from muster.server.database.records import RunRow
+from muster.server.database.records import RunRow, find_run
 from muster.server.environments import records
 from muster.server.nodes import allocations
 from muster.server.runs import checkpoints, retries
-from muster.wire.codec import to_json
-
-_FILES = (
-    select(tables.files)
-    .where(tables.files.c.run_id == bindparam("run_id"))
-    .order_by(tables.files.c.attempt, tables.files.c.path, tables.files.c.node_rank)
+from muster.server.runs.ingest import rank_of
+from muster.wire import states
+from muster.wire.codec import Json, from_json
+from muster.wire.metrics import MetricPoint
+from muster.wire.runs import (
+    AttemptView,
+    FileBrief,
+    NodeOfAttempt,
+    Progress,
+    RankView,
+    RunView,
+    slowest,
 )
+from muster.wire.verdicts import Verdict
+
+P = TypeVar("P", bound=MetricPoint)
 
 
 @dataclass(frozen=True)
@@ -38,62 +46,77 @@ class RunFile:
     sha256: str | None = None
 
 
-def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) -> list[dict[str, Any]]:
+def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) -> list[RunView]:
     """The views of several runs, with one query for each kind of part."""
-    ids = [row.id for row in rows if row.attempt]
-    parts = {
-        table.name: _group(
-            connection.execute(select(table).where(table.c.run_id.in_(ids)).order_by(*table.primary_key))
-        )
-        for table in (tables.attempts, tables.placements, tables.ranks, tables.checkpoints)
-        if ids
-    }
-    metrics = _last_metrics(connection, ids) if ids else {}
+    parts = _load_parts(connection, rows)
+    now = time.time()
     return [
-        {
-            "id": row.id,
-            "name": row.name,
-            "display_name": row.display_name,
-            "experiment": row.experiment,
-            "status": row.status,
-            "reason": reason(context, row, time.time()),
-            "starts_at": waiting(context, row).starts_at if row.status == states.QUEUED else None,
-            "created_at": row.created_at,
-            "queued_at": row.queued_at,
-            "started_at": row.started_at,
-            "ended_at": row.ended_at,
-            "submitted_by": row.submitted_by,
-            "compute": row.compute,
-            "tags": row.tags,
-            "description": row.description,
-            "num_nodes": row.num_nodes,
-            "num_ranks": row.num_ranks,
-            "notices": row.notices,
-            "verdict": row.verdict,
-            "attempts": _attempts(row.id, parts),
-            "checkpoints": checkpoints.views(parts.get("checkpoints", {}).get(row.id, ())),
-            "retry_at": row.retry_at,
-            "excluded_nodes": row.excluded_nodes or [],
-            "metrics": metrics.get(row.id, {}),
-            "progress": row.progress,
-            "files": [{"path": file.path, "size": file.size} for file in run_files(context, connection, row)],
-            "environment": to_json(records.brief(row.environment)),
-            "spec": records.shown_spec(row.spec),
-        }
+        RunView(
+            id=row.id,
+            name=row.name,
+            display_name=row.display_name,
+            experiment=row.experiment,
+            status=row.status,
+            reason=reason(context, row, now),
+            starts_at=waiting(context, row).starts_at if row.status == states.QUEUED else None,
+            created_at=row.created_at,
+            queued_at=row.queued_at,
+            started_at=row.started_at,
+            ended_at=row.ended_at,
+            submitted_by=row.submitted_by,
+            compute=row.compute,
+            tags=row.tags,
+            description=row.description,
+            num_nodes=row.num_nodes,
+            num_ranks=row.num_ranks,
+            notices=tuple(row.notices),
+            verdict=verdict_of(row),
+            attempts=_attempts(parts, row.id),
+            checkpoints=checkpoints.views(parts.checkpoints.get(row.id, ())),
+            retry_at=row.retry_at,
+            excluded_nodes=tuple(row.excluded_nodes or ()),
+            metrics=parts.metrics.get(row.id, {}),
+            progress=slowest(parts.progress.get(row.id, ())),
+            files=tuple(
+                FileBrief(file.path, file.size) for file in run_files(context, row, parts.files.get(row.id, ()))
+            ),
+            environment=records.brief(row.environment),
+            spec=records.shown_spec(row.spec),
+        )
         for row in rows
     ]
+
+
+def list_runs(
+    context: Context, connection: Connection, limit: int, experiment: str | None, status: Sequence[str] | None
+) -> list[RunView]:
+    """Runs, newest first."""
+    query = select(tables.runs).order_by(tables.runs.c.seq.desc()).limit(limit)
+    if experiment:
+        query = query.where(tables.runs.c.experiment == experiment)
+    if status:
+        query = query.where(tables.runs.c.status.in_(status))
+    return run_views(context, connection, connection.execute(query).all())
+
+
+def run_view(context: Context, connection: Connection, ref: str) -> RunView:
+    """One run, whole."""
+    return run_views(context, connection, [find_run(connection, ref)])[0]
+
+
+def verdict_of(row: Any) -> Verdict | None:
+    """The verdict that is recorded of a run or an attempt."""
+    return None if row.verdict is None else from_json(Verdict, row.verdict)
 
 
 def reason(context: Context, row: RunRow, now: float | None = None) -> str:
     """Why a run waits; empty when it does not. With `now` also for how long it has been at what takes long."""
     if row.status == states.QUEUED:
         return retries.waiting_reason(row, time.time()) or waiting(context, row).reason
-    if row.status == states.NOT_STARTED:
-        return "its code is being uploaded"
     if row.status == states.PROVISIONING:
-        told = context.states.get((row.id, row.attempt))
-        if told is not None and told.reason:
-            return told.reason
+        allocation = context.states.get((row.id, row.attempt))
+        if allocation is not None and allocation.reason:
+            return allocation.reason
         return f"waits for the agents of its {row.num_nodes} node{'' if row.num_nodes == 1 else 's'} on {row.compute}"
     if row.status == states.PREPARING:
         return doing(context, row.id, now) or "its nodes fetch code and inputs"
@@ -102,11 +125,12 @@ def reason(context: Context, row: RunRow, now: float | None = None) -> str:
 
 def doing(context: Context, run_id: str, now: float | None = None) -> str:
     """What a run's nodes are at while they prepare or deliver, with `now` for how long; empty when it is soon done."""
-    told = [(name, *contact.doing[run_id]) for name, contact in context.hub.contacts.items() if run_id in contact.doing]
-    if not told:
+    contacts = context.hub.contacts.items()
+    busy = [(name, *contact.doing[run_id]) for name, contact in contacts if run_id in contact.doing]
+    if not busy:
         return ""
-    name, text, since = min(told, key=lambda item: item[2])
-    others = f" (one of {len(told)} nodes)" if len(told) > 1 else ""
+    name, text, since = min(busy, key=lambda item: item[2])
+    others = f" (one of {len(busy)} nodes)" if len(busy) > 1 else ""
     elapsed = f", for {now - since:.0f} s" if now is not None else ""
     return f"{name}: {text}{others}{elapsed}"
 
@@ -117,14 +141,21 @@ def waiting(context: Context, row: RunRow) -> Waiting:
     return (known.of(row.id) if known else None) or Waiting("waits for the next pass of the scheduler")
 
 
-def run_files(context: Context, connection: Connection, row: RunRow) -> list[RunFile]:
+def files_of(context: Context, connection: Connection, ref: str, with_checkpoints: bool) -> list[RunFile]:
+    """A run's files, those of its checkpoints where they are asked for."""
+    row = find_run(connection, ref)
+    files = run_files(context, row, _load_files(connection, [row.id]).get(row.id, ()))
+    return [*files, *(checkpoint_files(connection, row) if with_checkpoints else ())]
+
+
+def run_files(context: Context, row: RunRow, stored: Sequence[Any]) -> list[RunFile]:
     """The run's files: those of the last attempt by their names, earlier ones under `attempts/N/`."""
-    stored = connection.execute(_FILES, {"run_id": row.id}).all()
     found: list[RunFile] = []
+    # Number 0 holds what clients added; nothing is printed there.
     for number in range(row.attempt + 1):
         prefix = "" if number in (0, row.attempt) else f"attempts/{number}/"
         base = f"runs/{row.id}/attempts/{number}"
-        for stream, size in context.streams.names(row.id, number):
+        for stream, size in context.streams.names(row.id, number) if number else ():
             if stream.startswith("user_logs/"):
                 found.append(RunFile(prefix + stream, size, number, f"{base}/{stream}"))
         for name, item in visible_names([file for file in stored if file.attempt == number]):
@@ -142,11 +173,11 @@ def checkpoint_files(connection: Connection, row: RunRow) -> list[RunFile]:
         parts = {part.id: part for part in item.parts}
         found[item.name] = [
             RunFile(
-                f"checkpoints/{item.name}" + ("" if file["target"] == item.name else f"/{file['target']}"),
-                file["size"],
+                f"checkpoints/{item.name}" + ("" if file.target == item.name else f"/{file.target}"),
+                file.size,
                 item.attempt,
-                f"{checkpoints.folder_of(parts[file['part']])}/{file['path']}",
-                file["sha256"],
+                f"{checkpoints.folder_of(parts[file.part])}/{file.path}",
+                file.sha256,
             )
             for file in item.files()
         ]
@@ -170,56 +201,107 @@ def stored_name(node_rank: int, path: str) -> str:
     return path if node_rank == 0 else f"node_{node_rank}/{path}"
 
 
-def _attempts(run_id: str, parts: dict[str, dict[str, list[Any]]]) -> list[dict[str, Any]]:
-    placements = parts.get("placements", {}).get(run_id, [])
-    ranks = parts.get("ranks", {}).get(run_id, [])
+def load_metrics(connection: Connection, ref: str, name: str | None) -> list[MetricPoint]:
+    """Every metric point of a run, in the order of arrival."""
+    row = find_run(connection, ref)
+    query = select(tables.metrics).where(tables.metrics.c.run_id == row.id).order_by(tables.metrics.c.id)
+    if name is not None:
+        query = query.where(tables.metrics.c.name == name)
+    return [metric_point(MetricPoint, item) for item in connection.execute(query)]
+
+
+def metric_point(kind: type[P], row: Any) -> P:
+    """A row of the metrics table as a message of the given type."""
+    return kind(row.name, row.value, row.step, rank_of(row.source), row.source, row.type, row.at, row.attempt)
+
+
+def load_progress(connection: Connection, ids: Sequence[str]) -> dict[str, list[Progress]]:
+    """How far each rank of the runs is, by run; a further attempt starts from nothing."""
+    table = tables.progress
+    query = select(table).where(table.c.run_id.in_(ids)).order_by(table.c.run_id, table.c.attempt.desc(), table.c.rank)
+    newest: dict[str, int] = {}
+    found: dict[str, list[Progress]] = defaultdict(list)
+    for row in connection.execute(query):
+        if newest.setdefault(row.run_id, row.attempt) == row.attempt:
+            found[row.run_id].append(Progress(row.done, row.total, row.unit, row.rank))
+    return found
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What is recorded of several runs beside their own rows, by run."""
+
+    attempts: Mapping[str, Sequence[Any]]
+    placements: Mapping[str, Sequence[Any]]
+    ranks: Mapping[str, Sequence[Any]]
+    checkpoints: Mapping[str, Sequence[Any]]
+    metrics: Mapping[str, Mapping[str, Json]]
+    progress: Mapping[str, Sequence[Progress]]
+    files: Mapping[str, Sequence[Any]]
+
+
+def _load_parts(connection: Connection, rows: Sequence[RunRow]) -> _Parts:
+    files = _load_files(connection, [row.id for row in rows])
+    ids = [row.id for row in rows if row.attempt]
+    if not ids:
+        return _Parts({}, {}, {}, {}, {}, {}, files)
+    attempts, placements, ranks, published = (
+        _group(connection.execute(select(table).where(table.c.run_id.in_(ids)).order_by(*table.primary_key)))
+        for table in (tables.attempts, tables.placements, tables.ranks, tables.checkpoints)
+    )
+    metrics, progress = _last_metrics(connection, ids), load_progress(connection, ids)
+    return _Parts(attempts, placements, ranks, published, metrics, progress, files)
+
+
+def _load_files(connection: Connection, ids: Sequence[str]) -> dict[str, list[Any]]:
+    files = tables.files
+    order = (files.c.attempt, files.c.path, files.c.node_rank)
+    return _group(connection.execute(select(files).where(files.c.run_id.in_(ids)).order_by(*order)))
+
+
+def _attempts(parts: _Parts, run_id: str) -> tuple[AttemptView, ...]:
+    placements, ranks = parts.placements.get(run_id, ()), parts.ranks.get(run_id, ())
     names = allocations.shown_names(placements)
-    return [
-        {
-            "number": attempt.number,
-            "status": attempt.status,
-            "created_at": attempt.created_at,
-            "started_at": attempt.started_at,
-            "ended_at": attempt.ended_at,
-            "resumed_from": next((row.resumed for row in placements if row.number == attempt.number), None),
-            "verdict": attempt.verdict,
-            "nodes": [
-                {
-                    "rank": row.node_rank,
-                    "name": names[row.number, row.node_rank],
-                    "address": row.address,
-                    "phase": row.phase,
-                    "gpus": row.gpus,
-                }
+    return tuple(
+        AttemptView(
+            number=attempt.number,
+            status=attempt.status,
+            created_at=attempt.created_at,
+            started_at=attempt.started_at,
+            ended_at=attempt.ended_at,
+            resumed_from=next((row.resumed for row in placements if row.number == attempt.number), None),
+            verdict=verdict_of(attempt),
+            nodes=tuple(
+                NodeOfAttempt(row.node_rank, names[row.number, row.node_rank], row.address, row.phase, tuple(row.gpus))
                 for row in placements
                 if row.number == attempt.number
-            ],
-            "ranks": [
-                {
-                    "rank": row.rank,
-                    "node": names.get((row.number, row.node_rank)),
-                    "role": row.role,
-                    "state": row.state,
-                    "pid": row.pid,
-                    "started_at": row.started_at,
-                    "ended_at": row.ended_at,
-                    "exit_code": row.exit_code,
-                    "signal": row.signal,
-                    "expected": row.expected,
-                    "log": row.log,
-                }
-                for row in ranks
-                if row.number == attempt.number
-            ],
-        }
-        for attempt in parts.get("attempts", {}).get(run_id, [])
-    ]
+            ),
+            ranks=tuple(_rank(row, names) for row in ranks if row.number == attempt.number),
+        )
+        for attempt in parts.attempts.get(run_id, ())
+    )
 
 
-def _last_metrics(connection: Connection, ids: list[str]) -> dict[str, dict[str, Any]]:
+def _rank(row: Any, names: Mapping[tuple[int, int], str]) -> RankView:
+    return RankView(
+        rank=row.rank,
+        node=names.get((row.number, row.node_rank)),
+        role=row.role,
+        state=row.state,
+        pid=row.pid,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        exit_code=row.exit_code,
+        signal=row.signal,
+        expected=row.expected,
+        log=row.log,
+    )
+
+
+def _last_metrics(connection: Connection, ids: Sequence[str]) -> dict[str, dict[str, Json]]:
     metrics = tables.metrics
     last = select(func.max(metrics.c.id)).where(metrics.c.run_id.in_(ids)).group_by(metrics.c.run_id, metrics.c.name)
-    found: dict[str, dict[str, Any]] = defaultdict(dict)
+    found: dict[str, dict[str, Json]] = defaultdict(dict)
     for row in connection.execute(select(metrics).where(metrics.c.id.in_(last))):
         found[row.run_id][row.name] = row.value
     return found

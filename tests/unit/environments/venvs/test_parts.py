@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from muster.control.evidence import Evidence, NodeEvidence
 from muster.control.verdict import judge
 from muster.environments import condafile, requirements
 from muster.environments.export import conda_text
@@ -23,6 +22,7 @@ from muster.errors import JobError
 from muster.job.explain import make_spec
 from muster.job.parts import EnvironmentSpec
 from muster.wire.node.recipes import Recipe
+from muster.wire.verdicts import Evidence, NodeEvidence, Refusal
 
 
 def built(cache: Cache, key: str, size: int = 10, used_at: float = 0.0) -> str:
@@ -217,7 +217,7 @@ def test_what_the_builder_printed_becomes_a_cause(printed: str, code: str, messa
 
 def test_the_builders_last_lines_are_in_the_verdict() -> None:
     failure = classify("uv", 1, ["Because nosuch was not found in the package registry"])
-    refusal = {"code": failure.code, "message": failure.message, "next": failure.next, "lines": failure.lines}
+    refusal = Refusal(code=failure.code, message=failure.message, next=failure.next, lines=failure.lines)
     verdict = judge(Evidence(nodes=[NodeEvidence(0, "n", refusal=refusal)], stop_reason="refused"))
     assert verdict.code == "environment" and verdict.message == "n: there is no package nosuch"
     assert verdict.lines == ("Because nosuch was not found in the package registry",)

@@ -40,7 +40,7 @@ def test_files_of_one_name_are_kept_apart_where_they_differ():
         part(2, "s", node_rank=1, files=[file("config", "c"), file("shard", "b")]),
     ]
     (found,) = complete_sets(rows)
-    assert [(item["target"], item["part"]) for item in found.files()] == [
+    assert [(item.target, item.part) for item in found.files()] == [
         ("config", 1),
         ("shard", 1),
         ("node_1/shard", 2),

@@ -15,6 +15,7 @@ def upgrade() -> None:
     _readiness()
     _environments()
     _outputs()
+    _progress()
 
 
 def _readiness() -> None:
@@ -104,3 +105,28 @@ def _outputs() -> None:
         sa.Column("size", sa.BigInteger, nullable=False),
         sa.Column("sha256", sa.String(64), nullable=False),
     )
+
+
+def _progress() -> None:
+    """How far each rank of a run is; it was one value for all of them."""
+    progress = op.create_table(
+        "progress",
+        sa.Column("run_id", sa.String(255), primary_key=True),
+        sa.Column("rank", sa.Integer, primary_key=True),
+        sa.Column("attempt", sa.Integer, nullable=False),
+        sa.Column("done", sa.Float, nullable=False),
+        sa.Column("total", sa.Float),
+        sa.Column("unit", sa.Text, nullable=False),
+    )
+    runs = sa.table("runs", sa.column("id"), sa.column("attempt"), sa.column("progress", sa.JSON))
+    for run_id, attempt, last in op.get_bind().execute(sa.select(runs)).all():
+        if last and isinstance(last.get("done"), int | float):
+            row = {
+                "run_id": run_id,
+                "rank": 0,
+                "attempt": attempt,
+                "done": last["done"],
+                "unit": last.get("unit") or "",
+            }
+            op.get_bind().execute(sa.insert(progress), row)
+    op.drop_column("runs", "progress")

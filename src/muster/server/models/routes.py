@@ -1,0 +1,33 @@
+"""Models: list, register, show."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from muster.server.http.dependencies import ContextOf
+from muster.server.models import registry
+from muster.wire.models import ModelView, NewModel
+
+router = APIRouter(prefix="/models", tags=["models"])
+
+
+@router.get("")
+async def list_models(context: ContextOf, name: str | None = None) -> list[ModelView]:
+    """Registered models, newest version first."""
+    return await context.database.read(lambda c: registry.list_models(c, name))
+
+
+@router.post("", status_code=201)
+async def register_model(body: NewModel, context: ContextOf) -> ModelView:
+    """Register the next version of a model."""
+    return await context.database.write(
+        lambda transaction: registry.add_model(
+            transaction, body.name, body.path, body.run_id, body.description, body.tags, body.properties
+        )
+    )
+
+
+@router.get("/{name}")
+async def show_model(name: str, context: ContextOf, version: int | None = None) -> ModelView:
+    """A model, its newest version unless one is named."""
+    return await context.database.read(lambda c: registry.find_model(c, name, version))

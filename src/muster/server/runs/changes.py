@@ -1,0 +1,116 @@
+"""What people do to a run: change its names and tags, cancel it, log to it, add files, remove it. Each is one write."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from sqlalchemy import delete, insert, select
+
+from muster import errors
+from muster.host.files import safe_path
+from muster.host.hashing import Measuring
+from muster.server.context import Context
+from muster.server.database import tables
+from muster.server.database.connection import Transaction
+from muster.server.database.records import RUN, add_note, find_run, move_run
+from muster.server.runs import attempts, ingest
+from muster.wire import states
+from muster.wire.codec import to_json
+from muster.wire.metrics import MetricPoint, MetricReport
+from muster.wire.runs import Changes, FileStored
+from muster.wire.verdicts import CANCELLED, Verdict
+
+_PARTS = (
+    tables.attempts,
+    tables.placements,
+    tables.ranks,
+    tables.events,
+    tables.metrics,
+    tables.progress,
+    tables.checkpoints,
+    tables.streams,
+    tables.output_files,
+    tables.files,
+)
+
+
+def change(transaction: Transaction, ref: str, changes: Changes) -> str:
+    """Change tags, display name or description. Returns the run's id."""
+    row = find_run(transaction, ref)
+    tags = {**row.tags, **(changes.tags or {})}
+    RUN.set(
+        transaction,
+        row.id,
+        tags={key: value for key, value in tags.items() if value is not None},
+        display_name=row.display_name if changes.display_name is None else changes.display_name,
+        description=row.description if changes.description is None else changes.description,
+    )
+    return str(row.id)
+
+
+def cancel(context: Context, transaction: Transaction, ref: str, force: bool, who: str) -> str:
+    """Have a run end, with grace unless by force; one that waits ends at once. Returns the run's id."""
+    row = find_run(transaction, ref)
+    if row.status in states.TERMINAL:
+        return str(row.id)
+    how = "kill" if force or row.cancel == "kill" else "cancel"
+    RUN.set(transaction, row.id, cancel=how, cancel_by=who)
+    add_note(transaction, row.id, "warning", f"{'killed' if force else 'cancel requested'} by {who}")
+    if row.status == states.QUEUED:
+        what = f"attempt {row.attempt + 1}" if row.attempt else "it"
+        verdict = Verdict(CANCELLED, f"cancelled by {who} before {what} started")
+        move_run(transaction, row.id, states.CANCELED, ended_at=time.time(), verdict=to_json(verdict))
+        transaction.after_commit.append(lambda: context.hub.changed(runs=[row.id], queue=True))
+    else:
+        attempts.advance(context, transaction, row.id)
+    return str(row.id)
+
+
+def forget(transaction: Transaction, ref: str) -> str:
+    """Remove what the database has of a run that has ended. Returns the run's id."""
+    row = find_run(transaction, ref)
+    if row.status not in states.TERMINAL:
+        raise errors.Conflict(f"the run {row.id} is {row.status}", f"Cancel it first: `muster cancel {row.id}`.")
+    model = transaction.execute(select(tables.models).where(tables.models.c.run_id == row.id)).first()
+    if model is not None:
+        raise errors.Conflict(
+            f"the model {model.name}:{model.version} lies in the run {row.id}", "It stays with the model."
+        )
+    for table in _PARTS:
+        transaction.execute(delete(table).where(table.c.run_id == row.id))
+    transaction.execute(delete(tables.runs).where(tables.runs.c.id == row.id))
+    return str(row.id)
+
+
+def remove_bytes(context: Context, run_id: str) -> None:
+    """Remove the logs and files of a run that was forgotten; takes time."""
+    context.streams.remove(run_id)
+    context.store.remove(f"runs/{run_id}")
+
+
+def log_metrics(context: Context, transaction: Transaction, ref: str, reports: tuple[MetricReport, ...]) -> None:
+    """Record metric points that no rank logged."""
+    row = find_run(transaction, ref)
+    points = [
+        MetricPoint(item.name, ingest.finite(item.value), item.step, None, "client", item.type, item.at, row.attempt)
+        for item in reports
+        if item.name
+    ]
+    ingest.add_points(transaction, row.id, points)
+    transaction.after_commit.append(lambda: context.hub.changed(runs=[row.id]))
+
+
+def store_file(context: Context, run_id: str, path: str, pieces: Iterator[bytes]) -> FileStored:
+    """Bring the bytes of a file that a client adds to a run to the store."""
+    measuring = Measuring()
+    size = context.store.put(f"runs/{run_id}/attempts/0/{safe_path(path)}", measuring.passing(pieces))
+    return FileStored(path, size, measuring.sha256)
+
+
+def add_file(transaction: Transaction, run_id: str, file: FileStored) -> None:
+    """Record a file that a client added, in place of an earlier one of the same name."""
+    files = tables.files
+    where = (files.c.run_id == run_id, files.c.attempt == 0, files.c.path == file.path)
+    transaction.execute(delete(files).where(*where))
+    transaction.execute(insert(files).values(run_id=run_id, attempt=0, node_rank=0, **to_json(file)))
