@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from muster import errors
 from muster.defaults import PROTOCOL_VERSION
 from muster.host.spool import SpoolConnection
-from muster.protocol import VERSION_HEADER
+from muster.wire.node.agents import VERSION_HEADER
 
 Body = bytes | IO[bytes] | Iterable[bytes] | None
 

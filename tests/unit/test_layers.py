@@ -126,7 +126,7 @@ def may_import(layer: str) -> set[str]:
         if name in reached:
             continue
         reached.add(name)
-        # A single module that a row names (`launch.model`) opens nothing else.
+        # A single module that a row names (`launch.expand`) opens nothing else.
         if "." not in name:
             waiting += LAYERS[name]
     return reached
@@ -180,18 +180,16 @@ def test_modules_are_named_by_what_they_hold() -> None:
         *(
             (name, set())
             for name in (
-                *("version", "errors", "defaults", "paths", "manifest", "protocol", "transport", "runtime"),
+                *("version", "errors", "defaults", "paths", "manifest", "transport", "runtime"),
                 *("wire", "host"),
             )
         ),
-        ("launch.model", set()),
         ("launch.expand", set()),
         *(
             (f"environments.venvs.{name}", set())
             for name in ("cache", "contents", "interpreters", "locks", "recipe", "request", "sources", "steps")
         ),
         *((name, set()) for name in ("environments.failures", "environments.limits", "environments.images")),
-        ("launch.devices", set()),
         ("launch.fabric", set()),
         ("storage.staging.cache", set()),
         ("storage.staging.model", set()),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
-from muster.protocol import AgentConfig
+from muster.wire.node.agents import AgentConfig
 
 
 @dataclass(frozen=True)

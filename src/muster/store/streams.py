@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from muster.defaults import PUBLISH_S
-from muster.protocol import Chunk
 from muster.store.backend import Store, pieces_of, safe_name
 from muster.store.keyring import KeyRing
+from muster.wire.node.agents import Chunk
 
 if TYPE_CHECKING:
     from muster.store.sealed import SealedStreams

@@ -18,7 +18,7 @@ from pathlib import Path
 from muster import errors
 from muster.engines.base import Allocation, AllocationState, Cluster, Engine, NodeLife, NodeOffer
 from muster.paths import NodePaths
-from muster.protocol import AgentConfig
+from muster.wire.node.agents import AgentConfig
 
 # A host name and shared memory of its own: programs tell machines apart by the one and meet in the other.
 _OWN_MACHINE = ["unshare", "--uts", "--mount", "sh", "-c", 'hostname "$0"; mount -t tmpfs shm /dev/shm; exec "$@"']

@@ -9,7 +9,8 @@ from typing import Any
 from muster.environments.venvs import locks
 from muster.environments.venvs.interpreters import host_platform
 from muster.environments.venvs.recipe import Recipe
-from muster.protocol import Order
+from muster.wire.node.agents import Order
+from muster.wire.stream import Level
 
 Ask = Callable[[Order, Mapping[str, Any] | None], Mapping[str, Any]]
 """Tells the server what this node came to, if anything yet; hears what the gang keeps to, empty where it is open."""
@@ -21,7 +22,7 @@ class Agreement:
 
     ask: Ask
     order: Order
-    note: Callable[[str, str], None]
+    note: Callable[[Level, str], None]
 
     def before(self, recipe: Recipe, python: str) -> Recipe:
         """What to build: with the gang's versions, where another node has settled them."""

@@ -29,7 +29,9 @@ from muster.environments.venvs.recipe import Recipe, key_of, recipe_from_json
 from muster.environments.venvs.request import Request
 from muster.errors import MusterError
 from muster.paths import AttemptPaths, environments_dir
-from muster.protocol import Order
+from muster.wire.codec import to_json
+from muster.wire.node.agents import Order
+from muster.wire.stream import Level
 
 log = logging.getLogger(__name__)
 
@@ -62,14 +64,14 @@ class Builder:
     """Told what is being done; empty at the end."""
     unwanted: threading.Event
     agree: Ask
-    note: Callable[[str, str], None]
+    note: Callable[[Level, str], None]
     """Tells those who follow the run: level and text."""
 
     def ready(self, order: Order, paths: AttemptPaths) -> Ready | None:
         """The attempt's environment; None where it has none of its own. Raises Failure, or Abandoned."""
         if order.environment is None:
             return None
-        recipe = recipe_from_json(order.environment)
+        recipe = recipe_from_json(to_json(order.environment))
         base = _base(recipe, order)
         cache = Cache(environments_dir())
         agreement = Agreement(self.agree, order, self.note)

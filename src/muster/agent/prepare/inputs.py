@@ -20,10 +20,14 @@ from muster.agent.prepare import mounts
 from muster.defaults import LISTING_RETRY_S
 from muster.errors import UserError
 from muster.paths import AttemptPaths, data_cache_dir
-from muster.protocol import InputOrder, Order
 from muster.storage.access import Access, access_from_json, access_to_json, entries_from_json, file_etag
 from muster.storage.staging.cache import Cache, Held
 from muster.storage.staging.model import TransferError
+from muster.wire.access import FileList, HashedFile
+from muster.wire.codec import to_json
+from muster.wire.node.agents import InputOrder, Order
+from muster.wire.node.requests import FreshGrants
+from muster.wire.stream import Level
 
 log = logging.getLogger(__name__)
 
@@ -31,10 +35,10 @@ log = logging.getLogger(__name__)
 class Server(Protocol):
     """What is asked of the server; `muster.agent.link.Link` is one."""
 
-    def manifest(self, order: Order, name: str) -> list[Mapping[str, Any]]: ...
-    def grants(self, order: Order, paths: Mapping[str, list[str]]) -> dict[str, Any]: ...
-    def hashes(self, order: Order, name: str, files: list[dict[str, Any]]) -> None: ...
-    def reached_at(self) -> dict[str, Any]: ...
+    def manifest(self, order: Order, name: str) -> FileList: ...
+    def grants(self, order: Order, paths: Mapping[str, list[str]]) -> FreshGrants: ...
+    def hashes(self, order: Order, name: str, files: list[HashedFile]) -> None: ...
+    def reached_at(self) -> dict[str, str | None]: ...
 
 
 @dataclass
@@ -47,7 +51,7 @@ class Inputs:
     mover: Mover
     doing: Callable[[str], None]
     """Told how far it is; empty at the end."""
-    note: Callable[[str, str], None]
+    note: Callable[[Level, str], None]
     """Tells those who follow the run: level and text."""
     held: list[Held] = field(default_factory=list)
     """Trees that the job uses."""
@@ -98,14 +102,14 @@ class Inputs:
             return Access(
                 "file", item.source.removeprefix("file://"), folder=item.type != "uri_file", label=item.source
             )
-        access = access_from_json(item.access)
+        access = access_from_json(to_json(item.access))
         is_listed = access.kind != "file" or access.asset is not None
         if access.manifest_by_reference and item.mode != "direct" and is_listed:
-            entries = entries_from_json(self._manifest(item))
+            entries = entries_from_json(to_json(self._manifest(item).files))
             access = Access(**{**vars(access), "manifest": entries, "manifest_by_reference": False})
         return access
 
-    def _manifest(self, item: InputOrder) -> list[Mapping[str, Any]]:
+    def _manifest(self, item: InputOrder) -> FileList:
         """What an input holds; a storage that fails is asked again for a while, and the run says why it waits."""
         deadline, backoff = time.monotonic() + LISTING_RETRY_S, Backoff(most_s=5.0)
         while not self.mover.unwanted.is_set():
@@ -200,20 +204,20 @@ class Inputs:
     def _renew(self, item: InputOrder) -> Renew:
         def renew(paths: list[str]) -> Mapping[str, Any]:
             try:
-                fresh = self.server.grants(self.order, {}).get("inputs", {}).get(item.name) or {}
+                fresh = self.server.grants(self.order, {}).inputs.get(item.name)
             except UserError as error:
                 raise Failed("data_unavailable", f"no fresh grant for input {item.name!r}: {error}") from error
             tokens = {}
-            if fresh.get("per_file"):
-                tokens = {entry["path"]: entry["token"] for entry in self._manifest(item)}
-            return {"token": fresh.get("token"), "tokens": tokens}
+            if fresh is not None and fresh.per_file:
+                tokens = {entry.path: entry.token for entry in self._manifest(item).files}
+            return {"token": fresh.token if fresh else None, "tokens": tokens}
 
         return renew
 
     def _tell_hashes(self, item: InputOrder, found: list[list[Any]]) -> None:
         """What a first download of a data asset found out; the asset is held to it from now on."""
         if found:
-            files = [{"path": path, "size": size, "sha256": sha256} for path, size, sha256, _ in found]
+            files = [HashedFile(path, size, sha256) for path, size, sha256, _ in found]
             self.server.hashes(self.order, item.name, files)
 
     def _target(self, item: InputOrder, name: str) -> Path:

@@ -19,8 +19,11 @@ from muster.agent.ship.files import settle
 from muster.defaults import OUTPUT_LOOK_S, OUTPUT_RETRY_S
 from muster.errors import UserError
 from muster.paths import AttemptPaths
-from muster.protocol import Order, OutputOrder
 from muster.storage.access import Access, access_from_json, access_to_json
+from muster.wire.access import HashedFile
+from muster.wire.codec import to_json
+from muster.wire.node.agents import Order, OutputOrder
+from muster.wire.stream import Level
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +39,7 @@ def places(order: Order, paths: AttemptPaths) -> dict[str, str]:
 
 
 def _place(name: str, item: OutputOrder | None, paths: AttemptPaths) -> str:
-    access = access_from_json(item.access) if item and item.access else None
+    access = access_from_json(to_json(item.access)) if item and item.access else None
     if item is None or access is None:
         folder = paths.work / "outputs" / name
         folder.mkdir(parents=True, exist_ok=True)
@@ -83,7 +86,7 @@ class Sender(threading.Thread):
         link: Link,
         mark: str,
         doing: Callable[[tuple[str, int], str], None],
-        note: Callable[[Order, str, str], None],
+        note: Callable[[Order, Level, str], None],
     ) -> None:
         super().__init__(name="outputs", daemon=True)
         self._link = link
@@ -139,7 +142,7 @@ class Sender(threading.Thread):
         return notes
 
     def _of(self, order: Order, paths: AttemptPaths, unwanted: threading.Event) -> Watched:
-        pairs = [(item, access_from_json(item.access)) for item in order.output_orders if item.access]
+        pairs = [(item, access_from_json(to_json(item.access))) for item in order.output_orders if item.access]
         items = [(item, access) for item, access in pairs if item.mode != "direct" and access.kind != "refused"]
         return Watched(order, paths, Mover(self._mark, unwanted), items, _read(paths.sent_outputs))
 
@@ -241,12 +244,12 @@ class Sender(threading.Thread):
 
     def _claim(self, watched: Watched, item: OutputOrder, found: Files) -> tuple[bool, dict[str, str | None]]:
         """Wait until the whole gang has ended; the server gives every file a name of its own."""
-        files = [{"path": path, "size": facts["size"], "sha256": facts["sha256"]} for path, facts in found.items()]
+        files = [HashedFile(path, facts["size"], facts["sha256"]) for path, facts in found.items()]
         backoff = Backoff()
         while not watched.mover.unwanted.is_set():
             answer = self._link.claim_outputs(watched.order, item.name, files)
-            if answer["outcome"] != "running":
-                return answer["outcome"] == "succeeded", answer["names"]
+            if answer.outcome != "running":
+                return answer.outcome == "succeeded", dict(answer.names)
             watched.mover.unwanted.wait(backoff.next_s())
         raise Abandoned("nobody wants the outputs any more")
 
@@ -292,8 +295,8 @@ class Sender(threading.Thread):
                 fresh = self._link.grants(watched.order, wanted)
             except UserError as error:
                 raise Failed("data_unavailable", f"no fresh grant for output {item.name!r}: {error}", True) from error
-            token = (fresh.get("outputs", {}).get(item.name) or {}).get("token")
-            return {"token": token, "tokens": fresh.get("tokens", {}).get(item.name, {})}
+            renewed = fresh.outputs.get(item.name)
+            return {"token": renewed.token if renewed else None, "tokens": fresh.tokens.get(item.name, {})}
 
         with watched.mover.run(request, lambda p: self._doing(watched.order.key, rate.text(p)), renew) as done:
             log.info("%s: output %s: %s sent", watched.order.key, item.name, shown(done["bytes"]))

@@ -134,8 +134,8 @@ def show_plan(job: LoadedJob, as_json: bool) -> None:
     """The whole plan on simulated nodes, and the script that a site's own queue would be given."""
     from muster.job.check import check_files
     from muster.launch.describe import describe
-    from muster.launch.model import to_json
     from muster.launch.plan import plan, sample_slots
+    from muster.wire.codec import to_json
 
     notices = [*job.notices, *check_files(job.spec, job.base_dir)]
     slots = sample_slots(job.spec, cpus=os.cpu_count() or 1)

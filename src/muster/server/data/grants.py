@@ -15,7 +15,6 @@ from muster.defaults import GRANT_S
 from muster.job import rules
 from muster.job.parts import Input, Output
 from muster.job.spec import JobSpec
-from muster.protocol import InputOrder, OutputOrder
 from muster.server.context import Context
 from muster.server.data import assets, datastores
 from muster.server.database import tables
@@ -25,6 +24,9 @@ from muster.storage.addresses import Location, parse_address, safe_path
 from muster.storage.granting import DATA_ROUTE, Asked, Terms, access_of, file_token
 from muster.storage.grants import Grant, new_id, sign, verify
 from muster.storage.kinds import StoreSpec
+from muster.wire import access as messages
+from muster.wire.codec import from_json, to_json
+from muster.wire.node.agents import InputOrder, OutputOrder
 
 _CHECK_AGAIN_S = 2.0
 _FOLDERS = ("uri_folder", "mltable", "custom_model", "mlflow_model")
@@ -157,8 +159,10 @@ def renew(
         terms = _terms(context, holder)
         tokens[name] = {path: file_token(store[0], _below(store[1], _file(path)), WRITE, terms) for path in wanted}
     return {
-        "inputs": {item.name: item.access for item in input_orders(context, connection, spec, holder) if item.access},
-        "outputs": {item.name: item.access for item in outputs if item.access},
+        "inputs": {
+            item.name: to_json(item.access) for item in input_orders(context, connection, spec, holder) if item.access
+        },
+        "outputs": {item.name: to_json(item.access) for item in outputs if item.access},
         "tokens": tokens,
     }
 
@@ -259,16 +263,16 @@ def refused_input(name: str, error: errors.MusterError) -> InputOrder:
     return InputOrder(name, "", "download", "uri_file", _refused(error))
 
 
-def _refused(error: errors.MusterError) -> dict[str, Any]:
-    return access_to_json(Access("refused", "", options={"message": str(error)}))
+def _refused(error: errors.MusterError) -> messages.Access:
+    return messages.Access("refused", "", options={"message": str(error)})
 
 
 def _told(
     make: Callable[..., Access | None], context: Context, connection: Connection, item: Any, holder: Holder
-) -> dict[str, Any] | None:
+) -> messages.Access | None:
     """An access as an order carries it. What fails for one input must not keep the node's other orders back."""
     try:
         access = make(context, connection, item, holder)
     except errors.MusterError as error:
         return _refused(error)
-    return None if access is None else access_to_json(access)
+    return None if access is None else from_json(messages.Access, access_to_json(access))

@@ -13,7 +13,6 @@ from muster import errors
 from muster.control.scheduling.model import Node
 from muster.defaults import PROTOCOL_VERSION
 from muster.job.explain import make_spec
-from muster.launch.model import to_json
 from muster.launch.plan import check as check_plan
 from muster.launch.plan import plan, sample_slots
 from muster.server.database.records import active_run_count
@@ -22,6 +21,7 @@ from muster.server.models import registry
 from muster.server.nodes import allocations, clusters
 from muster.server.runs.submission import find_cluster
 from muster.version import VERSION
+from muster.wire.codec import to_json
 
 router = APIRouter(tags=["workspace"])
 

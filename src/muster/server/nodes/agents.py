@@ -13,11 +13,11 @@ from sqlalchemy import select
 from muster.clusters.options import parse_options
 from muster.defaults import LINGER_S
 from muster.engines.base import Allocation, Cluster
-from muster.protocol import AgentConfig
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.nodes import allocations
 from muster.server.people.access import write_private
+from muster.wire.node.agents import AgentConfig
 
 
 async def ensure_agents(context: Context, wanted: Sequence[tuple[str, str]]) -> None:

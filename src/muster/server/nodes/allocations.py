@@ -26,12 +26,12 @@ from muster.engines.base import Allocation, Cluster, Gang, Scripted
 from muster.job.spec import JobSpec
 from muster.launch.layout import demand
 from muster.paths import NodePaths
-from muster.protocol import AgentConfig
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import CLUSTERS, RUN
 from muster.server.nodes.clusters import cluster_of
+from muster.wire.node.agents import AgentConfig
 
 log = logging.getLogger("muster.server")
 

@@ -11,10 +11,10 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from muster.defaults import PROTOCOL_VERSION
-from muster.protocol import VERSION_HEADER
 from muster.storage.connectors.credentials import Keys
 from muster.storage.connectors.http import Answer, Http, is_final
 from muster.storage.staging.model import AccessRefused, Entry, SourceChanged, TransferError
+from muster.wire.node.agents import VERSION_HEADER
 
 _TOKENS = 3
 """As many are tried for one request: its own, one that another thread has just got, and a fresh one."""

@@ -8,7 +8,7 @@ from typing import Any
 from muster.agent.prepare.agreement import Agreement
 from muster.environments.venvs.interpreters import host_platform
 from muster.environments.venvs.recipe import Recipe
-from muster.protocol import Order
+from muster.wire.node.agents import Order
 
 HASH = "a" * 64
 OLD = [f"six==1.16 --hash=sha256:{HASH}"]

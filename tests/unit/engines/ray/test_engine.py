@@ -15,8 +15,8 @@ import pytest
 from muster import errors
 from muster.engines.base import Allocation, Cluster, Gang
 from muster.engines.ray.engine import RayEngine
-from muster.protocol import AgentConfig
 from muster.version import VERSION
+from muster.wire.node.agents import AgentConfig
 
 BRIDGE = """#!{python}
 import json, sys

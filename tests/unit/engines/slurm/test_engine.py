@@ -14,8 +14,8 @@ from muster.engines.base import Allocation, AllocationState, Cluster, Gang
 from muster.engines.slurm.commands import Busy, Commands, Refused
 from muster.engines.slurm.engine import SlurmEngine
 from muster.paths import NodePaths
-from muster.protocol import AgentConfig
 from muster.testing.slurm import FakeSlurm
+from muster.wire.node.agents import AgentConfig
 
 
 class Bed:

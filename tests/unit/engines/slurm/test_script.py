@@ -14,7 +14,7 @@ from muster.engines.base import Allocation, Cluster, Gang
 from muster.engines.slurm.options import parse
 from muster.engines.slurm.reading import NodeInfo
 from muster.engines.slurm.script import limit_for, make_script
-from muster.protocol import AgentConfig
+from muster.wire.node.agents import AgentConfig
 
 GOLDEN = Path(__file__).parent / "golden"
 PYTHON = "/home/ada/venv/bin/python"

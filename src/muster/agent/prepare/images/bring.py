@@ -33,7 +33,9 @@ from muster.environments.images.used import Used
 from muster.environments.limits import images_limit_bytes
 from muster.environments.venvs.recipe import recipe_from_json
 from muster.paths import AttemptPaths, NodePaths
-from muster.protocol import Order
+from muster.wire.codec import to_json
+from muster.wire.node.agents import Order
+from muster.wire.stream import Level
 
 log = logging.getLogger(__name__)
 
@@ -50,14 +52,14 @@ class Images:
     doing: Callable[[str], None]
     unwanted: threading.Event
     agree: Ask
-    note: Callable[[str, str], None]
+    note: Callable[[Level, str], None]
     """Tells those who follow the run: level and text."""
     environ: Mapping[str, str]
 
     def ready(self, order: Order, paths: AttemptPaths) -> Ready:
         """The attempt's image, on this node; raises Failure, or Abandoned."""
         assert order.container is not None
-        container = container_from_json(order.container)
+        container = container_from_json(to_json(order.container))
         engine = engines.find(self.environ)
         worked = threading.Event()
 

@@ -13,7 +13,8 @@ from muster.environments.failures import Failure
 from muster.environments.images import probe
 from muster.environments.images.command import Engine, inspect_image_command, probe_command, pull_command, push_command
 from muster.paths import AttemptPaths
-from muster.protocol import Order
+from muster.wire.node.agents import Order
+from muster.wire.stream import Level
 
 _TAIL_BYTES = 16 << 10
 
@@ -30,7 +31,7 @@ class Workshop:
     begins: Callable[[], None]
     """Called when something begins that takes long: from then on its log grows."""
     doing: Callable[[str], None]
-    note: Callable[[str, str], None]
+    note: Callable[[Level, str], None]
     """Tells those who follow the run: level and text."""
     unwanted: threading.Event
 
