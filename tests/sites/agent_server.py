@@ -20,23 +20,33 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from muster.protocol import Chunk, Event, Order, decode, order_to_json
-
-Key = tuple[str, int]
+from muster.wire.codec import from_json, to_json
+from muster.wire.node.agents import (
+    AttemptKey,
+    Chunk,
+    DeliveryAnswer,
+    Event,
+    Heartbeat,
+    Hello,
+    Order,
+    Orders,
+    Welcome,
+    decode,
+)
 
 
 @dataclass
 class Kept:
     """What the server knows; survives its being away."""
 
-    hellos: list[dict[str, Any]] = field(default_factory=list)
+    hellos: list[Hello] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     """In the order of their first arrival; a repeated one counts once."""
     streams: dict[tuple[str, int, str], bytearray] = field(default_factory=dict)
     files: dict[tuple[str, int, str], bytes] = field(default_factory=dict)
-    heartbeats: list[dict[str, Any]] = field(default_factory=list)
-    orders: dict[Key, Order] = field(default_factory=dict)
-    forgettable: set[Key] = field(default_factory=set)
+    heartbeats: list[Heartbeat] = field(default_factory=list)
+    orders: dict[AttemptKey, Order] = field(default_factory=dict)
+    forgettable: set[AttemptKey] = field(default_factory=set)
     """Told with every answer to a delivery."""
     archives: dict[str, bytes] = field(default_factory=dict)
     version: int = 0
@@ -130,40 +140,41 @@ class AgentServer:
                 self.changed.wait(left_s)
             return value
 
-    def wait_event(self, key: Key, kind: str, timeout_s: float = 30.0, **data: Any) -> Event:
+    def wait_event(self, key: AttemptKey, kind: str, timeout_s: float = 30.0, **data: Any) -> Event:
         """The first event of this kind (and with this data) of an attempt."""
 
         def found(kept: Kept) -> Event | None:
-            return next((event for event in events_of(kept, key, kind) if data.items() <= event.data.items()), None)
+            return next(
+                (event for event in events_of(kept, key, kind) if data.items() <= vars(event.data).items()), None
+            )
 
         event: Event = self.wait(found, timeout_s, f"{kind} of {key}")
         return event
 
-    def events(self, key: Key, kind: str | None = None) -> list[Event]:
+    def events(self, key: AttemptKey, kind: str | None = None) -> list[Event]:
         with self.changed:
             return events_of(self.kept, key, kind)
 
-    def stream(self, key: Key, name: str) -> bytes:
+    def stream(self, key: AttemptKey, name: str) -> bytes:
         with self.changed:
             return bytes(self.kept.streams.get((*key, name), b""))
 
     # What the handler calls
 
-    def hello(self, facts: dict[str, Any]) -> dict[str, Any]:
+    def hello(self, hello: Hello) -> Welcome:
         with self.changed:
-            self.kept.hellos.append(facts)
+            self.kept.hellos.append(hello)
             self.changed.notify_all()
-        return {"ok": True}
+        return Welcome()
 
-    def orders_since(self, seen: int, wait_s: float) -> dict[str, Any]:
+    def orders_since(self, seen: int, wait_s: float) -> Orders:
         deadline = time.monotonic() + wait_s
         with self.changed:
             while self.kept.version == seen and self.serving and time.monotonic() < deadline:
                 self.changed.wait(deadline - time.monotonic())
-            orders = [order_to_json(order) for order in self.kept.orders.values()]
-            return {"version": self.kept.version, "orders": orders, "leave": self.kept.leave}
+            return Orders(self.kept.version, tuple(self.kept.orders.values()), self.kept.leave)
 
-    def apply(self, body: bytes) -> dict[str, Any]:
+    def apply(self, body: bytes) -> DeliveryAnswer:
         lengths: dict[tuple[str, int, str], int] = {}
         with self.changed:
             for frame in decode(io.BytesIO(body)):
@@ -176,8 +187,8 @@ class AgentServer:
                 else:
                     self.kept.heartbeats.append(frame)
             self.changed.notify_all()
-            forget = [list(key) for key in self.kept.forgettable]
-        return {"lengths": [[*name, length] for name, length in lengths.items()], "forget": forget, "missing": False}
+            forget = tuple(self.kept.forgettable)
+        return DeliveryAnswer(tuple((*name, length) for name, length in lengths.items()), forget)
 
     def _apply_chunk(self, chunk: Chunk, lengths: dict[tuple[str, int, str], int]) -> None:
         self.kept.received_chunks += 1
@@ -195,8 +206,8 @@ class AgentServer:
             self.changed.notify_all()
 
 
-def events_of(kept: Kept, key: Key, kind: str | None = None) -> list[Event]:
-    return [event for event in kept.events if (event.run, event.attempt) == key and kind in (None, event.kind)]
+def events_of(kept: Kept, key: AttemptKey, kind: str | None = None) -> list[Event]:
+    return [event for event in kept.events if event.key == key and kind in (None, event.kind)]
 
 
 class _UnixServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -245,10 +256,10 @@ def _handler(server: AgentServer) -> type[http.server.BaseHTTPRequestHandler]:
             path, _ = self._target()
             body = b"".join(self._body())
             if path.endswith("/hello"):
-                self._answer(server.hello(json.loads(body)))
+                self._answer(server.hello(from_json(Hello, json.loads(body))))
             elif server.unknown_agents > 0:
                 server.unknown_agents -= 1
-                self._answer({"lengths": [], "missing": True})
+                self._answer(DeliveryAnswer(missing=True))
             elif server.lose_requests > 0:
                 server.lose_requests -= 1
                 self._hang_up()
@@ -280,7 +291,7 @@ def _handler(server: AgentServer) -> type[http.server.BaseHTTPRequestHandler]:
                 yield self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
         def _answer(self, value: Any) -> None:
-            self._send(json.dumps(value).encode())
+            self._send(json.dumps(to_json(value)).encode())
 
         def _send(self, content: bytes) -> None:
             self.send_response(200)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from muster.agent.prepare.inputs import Inputs
-from muster.agent.prepare.steps import Prepared
+from muster.agent.prepare.prepared import PreparedAttempt
 from muster.agent.run.journal import Story
 from muster.environments.caller import Ready
 from muster.paths import AttemptPaths
-from muster.protocol import Order
+from muster.wire.node.agents import AttemptKey, Order
 
 
 class Phase(Enum):
@@ -56,6 +56,14 @@ def next_step(order: Order, phase: Phase) -> Step | None:
     return None
 
 
+def may_leave(phases: set[Phase], *, asked: bool, long_lived: bool, had_any: bool) -> bool:
+    """Whether an agent may end whose attempts stand like this: a short-lived one also after its last attempt."""
+    if long_lived:
+        return asked and not phases
+    # What is delivered may be left behind: nobody comes back to this folder.
+    return (asked and phases <= {Phase.DELIVERED}) or (had_any and not phases)
+
+
 @dataclass
 class Attempt:
     """What the agent's loop knows of an attempt."""
@@ -63,23 +71,21 @@ class Attempt:
     order: Order
     paths: AttemptPaths
     phase: Phase = Phase.ORDERED
-    prepared: Prepared | None = None
+    prepared: PreparedAttempt | None = None
     story: Story = field(default_factory=Story)
     deadline: float | None = None
     """When the time limit passes, by the monotonic clock."""
     stopped_with: tuple[float, str] | None = None
-    """Grace and reason of the last stop that the keeper was told."""
+    """Grace and reason of the last stop that the keeper heard of."""
     inputs: Inputs | None = None
     """Its inputs, and the hold on what of them lies in the cache."""
     environment: Ready | None = None
     """Its environment, once it is in place."""
-    tracked: bool = False
-    """Its streams are being delivered."""
     unwanted: threading.Event = field(default_factory=threading.Event)
     """Set when its workers should give up."""
 
     @property
-    def key(self) -> tuple[str, int]:
+    def key(self) -> AttemptKey:
         return self.order.key
 
     @property
@@ -90,9 +96,15 @@ class Attempt:
     @property
     def succeeded(self) -> bool:
         """Whether every rank of this node did what it should."""
-        exits = self.story.exited.values()
-        good = [entry.get("exit_code") == 0 or entry.get("expected") for entry in exits]
+        good = [rank.exit_code == 0 or rank.expected for rank in self.story.exited.values()]
         return bool(good) and all(good) and self.reason in ("", "done")
+
+    @property
+    def locks(self) -> list[int]:
+        """Descriptors that keep its ports, environment and data held, for its keeper."""
+        ports = [held.lock.descriptor for held in self.prepared.ports] if self.prepared else []
+        environment = [self.environment.lock.descriptor] if self.environment else []
+        return [*ports, *environment, *(held.lock.descriptor for held in (self.inputs.held if self.inputs else ()))]
 
     def release(self) -> None:
         """Let go of ports, environment and data; a keeper has its own hold on them."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from muster.launch.devices import Devices, Interface, RdmaPort
+from muster.wire.node.devices import Devices, Interface, RdmaPort
 
 _CAP_IPC_LOCK = 14
 _PCI_INFINIBAND = "0x0207"

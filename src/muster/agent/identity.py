@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from muster.protocol import AgentConfig
+from muster.wire.node.agents import AgentConfig
 
 HOST_VARIABLE = "MUSTER_AGENT_HOST"
 """The machine's name as its manager knows it."""

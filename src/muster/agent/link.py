@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import http.client
-import json
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, cast
+from contextlib import contextmanager
+from typing import Any
 from urllib.parse import quote
 
 from muster.errors import MusterError, ServerUnavailable
 from muster.host.http import Address, Body, Connection, PerThread
 from muster.host.server import ServerConnection
-from muster.protocol import AgentConfig, Order
 from muster.wire.access import FileList, HashedFile
+from muster.wire.checkpoints import CheckpointFile, Publication
 from muster.wire.codec import from_json, to_json
-from muster.wire.node.requests import FreshGrants, GrantsRequest, HashesReport, OutputClaim, OutputNames
+from muster.wire.environments import AgreedVersions, BuiltEnvironment
+from muster.wire.node.agents import AgentConfig, DeliveryAnswer, Hello, Order, Orders, Welcome
+from muster.wire.node.requests import (
+    EnvironmentReport,
+    FreshGrants,
+    GrantsRequest,
+    HashesReport,
+    OutputClaim,
+    OutputNames,
+)
 
 log = logging.getLogger(__name__)
+
+_FILE_S = 600.0
 
 Trouble = (MusterError, OSError, http.client.HTTPException, ValueError)
 """Everything that a call to a server that is away, dying or confused can raise."""
@@ -76,25 +86,21 @@ class Link:
         """How long ago the server answered last."""
         return time.monotonic() - self._contact
 
-    def hello(self, facts: dict[str, Any]) -> None:
-        self.call("POST", "/api/v1/agents/hello", json_body=facts)
+    def hello(self, hello: Hello) -> Welcome:
+        return from_json(Welcome, self._call("POST", "/api/v1/agents/hello", json_body=to_json(hello)))
 
-    def orders(self, seen: int, wait_s: float) -> dict[str, Any]:
+    def orders(self, seen: int, wait_s: float) -> Orders:
         query = {"agent": self._agent_id, "seen": seen, "wait_s": wait_s}
-        answer = self.call("GET", self._path("orders"), query=query, timeout_s=wait_s + 30)
-        return cast(dict[str, Any], answer)
+        return from_json(Orders, self._call("GET", self._path("orders"), query=query, timeout_s=wait_s + 30))
 
-    def deliver(self, body: bytes) -> dict[str, Any]:
-        headers = {"Content-Type": "application/octet-stream"}
-        answer = self.call(
-            "POST", self._path("deliveries"), body=body, query={"agent": self._agent_id}, headers=headers
-        )
-        return cast(dict[str, Any], answer or {})
+    def deliver(self, body: bytes) -> DeliveryAnswer:
+        query = {"agent": self._agent_id}
+        return from_json(DeliveryAnswer, self._call("POST", self._path("deliveries"), body=body, query=query))
 
-    def put_file(self, body: Body, query: dict[str, Any]) -> None:
-        headers = {"Content-Type": "application/octet-stream"}
-        query = {**query, "agent": self._agent_id}
-        self.call("PUT", self._path("files"), body=body, query=query, headers=headers, timeout_s=600)
+    def put_file(self, order: Order, file: HashedFile, body: Body) -> None:
+        """Keep a file that an attempt left."""
+        query = {**_attempt(order), "node_rank": order.node_rank, **to_json(file), "agent": self._agent_id}
+        self._call("PUT", self._path("files"), body=body, query=query, timeout_s=_FILE_S)
 
     @contextmanager
     def archive(self, digest: str) -> Iterator[Arriving]:
@@ -105,8 +111,8 @@ class Link:
 
     def manifest(self, order: Order, name: str) -> FileList:
         """What an input holds."""
-        query = {"run": order.run, "attempt": order.attempt, "name": name}
-        return from_json(FileList, self.call("GET", self._path("manifest"), query=query, timeout_s=600))
+        query = {**_attempt(order), "name": name}
+        return from_json(FileList, self._call("GET", self._path("manifest"), query=query, timeout_s=_FILE_S))
 
     def grants(self, order: Order, paths: Mapping[str, Sequence[str]]) -> FreshGrants:
         """Fresh accesses of an attempt, and tokens for files that it is about to write."""
@@ -122,40 +128,38 @@ class Link:
         claim = OutputClaim(order.run, order.attempt, output, tuple(files))
         return from_json(OutputNames, self._post("outputs", claim))
 
-    def agree(self, order: Order, facts: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """Settle the versions of a gang's environment, where facts are given; what is settled, if anything."""
-        body = {"run": order.run, "attempt": order.attempt, "environment": facts}
-        return cast(Mapping[str, Any], self.call("POST", self._path("environment"), json_body=body))
+    def agree(self, order: Order, built: BuiltEnvironment | None) -> AgreedVersions:
+        """Settle the versions of a gang's environment, where one was built; what is settled, if anything."""
+        report = EnvironmentReport(order.run, order.attempt, built)
+        return from_json(AgreedVersions, self._post("environment", report))
 
     def reached_at(self) -> Address:
         """How a child process reaches the server, without a token."""
         return Address(self._config.server[self._index], pinned_certificate=self._config.pinned_certificate)
 
-    def put_checkpoint_file(self, body: Body, query: dict[str, Any]) -> None:
-        headers = {"Content-Type": "application/octet-stream"}
-        self.call("PUT", self._path("checkpoints/files"), body=body, query=query, headers=headers, timeout_s=600)
+    def put_checkpoint_file(self, order: Order, key: str, file: HashedFile, body: Body) -> None:
+        query = {**_attempt(order), "key": key, **to_json(file)}
+        self._call("PUT", self._path("checkpoints/files"), body=body, query=query, timeout_s=_FILE_S)
 
-    def publish_checkpoint(self, publication: dict[str, Any]) -> None:
-        self.call("POST", self._path("checkpoints"), json_body=publication)
+    def publish_checkpoint(self, publication: Publication) -> None:
+        self._post("checkpoints", publication)
 
-    def checkpoint(self, checkpoint: int, run: str) -> list[dict[str, Any]]:
+    def checkpoint(self, checkpoint: int, run: str) -> tuple[CheckpointFile, ...]:
         """The files of a checkpoint."""
-        with self._fetch(f"checkpoints/{checkpoint}", {"run": run}) as answer:
-            return cast(list[dict[str, Any]], json.loads(answer.read()))
-
-    def checkpoint_file(self, checkpoint: int, part: int, path: str, run: str) -> AbstractContextManager[Arriving]:
-        return self._fetch(f"checkpoints/{checkpoint}/files/{part}/{path}", {"run": run})
+        answer = self._call("GET", self._path(f"checkpoints/{checkpoint}"), query={"run": run}, timeout_s=_FILE_S)
+        return from_json(tuple[CheckpointFile, ...], answer)
 
     @contextmanager
-    def _fetch(self, what: str, query: dict[str, Any]) -> Iterator[Arriving]:
+    def checkpoint_file(self, checkpoint: int, file: CheckpointFile, run: str) -> Iterator[Arriving]:
+        path = self._path(f"checkpoints/{checkpoint}/files/{file.part}/{file.path}")
         connection = self._connection()
-        with self._watched(), connection.stream("GET", self._path(what), query=query, timeout_s=600) as response:
+        with self._watched(), connection.stream("GET", path, query={"run": run}, timeout_s=_FILE_S) as response:
             yield Arriving(response)
 
     def _post(self, what: str, message: object) -> Any:
-        return self.call("POST", self._path(what), json_body=to_json(message))
+        return self._call("POST", self._path(what), json_body=to_json(message))
 
-    def call(self, method: str, path: str, **arguments: Any) -> Any:
+    def _call(self, method: str, path: str, **arguments: Any) -> Any:
         connection = self._connection()
         with self._watched():
             answer = connection.request(method, path, **arguments)
@@ -184,3 +188,7 @@ class Link:
 
     def _path(self, what: str) -> str:
         return f"/api/v1/agents/{quote(self._config.node, safe='')}/{what}"
+
+
+def _attempt(order: Order) -> dict[str, str | int]:
+    return {"run": order.run, "attempt": order.attempt}

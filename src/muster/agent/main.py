@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import logging
 import logging.handlers
 import os
+import pwd
 import sys
 import threading
 import time
 import uuid
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from muster.agent import gpus, identity
 from muster.agent.link import Backoff, Link, Trouble
+from muster.agent.loop import Loop
 from muster.agent.node import Node
 from muster.agent.run import runtime_copy
 from muster.agent.run.keeper_pool import sweep
 from muster.agent.run.sampler import Sampler
+from muster.agent.services import NodeServices
 from muster.agent.setup import set_up
+from muster.agent.ship.shipper import Shipper
 from muster.defaults import ORDERS_WAIT_S, PROTOCOL_VERSION
 from muster.environments.images import engines
 from muster.errors import AccessDenied, ProtocolMismatch
 from muster.host import processes
+from muster.host.locks import FileLock, HeldLock
 from muster.paths import NodePaths
-from muster.protocol import AgentConfig
 from muster.version import VERSION
+from muster.wire.codec import from_json
+from muster.wire.node.agents import AgentConfig, Hello
 
 log = logging.getLogger("muster.agent")
 
@@ -57,7 +63,7 @@ def main() -> None:
         log.exception("the agent ends")
         raise
     finally:
-        os.close(lock)
+        lock.release()
 
 
 def _run(config: AgentConfig, paths: NodePaths, is_first: bool) -> None:
@@ -74,33 +80,34 @@ def _run(config: AgentConfig, paths: NodePaths, is_first: bool) -> None:
     agent_id = uuid.uuid4().hex
     link = Link(config, agent_id)
     gpu_ids = _gpu_ids(config)
-    node = Node(config, link, runtime_copy.folder(paths, VERSION), mark, Sampler(gpu_ids))
-    facts: dict[str, Any] = {
-        "node": config.node,
-        "cluster": config.cluster,
-        "agent": agent_id,
-        "host": identity.host_name(os.environ),
-        "address": config.address,
-        "pid": os.getpid(),
-        "version": VERSION,
-        "protocol": PROTOCOL_VERSION,
-        "cpus": _cpus(),
-        "memory_bytes": psutil.virtual_memory().total,
-        "gpus": list(gpu_ids),
-    }
-    if done is not None:
-        facts |= {"setup_error": done.error, "setup_log": done.output}
+    runtime, loop = runtime_copy.folder(paths, VERSION), Loop()
+    services = NodeServices(paths, link, Shipper(link), runtime, mark, {**_identity(), **os.environ})
+    node = Node(config, services, loop, Sampler(gpu_ids))
+    hello = Hello(
+        node=config.node,
+        cluster=config.cluster,
+        agent=agent_id,
+        protocol=PROTOCOL_VERSION,
+        version=VERSION,
+        host=identity.host_name(os.environ),
+        address=config.address,
+        pid=os.getpid(),
+        cpus=_cpus(),
+        memory_bytes=psutil.virtual_memory().total,
+        gpus=gpu_ids,
+        setup_error=done.error if done else None,
+        setup_log=done.output if done else None,
+    )
 
     def greet() -> None:
-        link.hello({**facts, "holding": [list(key) for key in node.holding]})
+        link.hello(replace(hello, holding=node.holding))
 
     def install() -> None:
         runtime_copy.install(paths, VERSION)
 
-    listener = Listener(link, node, greet)
-    node.post(listener.start)
+    loop.post(Listener(link, node, greet).start)
     # While the hello is on its way; orders are looked at after it.
-    node.post(install)
+    loop.post(install)
     log.info("agent of %s started, pid %d", config.node, os.getpid())
     node.run(greet)
     log.info("agent of %s ends", config.node)
@@ -109,7 +116,7 @@ def _run(config: AgentConfig, paths: NodePaths, is_first: bool) -> None:
 class Listener(threading.Thread):
     """Waits for orders, and says hello whenever the server may not know this agent."""
 
-    def __init__(self, link: Link, node: Node, greet: Any) -> None:
+    def __init__(self, link: Link, node: Node, greet: Callable[[], None]) -> None:
         super().__init__(name="orders", daemon=True)
         self._link = link
         self._node = node
@@ -124,9 +131,8 @@ class Listener(threading.Thread):
                     self._greet()
                     greeted, seen = True, -1
                 answer = self._link.orders(seen, ORDERS_WAIT_S)
-                seen = answer["version"]
-                orders, leave = answer.get("orders") or [], bool(answer.get("leave"))
-                self._node.post(lambda orders=orders, leave=leave: self._node.apply_orders(orders, leave))  # type: ignore[misc]
+                seen = answer.version
+                self._node.apply_orders(answer)
                 backoff.reset()
             except Trouble as error:
                 greeted = False
@@ -137,27 +143,13 @@ class Listener(threading.Thread):
 
 
 def read_config(path: Path) -> AgentConfig:
-    data = json.loads(path.read_text())
-    data["server"] = tuple(data["server"])
-    if data.get("gpus") is not None:
-        data["gpus"] = tuple(data["gpus"])
-    return AgentConfig(**data)
+    return from_json(AgentConfig, json.loads(path.read_text()))
 
 
-def take_lock(path: Path) -> int | None:
+def take_lock(path: Path) -> HeldLock | None:
     """Held by the living agent; None when another has it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     # An engine that looks whether an agent lives holds the lock for a moment.
-    deadline = time.monotonic() + _LOCK_PATIENCE_S
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return descriptor
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                os.close(descriptor)
-                return None
-            time.sleep(0.02)
+    return FileLock(path).acquire_within(_LOCK_PATIENCE_S)
 
 
 def _log_to(path: Path) -> None:
@@ -169,6 +161,15 @@ def _log_to(path: Path) -> None:
 
 def _gpu_ids(config: AgentConfig) -> tuple[str, ...]:
     return config.gpus if config.gpus is not None else tuple(gpu.id for gpu in gpus.query())
+
+
+def _identity() -> dict[str, str]:
+    """Who the agent's user is, even where nothing in the environment says so."""
+    try:
+        user = pwd.getpwuid(os.getuid())
+    except KeyError:
+        return {}
+    return {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name, "SHELL": user.pw_shell}
 
 
 def _cpus() -> int:

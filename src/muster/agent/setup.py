@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import logging
 import os
@@ -12,11 +11,12 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import FrameType
 
 from muster.agent.run.variables import NODE_MARK
 from muster.defaults import SETUP_TIMEOUT_S
 from muster.host import processes
+from muster.host.locks import FileLock
 from muster.paths import NodePaths
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ def set_up(paths: NodePaths, command: str, mark: str, timeout_s: float = SETUP_T
         return SetUp(None, _tail(paths.setup_log))
     log.info("running the node's set-up command")
     # Nodes of one host take turns: the command need not be safe against itself.
-    with _host_lock(paths.root.parent / "setup.lock"):
+    with FileLock(paths.root.parent / "setup.lock").acquire():
         error = _run(paths, command, mark, timeout_s)
     if error is None:
         paths.setup_done.write_text(digest)
@@ -76,7 +76,7 @@ def _run(paths: NodePaths, command: str, mark: str, timeout_s: float) -> str | N
 
 @contextlib.contextmanager
 def _ending_with_us(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    def end(number: int, _frame: Any) -> None:
+    def end(number: int, _frame: FrameType | None) -> None:
         _end(child)
         raise SystemExit(128 + number)
 
@@ -92,13 +92,6 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
-
-
-@contextlib.contextmanager
-def _host_lock(path: Path) -> Iterator[None]:
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _read(path: Path) -> str:

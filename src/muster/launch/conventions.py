@@ -12,8 +12,8 @@ from muster.job.spec import JobSpec
 from muster.launch import mpi
 from muster.launch.gang import Gang
 from muster.launch.layout import CHIEF, EVALUATOR, SERVER, WORKER, Task, layout
-from muster.launch.model import PortsWanted
 from muster.launch.sharing import LOOPBACK_INTERFACE, uses_loopback
+from muster.wire.node.plan import PortsWanted
 
 
 def ports_wanted(spec: JobSpec, node_rank: int, user_env: Mapping[str, str]) -> PortsWanted:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from muster.launch.expand import parse
-from muster.launch.model import NodePlan, Plan, RankPlan
+from muster.wire.node.plan import NodePlan, Plan, RankPlan
 
 
 def describe(plan: Plan) -> str:

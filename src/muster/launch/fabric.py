@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from muster.errors import JobError
-from muster.launch.devices import INFINIBAND, Devices, Interface, RdmaPort
+from muster.wire.node.devices import INFINIBAND, Devices, Interface, RdmaPort
 
 SOCKET_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 MIN_MEMLOCK_BYTES = 64 << 20

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from muster.job.spec import JobSpec
 from muster.launch.layout import Task
-from muster.launch.model import Slot
+from muster.wire.node.plan import Slot
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from dataclasses import replace
 from muster.job.expressions import resolve_environment
 from muster.job.parts import Mpi
 from muster.job.spec import JobSpec
-from muster.launch.devices import Devices
 from muster.launch.fabric import Member, Wanted, choose
 from muster.launch.gang import Gang
 from muster.launch.layout import layout
-from muster.launch.model import Slot
+from muster.wire.node.devices import Devices
+from muster.wire.node.plan import Slot
 
 
 def with_network(

@@ -12,9 +12,9 @@ from muster.launch.expand import protect
 from muster.launch.gang import Gang
 from muster.launch.layout import CHIEF, WORKER, Demand, Task, demand, layout, num_ranks
 from muster.launch.logs import MPI_LAUNCHER_LOG, process_logs, role_logs
-from muster.launch.model import MpiHost, NodePlan, Plan, PortsWanted, RankPlan, Slot
 from muster.launch.notices import notices
 from muster.launch.sharing import own_gpus, shared_environment
+from muster.wire.node.plan import MpiHost, NodePlan, Plan, PortsWanted, RankPlan, Slot
 
 LAUNCHER = "launcher"
 

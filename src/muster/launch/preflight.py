@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from muster.job.expressions import resolve_command, resolve_environment
 from muster.job.parts import Distribution, Mpi, PyTorch, TensorFlow
 from muster.job.spec import JobSpec
 from muster.launch.conventions import chosen_master_port
 from muster.launch.layout import layout
-from muster.launch.model import Needs
+from muster.wire.node.agents import Facts
+from muster.wire.node.plan import Needs
 
 # Launchers by name, and the module without which they do nothing.
 LAUNCHERS = {"torchrun": "torch", "accelerate": "accelerate", "deepspeed": "deepspeed", "horovodrun": "horovod"}
@@ -19,9 +19,6 @@ _RUN_AS_MODULE = frozenset({"torch", "accelerate", "deepspeed", "horovod", "tens
 _PYTHONS = ("python", "python3")
 _PLAIN_FLAGS = frozenset({"-u", "-O", "-OO", "-B", "-s", "-E", "-I"})
 _UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-
-Facts = Mapping[str, Any]
-"""What a node reported: `versions` by module, `notices`, `devices`."""
 
 
 def needs(spec: JobSpec, node_rank: int, gpus: Sequence[str] = ()) -> Needs:
@@ -45,12 +42,9 @@ def needs(spec: JobSpec, node_rank: int, gpus: Sequence[str] = ()) -> Needs:
 
 def disagreement(names: Sequence[str], facts: Sequence[Facts]) -> str | None:
     """What keeps the nodes from working together: versions of the same framework that differ."""
-    modules = dict.fromkeys(module for fact in facts for module in fact.get("versions", {}))
-    for module in modules:
+    for module in dict.fromkeys(module for fact in facts for module in fact.versions):
         versions = {
-            name: fact["versions"][module]
-            for name, fact in zip(names, facts, strict=True)
-            if fact.get("versions", {}).get(module)
+            name: fact.versions[module] for name, fact in zip(names, facts, strict=True) if fact.versions.get(module)
         }
         if len(set(versions.values())) > 1:
             first = next(iter(versions))
@@ -62,12 +56,12 @@ def disagreement(names: Sequence[str], facts: Sequence[Facts]) -> str | None:
     return None
 
 
-def told(names: Sequence[str], facts: Sequence[Facts]) -> list[str]:
+def joined_notices(names: Sequence[str], facts: Sequence[Facts]) -> list[str]:
     """The notices of all nodes, each once, with the nodes that it concerns."""
     by_text: dict[str, list[str]] = {}
     for name, fact in zip(names, facts, strict=True):
-        for text in fact.get("notices", ()):
-            by_text.setdefault(str(text), []).append(name)
+        for text in fact.notices:
+            by_text.setdefault(text, []).append(name)
     return [f"{_listed(nodes)}: {text}" for text, nodes in by_text.items()]
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from muster.defaults import PUBLISH_S
 from muster.host.files import safe_path
-from muster.protocol import Chunk
 from muster.store.backend import Store
 from muster.store.keyring import KeyRing
 from muster.store.pieces import pieces_of
+from muster.wire.node.agents import Chunk
 
 if TYPE_CHECKING:
     from muster.store.sealed import SealedStreams

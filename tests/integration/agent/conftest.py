@@ -20,9 +20,10 @@ from tests.sites.agent_server import AgentServer
 
 from muster.agent.run.variables import NODE_MARK
 from muster.host import processes
-from muster.launch.model import NodePlan, RankPlan, to_json
 from muster.paths import NodePaths
-from muster.protocol import Order
+from muster.wire.codec import to_json
+from muster.wire.node.agents import Order
+from muster.wire.node.plan import NodePlan, RankPlan
 
 
 def until(condition: Callable[[], Any], timeout_s: float = 20.0, what: str = "the condition") -> Any:
@@ -98,7 +99,7 @@ class Harness:
 
     def pids(self, key: tuple[str, int]) -> dict[int, int]:
         started = self.server.wait_event(key, "started")
-        return {rank["rank"]: rank["pid"] for rank in started.data["ranks"]}
+        return {rank.rank: rank.pid for rank in started.data.ranks}
 
     def keeper(self, key: tuple[str, int]) -> int:
         pid = psutil.Process(self.pids(key)[0]).ppid()
@@ -111,7 +112,7 @@ class Harness:
         return next(child.pid for child in children if child.ppid() == self.agent.pid and is_nursery(child.pid))
 
     def exits(self, key: tuple[str, int]) -> dict[int, dict[str, Any]]:
-        return {event.data["rank"]: dict(event.data) for event in self.server.events(key, "exited")}
+        return {event.data.rank: to_json(event.data) for event in self.server.events(key, "exited")}
 
     def marked(self) -> list[int]:
         """Processes of this node, apart from the agent."""
@@ -140,7 +141,7 @@ def is_nursery(pid: int) -> bool:
     return "muster.agent.run.nursery" in processes.command_line(pid)
 
 
-def plan_of(*commands: str | Sequence[str]) -> dict[str, Any]:
+def plan_of(*commands: str | Sequence[str]) -> NodePlan:
     ranks = tuple(
         RankPlan(
             rank=number,
@@ -153,7 +154,7 @@ def plan_of(*commands: str | Sequence[str]) -> dict[str, Any]:
         )
         for number, command in enumerate(commands)
     )
-    return to_json(NodePlan(0, "n0", "127.0.0.1", (), ranks))
+    return NodePlan(0, "n0", "127.0.0.1", (), ranks)
 
 
 def alive(pid: int) -> bool:

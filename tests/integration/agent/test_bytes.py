@@ -154,8 +154,8 @@ def test_files_are_delivered_with_odd_names_and_without_escaping(node: Harness) 
     assert files["outputs/caf\\xe9"] == b"x"
     assert files["outputs/empty"] == b""
     assert files["outputs/big"] == (node.paths.attempt(*key).work / "big").read_bytes()
-    assert {item["path"] for item in delivered.data["files"]} == set(files)
-    left_out = " ".join(delivered.data["notes"])
+    assert {item.path for item in delivered.data.files} == set(files)
+    left_out = " ".join(delivered.data.notes)
     assert "outputs/passwd: a link that leaves" in left_out
     assert "outputs/loop: a link to a folder that holds it" in left_out
     assert "outputs/pipe: not a regular file" in left_out
@@ -175,8 +175,8 @@ def test_a_full_disk_ends_the_job_and_not_the_agent(node: Harness) -> None:
         assert node.exits(key)[0]["exit_code"] == 9
         refused = node.run("echo never")
         event = node.server.wait_event(refused, "refused")
-        assert event.data["code"] == "disk_full"
-        assert str(node.paths.root) in event.data["message"]
+        assert event.data.code == "disk_full"
+        assert str(node.paths.root) in event.data.message
         node.server.wait_event(refused, "delivered")
         node.forget(key)
         node.forget(refused)

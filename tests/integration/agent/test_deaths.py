@@ -31,7 +31,7 @@ def test_a_dead_keeper_leaves_nothing_and_the_attempt_is_lost_with_it(node: Harn
     family, other_pid = _family(node, key), node.pids(other)[0]
     os.kill(node.keeper(key), signal.SIGKILL)
     ended = node.server.wait_event(key, "ended")
-    assert ended.data["reason"] == "keeper_lost"
+    assert ended.data.reason == "keeper_lost"
     assert not any(alive(pid) for pid in family)
     assert node.exits(key)[0]["lost_with"] == "keeper"
     node.server.wait_event(key, "delivered")
@@ -49,7 +49,7 @@ def test_keepers_live_on_when_the_nursery_dies(node: Harness) -> None:
     later = node.run("echo later")
     node.server.wait_event(later, "delivered")
     (node.paths.attempt(*key).work / "go").touch()
-    assert node.server.wait_event(key, "ended").data["reason"] == "done"
+    assert node.server.wait_event(key, "ended").data.reason == "done"
     node.server.wait_event(key, "delivered")
     assert node.log(key).endswith(b"done\n")
 
@@ -61,7 +61,7 @@ def test_a_keeper_that_dies_after_its_nursery_leaves_nothing(node: Harness) -> N
     os.kill(before, signal.SIGKILL)
     until(lambda: _new_nursery(node, before), what="a new nursery")
     os.kill(keeper, signal.SIGKILL)
-    assert node.server.wait_event(key, "ended").data["reason"] == "keeper_lost"
+    assert node.server.wait_event(key, "ended").data.reason == "keeper_lost"
     assert not any(alive(pid) for pid in family)
 
 
@@ -71,7 +71,7 @@ def test_nursery_and_keeper_may_die_at_once(node: Harness) -> None:
     family, keeper, nursery = _family(node, key), node.keeper(key), node.nursery()
     for pid in (nursery, keeper):
         os.kill(pid, signal.SIGKILL)
-    assert node.server.wait_event(key, "ended").data["reason"] == "keeper_lost"
+    assert node.server.wait_event(key, "ended").data.reason == "keeper_lost"
     assert not any(alive(pid) for pid in family)
 
 
@@ -83,8 +83,8 @@ def test_ranks_end_with_their_agent_and_the_next_one_delivers(node: Harness) -> 
     until(lambda: not node.marked(), what="the end of the node's processes")
     assert not any(alive(pid) for pid in family)
     node.start_agent()
-    assert node.server.kept.hellos[-1]["holding"] == [list(key)]
-    assert node.server.wait_event(key, "ended").data["reason"] == "agent_lost"
+    assert node.server.kept.hellos[-1].holding == (key,)
+    assert node.server.wait_event(key, "ended").data.reason == "agent_lost"
     node.server.wait_event(key, "delivered")
     assert node.log(key, 1) == b"second\n"
     assert set(node.exits(key)) == {0, 1}
@@ -103,7 +103,7 @@ def test_whatever_dies_with_the_agent_the_next_one_finds_it_clean(node: Harness,
     node.agent.wait()
     node.start_agent()
     assert not any(alive(pid) for pid in family)
-    assert node.server.wait_event(key, "ended").data["reason"] == "agent_lost"
+    assert node.server.wait_event(key, "ended").data.reason == "agent_lost"
     node.server.wait_event(key, "delivered")
     node.server.wait_event(node.run("echo again"), "delivered")
 
@@ -117,7 +117,7 @@ def test_an_attempt_that_ended_before_its_agent_died_is_delivered_as_it_was(node
     node.kill_agent()
     node.server.lose_requests = 0
     node.start_agent()
-    assert node.server.wait_event(key, "ended").data["reason"] == "rank_failed"
+    assert node.server.wait_event(key, "ended").data.reason == "rank_failed"
     node.server.wait_event(key, "delivered")
     assert node.exits(key)[0]["exit_code"] == 5
     assert node.log(key) == b"result\n"
@@ -146,7 +146,7 @@ def test_sigterm_stops_with_grace_delivers_and_exits(node: Harness) -> None:
     node.wait_log(key, b"ready")
     agent.send_signal(signal.SIGTERM)
     assert agent.wait(20) == 0
-    assert node.server.wait_event(key, "ended").data["reason"] == "agent_stopped"
+    assert node.server.wait_event(key, "ended").data.reason == "agent_stopped"
     assert node.server.events(key, "delivered")
     assert node.log(key).endswith(b"saved\n")
     assert not node.marked()

@@ -7,14 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from .conftest import Harness, alive, until
+from muster.wire.node.agents import Order
+from muster.wire.node.plan import NodePlan
+
+from .conftest import Harness, alive, plan_of, until
 
 
 def test_ranks_that_end_well_end_the_attempt(node: Harness) -> None:
     node.start_agent()
     key = node.run("echo zero", "echo one")
     ended = node.server.wait_event(key, "ended")
-    assert ended.data["reason"] == "done"
+    assert ended.data.reason == "done"
     assert {rank: exit["exit_code"] for rank, exit in node.exits(key).items()} == {0: 0, 1: 0}
     node.server.wait_event(key, "delivered")
     assert (node.log(key, 0), node.log(key, 1)) == (b"zero\n", b"one\n")
@@ -31,7 +34,7 @@ def test_a_failed_rank_takes_the_gang_down(node: Harness) -> None:
     assert not exits[0]["expected"]
     assert (exits[1]["signal"], exits[1]["expected"]) == (signal.SIGTERM, True)
     assert (exits[2]["signal"], exits[2]["expected"]) == (signal.SIGKILL, True)
-    assert ended.data["reason"] == "rank_failed"
+    assert ended.data.reason == "rank_failed"
 
 
 def test_ranks_that_fail_together_are_all_heard(node: Harness) -> None:
@@ -63,7 +66,7 @@ def test_daemonised_children_are_ended_with_the_ranks(node: Harness) -> None:
     node.server.wait_event(key, "delivered")
     daemon = int(node.log(key).split()[0])
     assert not alive(daemon)
-    assert ended.data["reason"] == "done"
+    assert ended.data.reason == "done"
     assert node.exits(key)[0]["exit_code"] == 0
     assert '"other_pids": [' in node.paths.attempt(*key).journal.read_text()
 
@@ -119,7 +122,7 @@ def test_a_stop_gives_its_grace_to_what_a_shell_started(node: Harness) -> None:
     ended = node.server.wait_event(key, "ended")
     node.server.wait_event(key, "delivered")
     assert b"saved" in node.log(key)
-    assert ended.data["reason"] == "cancelled"
+    assert ended.data.reason == "cancelled"
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
@@ -203,7 +206,7 @@ def test_the_time_limit_is_told_and_kept(node: Harness) -> None:
     node.start_agent()
     key = node.run("sleep 1000", timeout_s=0.2)
     node.server.wait_event(key, "timed_out")
-    assert node.server.wait_event(key, "ended").data["reason"] == "timeout"
+    assert node.server.wait_event(key, "ended").data.reason == "timeout"
 
 
 def test_a_newer_attempt_ends_the_older_one(node: Harness) -> None:
@@ -211,38 +214,31 @@ def test_a_newer_attempt_ends_the_older_one(node: Harness) -> None:
     older = node.run("sleep 1000")
     node.pids(older)
     newer = node.run("echo new", run=older[0], attempt=2)
-    assert node.server.wait_event(older, "ended").data["reason"] == "superseded"
+    assert node.server.wait_event(older, "ended").data.reason == "superseded"
     node.server.wait_event(newer, "delivered")
     assert node.log(newer) == b"new\n"
 
 
-def test_non_essential_ranks_are_stopped_when_the_others_are_done(node: Harness) -> None:
-    from muster.protocol import Order
-
-    from .conftest import plan_of
-
-    node.start_agent()
+def with_helper() -> NodePlan:
+    """A worker that ends, and a rank that serves it."""
     plan = plan_of("echo worker", "sleep 1000")
-    plan["ranks"][1]["essential"] = False
-    plan["ranks"][1]["role"] = "ps"
-    node.server.order(Order(run="tf", attempt=1, action="prepare", plan=plan))
+    return replace(plan, ranks=(plan.ranks[0], replace(plan.ranks[1], essential=False, role="ps")))
+
+
+def test_non_essential_ranks_are_stopped_when_the_others_are_done(node: Harness) -> None:
+    node.start_agent()
+    node.server.order(Order(run="tf", attempt=1, action="prepare", plan=with_helper()))
     node.server.wait_event(("tf", 1), "ended")
     exits = node.exits(("tf", 1))
     assert (exits[0]["exit_code"], exits[1]["signal"], exits[1]["expected"]) == (0, signal.SIGTERM, True)
 
 
 def test_with_other_nodes_in_the_gang_the_server_says_when_helpers_are_done(node: Harness) -> None:
-    from muster.protocol import Order
-
-    from .conftest import plan_of
-
     node.start_agent()
-    plan = plan_of("echo worker", "sleep 1000")
-    plan["ranks"][1].update(essential=False, role="ps")
-    order = Order(run="tf", attempt=1, action="prepare", num_nodes=2, plan=plan)
+    order = Order(run="tf", attempt=1, action="prepare", num_nodes=2, plan=with_helper())
     node.server.order(order)
     exited = node.server.wait_event(("tf", 1), "exited")
-    assert exited.data["rank"] == 0
+    assert exited.data.rank == 0
     helper = node.pids(("tf", 1))[1]
     assert alive(helper)
     node.server.order(replace(order, action="stop", stop_reason="done", grace_s=0.0))
@@ -257,7 +253,7 @@ def test_an_agent_that_hears_no_server_stops_its_gangs(node: Harness) -> None:
     node.server.stop()
     until(lambda: not alive(pid), what="the end of the stale rank")
     node.server.start()
-    assert node.server.wait_event(key, "ended").data["reason"] == "stale"
+    assert node.server.wait_event(key, "ended").data.reason == "stale"
 
 
 def _command(pid: int) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from muster.protocol import InputOrder, Order
+from muster.wire.node.agents import InputOrder, Order
 
 from .conftest import Harness, alive, is_nursery, plan_of, until
 
@@ -46,10 +46,10 @@ def test_a_missing_input_is_refused_by_name(node: Harness, folder: Path) -> None
     node.start_agent()
     key = node.run("true", inputs=(InputOrder("images", str(folder / "nowhere"), "ro_mount", "uri_folder"),))
     refused = node.server.wait_event(key, "refused")
-    assert refused.data["code"] == "data_unavailable"
-    assert "images" in refused.data["message"]
-    assert "nowhere" in refused.data["message"]
-    assert node.server.wait_event(key, "ended").data["reason"] == "refused"
+    assert refused.data.code == "data_unavailable"
+    assert "images" in refused.data.message
+    assert "nowhere" in refused.data.message
+    assert node.server.wait_event(key, "ended").data.reason == "refused"
     node.server.wait_event(key, "delivered")
     node.forget(key)
 
@@ -62,8 +62,8 @@ def test_an_archive_that_escapes_is_refused(node: Harness, folder: Path) -> None
     node.start_agent()
     key = node.run("true", snapshot=digest)
     refused = node.server.wait_event(key, "refused")
-    assert refused.data["code"] == "bad_input"
-    assert "escaped" in refused.data["message"]
+    assert refused.data.code == "bad_input"
+    assert "escaped" in refused.data.message
 
 
 def test_code_is_fetched_when_the_server_is_back(node: Harness) -> None:
@@ -102,8 +102,8 @@ def test_an_undefined_variable_of_a_command_list_is_refused(node: Harness) -> No
     node.start_agent()
     key = node.run(["echo", "$LOCAL_RANKK"])
     refused = node.server.wait_event(key, "refused")
-    assert refused.data["code"] == "bad_input"
-    assert "LOCAL_RANKK" in refused.data["message"]
+    assert refused.data.code == "bad_input"
+    assert "LOCAL_RANKK" in refused.data.message
 
 
 def test_command_lists_are_expanded_in_the_final_environment(node: Harness) -> None:
@@ -149,10 +149,10 @@ def test_ports_are_held_until_the_ranks_are_gone_and_then_released(node: Harness
     # Not the default: jobs of other tests that run at the same time begin there.
     first = 17105
     node.server.order(Order(run="p", attempt=1, action="prepare", ports_count=2, ports_preferred=first))
-    ports = node.server.wait_event(("p", 1), "prepared").data["ports"]
+    ports = node.server.wait_event(("p", 1), "prepared").data.ports
     assert len(set(ports)) == 2
     other = node.run("true", ports_count=2, ports_preferred=first)
-    assert not set(ports) & set(node.server.wait_event(other, "prepared").data["ports"])
+    assert not set(ports) & set(node.server.wait_event(other, "prepared").data.ports)
     go = Order(run="p", attempt=1, action="go", plan=plan_of("until [ -e go ]; do sleep 0.02; done"))
     node.server.order(replace(go, ports_count=2))
     node.pids(("p", 1))
@@ -160,7 +160,7 @@ def test_ports_are_held_until_the_ranks_are_gone_and_then_released(node: Harness
     until(lambda: not node.marked(), what="the end of the ranks")
     node.start_agent()
     again = node.run("true", ports_count=1, ports_preferred=ports[0])
-    assert node.server.wait_event(again, "prepared").data["ports"] == ports[:1]
+    assert node.server.wait_event(again, "prepared").data.ports == ports[:1]
 
 
 def test_a_port_that_somebody_listens_on_is_passed_over(node: Harness) -> None:
@@ -170,7 +170,7 @@ def test_a_port_that_somebody_listens_on_is_passed_over(node: Harness) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         key = node.run("true", ports_count=1, ports_preferred=port)
-        assert node.server.wait_event(key, "prepared").data["ports"][0] != port
+        assert node.server.wait_event(key, "prepared").data.ports[0] != port
 
 
 def test_a_prepared_attempt_that_is_stopped_ends_without_a_start(node: Harness) -> None:
@@ -178,7 +178,7 @@ def test_a_prepared_attempt_that_is_stopped_ends_without_a_start(node: Harness) 
     node.server.order(Order(run="w", attempt=1, action="prepare"))
     node.server.wait_event(("w", 1), "prepared")
     node.stop(("w", 1))
-    assert node.server.wait_event(("w", 1), "ended").data["reason"] == "cancelled"
+    assert node.server.wait_event(("w", 1), "ended").data.reason == "cancelled"
     node.server.wait_event(("w", 1), "delivered")
     assert not node.server.events(("w", 1), "started")
 
@@ -196,7 +196,7 @@ def test_what_the_server_needs_no_longer_is_removed_with_the_next_delivery(node:
     node.server.wait_event(key, "delivered")
     node.server.kept.forgettable.add(key)
     until(lambda: not node.paths.attempt(*key).root.exists(), what="the removal")
-    until(lambda: node.server.kept.heartbeats[-1]["holding"] == [], what="a heartbeat without it")
+    until(lambda: node.server.kept.heartbeats[-1].holding == (), what="a heartbeat without it")
 
 
 def test_a_running_attempt_that_is_not_wanted_any_more_is_ended_and_removed(node: Harness) -> None:
@@ -217,7 +217,7 @@ def test_an_attempt_of_which_the_server_has_not_heard_is_prepared_again(node: Ha
     node.kill_agent()
     node.server.kept.archives[digest] = archive
     node.start_agent()
-    assert node.server.kept.hellos[-1]["holding"] == []
+    assert node.server.kept.hellos[-1].holding == ()
     node.server.wait_event(key, "delivered")
     assert node.log(key) == b"arrived\n"
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from tests.integration.server.conftest import Site
 
-from muster.protocol import Chunk, Event, encode
+from muster.wire.node.agents import Chunk, Event, Noted, encode
 
 
-def deliver(site: Site, frames: list[Any]) -> dict[str, Any]:
-    body = b"".join(encode(frames))
+def deliver(site: Site, frames: list[Any], *before: bytes) -> dict[str, Any]:
+    body = b"".join([*before, *encode(frames)])
     path = "/agents/local-0/deliveries"
     answer: dict[str, Any] = site.client._calls.send("POST", path, body=body, query={"agent": "test"})
     return answer
@@ -26,13 +26,14 @@ def test_one_bad_frame_does_not_spoil_its_delivery(site: Site) -> None:
     site.wait(run, "Running")
     lines = [json.dumps({"kind": "metric", "name": name, "value": 1.0, "at": 1.0}) for name in ("before", "after")]
     log = "\n".join([lines[0], '["no", "mapping"]', lines[1], ""]).encode()
+    bad = {"frame": "event", "run": run, "attempt": 1, "kind": "exited", "at": 0.0, "data": {"no": "rank"}}
     deliver(
         site,
         [
-            Event(run, 1, "exited", 0.0, {"no": "rank"}),
-            Event(run, 1, "noted", 0.0, {"level": "info", "text": "this one is well"}),
+            Event(run, 1, 0.0, Noted("this one is well", "info")),
             Chunk(run, 1, "events/rank_7.jsonl", 0, log),
         ],
+        json.dumps(bad).encode() + b"\n",
     )
     said = notes(site, run)
     assert any("sent an event (exited) that cannot be recorded" in text for text in said)

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from muster.agent.attempt import Phase, Step, next_step
+from muster.agent.attempt import Phase, Step, may_leave, next_step
 from muster.agent.run import journal
-from muster.agent.run.journal import Story
+from muster.agent.run.journal import Moment, Story
 from muster.agent.run.keeper import Ending
-from muster.protocol import Order
+from muster.wire.node.agents import Exited, Order, Started, StartedRank
+from muster.wire.node.plan import NodePlan
 
-PLAN = {"node_rank": 0, "name": "n", "address": "a", "gpus": [], "ranks": []}
+PLAN = NodePlan(0, "n", "a", (), ())
 
 
 def _order(action: str, plan: bool = False) -> Order:
@@ -44,6 +45,25 @@ def _order(action: str, plan: bool = False) -> Order:
 )
 def test_an_order_asks_for_the_next_step(order: Order, phase: Phase, step: Step | None) -> None:
     assert next_step(order, phase) is step
+
+
+@pytest.mark.parametrize(
+    ("phases", "asked", "long_lived", "had_any", "leaves"),
+    [
+        (set(), False, True, True, False),
+        (set(), True, True, False, True),
+        ({Phase.DELIVERED}, True, True, True, False),
+        (set(), False, False, False, False),
+        (set(), False, False, True, True),
+        ({Phase.DELIVERED}, True, False, True, True),
+        ({Phase.DELIVERED}, False, False, True, False),
+        ({Phase.DELIVERED, Phase.ENDED}, True, False, True, False),
+    ],
+)
+def test_an_agent_leaves_when_it_is_asked_to_or_after_its_last_attempt(
+    phases: set[Phase], asked: bool, long_lived: bool, had_any: bool, leaves: bool
+) -> None:
+    assert may_leave(phases, asked=asked, long_lived=long_lived, had_any=had_any) is leaves
 
 
 def test_a_failure_is_followed_by_quiet_then_sigterm_then_sigkill() -> None:
@@ -93,9 +113,10 @@ def test_a_story_tells_each_thing_once() -> None:
         {"kind": "ended", "at": 2.1, "reason": "done"},
     ]
     told = [event for entry in entries for event in story.add(entry)]
-    assert [kind for kind, _, _ in told] == ["started", "exited"]
-    assert told[0][2] == {"ranks": [{"rank": 0, "pid": 7, "at": 1.0}]}
-    assert told[1][2]["exit_code"] == 0
+    assert told == [
+        Moment(1.1, Started((StartedRank(0, 7, 1.0),))),
+        Moment(2.0, Exited(0, 0, None, expected=False, at=2.0)),
+    ]
     assert [event for entry in entries for event in story.add(entry)] == []
     assert story.ended == entries[-1]
     assert story.lose(3.0, "agent") == []
@@ -103,17 +124,17 @@ def test_a_story_tells_each_thing_once() -> None:
 
 def test_a_refused_rank_is_an_exit_with_its_reason() -> None:
     told = Story().add({"kind": "refused", "at": 1.0, "rank": 2, "message": "no such program", "exit_code": 127})
-    assert [kind for kind, _, _ in told] == ["started", "exited"]
-    assert told[1][2]["refusal"] == "no such program"
+    assert [moment.data.kind for moment in told] == ["started", "exited"]
+    assert told[1].data.refusal == "no such program"
 
 
 def test_ranks_whose_end_nobody_saw_are_told_as_lost() -> None:
     story = Story()
     story.add({"kind": "started", "at": 1.0, "rank": 0, "pid": 7})
     told = story.lose(5.0, "keeper")
-    assert [(kind, data.get("rank"), data.get("lost_with")) for kind, _, data in told] == [
-        ("started", None, None),
-        ("exited", 0, "keeper"),
+    assert [moment.data for moment in told] == [
+        Started((StartedRank(0, 7, 1.0),)),
+        Exited(0, None, None, expected=False, at=5.0, lost_with="keeper"),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from muster.agent.identity import filled_in, host_name, machine, own_address, visible_gpus
-from muster.protocol import AgentConfig
+from muster.wire.node.agents import AgentConfig
 
 CONFIG = AgentConfig("n", "c", "/root", ("https://127.0.0.1:8910",), "token", address="")
 

@@ -7,8 +7,8 @@ import pytest
 from muster.errors import JobError
 from muster.job.explain import make_spec
 from muster.job.expressions import resolve_environment, secret_names
-from muster.launch.model import to_json
 from muster.launch.plan import plan, sample_slots
+from muster.wire.codec import to_json
 
 VARIABLES = {"TOKEN": "${{secrets.HF}}", "URL": "https://x/${{secrets.KEY}}/${{inputs.n}}", "PLAIN": "1"}
 

@@ -12,11 +12,12 @@ import pytest
 from muster.errors import JobError
 from muster.job.parts import Mpi, PyTorch, Resources
 from muster.job.spec import JobSpec
-from muster.launch.devices import Devices, Interface, RdmaPort, from_json, to_json
 from muster.launch.fabric import Fabric, Member, Wanted, check_interfaces, choose, infiniband_trouble, usable_ports
-from muster.launch.model import Slot
 from muster.launch.network import with_network
 from muster.launch.plan import plan
+from muster.wire.codec import from_json, to_json
+from muster.wire.node.devices import Devices, Interface, RdmaPort
+from muster.wire.node.plan import Slot
 
 MACHINES = Path(__file__).parent / "machines"
 GOLDEN = Path(__file__).parent / "golden_network"
@@ -25,7 +26,7 @@ NAMES = sorted(path.stem for path in MACHINES.iterdir())
 
 def machine(name: str) -> tuple[str, Devices]:
     described = json.loads((MACHINES / f"{name}.json").read_text())
-    return described["address"], from_json(described["devices"])
+    return described["address"], from_json(Devices, described["devices"])
 
 
 def gang(*names: str, devices: Devices | None = None) -> list[Member]:
@@ -49,7 +50,7 @@ def test_the_settings_are_those_on_file(name: str) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_text(text)
     assert path.read_text() == text
-    assert from_json(json.loads(json.dumps(to_json(machine(name)[1])))) == machine(name)[1]
+    assert from_json(Devices, json.loads(json.dumps(to_json(machine(name)[1])))) == machine(name)[1]
 
 
 def test_every_setting_is_documented() -> None:

@@ -12,8 +12,9 @@ import pytest
 from muster.job.parts import Distribution, Mpi, PyTorch, Resources, TensorFlow
 from muster.job.spec import JobSpec
 from muster.launch.describe import describe
-from muster.launch.model import Slot, plan_from_json, to_json
 from muster.launch.plan import plan, sample_slots
+from muster.wire.codec import from_json, to_json
+from muster.wire.node.plan import Plan, Slot
 
 GOLDEN = Path(__file__).parent / "golden"
 TRAIN = ("python", "train.py", "--epochs", "3")
@@ -78,7 +79,7 @@ def test_the_plan_is_the_one_on_file(name: str) -> None:
         (GOLDEN / f"{name}.txt").write_text(describe(made))
     assert (GOLDEN / f"{name}.json").read_text() == as_json
     assert (GOLDEN / f"{name}.txt").read_text() == describe(made)
-    assert plan_from_json(json.loads(as_json)) == made
+    assert from_json(Plan, json.loads(as_json)) == made
 
 
 def test_no_file_is_left_of_a_case_that_is_gone() -> None:

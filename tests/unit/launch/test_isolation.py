@@ -6,8 +6,8 @@ import pytest
 
 from muster.job.parts import Distribution, Mpi, PyTorch, Resources, TensorFlow
 from muster.job.spec import JobSpec
-from muster.launch.model import Plan, Slot
 from muster.launch.plan import plan
+from muster.wire.node.plan import Plan, Slot
 
 
 def planned(distribution: Distribution, gpus: tuple[str, ...], isolation: bool = True, **env: str) -> Plan:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from muster.job.parts import Distribution, PyTorch, Resources, TensorFlow
 from muster.job.spec import JobSpec
-from muster.launch.model import Slot
 from muster.launch.plan import plan, sample_slots
+from muster.wire.node.plan import Slot
 
 
 def notices(

@@ -11,9 +11,9 @@ from muster.errors import JobError
 from muster.job.parts import Distribution, Input, Mpi, PyTorch, Resources, TensorFlow
 from muster.job.spec import JobSpec
 from muster.launch.expand import expand_all
-from muster.launch.model import MpiHost, Plan, PortsWanted, Slot
 from muster.launch.plan import check, num_ranks, plan, ports_wanted, sample_slots
 from muster.launch.sharing import LOOPBACK_INTERFACE
+from muster.wire.node.plan import MpiHost, Plan, PortsWanted, Slot
 
 COUNTS = st.integers(1, 6)
 

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from muster.job.parts import Distribution, Mpi, PyTorch, Resources, TensorFlow
 from muster.job.spec import JobSpec
-from muster.launch.model import Needs, needs_from_json, to_json
-from muster.launch.preflight import disagreement, needs, shm_bytes, told
+from muster.launch.preflight import disagreement, joined_notices, needs, shm_bytes
+from muster.wire.codec import from_json, to_json
+from muster.wire.node.agents import Facts
+from muster.wire.node.plan import Needs
 
 
 def needed(
@@ -56,22 +56,21 @@ def test_ranks_ports_and_devices_are_told() -> None:
     assert (found.ranks, found.port, found.devices, found.gpus) == (3, 7000, True, ("0", "1"))
     assert found.shm_bytes == 2 << 30
     assert not needed("python train.py", PyTorch()).devices
-    assert needs_from_json(to_json(found)) == found
-    assert needs_from_json(None) == Needs()
+    assert from_json(Needs, to_json(found)) == found
 
 
 def test_sizes_of_shared_memory() -> None:
     assert [shm_bytes(text) for text in (None, "512", "64k", "2G")] == [None, 512, 64 << 10, 2 << 30]
 
 
-def fact(version: str = "", *notices: str) -> dict[str, Any]:
-    return {"versions": {"torch": version} if version else {}, "notices": list(notices)}
+def fact(version: str = "", *notices: str) -> Facts:
+    return Facts(versions={"torch": version} if version else {}, notices=notices)
 
 
 def test_the_same_version_everywhere_is_agreement_and_none_is_no_disagreement() -> None:
     names = ["node-0", "node-1", "node-2"]
     assert disagreement(names, [fact("2.13.0"), fact("2.13.0"), fact("2.13.0")]) is None
-    assert disagreement(names, [fact("2.13.0"), fact(), {}]) is None
+    assert disagreement(names, [fact("2.13.0"), fact(), Facts()]) is None
 
 
 def test_different_versions_name_both_nodes() -> None:
@@ -81,7 +80,7 @@ def test_different_versions_name_both_nodes() -> None:
 
 
 def test_what_several_nodes_say_is_told_once() -> None:
-    assert told(["a", "b", "c"], [fact("", "no torch"), fact("", "no torch", "no shm"), {}]) == [
+    assert joined_notices(["a", "b", "c"], [fact("", "no torch"), fact("", "no torch", "no shm"), Facts()]) == [
         "a, b: no torch",
         "b: no shm",
     ]

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster import errors
-from muster.protocol import Chunk
 from muster.store.backend import Store
 from muster.store.encryption import CHUNK_BYTES, HEADER_BYTES, Damaged, plain_size
 from muster.store.keyring import Key, KeyRing, WrongKey, load_key, load_keyring, new_key
 from muster.store.pieces import pieces_of
 from muster.store.streams import Streams
+from muster.wire.node.agents import Chunk
 
 
 def ring(*secrets_: bytes) -> KeyRing:

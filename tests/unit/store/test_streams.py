@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.errors import JobError
-from muster.protocol import Chunk
 from muster.store.backend import Store
 from muster.store.streams import Streams
+from muster.wire.node.agents import Chunk
 
 KEY = ("run", 1, "user_logs/std_log.txt")
 

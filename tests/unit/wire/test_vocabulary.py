@@ -17,7 +17,7 @@ import muster.wire
 ROOT = Path(muster.wire.__path__[0])
 MODULES = sorted(ROOT.rglob("*.py"))
 # Those that never become JSON by the codec.
-NO_MESSAGES = {"Code", "Event", "Chunk"}
+NO_MESSAGES = {"Code", "Event", "Chunk", "UnreadableEvent"}
 
 
 def classes() -> list[type[Any]]:

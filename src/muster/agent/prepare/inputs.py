@@ -22,14 +22,15 @@ from muster.host.children import Abandoned
 from muster.host.hashing import sha256_of
 from muster.host.http import Address
 from muster.paths import AttemptPaths, data_cache_dir
-from muster.protocol import InputOrder, Order
 from muster.storage.connectors.base import TransferError
 from muster.storage.connectors.credentials import FreshTokens
 from muster.storage.staging.cache import Cache, Held
 from muster.storage.staging.messages import Copy, Done, Mount, Stage
 from muster.storage.staging.model import ONE_FILE
 from muster.wire.access import Access, FileEntry, FileList, HashedFile, file_etag
+from muster.wire.node.agents import InputOrder, Order
 from muster.wire.node.requests import FreshGrants
+from muster.wire.stream import Level
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ class Inputs:
     mover: Mover
     doing: Callable[[str], None]
     """Told how far it is; empty at the end."""
-    note: Callable[[str, str], None]
+    note: Callable[[Level, str], None]
     """Tells those who follow the run: level and text."""
     held: list[Held] = field(default_factory=list)
     """Trees that the job uses."""

@@ -6,17 +6,15 @@ The lock's descriptor travels to the keeper, so the port stays held until the ra
 from __future__ import annotations
 
 import errno
-import fcntl
-import os
 import socket
 import stat
-from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
+from muster.host.locks import FileLock, HeldLock
 from muster.paths import host_ports_dir
 
 _UPWARDS = 500
@@ -29,12 +27,11 @@ _TAKEN = (
 
 class HeldPort(NamedTuple):
     port: int
-    lock: int
-    """Descriptor; the port is free again when every copy of it is closed."""
+    lock: HeldLock
+    """The port is free again when every copy of its descriptor is closed."""
 
     def release(self) -> None:
-        with suppress(OSError):
-            os.close(self.lock)
+        self.lock.release()
 
 
 class PortTrouble(Exception):
@@ -57,13 +54,13 @@ def hold(
     for port in _candidates(preferred):
         if (port in avoid and port != chosen) or any(port == one.port for one in held):
             continue
-        lock = _lock(folder / str(port))
+        lock = FileLock(folder / str(port), all_users=True).try_acquire()
         if lock is None:
             if port == chosen:
                 raise PortTrouble(_TAKEN.format(port=port, who="another job on this machine holds it"))
             continue
         if not _is_free(port):
-            os.close(lock)
+            lock.release()
             if port == chosen:
                 raise PortTrouble(_TAKEN.format(port=port, who=f"another program listens there{_listener(port)}"))
             continue
@@ -96,41 +93,6 @@ def _make_folder(folder: Path) -> None:
         pass
     if not stat.S_ISDIR(folder.lstat().st_mode):
         raise PortTrouble(f"{folder} is not a folder, so ports cannot be held. Remove it.")
-
-
-def _lock(path: Path) -> int | None:
-    """The descriptor of a locked file, or None when somebody else has it."""
-    # In a sticky folder the kernel refuses O_CREAT on another user's file (fs.protected_regular),
-    # and a shared lock file is never removed: that would let two hold the same name.
-    attempts: tuple[Callable[[], int], ...] = (
-        lambda: os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC),
-        lambda: _create(path),
-        lambda: os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC),
-    )
-    for attempt in attempts:
-        try:
-            descriptor = attempt()
-            break
-        except (FileNotFoundError, FileExistsError):
-            continue
-        except OSError as error:
-            if error.errno in (errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR):
-                return None
-            raise
-    else:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
-def _create(path: Path) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    os.fchmod(descriptor, 0o644)
-    return descriptor
 
 
 def _is_free(port: int) -> bool:

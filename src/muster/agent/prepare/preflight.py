@@ -1,7 +1,7 @@
-"""Looking at the node before ranks start: what a job needs of it and would only miss later.
+"""Checking the node before ranks start: what a job needs of it and would only miss later.
 
-Everything but the look into the ranks' Python is a few reads of the kernel's files. That look is a small process,
-started beside the other preparation, and remembered until something is installed.
+Most of it is a few reads of the kernel's files. The check of the ranks' Python is a small process that runs while the
+rest is prepared; its result is remembered until something is installed.
 """
 
 from __future__ import annotations
@@ -14,17 +14,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from muster.agent import devices
 from muster.agent.run.variables import SYSTEM_PATH
 from muster.environments.venvs.contents import MODULES
 from muster.host.children import spawning
-from muster.launch.devices import to_json
 from muster.launch.fabric import check_interfaces
-from muster.launch.model import Needs
+from muster.wire.node.agents import Facts
+from muster.wire.node.plan import Needs
 
 # A Python on a slow share may take longer; then nothing is known, and nothing is held against it.
 _PROBE_TIMEOUT_S = 2.0
@@ -45,27 +43,14 @@ class Problem(Exception):
         self.code = code
 
 
-@dataclass(frozen=True)
-class Found:
-    """What is worth telling the server."""
-
-    notices: tuple[str, ...] = ()
-    versions: Mapping[str, str] = field(default_factory=dict)
-    devices: Mapping[str, Any] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        facts = {"notices": list(self.notices), "versions": dict(self.versions), "devices": self.devices}
-        return {name: value for name, value in facts.items() if value}
-
-
-def check_node(needs: Needs, user_env: Mapping[str, str], root: Path = Path("/")) -> None:
+def check_machine(needs: Needs, user_env: Mapping[str, str], root: Path = Path("/")) -> None:
     """Problem where the machine itself is not as the job was promised or says; costs next to nothing."""
     _check_gpus(needs, root)
     _check_names(user_env, root)
 
 
-class Preflight:
-    """One look at what the ranks will run in, begun when it is made."""
+class PythonCheck:
+    """A check of what the ranks will run in, begun when it is made."""
 
     def __init__(
         self,
@@ -81,25 +66,25 @@ class Preflight:
         self._modules: Mapping[str, str] | None = None
         _check_programs(needs, python, user_env.get("PATH") or f"{python_bin}:{SYSTEM_PATH}")
         self._notices += _shared_memory(needs, root)
-        self._devices = to_json(devices.gather(root)) if needs.devices else None
+        self._devices = devices.gather(root) if needs.devices else None
         self._probing: threading.Thread | None = None
         if needs.modules:
             self._probe(user_env.get("PYTHONPATH", ""))
 
-    def result(self) -> Found:
+    def result(self) -> Facts:
         """What was found; Problem where the job is certain to fail."""
         if self._probing is not None:
             self._probing.join(_PROBE_TIMEOUT_S + 1)
         found = self._modules
         if found is None:
-            return Found(tuple(self._notices), {}, self._devices)
+            return Facts(tuple(self._notices), {}, self._devices)
         for module in self._needs.required:
             if module not in found:
                 raise Problem("environment", f"{_missing(module, self._python)}, and the command runs it")
         absent = [module for module in self._needs.modules if module not in found and module in ("torch", "tensorflow")]
         self._notices += [f"{_missing(module, self._python)}; a script that imports it fails" for module in absent]
         versions = {module: found[module] for module in self._needs.modules if found.get(module)}
-        return Found(tuple(self._notices), versions, self._devices)
+        return Facts(tuple(self._notices), versions, self._devices)
 
     def _probe(self, pythonpath: str) -> None:
         known = _remembered(self._python, pythonpath, self._needs.modules)

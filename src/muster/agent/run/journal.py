@@ -1,85 +1,99 @@
-"""What a keeper wrote down, read back as the events that the server is told."""
+"""What a keeper wrote down, read back as the events that the server hears."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-Entry = Mapping[str, Any]
+from muster.agent.run.records import EndedEntry, Entry
+from muster.wire.node.agents import Exited, Started, StartedRank
+
+
+class Moment(NamedTuple):
+    """Something that happened to an attempt's ranks, and when."""
+
+    at: float
+    data: Started | Exited
 
 
 @dataclass
 class Story:
     """What is known of an attempt's ranks on this node, entry by entry."""
 
-    started: dict[int, Entry] = field(default_factory=dict)
-    exited: dict[int, Entry] = field(default_factory=dict)
+    started: dict[int, StartedRank] = field(default_factory=dict)
+    exited: dict[int, Exited] = field(default_factory=dict)
     announced: bool = False
-    """The start was told."""
-    ended: Entry | None = None
+    """The server has heard of the start."""
+    ended: EndedEntry | None = None
 
-    def add(self, entry: Entry) -> list[tuple[str, float, dict[str, Any]]]:
-        """Take an entry in; returns the events that follow from it (kind, at, data). Twice the same tells nothing."""
-        kind, at = entry["kind"], entry["at"]
-        if kind == "started" and entry["rank"] not in self.started:
-            self.started[entry["rank"]] = entry
+    def add(self, entry: Entry) -> list[Moment]:
+        """Take an entry in; returns what follows from it for the server. The same entry again adds nothing."""
+        if entry["kind"] == "started" and entry["rank"] not in self.started:
+            started = self.started[entry["rank"]] = StartedRank(entry["rank"], entry["pid"], entry["at"])
             # Ranks that mpirun starts come later than the rest.
-            return [("started", at, {"ranks": [_told(entry)]})] if self.announced else []
-        if kind == "running":
-            return self._announce(at)
-        if kind == "refused" and entry["rank"] not in self.exited:
-            data = {"rank": entry["rank"], "exit_code": entry["exit_code"], "signal": None, "expected": False}
-            return [*self._announce(at), *self._exit(at, {**data, "refusal": entry["message"]})]
-        if kind == "exited" and entry["rank"] not in self.exited:
-            data = {key: value for key, value in entry.items() if key not in ("kind", "at")}
-            return [*self._announce(at), *self._exit(at, data)]
-        if kind == "ended":
+            return [Moment(entry["at"], Started((started,)))] if self.announced else []
+        if entry["kind"] == "running":
+            return self._announce(entry["at"])
+        if entry["kind"] == "refused" and entry["rank"] not in self.exited:
+            at, rank = entry["at"], entry["rank"]
+            return self._exit(Exited(rank, entry["exit_code"], None, False, at, refusal=entry["message"]))
+        if entry["kind"] == "exited" and entry["rank"] not in self.exited:
+            return self._exit(
+                Exited(
+                    entry["rank"],
+                    entry["exit_code"],
+                    entry["signal"],
+                    entry["expected"],
+                    entry["at"],
+                    entry.get("max_rss_kb"),
+                    entry.get("core_dumped"),
+                    entry.get("oom_killed"),
+                    lost_with=entry.get("lost_with"),
+                )
+            )
+        if entry["kind"] == "ended":
             self.ended = entry
         return []
 
     @property
     def has_failed(self) -> bool:
         """Whether a rank ended badly, and not by Muster's own signal."""
-        return any(item["exit_code"] != 0 and not item.get("expected") for item in self.exited.values())
+        return any(rank.exit_code != 0 and not rank.expected for rank in self.exited.values())
 
-    def lose(self, at: float, lost_with: str) -> list[tuple[str, float, dict[str, Any]]]:
+    def lose(self, at: float, lost_with: str) -> list[Moment]:
         """Ranks whose end nobody saw: they went with their "keeper" or "agent"."""
-        events = self._announce(at) if self.started else []
+        moments = self._announce(at) if self.started else []
         for rank in self.started.keys() - self.exited.keys():
-            data = {"rank": rank, "exit_code": None, "signal": None, "expected": False, "lost_with": lost_with}
-            events += self._exit(at, data)
-        return events
+            moments += self._exit(Exited(rank, None, None, False, at, lost_with=lost_with))
+        return moments
 
-    def _announce(self, at: float) -> list[tuple[str, float, dict[str, Any]]]:
+    def _announce(self, at: float) -> list[Moment]:
         if self.announced:
             return []
         self.announced = True
-        return [("started", at, {"ranks": [_told(entry) for entry in self.started.values()]})]
+        return [Moment(at, Started(tuple(self.started.values())))]
 
-    def _exit(self, at: float, data: dict[str, Any]) -> list[tuple[str, float, dict[str, Any]]]:
-        self.exited[data["rank"]] = data
-        return [("exited", at, {**data, "at": at})]
-
-
-def _told(entry: Entry) -> dict[str, Any]:
-    return {"rank": entry["rank"], "pid": entry["pid"], "at": entry["at"]}
+    def _exit(self, exited: Exited) -> list[Moment]:
+        self.exited[exited.rank] = exited
+        return [*self._announce(exited.at), Moment(exited.at, exited)]
 
 
 def read(path: Path) -> Sequence[Entry]:
     """The journal's whole lines; one that was cut by a full disk or a death is left out."""
     try:
-        raw = path.read_bytes()
+        return list(_entries(path.read_bytes().split(b"\n")))
     except OSError:
         return []
-    entries = []
-    for line in raw.split(b"\n"):
+
+
+def _entries(lines: Iterable[bytes]) -> Iterable[Entry]:
+    for line in lines:
         try:
             entry = json.loads(line)
         except ValueError:
             continue
         if isinstance(entry, dict) and "kind" in entry and "at" in entry:
-            entries.append(entry)
-    return entries
+            yield entry  # type: ignore[misc]

@@ -14,9 +14,10 @@ import signal
 import socket
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from muster.agent.run.mpi.coordinator import Side
+from muster.agent.run.mpi.coordinator import MpiSide
+from muster.agent.run.records import Launch, StopCommand, Value
 from muster.host import processes
 
 KILL_PASS_S = 0.01
@@ -74,7 +75,7 @@ class ExecStarter:
             said = trouble.read()
         if said:
             os.waitpid(pid, 0)
-            raise _refusal(launch, json.loads(said))
+            raise _refusal(launch, *json.loads(said))
         return pid
 
 
@@ -106,8 +107,7 @@ def _become(launch: RankLaunch, parent: int, trouble: int) -> None:
         os._exit(127)
 
 
-def _refusal(launch: RankLaunch, trouble: Sequence[Any]) -> Refused:
-    stage, number, text = trouble
+def _refusal(launch: RankLaunch, stage: str, number: int, text: str) -> Refused:
     if stage == "cwd":
         return Refused(f"the working folder {launch.cwd} cannot be entered: {text}", 126)
     if stage == "log":
@@ -172,10 +172,10 @@ class Ending:
 class Keeper:
     """Runs one attempt's ranks on this node to their end."""
 
-    def __init__(self, launch: dict[str, Any], agent: socket.socket, starter: Starter, wake: int) -> None:
+    def __init__(self, launch: Launch, agent: socket.socket, starter: Starter, wake: int) -> None:
         self._launches = [RankLaunch(**rank) for rank in launch["ranks"]]
-        self._whole_gang: bool = launch["whole_gang"]
-        self._stop_file: str = launch["stop_file"]
+        self._whole_gang = launch["whole_gang"]
+        self._stop_file = launch["stop_file"]
         self._ending = Ending(launch["grace_failure_s"], launch["kill_after_term_s"])
         self._agent = agent
         self._agent_gone = False
@@ -183,7 +183,7 @@ class Keeper:
         self._wake = wake
         self._journal = os.open(launch["journal"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._unread = b""
-        self._mpi = Side(**launch["mpi"]) if launch.get("mpi") else None
+        self._mpi = MpiSide(launch["mpi"]) if launch["mpi"] else None
         self._awaited = set(self._mpi.ranks) if self._mpi else set()
         """Ranks that mpirun is to start and that have not said a word yet."""
         self._running: dict[int, RankLaunch] = {}
@@ -422,10 +422,10 @@ class Keeper:
             return
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
-            command = json.loads(line)
+            command: StopCommand = json.loads(line)
             self._ending.stop(time.monotonic(), command["grace_s"], command["reason"])
 
-    def _record(self, kind: str, **data: Any) -> None:
+    def _record(self, kind: str, **data: Value) -> None:
         """One line, to the journal and to the agent; neither a full disk nor a busy agent may hold it up."""
         line = json.dumps({"kind": kind, "at": time.time(), **data}).encode() + b"\n"
         try:

@@ -18,28 +18,35 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import muster.agent
+from muster.agent.run.records import Entry, StopCommand
 from muster.agent.run.variables import NODE_MARK
 from muster.host import processes
 from muster.host.children import own_children, spawning
+from muster.wire.node.agents import AttemptKey
 
 log = logging.getLogger(__name__)
 
 # Without site-packages it is small and starts in 20 ms.
 _NURSERY = "import sys; sys.path.append(sys.argv[1]); from muster.agent.run.nursery import main; main()"
 
-Key = tuple[str, int]
-Heard = Callable[[Key, dict[str, Any]], None]
-Closed = Callable[[Key], None]
+
+class Owner(Protocol):
+    """Who has the keepers; called in the agent's loop."""
+
+    def keeper_said(self, key: AttemptKey, entry: Entry) -> None: ...
+
+    def keeper_closed(self, key: AttemptKey) -> None:
+        """Once per keeper, when neither it nor anything below it is alive."""
 
 
 @dataclass
 class Kept:
     """One keeper."""
 
-    key: Key
+    key: AttemptKey
     socket: socket.socket
     pid: int | None = None
     unread: bytes = b""
@@ -52,16 +59,14 @@ class Kept:
 
 
 @dataclass
-class Keepers:
+class KeeperPool:
     """All keepers of the node, and the nursery that makes them."""
 
     selector: selectors.BaseSelector
     mark: str
     trouble_log: Path
-    heard: Heard
-    closed: Closed
-    """Called once per keeper, when neither it nor anything below it is alive."""
-    _kept: dict[Key, Kept] = field(default_factory=dict)
+    owner: Owner
+    _kept: dict[AttemptKey, Kept] = field(default_factory=dict)
     _nursery: subprocess.Popen[bytes] | None = None
     _line: socket.socket | None = None
     _unread: bytes = b""
@@ -89,7 +94,7 @@ class Keepers:
         self._generation += 1
         self.selector.register(ours, selectors.EVENT_READ, self._hear_nursery)
 
-    def launch(self, key: Key, launch_file: Path, locks: Sequence[int]) -> None:
+    def launch(self, key: AttemptKey, launch_file: Path, locks: Sequence[int]) -> None:
         """Have the ranks started; the keeper takes the descriptors along."""
         ours, theirs = socket.socketpair()
         kept = Kept(key, ours, generation=self._generation)
@@ -105,12 +110,13 @@ class Keepers:
             log.warning("the nursery did not take the request of %s: %s", key, error)
         theirs.close()
 
-    def stop(self, key: Key, grace_s: float, reason: str) -> None:
+    def stop(self, key: AttemptKey, grace_s: float, reason: str) -> None:
         kept = self._kept.get(key)
         if kept is None or kept.silent:
             return
         try:
-            kept.socket.sendall(json.dumps({"grace_s": grace_s, "reason": reason}).encode() + b"\n")
+            command: StopCommand = {"grace_s": grace_s, "reason": reason}
+            kept.socket.sendall(json.dumps(command).encode() + b"\n")
         except OSError as error:
             log.info("the keeper of %s is not listening: %s", key, error)
 
@@ -187,10 +193,10 @@ class Keepers:
             return
         *lines, kept.unread = (kept.unread + data).split(b"\n")
         for line in lines:
-            entry = json.loads(line)
+            entry: Entry = json.loads(line)
             if entry["kind"] == "keeper":
                 kept.pid = entry["pid"]
-            self.heard(kept.key, entry)
+            self.owner.keeper_said(kept.key, entry)
 
     def _drain(self, kept: Kept) -> None:
         """Hear what a keeper said before it went."""
@@ -206,7 +212,7 @@ class Keepers:
     def _forget(self, kept: Kept) -> None:
         self._drop_socket(kept)
         if self._kept.pop(kept.key, None) is not None:
-            self.closed(kept.key)
+            self.owner.keeper_closed(kept.key)
 
     def _end_orphans(self) -> bool:
         """Kill the agent's children that are neither nursery nor living keeper; True when none is left."""

@@ -15,7 +15,6 @@ import signal
 import socket
 import sys
 import traceback
-from typing import Any
 
 from muster.agent.run import keeper
 from muster.agent.run.container import keeper as container_keeper
@@ -36,7 +35,7 @@ class Nursery:
 
     def run(self) -> None:
         while not (self._agent_gone and not self._keepers and not self._lost):
-            watched: list[Any] = [self._wake] if self._agent_gone else [self._wake, self._agent]
+            watched: list[int | socket.socket] = [self._wake] if self._agent_gone else [self._wake, self._agent]
             ready, _, _ = select.select(watched, [], [], _PASS_S if self._lost else None)
             if self._wake in ready:
                 os.read(self._wake, 4096)
@@ -120,7 +119,7 @@ class Nursery:
         below = processes.descendants([process.pid for process in orphans], everything)
         processes.kill([*orphans, *below])
 
-    def _tell(self, **message: Any) -> None:
+    def _tell(self, **message: str | int) -> None:
         try:
             self._agent.send(json.dumps(message).encode() + b"\n", socket.MSG_DONTWAIT)
         except OSError:

@@ -25,7 +25,7 @@ _SITE = (
 )
 
 
-class Places(NamedTuple):
+class RankPaths(NamedTuple):
     """Where the agent put what a rank needs to find."""
 
     python_bin: str
@@ -45,40 +45,40 @@ class Places(NamedTuple):
 
 
 def rank_environment(
-    rank: int, planned: Mapping[str, str], user: Mapping[str, str], agent: Mapping[str, str], places: Places
+    rank: int, planned: Mapping[str, str], user: Mapping[str, str], agent: Mapping[str, str], paths: RankPaths
 ) -> dict[str, str]:
     """The whole environment of one rank; `agent` is the agent's own, of which little is kept."""
-    env = base(agent, places)
+    env = base(agent, paths)
     given = {**user, **planned}
     env.update(given)
-    env["PYTHONPATH"] = _join(places.runtime, given.get("PYTHONPATH", ""))
-    env.update(_told(rank, places))
+    env["PYTHONPATH"] = _join(paths.runtime, given.get("PYTHONPATH", ""))
+    env.update(_muster_variables(rank, paths))
     return env
 
 
-def base(agent: Mapping[str, str], places: Places) -> dict[str, str]:
+def base(agent: Mapping[str, str], paths: RankPaths) -> dict[str, str]:
     env = {name: agent[name] for name in (*_IDENTITY, *_SITE) if agent.get(name)}
     env["LANG"] = "C.UTF-8"
-    env["PATH"] = _join(places.python_bin, SYSTEM_PATH)
-    env["TMPDIR"] = places.tmp
-    if places.compiled:
-        env["TORCHINDUCTOR_CACHE_DIR"] = places.compiled
+    env["PATH"] = _join(paths.python_bin, SYSTEM_PATH)
+    env["TMPDIR"] = paths.tmp
+    if paths.compiled:
+        env["TORCHINDUCTOR_CACHE_DIR"] = paths.compiled
     return env
 
 
-def _told(rank: int, places: Places) -> dict[str, str]:
-    told = {
-        NODE_MARK: places.mark,
-        "MUSTER_EVENTS_FILE": str(PurePath(places.streams) / "events" / f"rank_{rank}.jsonl"),
-        "MUSTER_UPLOADS_DIR": places.uploads,
-        "MUSTER_STOP_FILE": places.stop_file,
-        "MUSTER_CHECKPOINT_DIR": places.checkpoints,
+def _muster_variables(rank: int, paths: RankPaths) -> dict[str, str]:
+    env = {
+        NODE_MARK: paths.mark,
+        "MUSTER_EVENTS_FILE": str(PurePath(paths.streams) / "events" / f"rank_{rank}.jsonl"),
+        "MUSTER_UPLOADS_DIR": paths.uploads,
+        "MUSTER_STOP_FILE": paths.stop_file,
+        "MUSTER_CHECKPOINT_DIR": paths.checkpoints,
     }
-    if places.resume:
-        told["MUSTER_RESUME_DIR"] = places.resume
-    told.update({f"MUSTER_INPUT_{name}": value for name, value in places.inputs.items()})
-    told.update({f"MUSTER_OUTPUT_{name}": value for name, value in places.outputs.items()})
-    return told
+    if paths.resume:
+        env["MUSTER_RESUME_DIR"] = paths.resume
+    env.update({f"MUSTER_INPUT_{name}": value for name, value in paths.inputs.items()})
+    env.update({f"MUSTER_OUTPUT_{name}": value for name, value in paths.outputs.items()})
+    return env
 
 
 def _join(first: str, rest: str) -> str:

@@ -14,25 +14,29 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from muster.agent.link import Backoff, Link, Trouble
 from muster.agent.ship import files
 from muster.agent.ship.renames import Renames
 from muster.defaults import CHECKPOINT_LOOK_S
 from muster.errors import Conflict, NotFound, UserError
+from muster.host.hashing import Measuring
 from muster.paths import AttemptPaths
-from muster.protocol import Order
+from muster.wire.access import HashedFile
+from muster.wire.checkpoints import CheckpointFile, Publication
+from muster.wire.codec import to_json
+from muster.wire.node.agents import Order
 
 log = logging.getLogger(__name__)
 
 _LEFT_ALONE_S = 2.0
 _PIECE = 1 << 20
 
-Signature = tuple[tuple[Any, ...], ...]
+Signature = tuple[tuple[str, int, int, int], ...]
+"""Path, inode, time and size of every part."""
 
 
 @dataclass
@@ -132,15 +136,13 @@ class Publisher(threading.Thread):
             shutil.rmtree(staged, ignore_errors=True)
         return False
 
-    def _send(self, order: Order, entry: Entry, staged: Path, manifest: list[dict[str, Any]]) -> None:
-        said = json.dumps([entry.path.name, manifest], sort_keys=True)
+    def _send(self, order: Order, entry: Entry, staged: Path, manifest: tuple[HashedFile, ...]) -> None:
+        said = json.dumps([entry.path.name, to_json(manifest)], sort_keys=True)
         key = hashlib.sha256(said.encode()).hexdigest()
-        query = {"run": order.run, "attempt": order.attempt, "key": key}
         for file in manifest:
-            with (staged / file["path"]).open("rb") as source:
-                body = source.read() if file["size"] <= _PIECE else _pieces(source)
-                self._link.put_checkpoint_file(body, {**query, **file})
-        self._link.publish_checkpoint({**query, "name": entry.path.name, "at": entry.at, "files": manifest})
+            with (staged / file.path).open("rb") as source:
+                self._link.put_checkpoint_file(order, key, file, files.body_of(source, file.size))
+        self._link.publish_checkpoint(Publication(order.run, order.attempt, entry.path.name, key, entry.at, manifest))
 
 
 def look(folder: Path, renamed: Collection[str], taken: Mapping[str, Signature], now: float) -> list[Entry]:
@@ -174,7 +176,7 @@ def fetch(order: Order, paths: AttemptPaths, link: Link) -> tuple[int | None, st
         partial.mkdir(parents=True)
         try:
             for file in link.checkpoint(checkpoint, order.run):
-                _fetch_file(file, partial / file["target"], checkpoint, order.run, link)
+                _fetch_file(file, partial / file.target, checkpoint, order.run, link)
         except (Damaged, NotFound) as error:
             log.warning("%s: the checkpoint %s is passed over: %s", order.key, checkpoint, error)
             damaged.append(f"{_which(len(damaged))} is damaged and passed over: {error}")
@@ -194,15 +196,15 @@ class Damaged(Exception):
     """A file is not what its manifest says."""
 
 
-def _fetch_file(file: dict[str, Any], target: Path, checkpoint: int, run: str, link: Link) -> None:
+def _fetch_file(file: CheckpointFile, target: Path, checkpoint: int, run: str, link: Link) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256()
-    with link.checkpoint_file(checkpoint, file["part"], file["path"], run) as source, target.open("wb") as out:
+    arrived = Measuring()
+    with link.checkpoint_file(checkpoint, file, run) as source, target.open("wb") as out:
         while piece := source.read(_PIECE):
-            digest.update(piece)
+            arrived.add(piece)
             out.write(piece)
-    if digest.hexdigest() != file["sha256"]:
-        raise Damaged(f"{file['path']} is not what was published (SHA-256 {digest.hexdigest()})")
+    if arrived.sha256 != file.sha256:
+        raise Damaged(f"{file.path} is not what was published (SHA-256 {arrived.sha256})")
 
 
 def _signature(path: Path) -> Signature:
@@ -227,17 +229,12 @@ def _link_tree(source: Path, target: Path) -> None:
                 shutil.copyfile(path, place)
 
 
-def _manifest(source: Path, staged: Path) -> list[dict[str, Any]]:
+def _manifest(source: Path, staged: Path) -> tuple[HashedFile, ...]:
     found = []
     for path in sorted(staged.rglob("*")):
         if path.is_file():
             sha256, size = files.measure(path)
-            found.append({"path": path.relative_to(staged).as_posix(), "size": size, "sha256": sha256})
+            found.append(HashedFile(path.relative_to(staged).as_posix(), size, sha256))
     if not found:
         raise FileNotFoundError(source)
-    return found
-
-
-def _pieces(source: Any) -> Iterator[bytes]:
-    while piece := source.read(_PIECE):
-        yield piece
+    return tuple(found)

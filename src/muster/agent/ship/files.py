@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import shutil
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
-from muster.agent.link import Backoff, Trouble
+from muster.agent.link import Backoff, Link, Trouble
+from muster.host import hashing
+from muster.host.http import Body
 from muster.paths import AttemptPaths
+from muster.wire.access import HashedFile
+from muster.wire.node.agents import Order
 
 log = logging.getLogger(__name__)
 
-Put = Callable[[Iterator[bytes] | bytes, dict[str, Any]], None]
-"""Takes a file's bytes, and whose they are."""
 
 _PIECE = 1 << 20
 
@@ -108,16 +109,16 @@ class Unreadable(Exception):
 
 
 def send_all(
-    paths: AttemptPaths, query: dict[str, Any], put: Put, unwanted: threading.Event
-) -> tuple[list[dict[str, Any]], list[str]]:
+    order: Order, paths: AttemptPaths, link: Link, unwanted: threading.Event
+) -> tuple[list[HashedFile], list[str]]:
     """Send every file that the job left, as often as it takes; what was sent, and what was left out, in words."""
     found = find(paths)
-    sent: list[dict[str, Any]] = []
+    sent: list[HashedFile] = []
     backoff = Backoff()
     for name, path in found.files.items():
         while not unwanted.is_set():
             try:
-                sent.append({"path": name, **send(path, {**query, "path": name}, put)})
+                sent.append(send(order, name, path, link))
                 backoff.reset()
                 break
             except Unreadable as error:
@@ -129,34 +130,32 @@ def send_all(
     return sent, found.left_out
 
 
-def send(path: Path, query: dict[str, Any], put: Put) -> dict[str, Any]:
-    """Send one file in bounded memory; returns its size and hash. Called again after a failure."""
+def send(order: Order, name: str, path: Path, link: Link) -> HashedFile:
+    """Send one file in bounded memory. Called again after a failure."""
     try:
         digest, size = measure(path)
-        facts = {"size": size, "sha256": digest}
+        sent = HashedFile(name, size, digest)
         with path.open("rb") as file:
-            # A small body of known length can be repeated on a stale connection.
-            body = file.read() if size <= _PIECE else _pieces(file)
-            put(body, {**query, **facts})
+            link.put_file(order, sent, body_of(file, size))
     except (PermissionError, FileNotFoundError, IsADirectoryError) as error:
         raise Unreadable(error.strerror or str(error)) from error
-    return facts
+    return sent
 
 
-def measure(path: Path) -> tuple[str, int]:
+def measure(path: Path) -> hashing.Measured:
     """A file's hash and size."""
-    digest = hashlib.sha256()
-    size = 0
     # A fifo that took the file's place must not hold the agent up.
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise Unreadable("not a regular file")
-        while piece := file.read(_PIECE):
-            digest.update(piece)
-            size += len(piece)
-    return digest.hexdigest(), size
+        return hashing.measure_open(file)
 
 
-def _pieces(file: Any) -> Iterator[bytes]:
+def body_of(file: BinaryIO, size: int) -> Body:
+    """What is sent of a file: a small body of known length can be repeated on a stale connection."""
+    return file.read() if size <= _PIECE else _pieces(file)
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
     while piece := file.read(_PIECE):
         yield piece

@@ -19,11 +19,12 @@ from muster.errors import UserError
 from muster.host.children import Abandoned
 from muster.host.files import read_json, write_json
 from muster.paths import AttemptPaths
-from muster.protocol import Order, OutputOrder
 from muster.storage.connectors.credentials import FreshTokens
 from muster.storage.staging.messages import FileFacts, Measure, Send, Sending
 from muster.wire.access import Access, HashedFile
 from muster.wire.codec import WireError, from_json, to_json
+from muster.wire.node.agents import Order, OutputOrder
+from muster.wire.stream import Level
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +88,7 @@ class Sender(threading.Thread):
         link: Link,
         mark: str,
         doing: Callable[[tuple[str, int], str], None],
-        note: Callable[[Order, str, str], None],
+        note: Callable[[Order, Level, str], None],
     ) -> None:
         super().__init__(name="outputs", daemon=True)
         self._link = link
@@ -252,7 +253,7 @@ class Sender(threading.Thread):
         while not watched.mover.unwanted.is_set():
             answer = self._link.claim_outputs(watched.order, item.name, files)
             if answer.outcome != "running":
-                return answer.outcome == "succeeded", answer.names
+                return answer.outcome == "succeeded", dict(answer.names)
             watched.mover.unwanted.wait(backoff.next_s())
         raise Abandoned("nobody wants the outputs any more")
 

@@ -14,10 +14,10 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 from muster.agent.link import Backoff, Link, Trouble
 from muster.agent.ship.masking import LEAST, Masker, make_masker
@@ -26,7 +26,7 @@ from muster.defaults import HEARTBEAT_S, SHIP_BATCH_BYTES
 from muster.errors import AccessDenied, UserError
 from muster.host.files import write_json
 from muster.paths import AttemptPaths
-from muster.protocol import Chunk, Event, encode
+from muster.wire.node.agents import AttemptKey, Chunk, Delivered, Event, Heartbeat, Noted, encode
 
 log = logging.getLogger(__name__)
 
@@ -35,14 +35,12 @@ _SAVE_S = 1.0
 _libc = ctypes.CDLL(None, use_errno=True)
 _GROUPS = ("user_logs", "events")
 
-Key = tuple[str, int]
-
 
 @dataclass(frozen=True)
 class Track:
     """An attempt whose streams grow from now on."""
 
-    key: Key
+    key: AttemptKey
     paths: AttemptPaths
     limit_bytes: int
     masked: tuple[str, ...] = ()
@@ -58,14 +56,14 @@ class Tell:
 class Finish:
     """No process of the attempt is left: what lies there is all."""
 
-    key: Key
+    key: AttemptKey
 
 
 @dataclass(frozen=True)
 class Drop:
     """The attempt is forgotten."""
 
-    key: Key
+    key: AttemptKey
 
 
 @dataclass(frozen=True)
@@ -97,30 +95,34 @@ class Tracked:
     unsaved: bool = False
 
 
+class Owner(Protocol):
+    """Who has a shipper; called in its thread."""
+
+    def heartbeat(self) -> Heartbeat: ...
+    def delivered(self, key: AttemptKey) -> None: ...
+    def forget(self, key: AttemptKey) -> None: ...
+    def introduce(self) -> None: ...
+
+
 class Shipper(threading.Thread):
     """Delivers for all attempts of the node."""
 
-    def __init__(
-        self,
-        link: Link,
-        heartbeat: Callable[[], dict[str, Any]],
-        delivered: Callable[[Key], None],
-        forget: Callable[[Key], None],
-        unknown: Callable[[], None],
-    ) -> None:
+    def __init__(self, link: Link) -> None:
         super().__init__(name="shipper", daemon=True)
         self._link = link
-        self._heartbeat = heartbeat
-        self._delivered = delivered
-        self._forget = forget
-        self._unknown = unknown
+        self._owner: Owner | None = None
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._outbox: list[Event] = []
-        self._tracked: dict[Key, Tracked] = {}
+        self._tracked: dict[AttemptKey, Tracked] = {}
         self._backoff = Backoff()
         # The hello, which comes first, is as good as a heartbeat.
         self._next_heartbeat = time.monotonic() + HEARTBEAT_S
         self._closing = False
+
+    def serve(self, owner: Owner) -> None:
+        """Start delivering."""
+        self._owner = owner
+        self.start()
 
     def send(self, message: Message) -> None:
         self._inbox.put(message)
@@ -151,9 +153,10 @@ class Shipper(threading.Thread):
 
     def _handle(self, message: Message) -> None:
         if isinstance(message, Track):
-            tracked = Tracked(message.paths, message.limit_bytes, make_masker(message.masked))
-            _load(tracked)
-            self._tracked[message.key] = tracked
+            if message.key not in self._tracked:
+                tracked = Tracked(message.paths, message.limit_bytes, make_masker(message.masked))
+                _load(tracked)
+                self._tracked[message.key] = tracked
         elif isinstance(message, Tell):
             self._outbox.append(message.event)
         elif isinstance(message, Finish):
@@ -161,7 +164,7 @@ class Shipper(threading.Thread):
                 self._tracked[message.key].finished = True
         elif isinstance(message, Drop):
             self._tracked.pop(message.key, None)
-            self._outbox = [event for event in self._outbox if (event.run, event.attempt) != message.key]
+            self._outbox = [event for event in self._outbox if event.key != message.key]
 
     def _pass(self) -> float:
         """Look at everything once and send what there is; returns how long nothing needs to be done."""
@@ -179,7 +182,7 @@ class Shipper(threading.Thread):
             return PASS_S
         return max(0.001, self._next_heartbeat - time.monotonic())
 
-    def _choose(self) -> tuple[list[Event], list[tuple[Key, Stream, Piece]]]:
+    def _choose(self) -> tuple[list[Event], list[tuple[AttemptKey, Stream, Piece]]]:
         """One batch: events first, then bytes; `delivered` only behind the last byte of its attempt."""
         owned = [
             (key, stream)
@@ -189,18 +192,18 @@ class Shipper(threading.Thread):
         ]
         owners = {id(stream): key for key, stream in owned}
         chosen = share([stream for _, stream in owned], SHIP_BATCH_BYTES)
-        events = [event for event in self._outbox if event.kind != "delivered" or self._complete(event, chosen)]
+        events = [event for event in self._outbox if not _is_last(event) or self._complete(event, chosen)]
         return events, [(owners[id(stream)], stream, piece) for stream, piece in chosen]
 
     def _complete(self, event: Event, chosen: list[tuple[Stream, Piece]]) -> bool:
-        tracked = self._tracked.get((event.run, event.attempt))
+        tracked = self._tracked.get(event.key)
         return tracked is None or (tracked.finished and covered(list(tracked.streams.values()), chosen))
 
-    def _deliver(self, events: list[Event], pieces: list[tuple[Key, Stream, Piece]]) -> bool:
+    def _deliver(self, events: list[Event], pieces: list[tuple[AttemptKey, Stream, Piece]]) -> bool:
         read = [(stream, self._chunk(key, stream, piece)) for key, stream, piece in pieces]
         chunks = [Sent(stream, *found) for stream, found in read if found is not None]
-        early = [event for event in events if event.kind != "delivered"]
-        late = [event for event in events if event.kind == "delivered"]
+        early = [event for event in events if not _is_last(event)]
+        late = [event for event in events if _is_last(event)]
         if sum(len(sent.chunk.data) for sent in chunks) != sum(piece.size for _, _, piece in pieces):
             # A file is not what it was a moment ago: look again before saying that this was all.
             late = []
@@ -233,19 +236,21 @@ class Shipper(threading.Thread):
         else:
             run, attempt, what = frame.run, frame.attempt, f"an event ({frame.kind})"
             self._outbox.remove(frame)
-        if not (isinstance(frame, Event) and frame.kind == "noted"):
+        if not (isinstance(frame, Event) and isinstance(frame.data, Noted)):
             text = f"{what} could not be delivered, and is left out: the server refuses it"
-            self._outbox.append(Event(run, attempt, "noted", time.time(), {"level": "error", "text": text}))
+            self._outbox.append(Event(run, attempt, time.time(), Noted(text, "error")))
         return True
 
     def _exchange(self, frames: Sequence[Event | Sent], beat: bool = False) -> bool:
         """One delivery and what its answer means."""
-        wire = [frame.chunk if isinstance(frame, Sent) else frame for frame in frames]
-        answer = self._link.deliver(b"".join(encode([*([self._heartbeat()] if beat else []), *wire])))
-        if answer.get("missing"):
-            self._unknown()
+        assert self._owner is not None
+        sent_frames = [frame.chunk if isinstance(frame, Sent) else frame for frame in frames]
+        beats = [self._owner.heartbeat()] if beat else []
+        answer = self._link.deliver(b"".join(encode([*beats, *sent_frames])))
+        if answer.missing:
+            self._owner.introduce()
             return False
-        self._acknowledge(answer.get("lengths", ()))
+        self._acknowledge(answer.lengths)
         for frame in frames:
             if isinstance(frame, Sent):
                 frame.stream.remember(frame.chunk.offset, frame.raw)
@@ -255,13 +260,13 @@ class Shipper(threading.Thread):
         sent = {id(event) for event in events}
         self._outbox = [event for event in self._outbox if id(event) not in sent]
         for event in events:
-            if event.kind == "delivered":
-                self._delivered((event.run, event.attempt))
-        for run, attempt in answer.get("forget", ()):
-            self._forget((run, attempt))
+            if _is_last(event):
+                self._owner.delivered(event.key)
+        for key in answer.forget:
+            self._owner.forget(key)
         return True
 
-    def _chunk(self, key: Key, stream: Stream, piece: Piece) -> tuple[Chunk, bytes] | None:
+    def _chunk(self, key: AttemptKey, stream: Stream, piece: Piece) -> tuple[Chunk, bytes] | None:
         """What is sent of a piece, and the same bytes as they are in the file."""
         if piece.mark:
             return Chunk(key[0], key[1], stream.name, piece.offset, piece.mark), piece.mark
@@ -309,6 +314,11 @@ class Shipper(threading.Thread):
         return bool(self._outbox) or any(
             _ready(tracked, stream) for tracked in self._tracked.values() for stream in tracked.streams.values()
         )
+
+
+def _is_last(event: Event) -> bool:
+    """Whether it says that everything is delivered, and so comes behind every byte."""
+    return isinstance(event.data, Delivered)
 
 
 def _before(tracked: Tracked, descriptor: int, piece: Piece) -> bytes:

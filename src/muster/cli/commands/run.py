@@ -25,8 +25,8 @@ from muster.job.explain import make_spec
 from muster.job.jobfile import LoadedJob, load_job_file
 from muster.job.spec import JobSpec
 from muster.launch.describe import describe
-from muster.launch.model import to_json as plan_to_json
 from muster.launch.plan import plan, sample_slots
+from muster.wire.codec import to_json
 from muster.wire.runs import RunView
 
 
@@ -120,7 +120,7 @@ def show_plan(job: LoadedJob, as_json: bool) -> None:
     script = _script(job.spec, notices)
     if as_json:
         more = {"notices": [*notices, *made.notices], "spec": job.spec.model_dump(mode="json"), "script": script}
-        print_json({**plan_to_json(made), **more})
+        print_json({**to_json(made), **more})
         return
     for text in notices:
         notice(text)

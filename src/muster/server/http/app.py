@@ -17,7 +17,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from muster import errors
 from muster.defaults import PROTOCOL_VERSION
-from muster.protocol import VERSION_HEADER
 from muster.server.context import Context
 from muster.server.data import code_routes, encryption_routes, grants, node_routes, retention_routes
 from muster.server.data import routes as data_routes
@@ -32,6 +31,8 @@ from muster.server.runs import routes as run_routes
 from muster.storage.granting import DATA_ROUTE
 from muster.version import VERSION
 from muster.wire.access import GRANT_HEADER
+from muster.wire.codec import to_json
+from muster.wire.node.agents import VERSION_HEADER
 
 log = logging.getLogger("muster.server")
 
@@ -121,7 +122,7 @@ class _Gate:
         work, node = often
         request = Request(scope, receive)
         try:
-            response = JSONResponse(await work(node, request, self._context, caller))
+            response = JSONResponse(to_json(await work(node, request, self._context, caller)))
         except Exception as error:
             response = await _explained(request, error)
         await response(scope, receive, send)

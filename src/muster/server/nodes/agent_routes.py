@@ -7,16 +7,13 @@ import logging
 import time
 from collections.abc import Iterable
 from io import BytesIO
-from typing import Any
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel
 from sqlalchemy import and_, delete, insert, select
 
 from muster import errors
 from muster.defaults import PROTOCOL_VERSION
 from muster.host.files import safe_path
-from muster.protocol import Chunk, Event, decode
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
@@ -29,33 +26,29 @@ from muster.server.people.access import Caller
 from muster.server.runs import attempts, ingest
 from muster.server.runs.views import stored_name
 from muster.wire import states
+from muster.wire.node.agents import (
+    AttemptKey,
+    Chunk,
+    Delivered,
+    DeliveryAnswer,
+    Event,
+    Heartbeat,
+    Hello,
+    Leaving,
+    Orders,
+    UnreadableEvent,
+    Welcome,
+    decode,
+)
+from muster.wire.node.requests import FileReceived
 
 log = logging.getLogger("muster.server")
 
 router = APIRouter(prefix="/agents", tags=["agents"])
 
 
-class Hello(BaseModel):
-    """An agent introduces itself."""
-
-    node: str
-    cluster: str
-    agent: str
-    protocol: int
-    version: str = ""
-    host: str = ""
-    address: str = ""
-    pid: int = 0
-    cpus: int = 0
-    memory_bytes: int = 0
-    gpus: list[str] = []
-    holding: list[tuple[str, int]] = []
-    setup_error: str | None = None
-    setup_log: str | None = None
-
-
 @router.post("/hello")
-async def hello(body: Hello, context: ContextOf, caller: CallerOf) -> dict[str, Any]:
+async def hello(body: Hello, context: ContextOf, caller: CallerOf) -> Welcome:
     """The first call of an agent, and after every loss of contact."""
     own(caller, body.node)
     if body.protocol != PROTOCOL_VERSION:
@@ -63,17 +56,17 @@ async def hello(body: Hello, context: ContextOf, caller: CallerOf) -> dict[str, 
             f"agent {body.node} speaks protocol {body.protocol}, the server {PROTOCOL_VERSION}",
             "Install the same version of Muster on the node and on the server.",
         )
-    holding = {(run, number) for run, number in body.holding}
+    holding = set(body.holding)
     context.hub.contacts[body.node] = NodeContact(body.agent, time.monotonic(), holding, setup_error=body.setup_error)
     if body.setup_log is not None:
         location = f"clusters/{safe_path(body.cluster)}/{safe_path(body.node)}/setup.log"
         await asyncio.to_thread(context.store.put, location, [body.setup_log.encode()])
     await context.database.write(lambda transaction: _meet(context, transaction, body, holding))
     context.hub.clusters.set()
-    return {"ok": True, "protocol": PROTOCOL_VERSION}
+    return Welcome()
 
 
-async def orders(node: str, request: Request, context: Context, caller: Caller) -> dict[str, Any]:
+async def orders(node: str, request: Request, context: Context, caller: Caller) -> Orders:
     """What is wanted of the node; waits while nothing has changed since `seen`."""
     own(caller, node)
     asked = request.query_params
@@ -91,45 +84,44 @@ async def orders(node: str, request: Request, context: Context, caller: Caller) 
     # Also when nothing seems to have changed: orders are levels, and a lost wake-up must not cost a run.
     found = await context.database.read(lambda c: orders_for(context, c, node))
     leave = context.hub.leaving or node in context.hub.leaving_nodes
-    return {"version": version, "orders": found, "leave": leave}
+    return Orders(version, found, leave)
 
 
-async def deliveries(node: str, request: Request, context: Context, caller: Caller) -> dict[str, Any]:
+async def deliveries(node: str, request: Request, context: Context, caller: Caller) -> DeliveryAnswer:
     """Events and bytes of streams; what is acknowledged is on disk."""
     own(caller, node)
     try:
         frames = list(decode(BytesIO(await request.body())))
-    except (ValueError, TypeError, KeyError) as error:
+    except ValueError as error:
         raise errors.JobError(f"the delivery is malformed: {error}") from error
     chunks = [frame for frame in frames if isinstance(frame, Chunk)]
     events = [frame for frame in frames if isinstance(frame, Event)]
+    unreadable = [frame for frame in frames if isinstance(frame, UnreadableEvent)]
     contact = context.hub.contacts.get(node)
     context.hub.heard(node)
-    if any(event.kind == "leaving" for event in events):
+    if any(isinstance(event.data, Leaving) for event in events):
         context.hub.taken_back.add(node)
-    held = {(event.run, event.attempt) for event in events if event.kind == "delivered"}
+    held = {event.key for event in events if isinstance(event.data, Delivered)}
     for frame in frames:
-        if isinstance(frame, dict) and contact is not None:
-            contact.holding = {(run, number) for run, number in frame.get("holding", ())}
-            _hear_doing(context, contact, frame.get("doing", ()))
+        if isinstance(frame, Heartbeat) and contact is not None:
+            contact.holding = set(frame.holding)
+            _hear_doing(context, contact, frame.doing)
             held |= contact.holding
     lengths = await asyncio.to_thread(_append, context, node, chunks) if chunks else {}
     parse = sorted({key for key in lengths if key[2].startswith("events/")})
-    forget: list[list[Any]] = []
+    forget: tuple[AttemptKey, ...] = ()
     if events or parse or held:
         try:
             forget = await context.database.write(lambda t: _take(context, t, node, events, parse, held))
         except ingest.UNUSABLE as error:
             log.warning("a delivery of %s is taken in piece by piece: %s", node, error)
             forget = await context.database.write(lambda t: _take(context, t, node, events, parse, held, singly=True))
-    changed = {chunk.run for chunk in chunks}
+    if unreadable:
+        await context.database.write(lambda t: _note_unreadable(t, node, unreadable))
+    changed = {chunk.run for chunk in chunks} | {event.run for event in unreadable}
     if changed:
         context.hub.changed(runs=changed)
-    return {
-        "lengths": [[*key, length] for key, length in lengths.items()],
-        "forget": forget,
-        "missing": contact is None,
-    }
+    return DeliveryAnswer(tuple((*key, length) for key, length in lengths.items()), forget, contact is None)
 
 
 OFTEN = {("GET", "orders"): orders, ("POST", "deliveries"): deliveries}
@@ -148,7 +140,7 @@ async def put_file(
     path: str,
     size: int,
     sha256: str,
-) -> dict[str, Any]:
+) -> FileReceived:
     """A file that an attempt left in `outputs`, `logs` or by upload."""
     own(caller, node)
     context.hub.heard(node)
@@ -166,13 +158,13 @@ async def put_file(
         transaction.execute(insert(files).values(**key, size=size, sha256=sha256))
 
     await context.database.write(work)
-    return {"path": path}
+    return FileReceived(path)
 
 
-def _hear_doing(context: Context, contact: NodeContact, told: Iterable[tuple[str, int, str, float]]) -> None:
+def _hear_doing(context: Context, contact: NodeContact, doing: Iterable[tuple[str, int, str, float]]) -> None:
     """What long preparations are at; whoever follows their runs hears of a change."""
     before = contact.doing
-    contact.doing = {run: (text, since) for run, _, text, since in told}
+    contact.doing = {run: (text, since) for run, _, text, since in doing}
     if changed := {run for run in before.keys() | contact.doing.keys() if before.get(run) != contact.doing.get(run)}:
         context.hub.changed(runs=changed)
 
@@ -183,17 +175,16 @@ def own(caller: Caller, node: str) -> None:
         raise errors.AccessDenied(f"this token does not belong to the agent of {node}")
 
 
-def _meet(context: Context, transaction: Transaction, body: Hello, holding: set[tuple[str, int]]) -> None:
+def _meet(context: Context, transaction: Transaction, body: Hello, holding: set[AttemptKey]) -> None:
     nodes, placements = tables.nodes, tables.placements
     where = (nodes.c.cluster == body.cluster, nodes.c.name == body.node)
     transaction.execute(delete(nodes).where(*where))
-    row = body.model_dump(
-        include={"cluster", "agent", "host", "address", "pid", "cpus", "memory_bytes", "gpus", "version"}
-    )
-    transaction.execute(insert(nodes).values(name=body.node, seen_at=time.time(), **row))
+    columns = ("cluster", "agent", "host", "address", "pid", "cpus", "memory_bytes", "version")
+    row = {name: getattr(body, name) for name in columns}
+    transaction.execute(insert(nodes).values(name=body.node, seen_at=time.time(), gpus=list(body.gpus), **row))
     brought = _is_brought(context, transaction, body.cluster)
     if brought:
-        attempts.meet_node(transaction, body.node, row)
+        attempts.meet_node(transaction, body)
     open_here = transaction.execute(
         select(placements).where(placements.c.node == body.node, placements.c.phase.in_(states.IS_OPEN))
     ).all()
@@ -242,9 +233,9 @@ def _take(
     node: str,
     events: list[Event],
     parse: list[tuple[str, int, str]],
-    held: set[tuple[str, int]],
+    held: set[AttemptKey],
     singly: bool = False,
-) -> list[list[Any]]:
+) -> tuple[AttemptKey, ...]:
     """Record what was delivered; returns what the node may forget of what it holds.
 
     With `singly` what cannot be recorded is left out, and said.
@@ -264,6 +255,17 @@ def _take_if_usable(context: Context, transaction: Transaction, node: str, event
         with transaction.connection.begin_nested():
             attempts.take_events(context, transaction, node, [event])
     except ingest.UNUSABLE as error:
-        log.error("an event of %s is left out: %s: %s", node, event.kind, error)
-        text = f"node {node} sent an event ({event.kind}) that cannot be recorded: {type(error).__name__}"
-        add_note(transaction, event.run, "error", text)
+        _note_left_out(transaction, node, event, f"{type(error).__name__}: {error}")
+
+
+def _note_unreadable(transaction: Transaction, node: str, events: Iterable[UnreadableEvent]) -> None:
+    for event in events:
+        mine = and_(tables.placements.c.run_id == event.run, tables.placements.c.node == node)
+        if transaction.execute(select(tables.placements.c.node).where(mine)).first() is not None:
+            _note_left_out(transaction, node, event, event.problem)
+
+
+def _note_left_out(transaction: Transaction, node: str, event: Event | UnreadableEvent, why: str) -> None:
+    log.error("an event of %s is left out: %s: %s", node, event.kind, why)
+    text = f"node {node} sent an event ({event.kind}) that cannot be recorded: {why[:200]}"
+    add_note(transaction, event.run, "error", text)

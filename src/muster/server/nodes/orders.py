@@ -1,9 +1,9 @@
-"""What is wanted of a node's agent, derived from what is recorded."""
+"""What is wanted of a node's agent: loaded from what is recorded, then decided purely."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import asdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, Select, and_, bindparam, select
@@ -14,7 +14,6 @@ from muster.job.parts import Mpi
 from muster.job.spec import JobSpec
 from muster.launch.plan import ports_wanted
 from muster.launch.preflight import needs
-from muster.protocol import Order, order_to_json
 from muster.server.context import Context
 from muster.server.data import grants
 from muster.server.database import tables
@@ -23,7 +22,11 @@ from muster.server.nodes import allocations
 from muster.server.people import secrets
 from muster.server.runs import checkpoints
 from muster.wire import states
-from muster.wire.codec import to_json
+from muster.wire.codec import from_json
+from muster.wire.node.agents import AttemptKey, InputOrder, Order, OutputOrder
+from muster.wire.node.containers import Container
+from muster.wire.node.plan import NodePlan
+from muster.wire.node.recipes import Recipe
 
 _RESUME_FROM = 3
 
@@ -65,33 +68,112 @@ _STILL_OPEN = select(tables.placements.c.run_id, tables.placements.c.number).whe
 )
 
 
-def orders_for(context: Context, connection: Connection, node: str) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Standing:
+    """Where an attempt stands on a node."""
+
+    run: str
+    attempt: int
+    node_rank: int
+    num_nodes: int
+    phase: str
+    stop_reason: str | None = None
+    stop_grace_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a node needs for an attempt that is to run there."""
+
+    spec: JobSpec
+    snapshot: str | None = None
+    python: str | None = None
+    gpus: Sequence[str] = ()
+    environment: Recipe | None = None
+    container: Container | None = None
+    inputs: tuple[InputOrder, ...] = ()
+    outputs: tuple[OutputOrder, ...] = ()
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Values by name, put into the environment and masked in what ranks print."""
+    plan: NodePlan | None = None
+    plan_secret: str = ""
+    timeout_s: float | None = None
+    used_ports: tuple[int, ...] = ()
+    """Of earlier attempts."""
+    resume: tuple[int, ...] = ()
+
+
+def stop_order(standing: Standing) -> Order | None:
+    """The order that ends an attempt on a node; None where it is to go on. Pure."""
+    given_up = standing.phase == states.GIVEN_UP
+    if not standing.stop_reason and not given_up:
+        return None
+    return Order(
+        standing.run,
+        standing.attempt,
+        "stop",
+        node_rank=standing.node_rank,
+        num_nodes=standing.num_nodes,
+        grace_s=0.0 if given_up else standing.stop_grace_s or 0.0,
+        stop_reason="superseded" if given_up else standing.stop_reason or "",
+    )
+
+
+def run_order(standing: Standing, material: Material) -> Order:
+    """The order that has a node prepare an attempt, or start its ranks once the gang's plan is made. Pure."""
+    spec, plan, container = material.spec, material.plan, material.container
+    is_ordered = standing.phase == states.ORDERED
+    ports = ports_wanted(spec, standing.node_rank)
+    return Order(
+        standing.run,
+        standing.attempt,
+        "go" if plan and not is_ordered else "prepare",
+        node_rank=standing.node_rank,
+        num_nodes=standing.num_nodes,
+        snapshot=material.snapshot,
+        ports_count=ports.count,
+        ports_preferred=ports.preferred,
+        ports_avoid=material.used_ports,
+        inputs=material.inputs,
+        outputs=tuple(spec.outputs),
+        output_orders=material.outputs,
+        python=material.python,
+        environment=material.environment,
+        user_env=resolve_environment(spec, material.secrets),
+        masked=(*material.secrets.values(), *(login.password for login in (container.logins if container else ()))),
+        plan=plan,
+        timeout_s=material.timeout_s,
+        resume=material.resume,
+        needs=needs(spec, standing.node_rank, material.gpus) if is_ordered else None,
+        mpi=isinstance(spec.distribution, Mpi),
+        secret=material.plan_secret,
+        container=container,
+    )
+
+
+def orders_for(context: Context, connection: Connection, node: str) -> tuple[Order, ...]:
     """The orders of a node: one for every attempt that is not over there."""
     rows = connection.execute(_OPEN_HERE, {"node": node}).all()
-    return [order_to_json(_order(context, connection, row)) for row in rows]
+    return tuple(_order(context, connection, row) for row in rows)
 
 
-def forgettable(connection: Connection, node: str, holding: Collection[tuple[str, int]]) -> list[list[Any]]:
+def forgettable(connection: Connection, node: str, holding: Collection[AttemptKey]) -> tuple[AttemptKey, ...]:
     """What a node holds of attempts that are over: it may remove them."""
     if not holding:
-        return []
+        return ()
     rows = connection.execute(_STILL_OPEN, {"node": node, "runs": sorted({run for run, _ in holding})})
     wanted = {(row.run_id, row.number) for row in rows}
-    return [[run, number] for run, number in holding if (run, number) not in wanted]
+    return tuple(key for key in holding if key not in wanted)
 
 
 def _order(context: Context, connection: Connection, row: Any) -> Order:
-    given_up = row.phase == states.GIVEN_UP
-    if row.stop_reason or given_up:
-        return Order(
-            row.run_id,
-            row.number,
-            "stop",
-            node_rank=row.node_rank,
-            num_nodes=row.num_nodes,
-            grace_s=0.0 if given_up else row.stop_grace_s or 0.0,
-            stop_reason="superseded" if given_up else row.stop_reason,
-        )
+    standing = Standing(
+        row.run_id, row.number, row.node_rank, row.num_nodes, row.phase, row.stop_reason, row.stop_grace_s
+    )
+    return stop_order(standing) or run_order(standing, _gather(context, connection, row))
+
+
+def _gather(context: Context, connection: Connection, row: Any) -> Material:
     spec = JobSpec.model_validate(row.spec, strict=False)
     holder = grants.Holder(row.run_id, row.number, context.engines.on_this_machine(row.engine))
     inputs, hidden = grants.input_orders(context, connection, spec, holder), {}
@@ -100,33 +182,22 @@ def _order(context: Context, connection: Connection, row: Any) -> Order:
             hidden = secrets.values(context, connection, names)
         except errors.MusterError as error:
             inputs = (*inputs, grants.refused_input("secrets", error))
-    container = records.container_of(context, connection, row.environment, spec)
-    wanted = ports_wanted(spec, row.node_rank)
-    plan = row.plan["nodes"][row.node_rank] if row.plan else None
-    return Order(
-        row.run_id,
-        row.number,
-        "go" if plan and row.phase != states.ORDERED else "prepare",
-        node_rank=row.node_rank,
-        num_nodes=row.num_nodes,
+    again = row.number > 1
+    return Material(
+        spec,
         snapshot=row.snapshot,
-        ports_count=wanted.count,
-        ports_preferred=wanted.preferred,
-        ports_avoid=_used_ports(connection, row.run_id, row.number) if row.number > 1 else (),
-        inputs=inputs,
-        outputs=tuple(spec.outputs),
-        output_orders=grants.output_orders(context, connection, spec, holder),
         python=row.python,
-        environment=to_json(records.order_of(row.environment)),
-        user_env=resolve_environment(spec, hidden),
-        masked=(*hidden.values(), *(login.password for login in (container.logins if container else ()))),
-        plan=plan,
+        gpus=row.gpus,
+        environment=records.order_of(row.environment),
+        container=records.container_of(context, connection, row.environment, spec),
+        inputs=inputs,
+        outputs=grants.output_orders(context, connection, spec, holder),
+        secrets=hidden,
+        plan=from_json(NodePlan, row.plan["nodes"][row.node_rank]) if row.plan else None,
+        plan_secret=row.plan.get("secret", "") if row.plan else "",
         timeout_s=allocations.time_left_s(connection, row.run_id, spec.limits.timeout, row.budget_from),
-        resume=_resume(connection, row.run_id, row.number) if row.number > 1 else (),
-        needs=asdict(needs(spec, row.node_rank, row.gpus)) if row.phase == states.ORDERED else None,
-        mpi=isinstance(spec.distribution, Mpi),
-        secret=row.plan.get("secret", "") if row.plan else "",
-        container=to_json(container),
+        used_ports=_used_ports(connection, row.run_id, row.number) if again else (),
+        resume=_resume(connection, row.run_id, row.number) if again else (),
     )
 
 

@@ -16,6 +16,7 @@ from muster.server.database.connection import Transaction
 from muster.server.database.records import ATTEMPT, PLACEMENT, PLACEMENTS, RANK, RANKS, RUN
 from muster.server.nodes import allocations
 from muster.wire import states
+from muster.wire.stream import Level
 
 _ADD_ATTEMPT = insert(tables.attempts)
 _ADD_PLACEMENT = insert(tables.placements)
@@ -131,6 +132,9 @@ class Picture:
         """Something that those who follow the run will hear."""
         moment = time.time() if at is None else at
         self._events.append({"run_id": self.run.id, "at": moment, "kind": kind, "data": dict(data)})
+
+    def note(self, level: Level, text: str) -> None:
+        self.tell("note", {"level": level, "text": text})
 
     def move(self, status: str, **columns: Any) -> None:
         self.run.set(status=status, **columns)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from sqlalchemy import select, update
 
@@ -17,10 +16,8 @@ from muster.control.verdict import judge
 from muster.defaults import GRACE_CANCEL_S
 from muster.engines.base import Ending
 from muster.job.spec import JobSpec
-from muster.launch.model import Slot, to_json
 from muster.launch.plan import plan as make_plan
 from muster.launch.plan import ports_wanted
-from muster.protocol import Event
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
@@ -30,9 +27,23 @@ from muster.server.nodes import allocations
 from muster.server.runs import ingest, readiness, retries
 from muster.server.runs.attempt_record import Picture, Record
 from muster.server.runs.evidence import gather
-from muster.wire import codec, states
-from muster.wire.codec import from_json
+from muster.wire import states
+from muster.wire.codec import to_json
 from muster.wire.environments import BuiltEnvironment
+from muster.wire.node.agents import (
+    Ended,
+    Event,
+    Exited,
+    Hello,
+    Leaving,
+    Noted,
+    Prepared,
+    Refused,
+    Started,
+    StartedRank,
+    TimedOut,
+)
+from muster.wire.node.plan import Slot
 from muster.wire.verdicts import CANCELLED, COMPLETED, Verdict
 
 _STATUS = {COMPLETED: states.COMPLETED, CANCELLED: states.CANCELED}
@@ -57,13 +68,13 @@ def take_events(context: Context, transaction: Transaction, node: str, events: S
     """Record what an agent says of its attempts, and go on from there."""
     by_attempt: dict[tuple[str, int], list[Event]] = {}
     for event in events:
-        by_attempt.setdefault((event.run, event.attempt), []).append(event)
-    for (run_id, number), told in by_attempt.items():
+        by_attempt.setdefault(event.key, []).append(event)
+    for (run_id, number), received in by_attempt.items():
         picture = Picture.load(transaction, run_id, number)
         placement = picture.node(node) if picture else None
         if picture is None or placement is None or placement.phase == states.CLOSED:
             continue
-        for event in told:
+        for event in received:
             _record(picture, placement, event)
         if picture.is_current:
             _advance(context, transaction, picture)
@@ -83,7 +94,7 @@ def preempt(context: Context, transaction: Transaction, run_id: str, why: str) -
     picture = Picture.load(transaction, run_id)
     if picture is None or picture.attempt.ended_at is not None or picture.attempt.stop_reason:
         return
-    picture.tell("note", {"level": "warning", "text": f"preempted: {why}"})
+    picture.note("warning", f"preempted: {why}")
     _stop(context, picture, Stop("preempted", GRACE_CANCEL_S))
     _advance(context, transaction, picture)
     picture.save(context, transaction)
@@ -115,7 +126,7 @@ def note_ending(context: Context, transaction: Transaction, run_id: str, number:
         return
     picture.attempt.set(ending={"code": ending.code, "message": ending.message})
     if ending.message:
-        picture.tell("note", {"level": "warning" if ending.code else "info", "text": ending.message})
+        picture.note("warning" if ending.code else "info", ending.message)
     if picture.is_current:
         _advance(context, transaction, picture)
     picture.save(context, transaction)
@@ -127,12 +138,12 @@ def tell(context: Context, transaction: Transaction, run_id: str, text: str) -> 
     transaction.after_commit.append(lambda: context.hub.changed(runs=[run_id]))
 
 
-def meet_node(transaction: Transaction, node: str, facts: Mapping[str, Any]) -> None:
+def meet_node(transaction: Transaction, hello: Hello) -> None:
     """The agent of a node that was to come is here: now it is known which machine that is."""
-    run_id, number = allocations.attempt_of(node)
+    run_id, number = allocations.attempt_of(hello.node)
     placements, attempts = tables.placements, tables.attempts
-    mine = (placements.c.run_id == run_id, placements.c.number == number, placements.c.node == node)
-    values = {name: facts[name] for name in ("host", "address", "cpus", "gpus")}
+    mine = (placements.c.run_id == run_id, placements.c.number == number, placements.c.node == hello.node)
+    values = {"host": hello.host, "address": hello.address, "cpus": hello.cpus, "gpus": list(hello.gpus)}
     transaction.execute(update(placements).where(*mine, placements.c.phase == states.ORDERED).values(**values))
     transaction.execute(
         update(attempts)
@@ -144,75 +155,73 @@ def meet_node(transaction: Transaction, node: str, facts: Mapping[str, Any]) -> 
 def _record(picture: Picture, placement: Record, event: Event) -> None:
     """Take one event in."""
     data = event.data
-    if event.kind == "prepared":
-        placement.set(ports=list(data.get("ports", ())), address=data.get("address") or placement.address)
-        placement.set(resumed=data.get("resumed"), facts=data.get("facts"))
-        if "environment" in data:
-            _record_environment(picture, placement.node, data["environment"])
+    if isinstance(data, Prepared):
+        placement.set(ports=list(data.ports), address=data.address or placement.address, resumed=data.resumed)
+        placement.set(facts=to_json(data.facts))
+        if data.environment is not None:
+            _record_environment(picture, placement.node, data.environment)
         if placement.phase == states.ORDERED:
             placement.set(phase=states.PREPARED)
             _tell_notices(picture, readiness.notices([placement]) if picture.attempt.plan is not None else ())
-    elif event.kind == "refused":
-        placement.set(refusal=dict(data))
-        picture.tell("note", {"level": "error", "text": f"{placement.node}: {data.get('message')}"})
-    elif event.kind == "started":
+    elif isinstance(data, Refused):
+        placement.set(refusal=to_json(data))
+        picture.note("error", f"{placement.node}: {data.message}")
+    elif isinstance(data, Started):
         if placement.phase in (states.ORDERED, states.PREPARED):
             placement.set(phase=states.STARTED)
-        for item in data.get("ranks", ()):
-            _record_start(picture, event, item)
-    elif event.kind == "exited":
-        _record_exit(picture, event, placement.node)
-    elif event.kind == "noted":
-        level = data.get("level", "warning")
-        picture.tell("note", {"level": level, "text": f"{placement.node}: {data['text']}"})
-    elif event.kind == "timed_out":
+        for started in data.ranks:
+            _record_start(picture, event, started)
+    elif isinstance(data, Exited):
+        _record_exit(picture, event, data, placement.node)
+    elif isinstance(data, Noted):
+        picture.note(data.level, f"{placement.node}: {data.text}")
+    elif isinstance(data, TimedOut):
         picture.attempt.set(timed_out=True)
-    elif event.kind == "leaving":
+    elif isinstance(data, Leaving):
         placement.set(leaving=True)
-        picture.tell("note", {"level": "warning", "text": f"node {placement.node} was told to go"})
-    elif event.kind == "ended":
+        picture.note("warning", f"node {placement.node} was told to go")
+    elif isinstance(data, Ended):
         if placement.phase in states.HOLDS_RESOURCES:
             placement.set(phase=states.ENDED)
-        if data.get("reason") == "agent_lost":
+        if data.reason == "agent_lost":
             placement.set(lost=True)
-    elif event.kind == "delivered" and placement.phase == states.GIVEN_UP:
+    elif placement.phase == states.GIVEN_UP:
         placement.set(phase=states.CLOSED)
-    elif event.kind == "delivered" and placement.phase in (*states.HOLDS_RESOURCES, states.ENDED):
+    elif placement.phase in (*states.HOLDS_RESOURCES, states.ENDED):
         placement.set(phase=states.DELIVERED)
-        for note in data.get("notes", ()):
-            picture.tell("note", {"level": "warning", "text": str(note)})
+        for note in data.notes:
+            picture.note("warning", note)
 
 
-def _record_environment(picture: Picture, node: str, told: Mapping[str, Any]) -> None:
-    picture.run.set(environment=records.with_versions(picture.run.environment, from_json(BuiltEnvironment, told)))
-    if "built_s" in told:
+def _record_environment(picture: Picture, node: str, built: BuiltEnvironment) -> None:
+    picture.run.set(environment=records.with_versions(picture.run.environment, built))
+    if built.built_s is not None:
         name = (picture.run.environment or {}).get("name")
-        text = f"{node}: the environment {name} ({told['key']}) is ready after {told['built_s']:.1f} s"
-        picture.tell("note", {"level": "info", "text": text})
+        picture.note("info", f"{node}: the environment {name} ({built.key}) is ready after {built.built_s:.1f} s")
 
 
-def _record_start(picture: Picture, event: Event, item: dict[str, Any]) -> None:
-    rank = picture.rank(item["rank"])
+def _record_start(picture: Picture, event: Event, started: StartedRank) -> None:
+    rank = picture.rank(started.rank)
     if rank is not None and rank.state == "waiting":
-        rank.set(state="running", pid=item.get("pid"), started_at=item.get("at", event.at))
+        rank.set(state="running", pid=started.pid, started_at=started.at)
         picture.tell("rank", {"rank": rank.rank, "state": "running"}, event.at)
 
 
-def _record_exit(picture: Picture, event: Event, node: str) -> None:
-    data = dict(event.data)
-    rank = picture.rank(data["rank"])
+def _record_exit(picture: Picture, event: Event, exited: Exited, node: str) -> None:
+    rank = picture.rank(exited.rank)
     if rank is None or rank.state == "ended":
         return
+    known = ("rank", "at", "exit_code", "signal")
     rank.set(
         state="ended",
-        ended_at=data.get("at", event.at),
-        exit_code=data.get("exit_code"),
-        signal=data.get("signal"),
-        expected=bool(data.get("expected")),
-        evidence={key: value for key, value in data.items() if key not in ("rank", "at", "exit_code", "signal")},
+        ended_at=exited.at,
+        exit_code=exited.exit_code,
+        signal=exited.signal,
+        expected=exited.expected,
+        evidence={key: value for key, value in to_json(exited).items() if key not in known},
     )
-    told = {"rank": rank.rank, "node": node, "state": "ended", "exit_code": rank.exit_code, "signal": rank.signal}
-    picture.tell("rank", told, event.at)
+    end = {"rank": rank.rank, "node": node, "state": "ended", "exit_code": rank.exit_code, "signal": rank.signal}
+    picture.tell("rank", end, event.at)
 
 
 def _lose(picture: Picture, placement: Record, give_up: bool, why: str) -> None:
@@ -224,10 +233,10 @@ def _lose(picture: Picture, placement: Record, give_up: bool, why: str) -> None:
         told = picture.attempt.ending or {}
         text = told.get("message") or text
         placement.set(lost=True, refusal={"code": told.get("code") or "platform", "message": text})
-        picture.tell("note", {"level": "error", "text": text})
+        picture.note("error", text)
     elif placement.phase in states.HOLDS_RESOURCES and not placement.lost:
         placement.set(lost=True)
-        picture.tell("note", {"level": "error", "text": f"node {placement.node} or its agent went away"})
+        picture.note("error", f"node {placement.node} or its agent went away")
     if give_up:
         placement.set(phase=states.GIVEN_UP)
 
@@ -262,7 +271,7 @@ def _go(transaction: Transaction, picture: Picture) -> None:
 
 def _tell_notices(picture: Picture, texts: Sequence[str]) -> None:
     for text in texts:
-        picture.tell("note", {"level": "info", "text": text})
+        picture.note("info", text)
 
 
 def _plan(transaction: Transaction, picture: Picture, spec: JobSpec) -> None:
@@ -306,7 +315,7 @@ def _stop(context: Context, picture: Picture, action: Stop) -> None:
 def _move(context: Context, picture: Picture, status: str) -> None:
     if status == states.FINALIZING and picture.attempt.stop_reason not in (None, "done"):
         # Said at once; large files may take long to arrive. It is judged again when everything is here.
-        verdict = codec.to_json(_judge(context, picture))
+        verdict = to_json(_judge(context, picture))
         picture.attempt.set(verdict=verdict)
         picture.move(status, verdict=verdict)
     elif status == states.RUNNING:
@@ -328,7 +337,7 @@ def _finish(context: Context, transaction: Transaction, picture: Picture) -> Non
     verdict = replace(verdict, action=action)
     now = time.time()
     status = _STATUS.get(verdict.code, states.FAILED)
-    picture.attempt.set(status=status, ended_at=now, verdict=codec.to_json(verdict))
+    picture.attempt.set(status=status, ended_at=now, verdict=to_json(verdict))
     transaction.after_commit.append(lambda: context.publish(run.id, number))
     for node in picture.nodes:
         if node.phase == states.DELIVERED:
@@ -337,7 +346,7 @@ def _finish(context: Context, transaction: Transaction, picture: Picture) -> Non
     if isinstance(following, Retry):
         retries.enqueue(context, transaction, picture, following, now)
     else:
-        picture.move(status, ended_at=now, verdict=codec.to_json(verdict))
+        picture.move(status, ended_at=now, verdict=to_json(verdict))
 
 
 def _judge(context: Context, picture: Picture) -> Verdict:

@@ -9,14 +9,15 @@ from sqlalchemy import bindparam, select
 from muster.clusters.options import parse_options
 from muster.errors import JobError
 from muster.job.spec import JobSpec
-from muster.launch.devices import from_json
 from muster.launch.fabric import Wanted
-from muster.launch.model import Slot
 from muster.launch.network import with_network
-from muster.launch.preflight import disagreement, told
+from muster.launch.preflight import disagreement, joined_notices
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.runs.attempt_record import Record
+from muster.wire.codec import from_json
+from muster.wire.node.agents import Facts
+from muster.wire.node.plan import Slot
 
 _OPTIONS = select(tables.clusters.c.options).where(tables.clusters.c.name == bindparam("name"))
 
@@ -36,26 +37,30 @@ def check_agreement(nodes: Sequence[Record]) -> None:
         raise NotReady(
             "platform", "the nodes found different checkpoints to resume from; a damaged one is not used again"
         )
-    trouble = disagreement([node.node for node in nodes], [node.facts or {} for node in nodes])
+    trouble = disagreement([node.node for node in nodes], _facts(nodes))
     if trouble:
         raise NotReady("environment", trouble)
 
 
 def notices(nodes: Sequence[Record]) -> list[str]:
     """What the nodes have to say, each thing once."""
-    return told([node.node for node in nodes], [node.facts or {} for node in nodes])
+    return joined_notices([node.node for node in nodes], _facts(nodes))
 
 
 def machines(nodes: Sequence[Record]) -> list[str]:
     """Where each node is: the same for nodes that share a machine and its host name."""
-    return [(node.facts or {}).get("machine") or node.host for node in nodes]
+    return [facts.machine or node.host for node, facts in zip(nodes, _facts(nodes), strict=True)]
+
+
+def _facts(nodes: Sequence[Record]) -> list[Facts]:
+    return [from_json(Facts, node.facts or {}) for node in nodes]
 
 
 def networked(
     transaction: Transaction, nodes: Sequence[Record], spec: JobSpec, slots: Sequence[Slot]
 ) -> tuple[tuple[Slot, ...], tuple[str, ...]]:
     """The slots with the network that they share; NotReady where the cluster's interface is not there."""
-    devices = [from_json(node.facts["devices"]) if (node.facts or {}).get("devices") else None for node in nodes]
+    devices = [facts.devices for facts in _facts(nodes)]
     if None in devices:
         return tuple(slots), ()
     row = transaction.execute(_OPTIONS, {"name": nodes[0].cluster}).first()

@@ -16,7 +16,6 @@ from muster.job.explain import make_spec
 from muster.job.spec import JobSpec
 from muster.job.support import check_supported
 from muster.launch.layout import demand, num_ranks
-from muster.launch.model import to_json
 from muster.launch.plan import check as check_plan
 from muster.launch.plan import plan, sample_slots
 from muster.server.context import Context
@@ -28,7 +27,6 @@ from muster.server.environments import records
 from muster.server.nodes import allocations, clusters
 from muster.server.runs.views import run_view
 from muster.wire import states
-from muster.wire.codec import from_json
 from muster.wire.node.plan import PlanRequest, PlanView
 from muster.wire.runs import RunView, Submission
 from muster.wire.stream import StateChanged
@@ -118,8 +116,8 @@ def preview(context: Context, connection: Connection, request: PlanRequest) -> P
     nodes, script = clusters.offered(context, cluster), allocations.preview(context, cluster, spec)
     check_plan(spec)
     slots = sample_slots(spec, cpus=nodes[0].cpus, gpus=nodes[0].gpus) if nodes else sample_slots(spec)
-    made = to_json(plan(spec, slots, run_id="RUN", attempt=1, python=request.python or "python"))
-    return from_json(PlanView, {**made, "script": script})
+    made = plan(spec, slots, run_id="RUN", attempt=1, python=request.python or "python")
+    return PlanView(**vars(made), script=script)
 
 
 def find_cluster(connection: Connection, name: str) -> Any:

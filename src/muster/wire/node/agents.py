@@ -350,6 +350,16 @@ class Heartbeat:
     """Run, attempt, what a preparation that takes long is at, and since when."""
 
 
+@dataclass(frozen=True)
+class UnreadableEvent:
+    """An event whose data is not what its kind says; never sent, only received."""
+
+    run: str
+    attempt: int
+    kind: str
+    problem: str
+
+
 Frame = Event | Chunk | Heartbeat
 
 
@@ -400,8 +410,8 @@ def encode(frames: Iterable[Frame]) -> Iterator[bytes]:
             yield json.dumps({"frame": "heartbeat", **to_json(frame)}).encode() + b"\n"
 
 
-def decode(body: BinaryIO) -> Iterator[Frame]:
-    """Wire bytes to frames; raises ValueError on anything malformed."""
+def decode(body: BinaryIO) -> Iterator[Frame | UnreadableEvent]:
+    """Wire bytes to frames; raises ValueError on anything malformed but the data of an event."""
     while line := body.readline():
         head = json.loads(line)
         kind = head.pop("frame", None) if isinstance(head, dict) else None
@@ -414,7 +424,10 @@ def decode(body: BinaryIO) -> Iterator[Frame]:
         elif kind == "event":
             data_json = head.pop("data", {})
             event = from_json(_EventHead, head)
-            yield Event(event.run, event.attempt, event.at, _event_data(event.kind, data_json))
+            try:
+                yield Event(event.run, event.attempt, event.at, _event_data(event.kind, data_json))
+            except WireError as error:
+                yield UnreadableEvent(event.run, event.attempt, event.kind, str(error))
         elif kind == "heartbeat":
             yield from_json(Heartbeat, head)
         else:

@@ -12,15 +12,16 @@ import pytest
 
 from muster.agent import devices
 from muster.agent.prepare import ports, preflight
-from muster.agent.prepare.preflight import Found, Preflight, Problem, check_node
-from muster.launch.model import Needs
+from muster.agent.prepare.preflight import Problem, PythonCheck, check_machine
+from muster.wire.node.agents import Facts
+from muster.wire.node.plan import Needs
 
 BIN = str(Path(sys.executable).parent)
 
 
-def look(needs: Needs, user_env: Mapping[str, str] | None = None, root: Path = Path("/")) -> Found:
-    check_node(needs, user_env or {}, root)
-    return Preflight(needs, sys.executable, BIN, user_env or {}, root).result()
+def look(needs: Needs, user_env: Mapping[str, str] | None = None, root: Path = Path("/")) -> Facts:
+    check_machine(needs, user_env or {}, root)
+    return PythonCheck(needs, sys.executable, BIN, user_env or {}, root).result()
 
 
 @pytest.fixture
@@ -59,14 +60,14 @@ def test_a_missing_framework_is_a_refusal_only_where_the_command_runs_it() -> No
         look(Needs(modules=("nosuchframework",), required=("nosuchframework",)))
     assert refused.value.code == "environment"
     assert "has no nosuchframework (install it there with pip install nosuchframework" in str(refused.value)
-    assert look(Needs(modules=("nosuchframework",))) == Found()
+    assert look(Needs(modules=("nosuchframework",))) == Facts()
 
 
 def test_a_python_without_torch_is_told_about_it(tmp_path: Path) -> None:
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)
-    found = Preflight(Needs(modules=("torch",)), str(bare), BIN, {}).result()
+    found = PythonCheck(Needs(modules=("torch",)), str(bare), BIN, {}).result()
     assert len(found.notices) == 1
     assert "has no torch (install it there with pip install 'muster[torch]'" in found.notices[0]
 
@@ -75,7 +76,7 @@ def test_a_python_that_cannot_be_asked_holds_nothing_up(tmp_path: Path) -> None:
     broken = tmp_path / "python"
     broken.write_text("#!/bin/sh\necho nonsense\n")
     broken.chmod(0o755)
-    assert Preflight(Needs(modules=("torch",), required=("torch",)), str(broken), BIN, {}).result() == Found()
+    assert PythonCheck(Needs(modules=("torch",), required=("torch",)), str(broken), BIN, {}).result() == Facts()
 
 
 def test_a_python_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +84,7 @@ def test_a_python_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path, m
     hanging = tmp_path / "python"
     hanging.write_text("#!/bin/sh\nsleep 600\ntrue\n")
     hanging.chmod(0o755)
-    assert Preflight(Needs(modules=("torch",)), str(hanging), BIN, {}).result() == Found()
+    assert PythonCheck(Needs(modules=("torch",)), str(hanging), BIN, {}).result() == Facts()
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(_is_free, preflight.spawning).result()
 
@@ -95,7 +96,7 @@ def test_a_launcher_that_is_not_there_is_refused_with_what_to_install(tmp_path: 
     assert "begins with torchrun" in str(refused.value)
     assert "pip install 'muster[torch]'" in str(refused.value)
     (tmp_path / "torchrun").touch(0o755)
-    assert look(Needs(programs=("torchrun",)), {"PATH": str(tmp_path)}) == Found()
+    assert look(Needs(programs=("torchrun",)), {"PATH": str(tmp_path)}) == Facts()
 
 
 def test_an_interface_that_is_not_there_is_refused_with_those_that_are() -> None:
@@ -104,7 +105,7 @@ def test_an_interface_that_is_not_there_is_refused_with_those_that_are() -> None
     assert refused.value.code == "bad_input"
     assert "There are: " in str(refused.value)
     assert "lo" in str(refused.value)
-    assert look(Needs(), {"GLOO_SOCKET_IFNAME": devices.interface_names()[0]}) == Found()
+    assert look(Needs(), {"GLOO_SOCKET_IFNAME": devices.interface_names()[0]}) == Facts()
 
 
 @pytest.fixture
@@ -157,14 +158,14 @@ def test_a_machine_without_any_of_these_files_is_a_plain_one(tmp_path: Path) -> 
 
 
 def test_gpus_that_are_not_as_promised_are_a_fault_of_the_node(machine: Path) -> None:
-    assert look(Needs(gpus=("0", "1")), root=machine) == Found()
+    assert look(Needs(gpus=("0", "1")), root=machine) == Facts()
     with pytest.raises(Problem) as refused:
         look(Needs(gpus=("0", "1", "2")), root=machine)
     assert refused.value.code == "gpu_fault"
     assert "promised 3 GPUs (0, 1, 2), and the driver shows 2" in str(refused.value)
     with pytest.raises(Problem):
         look(Needs(gpus=("2",)), root=machine)
-    assert look(Needs(gpus=("MIG-a", "MIG-b", "MIG-c")), root=machine) == Found()
+    assert look(Needs(gpus=("MIG-a", "MIG-b", "MIG-c")), root=machine) == Facts()
 
 
 def test_too_little_shared_memory_is_told(machine: Path) -> None:
@@ -175,8 +176,8 @@ def test_too_little_shared_memory_is_told(machine: Path) -> None:
 
 
 def test_devices_travel_only_where_the_plan_wants_them(machine: Path) -> None:
-    assert look(Needs(devices=True), root=machine).to_json()["devices"]["gpus"] == 2
-    assert look(Needs(), root=machine).to_json() == {}
+    assert look(Needs(devices=True), root=machine).devices.gpus == 2
+    assert look(Needs(), root=machine) == Facts()
 
 
 def test_a_chosen_port_that_is_taken_is_refused_and_says_by_whom(tmp_path: Path) -> None:

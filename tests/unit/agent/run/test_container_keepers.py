@@ -61,7 +61,7 @@ def test_a_program_is_looked_for_inside(tmp_path: Path) -> None:
 def test_ranks_that_may_not_read_each_others_memory_are_told_but_the_user_wins() -> None:
     own = {"OMPI_MCA_smsc": "knem"}
     launch = {"mpi": {"daemon_env": dict(own)}, "ranks": [{"env": {}}]}
-    copy_twice(launch)
+    copy_twice(launch["mpi"], launch["ranks"])
     assert launch["mpi"]["daemon_env"] == {"OMPI_MCA_btl_vader_single_copy_mechanism": "none", **own}
     assert launch["ranks"][0]["env"] == {
         "OMPI_MCA_btl_vader_single_copy_mechanism": "none",

@@ -17,25 +17,29 @@ import pytest
 from tests.conftest import wait_until
 
 from muster.agent.run.mpi import rank as rank_program
-from muster.agent.run.mpi.coordinator import Side
+from muster.agent.run.mpi.coordinator import MpiSide
 from muster.agent.run.mpi.remote import answer
+from muster.agent.run.records import LaunchMpi
 
 SECRET = "s" * 64
 
 
 @pytest.fixture
-def side(tmp_path: Path) -> Iterator[Side]:
+def side(tmp_path: Path) -> Iterator[MpiSide]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    made = Side(
-        fifo=str(tmp_path / "fifo"),
-        ranks=(2, 3),
-        listen=("127.0.0.1", port),
-        secret=SECRET,
-        daemon_env={"PATH": os.defpath},
-        daemon_log=str(tmp_path / "daemon.log"),
-        hostname=None,
+    made = MpiSide(
+        LaunchMpi(
+            fifo=str(tmp_path / "fifo"),
+            ranks=(2, 3),
+            listen=("127.0.0.1", port),
+            secret=SECRET,
+            daemon_env={"PATH": os.defpath},
+            daemon_log=str(tmp_path / "daemon.log"),
+            hostname=None,
+            pmix=None,
+        )
     )
     yield made
     if made._listener is not None:
@@ -47,7 +51,7 @@ def side(tmp_path: Path) -> Iterator[Side]:
     os.close(made._fifo)
 
 
-def serve_until(side: Side, condition: Any) -> None:
+def serve_until(side: MpiSide, condition: Any) -> None:
     def step() -> Any:
         side.serve(select.select(side.descriptors(), [], [], 0.05)[0])
         return condition()
@@ -55,7 +59,7 @@ def serve_until(side: Side, condition: Any) -> None:
     wait_until(step, 5.0, "an answer of the keeper's side")
 
 
-def ask(side: Side, command: str, secret: str) -> socket.socket:
+def ask(side: MpiSide, command: str, secret: str) -> socket.socket:
     assert side.listen is not None
     line = socket.create_connection(side.listen)
     serve_until(side, lambda: side._callers)
@@ -65,7 +69,7 @@ def ask(side: Side, command: str, secret: str) -> socket.socket:
     return line
 
 
-def test_a_caller_with_the_secret_gets_its_daemon_and_its_exit(side: Side) -> None:
+def test_a_caller_with_the_secret_gets_its_daemon_and_its_exit(side: MpiSide) -> None:
     with ask(side, "echo hello; exit 3", SECRET) as line:
         assert side.daemon is not None
         pid, status = os.waitpid(side.daemon, 0)
@@ -85,7 +89,7 @@ GARBAGE = (
 
 
 @pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
-def test_whoever_sends_something_else_gets_nothing(side: Side, garbage: bytes) -> None:
+def test_whoever_sends_something_else_gets_nothing(side: MpiSide, garbage: bytes) -> None:
     assert side.listen is not None
     with socket.create_connection(side.listen) as line:
         serve_until(side, lambda: side._callers)
@@ -94,7 +98,7 @@ def test_whoever_sends_something_else_gets_nothing(side: Side, garbage: bytes) -
     assert side.daemon is None
 
 
-def test_another_secret_opens_nothing(side: Side) -> None:
+def test_another_secret_opens_nothing(side: MpiSide) -> None:
     with ask(side, "true", "t" * 64) as line:
         assert side.daemon is None
         assert line.recv(1000) == b""
@@ -106,22 +110,25 @@ def test_an_answer_holds_for_one_challenge_and_one_command() -> None:
     )
 
 
-def test_what_is_no_word_of_a_wrapper_is_not_heard(side: Side, tmp_path: Path) -> None:
+def test_what_is_no_word_of_a_wrapper_is_not_heard(side: MpiSide, tmp_path: Path) -> None:
     with (tmp_path / "fifo").open("ab", buffering=0) as fifo:
         fifo.write(b'garbage\n{"rank": 9, "kind": "exited"}\n[]\n{"rank": 2, "kind": "told"}\n')
         assert side.hear() == [{"rank": 2, "kind": "told"}]
 
 
-def test_a_taken_port_is_trouble_that_names_it(side: Side, tmp_path: Path) -> None:
+def test_a_taken_port_is_trouble_that_names_it(side: MpiSide, tmp_path: Path) -> None:
     assert side.listen is not None
-    other = Side(
-        fifo=str(tmp_path / "other"),
-        ranks=(0,),
-        listen=side.listen,
-        secret="",
-        daemon_env={},
-        daemon_log="",
-        hostname=None,
+    other = MpiSide(
+        LaunchMpi(
+            fifo=str(tmp_path / "other"),
+            ranks=(0,),
+            listen=side.listen,
+            secret="",
+            daemon_env={},
+            daemon_log="",
+            hostname=None,
+            pmix=None,
+        )
     )
     os.close(other._fifo)
     assert f"port {side.listen[1]}" in other.trouble

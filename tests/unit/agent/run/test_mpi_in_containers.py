@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from muster.agent.run.mpi.find import Found, NoMpi, find_inside
-from muster.agent.run.mpi.layout import Ground, Setting
+from muster.agent.run.mpi.layout import Ground, MpiFiles
 from muster.environments.images.command import PODMAN, Engine
 from muster.environments.images.probe import Contents
 from muster.environments.images.used import Used
-from muster.launch.model import MpiHost, NodePlan, RankPlan
 from muster.launch.mpi import MPICH, OPEN_MPI, Kind
 from muster.paths import AttemptPaths
 from muster.wire.node.containers import Container
+from muster.wire.node.plan import MpiHost, NodePlan, RankPlan
 
 OPEN_MPI_4 = "mpirun (Open MPI) 4.1.4\n"
 INSIDE = Ground("/usr/bin/python3", Path("/n/runtime/1-keeper"), named=True, own_memory=True)
@@ -53,10 +53,10 @@ def test_an_images_mpirun_that_fits_nothing_is_refused(said: str, library: str, 
     assert caught.value.next
 
 
-def setting(tmp_path: Path, ground: Ground = INSIDE, kind: Kind | None = None) -> Setting:
+def setting(tmp_path: Path, ground: Ground = INSIDE, kind: Kind | None = None) -> MpiFiles:
     hosts = (MpiHost("a", "127.0.0.1", 0, 1, True), MpiHost("b", "127.0.0.1", 7000, 1, True))
     node = NodePlan(1, "b", "127.0.0.1", (), (), hosts)
-    return Setting(node, AttemptPaths(tmp_path), Found("/usr/bin/mpirun", kind or Kind(OPEN_MPI, "4.1")), "s", ground)
+    return MpiFiles(node, AttemptPaths(tmp_path), Found("/usr/bin/mpirun", kind or Kind(OPEN_MPI, "4.1")), "s", ground)
 
 
 def made(tmp_path: Path) -> dict[str, Any]:

@@ -13,29 +13,32 @@ import pytest
 from tests.conftest import wait_until
 
 from muster.agent.run.mpi import standin
-from muster.agent.run.mpi.coordinator import Side
+from muster.agent.run.mpi.coordinator import MpiSide
 from muster.agent.run.mpi.find import PLUGIN_VARIABLE, NoMpi, find
 from muster.agent.run.mpi.pmix import PmixStep
+from muster.agent.run.records import LaunchMpi
 
 PMIX = {"PMIX_RANK": "3", "PMIX_NAMESPACE": "slurm.pmix.7.1", "SLURM_STEPID": "1", "SLURM_NTASKS": "4"}
 
 
 @pytest.fixture
-def side(tmp_path: Path) -> Iterator[Side]:
+def side(tmp_path: Path) -> Iterator[MpiSide]:
     (tmp_path / "nodes.1" / "mpi").mkdir(parents=True)
     folder = tmp_path / "nodes.1" / "mpi"
     program = folder / "muster-rank"
     program.write_text(f"#!/bin/sh\nenv > {folder}/started\nmv {folder}/started {folder}/env\n")
     program.chmod(0o700)
-    made = Side(
-        fifo=str(folder / "said"),
-        ranks=(2, 3),
-        listen=None,
-        secret="",
-        daemon_env={"PATH": os.defpath},
-        daemon_log=str(folder / "daemon.log"),
-        hostname=None,
-        pmix={"folder": str(folder), "program": str(program)},
+    made = MpiSide(
+        LaunchMpi(
+            fifo=str(folder / "said"),
+            ranks=(2, 3),
+            listen=None,
+            secret="",
+            daemon_env={"PATH": os.defpath},
+            daemon_log=str(folder / "daemon.log"),
+            hostname=None,
+            pmix={"folder": str(folder), "program": str(program)},
+        )
     )
     yield made
     os.close(made._fifo)
@@ -47,12 +50,12 @@ def stand_in(tmp_path: Path, **env: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=given, stderr=subprocess.PIPE, text=True)
 
 
-def hear(side: Side) -> list[dict[str, object]]:
+def hear(side: MpiSide) -> list[dict[str, object]]:
     select.select(side.descriptors(), [], [], 5)
     return side.hear()
 
 
-def test_the_keeper_starts_the_rank_with_what_pmix_told_its_stand_in(side: Side, tmp_path: Path) -> None:
+def test_the_keeper_starts_the_rank_with_what_pmix_told_its_stand_in(side: MpiSide, tmp_path: Path) -> None:
     with stand_in(tmp_path, **PMIX) as process:
         assert hear(side) == [{"kind": "here", "rank": 3}]
         seen = tmp_path / "nodes.1" / "mpi" / "env"
@@ -66,7 +69,7 @@ def test_the_keeper_starts_the_rank_with_what_pmix_told_its_stand_in(side: Side,
         assert process.wait(5) == 0
 
 
-def test_a_stand_in_outlasts_a_rank_that_failed_and_goes_with_the_keeper(side: Side, tmp_path: Path) -> None:
+def test_a_stand_in_outlasts_a_rank_that_failed_and_goes_with_the_keeper(side: MpiSide, tmp_path: Path) -> None:
     with stand_in(tmp_path, **PMIX) as process:
         assert hear(side)
         os.wait()
@@ -90,14 +93,14 @@ def test_a_rank_is_started_once_however_often_somebody_asks(tmp_path: Path) -> N
     step.ended(0, 0)
 
 
-def test_a_rank_of_which_pmix_told_nothing_is_refused(side: Side, tmp_path: Path) -> None:
+def test_a_rank_of_which_pmix_told_nothing_is_refused(side: MpiSide, tmp_path: Path) -> None:
     write(tmp_path, '{"kind": "here", "rank": 2}\n')
     (refused,) = hear(side)
     assert (refused["kind"], refused["rank"]) == ("refused", 2)
     assert "what PMIx told it cannot be read" in str(refused["message"])
 
 
-def test_a_task_without_pmix_says_so(side: Side, tmp_path: Path) -> None:
+def test_a_task_without_pmix_says_so(side: MpiSide, tmp_path: Path) -> None:
     with stand_in(tmp_path) as process:
         assert process.wait(5) == 1
         assert process.stderr is not None

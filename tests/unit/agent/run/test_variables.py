@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from muster.agent.run.variables import Places, rank_environment
+from muster.agent.run.variables import RankPaths, rank_environment
 
-PLACES = Places(
+PLACES = RankPaths(
     python_bin="/env/bin",
     runtime="/node/runtime/1",
     tmp="/node/tmp",

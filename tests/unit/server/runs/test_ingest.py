@@ -7,11 +7,11 @@ from typing import Any
 
 from tests.unit.server.conftest import Server
 
-from muster.protocol import Chunk
 from muster.server.database import records
 from muster.server.runs import ingest, views
 from muster.server.runs.submission import submit
 from muster.wire.codec import from_json
+from muster.wire.node.agents import Chunk
 from muster.wire.runs import Progress, RunView, Submission
 
 

@@ -6,10 +6,9 @@ import os
 import resource
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from muster.agent import devices
-from muster.agent.prepare.preflight import Found
+from muster.agent.run.records import LaunchContainer
 from muster.agent.run.variables import NODE_MARK
 from muster.environments.images import probe, rootless
 from muster.environments.images.command import (
@@ -22,17 +21,16 @@ from muster.environments.images.command import (
     run_command,
 )
 from muster.environments.images.used import Used
-from muster.launch.devices import to_json
-from muster.launch.model import Needs, NodePlan
 from muster.paths import AttemptPaths
-from muster.protocol import Order
+from muster.wire.node.agents import Facts, Order
+from muster.wire.node.plan import Needs, NodePlan
 
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "TZ")
 _PYTHON = '#!/bin/sh\nexec python3 "$@"\n'
 _SOURCES = 200
 
 
-def look(used: Used, needs: Needs, order: Order, paths: AttemptPaths) -> Found:
+def look(used: Used, needs: Needs, order: Order, paths: AttemptPaths) -> Facts:
     """What is worth telling of the image; Failure where the job is certain to fail in it."""
     contents = used.contents
     probe.check(
@@ -52,7 +50,7 @@ def look(used: Used, needs: Needs, order: Order, paths: AttemptPaths) -> Found:
         ignored = rootless.left_out(used.container.args, Path("/sys/fs/cgroup/cgroup.controllers").exists())
         notices += (ignored,) if ignored else ()
     versions = {name: contents.modules[name] for name in needs.modules if contents.modules.get(name)}
-    return Found(notices, versions, to_json(devices.gather(Path("/"))) if needs.devices else None)
+    return Facts(notices, versions, devices.gather(Path("/")) if needs.devices else None)
 
 
 def base_environment(used: Used, paths: AttemptPaths, agent_env: Mapping[str, str]) -> dict[str, str]:
@@ -84,7 +82,7 @@ def describe(
     agent_env: Mapping[str, str],
     folders: tuple[Mapping[str, str], Mapping[str, str], str],
     hostname: str = "",
-) -> dict[str, Any]:
+) -> LaunchContainer:
     """What the keeper outside reads; `folders` are inputs, outputs and TMPDIR. Makes what the container needs."""
     _make(paths)
     inputs, outputs, tmp = folders

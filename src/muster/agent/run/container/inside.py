@@ -13,7 +13,10 @@ import shutil
 import signal
 import socket
 import sys
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from muster.agent.run.records import Launch, LaunchMpi, LaunchRank
 
 SOCKET = "container.sock"
 
@@ -37,10 +40,10 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     with open("launch.json", "rb") as file:  # noqa: PTH123
-        launch = json.load(file)
+        launch: Launch = json.load(file)
     launch["ranks"] = [found(rank) for rank in launch["ranks"]]
-    if launch["mpi"] and not reads_memory():
-        copy_twice(launch)
+    if launch["mpi"] is not None and not reads_memory():
+        copy_twice(launch["mpi"], launch["ranks"])
     Keeper(launch, outside, ExecStarter(), wake).run()
 
 
@@ -56,13 +59,13 @@ def reads_memory() -> bool:
     return read is not None and read(os.getpid(), ctypes.byref(here), 1, ctypes.byref(there), 1, 0) == 5
 
 
-def copy_twice(launch: dict[str, Any]) -> None:
+def copy_twice(mpi: LaunchMpi, ranks: list[LaunchRank]) -> None:
     """Have the ranks hand over what they send in shared memory; mpirun and its daemon tell them."""
-    for env in (launch["mpi"]["daemon_env"], *(rank["env"] for rank in launch["ranks"])):
+    for env in (mpi["daemon_env"], *(rank["env"] for rank in ranks)):
         env.update({name: value for name, value in _WITHOUT_SINGLE_COPY.items() if name not in env})
 
 
-def found(rank: dict[str, Any]) -> dict[str, Any]:
+def found(rank: LaunchRank) -> LaunchRank:
     """The rank with its program as the image has it; empty where PATH does not."""
     name = rank["argv"][0]
     if "/" in name:

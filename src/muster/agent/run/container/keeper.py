@@ -15,9 +15,9 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from muster.agent.run.container.inside import SOCKET
+from muster.agent.run.records import Entry, LaunchContainer, StopCommand, Value
 from muster.host import processes
 
 OVERDUE_S = 10.0
@@ -40,19 +40,19 @@ def run(launch_file: str, agent: socket.socket, wake: int) -> None:
     os.setsid()
     processes.become_subreaper()
     processes.set_name("muster-keeper")
-    Outside(json.loads(_description(launch_file).read_bytes()), agent, wake).run()
+    ContainerKeeper(json.loads(_description(launch_file).read_bytes()), agent, wake).run()
 
 
-class Outside:
+class ContainerKeeper:
     """Looks after one container to its end."""
 
-    def __init__(self, description: dict[str, Any], agent: socket.socket, wake: int) -> None:
-        self._command: list[str] = description["command"]
-        self._inspect: list[str] = description["inspect"]
-        self._remove: list[str] = description["remove"]
-        self._env: dict[str, str] = description["env"]
-        self._ranks: list[int] = description["ranks"]
-        self._root: str = description["root"]
+    def __init__(self, description: LaunchContainer, agent: socket.socket, wake: int) -> None:
+        self._command = description["command"]
+        self._inspect = description["inspect"]
+        self._remove = description["remove"]
+        self._env = description["env"]
+        self._ranks = description["ranks"]
+        self._root = description["root"]
         self._log = os.path.join(self._root, "container.log")  # noqa: PTH118
         self._journal = os.open(description["journal"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._agent: socket.socket | None = agent
@@ -118,7 +118,8 @@ class Outside:
                 return self._status is not None
 
     def _wait(self) -> None:
-        watched: list[Any] = [self._wake, *(s for s in (self._agent, self._inner, self._listener) if s is not None)]
+        sockets = [one for one in (self._agent, self._inner, self._listener) if one is not None]
+        watched: list[int | socket.socket] = [self._wake, *sockets]
         now = time.monotonic()
         timeout = None if self._overdue is None else max(_PASS_S, self._overdue - now)
         ready, _, _ = select.select(watched, [], [], timeout)
@@ -153,7 +154,7 @@ class Outside:
             self._end_by(time.monotonic() + CLOSING_S)
             return
         for line in data.splitlines():
-            command = json.loads(line)
+            command: StopCommand = json.loads(line)
             self._reason = self._reason or command["reason"]
             self._end_by(time.monotonic() + command["grace_s"] + OVERDUE_S)
         if self._inner is None:
@@ -180,18 +181,18 @@ class Outside:
         for line in lines:
             self._note(json.loads(line))
 
-    def _note(self, entry: dict[str, Any]) -> None:
-        kind = entry["kind"]
-        if kind == "keeper":
+    def _note(self, entry: Entry) -> None:
+        if entry["kind"] == "keeper":
             return
-        if kind in ("started", "refused"):
+        if entry["kind"] == "started":
             self._seen.add(entry["rank"])
-        if kind == "started":
             self._running.add(entry["rank"])
-        elif kind == "exited":
+        elif entry["kind"] == "refused":
+            self._seen.add(entry["rank"])
+        elif entry["kind"] == "exited":
             self._running.discard(entry["rank"])
         line = json.dumps(entry).encode() + b"\n"
-        if kind == "ended":
+        if entry["kind"] == "ended":
             self._ended = line
         else:
             self._send(line)
@@ -215,8 +216,10 @@ class Outside:
         expected = bool(self._reason) and self._died_at is None
         at = time.time() if self._died_at is None else self._died_at
         for rank in sorted(self._running):
-            data = {"exit_code": None, "signal": int(signal.SIGKILL), "expected": expected, "oom_killed": oom}
-            self._record("exited", at=at, rank=rank, **data, max_rss_kb=0, core_dumped=False)
+            self._record(
+                "exited", at=at, rank=rank, exit_code=None, signal=int(signal.SIGKILL), expected=expected,
+                oom_killed=oom, max_rss_kb=0, core_dumped=False,
+            )  # fmt: skip
         if not self._seen and not expected:
             message = f"the container did not start: {said_last(self._log)}"
             self._record("refused", rank=min(self._ranks), message=message, exit_code=126)
@@ -255,7 +258,7 @@ class Outside:
             self._inner.close()
             self._inner = None
 
-    def _record(self, kind: str, **data: Any) -> bytes:
+    def _record(self, kind: str, **data: Value) -> bytes:
         line = json.dumps({"kind": kind, "at": time.time(), **data}).encode() + b"\n"
         try:
             os.write(self._journal, line)
@@ -265,7 +268,7 @@ class Outside:
             self._send(line)
         return line
 
-    def _tell(self, kind: str, **data: Any) -> None:
+    def _tell(self, kind: str, **data: Value) -> None:
         self._send(json.dumps({"kind": kind, "at": time.time(), **data}).encode() + b"\n")
 
     def _send(self, line: bytes) -> None:

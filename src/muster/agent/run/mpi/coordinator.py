@@ -12,11 +12,11 @@ import os
 import signal
 import socket
 from _operator import _compare_digest as compare_digest
-from collections.abc import Sequence
 from typing import Any, Dict, NamedTuple  # noqa: UP035
 
 from muster.agent.run.mpi.pmix import PmixStep
 from muster.agent.run.mpi.remote import answer
+from muster.agent.run.records import LaunchMpi
 from muster.host import processes
 
 _LONGEST_REQUEST = 1 << 20
@@ -24,7 +24,8 @@ _LONGEST_OUTPUT = 64 << 10
 _CLONE_NEWUTS = 0x04000000
 _CLONE_NEWUSER = 0x10000000
 
-Entry = Dict[str, Any]  # noqa: UP006  (this file also runs in the Python 3.8 of an image)
+# This file also runs in the Python 3.8 of an image.
+Entry = Dict[str, Any]  # noqa: UP006
 
 # What the process in front of a rank says; ranks of the job could write here, too.
 _WORDS: dict[str, dict[str, type]] = {
@@ -53,30 +54,21 @@ class Daemon(NamedTuple):
     """The name that a node has which shares its machine with others of the job."""
 
 
-class Side:
+class MpiSide:
     """What of an MPI job is on this node."""
 
-    def __init__(
-        self,
-        *,
-        fifo: str,
-        ranks: Sequence[int],
-        listen: Sequence[Any] | None,
-        secret: str,
-        daemon_env: dict[str, str],
-        daemon_log: str,
-        hostname: str | None,
-        pmix: dict[str, str] | None = None,
-    ) -> None:
-        self.ranks = tuple(ranks)
+    def __init__(self, launch: LaunchMpi) -> None:
+        self.ranks = tuple(launch["ranks"])
+        listen, pmix = launch["listen"], launch["pmix"]
         self.listen = (str(listen[0]), int(listen[1])) if listen else None
         """Where mpirun's request for this node arrives; None on the first node, where mpirun itself runs."""
         self.daemon: int | None = None
         """Pid of what was started for mpirun."""
-        self._secret = secret
-        self._kind = Daemon(daemon_env, daemon_log, hostname)
+        self._secret = launch["secret"]
+        self._kind = Daemon(launch["daemon_env"], launch["daemon_log"], launch["hostname"])
         # Before the fifo, which says that everything is in place.
-        self._pmix = PmixStep(ranks=self.ranks, spawn=self._spawn_rank, **pmix) if pmix else None
+        self._pmix = PmixStep(pmix["folder"], pmix["program"], self.ranks, self._spawn_rank) if pmix else None
+        fifo = launch["fifo"]
         os.mkfifo(fifo, 0o600)
         # Open for writing, too: it must not end when the first writer leaves.
         self._fifo = os.open(fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -11,15 +11,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import muster.agent
-from muster.agent.prepare.steps import Refusal
+from muster.agent.refusal import Refusal
 from muster.agent.run.mpi.find import Found
+from muster.agent.run.mpi.tables import RankTable, RemoteTable
+from muster.agent.run.records import LaunchMpi
 from muster.errors import JobError
 from muster.host.files import PRIVATE, write_file, write_json
 from muster.launch.expand import Variable, expand, parse
-from muster.launch.model import NodePlan, RankPlan
 from muster.launch.mpi import (
     OPEN_MPI,
     RANK_PROGRAM,
@@ -33,6 +34,7 @@ from muster.launch.mpi import (
     without_batch_system,
 )
 from muster.paths import AttemptPaths, shared_memory_dir
+from muster.wire.node.plan import NodePlan, RankPlan
 
 # Known only once mpirun has started the rank.
 _TOLD_BY_LAUNCHER = ("OMPI_", "PMIX_", "PMI_", "MPI_", "PRTE_", "I_MPI_")
@@ -58,7 +60,7 @@ class Ground(NamedTuple):
 HERE = Ground(sys.executable, Path(muster.agent.__file__).parents[2])
 
 
-class Setting:
+class MpiFiles:
     """The files of one attempt's MPI part on one node."""
 
     def __init__(self, node: NodePlan, paths: AttemptPaths, found: Found, secret: str, ground: Ground = HERE) -> None:
@@ -92,7 +94,7 @@ class Setting:
         site = {"SLURM_CONF": own["SLURM_CONF"]} if "SLURM_CONF" in own else {}
         return replace(rank, argv=argv), {**self._launching(env), **site}
 
-    def make(self, wrapped: Wrapped, stop_file: str) -> dict[str, Any]:
+    def make(self, wrapped: Wrapped, stop_file: str) -> LaunchMpi:
         """Write what the programs read; returns the keeper's part."""
         for rank, env in wrapped:
             _check(rank, env)
@@ -102,7 +104,8 @@ class Setting:
         ranks = self._folder / "ranks"
         hosts = self._folder / "hosts.json"
         # Read by a Python in front of every rank: this form takes the least time, and all that may read it know it.
-        write_file(ranks, marshal.dumps(self._ranks(wrapped, stop_file), _MARSHAL_VERSION), mode=PRIVATE)
+        table = dict(self._ranks(wrapped, stop_file))
+        write_file(ranks, marshal.dumps(table, _MARSHAL_VERSION), mode=PRIVATE)
         write_json(hosts, self._hosts(), mode=PRIVATE)
         self._write_program(programs / RANK_PROGRAM, "rank.py", str(ranks))
         self._write_program(programs / REMOTE_PROGRAM, "remote.py", str(hosts))
@@ -152,7 +155,7 @@ class Setting:
         folder.mkdir(mode=0o700, exist_ok=True)
         return dict.fromkeys(_SEGMENT_SETTINGS, str(folder))
 
-    def _ranks(self, wrapped: Wrapped, stop_file: str) -> dict[str, Any]:
+    def _ranks(self, wrapped: Wrapped, stop_file: str) -> RankTable:
         return {
             "name": self._node.name,
             "fifo": str(self._fifo),
@@ -170,8 +173,8 @@ class Setting:
             },
         }
 
-    def _hosts(self) -> dict[str, Any]:
-        others = {named(host.name): [host.address, host.port] for host in self._node.mpi[1:]}
+    def _hosts(self) -> RemoteTable:
+        others = {named(host.name): (host.address, host.port) for host in self._node.mpi[1:]}
         return {"secret": self._secret, "fifo": str(self._fifo), "hosts": others}
 
     def _write_program(self, path: Path, program: str, *arguments: str) -> None:

@@ -14,7 +14,9 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
-    from typing import Any, NoReturn
+    from typing import NoReturn
+
+    from muster.agent.run.mpi.tables import RankCommand, RankTable
 else:
     # Without the names of signals as an enumeration, which take as long to make as the rest of this program.
     import _signal as signal
@@ -31,7 +33,7 @@ def main() -> None:
     sys.exit(_run(node))
 
 
-def _run(node: dict[str, Any]) -> int:
+def _run(node: RankTable) -> int:
     number = next((os.environ[name] for name in _RANK_NAMES if name in os.environ), "")
     rank = node["ranks"].get(number)
     if rank is None:
@@ -107,8 +109,8 @@ def _redirect(log: str) -> None:
     os.dup2(descriptor, 2)
 
 
-def _expanded(rank: dict[str, Any], env: dict[str, str], library: str) -> list[str]:
-    argv: list[str] = rank["argv"]
+def _expanded(rank: RankCommand, env: dict[str, str], library: str) -> list[str]:
+    argv = rank["argv"]
     if rank["expand"] and any("$" in element for element in argv):
         sys.path.append(library)
         from muster.errors import JobError
@@ -168,7 +170,7 @@ def _die_with(parent: int) -> None:
             os._exit(137)
 
 
-def _json(value: Any) -> str:
+def _json(value: str | float) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str):
@@ -187,7 +189,7 @@ class _Teller:
         self.rank = rank
         self._fifo = fifo
 
-    def __call__(self, **entry: Any) -> None:
+    def __call__(self, **entry: str | float) -> None:
         fields = {"rank": self.rank, "at": time.time(), **entry}
         line = ("{" + ", ".join(f'"{name}": {_json(value)}' for name, value in fields.items()) + "}\n").encode()
         try:

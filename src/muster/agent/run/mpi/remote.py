@@ -16,7 +16,7 @@ from _blake2 import blake2b
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from muster.agent.run.mpi.tables import RemoteTable
 
 PATIENCE_S = 60.0
 _CONNECT_S = 10.0
@@ -42,7 +42,7 @@ def main() -> None:
     sys.exit(_run(table, words[0], " ".join(words[1:])))
 
 
-def _run(table: dict[str, Any], host: str, command: str) -> int:
+def _run(table: RemoteTable, host: str, command: str) -> int:
     address, port = table["hosts"][host]
     line = _connect(address, port)
     if line is None:

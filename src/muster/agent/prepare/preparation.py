@@ -1,0 +1,202 @@
+"""Preparing one attempt in a worker thread: folders, environment, code, checkpoint, inputs, outputs, ports."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sys
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from muster.agent import folder, identity, mover
+from muster.agent.attempt import Attempt
+from muster.agent.link import Backoff
+from muster.agent.prepare import code, ports, preflight
+from muster.agent.prepare.inputs import Inputs
+from muster.agent.prepare.prepared import PreparedAttempt
+from muster.agent.refusal import Refusal, refusal_of
+from muster.agent.run.container.describe import look as look_into
+from muster.agent.run.mpi.find import Found, NoMpi, find, find_inside
+from muster.agent.run.variables import NODE_MARK
+from muster.agent.services import NodeServices
+from muster.agent.ship import checkpoints
+from muster.agent.ship.outputs import places
+from muster.environments.caller import Caller, Ready
+from muster.environments.failures import Failure
+from muster.environments.venvs import ready as venvs
+from muster.errors import MusterError, NotFound
+from muster.host.files import write_file
+from muster.paths import AttemptPaths
+from muster.wire.node.agents import Facts, Order
+from muster.wire.node.plan import Needs
+from muster.wire.stream import Level
+
+log = logging.getLogger(__name__)
+
+
+class Preparation:
+    """Makes one attempt ready; what it makes ready, the attempt holds on to."""
+
+    def __init__(self, attempt: Attempt, services: NodeServices) -> None:
+        self._attempt = attempt
+        self._services = services
+
+    def run(self) -> PreparedAttempt | None:
+        """Try again while the server is away; None when nobody wants it any more. Raises Refusal."""
+        attempt, backoff = self._attempt, Backoff()
+        while not attempt.unwanted.is_set():
+            try:
+                with _refusing(attempt.order, attempt.paths):
+                    return self._prepare(attempt.order, attempt.paths)
+            except Refusal:
+                raise
+            except MusterError as error:
+                log.info("%s: code or checkpoint did not arrive, trying again: %s", attempt.key, error)
+                attempt.unwanted.wait(backoff.next_s())
+            except Exception as error:
+                log.exception("%s could not be prepared", attempt.key)
+                raise Refusal("platform", f"it could not be prepared: {error!r}") from error
+        return None
+
+    def _prepare(self, order: Order, paths: AttemptPaths) -> PreparedAttempt:
+        folder.make(order, paths)
+        needs = order.needs or Needs()
+        preflight.check_machine(needs, order.user_env)
+        environment = self._bring_environment(order, paths)
+        python = environment.python if environment else _interpreter(order.python)
+        python_bin = "" if environment and environment.container else self._python_bin(python)
+        # Before what may take long: a job that cannot run need not wait for its data.
+        facts, mpi = self._check(needs, order, paths, environment, python, python_bin)
+        resumed, resume_dir, about_resume = checkpoints.fetch(order, paths, self._services.link)
+        facts = replace(facts, notices=(*facts.notices, *about_resume), machine=identity.machine())
+        outputs = places(order, paths)
+        inputs = self._bring_inputs(order, paths)
+        held = ports.hold(order.ports_count, order.ports_preferred, order.ports_avoid, chosen=needs.port)
+        tmp = str(folder.short_tmp(paths))
+        return PreparedAttempt(
+            tuple(held), inputs, outputs, python, python_bin, tmp, resumed, resume_dir, facts, environment, mpi
+        )
+
+    def _check(
+        self,
+        needs: Needs,
+        order: Order,
+        paths: AttemptPaths,
+        environment: Ready | None,
+        python: str,
+        python_bin: str,
+    ) -> tuple[Facts, Found | None]:
+        """Bring the code, and check meanwhile what the ranks will run in; with the mpirun of an MPI job."""
+        if environment is not None and environment.container is not None:
+            self._bring_code(order, paths)
+            facts = look_into(environment.container, needs, order, paths)
+            return facts, find_inside(environment.container) if order.mpi else None
+        check = preflight.PythonCheck(needs, python, python_bin, order.user_env)
+        mpi = find(python, python_bin, order.user_env) if order.mpi else None
+        self._bring_code(order, paths)
+        return check.result(), mpi
+
+    def _bring_code(self, order: Order, paths: AttemptPaths) -> None:
+        if order.snapshot is not None:
+            self._unpack(order.snapshot, paths.work)
+
+    def _unpack(self, digest: str, folder: Path) -> None:
+        """Copy the files of a code snapshot to a folder."""
+        code.copy_snapshot(self._services.paths.code_cache, digest, self._services.link.archive, folder)
+
+    def _bring_environment(self, order: Order, paths: AttemptPaths) -> Ready | None:
+        attempt = self._attempt
+        if attempt.environment is None and order.container is not None:
+            # Few jobs have one, and every start of an agent would pay for it.
+            from muster.environments.images import ready as images
+
+            self._services.paths.containers_used.touch()
+            attempt.environment = images.make_ready(self._caller(order, paths), order.container)
+        elif attempt.environment is None and order.environment is not None:
+            attempt.environment = venvs.make_ready(self._caller(order, paths), order.environment)
+        return attempt.environment
+
+    def _caller(self, order: Order, paths: AttemptPaths) -> Caller:
+        services = self._services
+        return Caller(
+            order.run,
+            order.attempt,
+            order.num_nodes,
+            order.python,
+            mark=services.mark,
+            environ={**services.environ, NODE_MARK: services.mark},
+            folder=paths.root,
+            log=paths.streams / "user_logs" / f"environment_node_{order.node_rank}.txt",
+            unwanted=self._attempt.unwanted,
+            begins=self._log_grows,
+            doing=self._doing,
+            note=self._note,
+            agree=partial(services.link.agree, order),
+            unpack=self._unpack,
+        )
+
+    def _bring_inputs(self, order: Order, paths: AttemptPaths) -> dict[str, str]:
+        moving = mover.Mover(self._services.mark, self._attempt.unwanted)
+        self._attempt.inputs = Inputs(order, paths, self._services.link, moving, self._doing, self._note)
+        return self._attempt.inputs.place()
+
+    def _python_bin(self, python: str) -> str:
+        """A folder in which `python` is the interpreter: its own, or a small one made for it."""
+        own = Path(python).parent
+        if (own / "python").exists():
+            return str(own)
+        made = self._services.paths.root / "bin" / hashlib.sha256(python.encode()).hexdigest()[:12]
+        if not (made / "python").exists():
+            made.mkdir(parents=True, exist_ok=True)
+            # A script, not a link: a virtual environment is recognised by the path it was started from.
+            write_file(made / "python", f'#!/bin/sh\nexec "{python}" "$@"\n', mode=0o755)
+        return f"{made}:{own}"
+
+    # What is said meanwhile
+
+    def _log_grows(self) -> None:
+        self._services.track(self._attempt.order, self._attempt.paths)
+
+    def _doing(self, text: str) -> None:
+        self._services.doing(self._attempt.key, text)
+
+    def _note(self, level: Level, text: str) -> None:
+        self._services.note(self._attempt.order, level, text)
+
+
+@contextmanager
+def _refusing(order: Order, paths: AttemptPaths) -> Iterator[None]:
+    """Turn what keeps an attempt from running into a Refusal with a code and a message that names the thing."""
+    try:
+        yield
+    except mover.Failed as failed:
+        raise Refusal(failed.code, failed.message) from failed
+    except Failure as failure:
+        raise Refusal(failure.code, failure.message, failure.next, failure.lines) from failure
+    except ports.PortTrouble as trouble:
+        raise Refusal("port_trouble", str(trouble)) from trouble
+    except preflight.Problem as problem:
+        raise Refusal(problem.code, str(problem)) from problem
+    except NoMpi as trouble:
+        raise Refusal("launcher_missing", str(trouble), trouble.next) from trouble
+    except code.UnsafeArchive as trouble:
+        raise Refusal("bad_input", str(trouble)) from trouble
+    except (NotFound, tarfile.TarError) as trouble:
+        message = f"the code snapshot {order.snapshot} could not be fetched: {trouble}. Submit the job again."
+        raise Refusal("platform", message) from trouble
+    except OSError as error:
+        raise refusal_of(error, paths.root) from error
+
+
+def _interpreter(python: str | None) -> str:
+    if python is None:
+        return sys.executable
+    if not os.access(python, os.X_OK):
+        message = f"the Python interpreter {python} is not on this node. Name one that is, or leave it out."
+        raise Refusal("bad_input", message)
+    return python

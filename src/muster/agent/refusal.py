@@ -1,0 +1,26 @@
+"""Why an attempt cannot be prepared or started on a node."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from pathlib import Path
+
+from muster.wire.node.agents import Refused
+
+
+class Refusal(Exception):
+    """The attempt cannot be prepared or started here; becomes the event `refused`."""
+
+    def __init__(self, code: str, message: str, next: str = "", lines: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.event = Refused(code, message, next, tuple(lines))
+
+
+def refusal_of(error: OSError, folder: Path) -> Refusal:
+    """What an operating system error means for the job."""
+    what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        message = f"the disk of {folder} is full ({what}). Free some space there, or move the workspace."
+        return Refusal("disk_full", message)
+    return Refusal("platform", f"the attempt could not be prepared in {folder}: {what}")

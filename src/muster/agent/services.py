@@ -1,0 +1,49 @@
+"""What the stages of an attempt use of their node: the server, the folders, and a way to say what is going on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from muster.agent.link import Link
+from muster.agent.ship.shipper import Shipper, Tell, Track
+from muster.paths import AttemptPaths, NodePaths
+from muster.wire.node.agents import AttemptKey, Event, EventData, Noted, Order
+from muster.wire.stream import Level
+
+
+@dataclass(frozen=True)
+class NodeServices:
+    """Shared by all attempts of a node; callable from every thread."""
+
+    paths: NodePaths
+    link: Link
+    shipper: Shipper
+    runtime: Path
+    """The folder for PYTHONPATH of ranks."""
+    mark: str
+    """In the environment of every process of this node, by which a later agent finds what was left."""
+    environ: Mapping[str, str]
+    under_way: dict[AttemptKey, tuple[str, float]] = field(default_factory=dict)
+    """What takes long at the moment, and since when."""
+
+    def tell(self, key: AttemptKey, at: float, data: EventData) -> None:
+        """Have the server hear of an event."""
+        self.shipper.send(Tell(Event(*key, at, data)))
+
+    def note(self, order: Order, level: Level, text: str) -> None:
+        """Tell those who follow the run."""
+        self.tell(order.key, time.time(), Noted(text, level))
+
+    def track(self, order: Order, paths: AttemptPaths) -> None:
+        """Deliver the attempt's streams from now on."""
+        self.shipper.send(Track(order.key, paths, order.log_limit_bytes, order.masked))
+
+    def doing(self, key: AttemptKey, text: str) -> None:
+        """Say what takes long at the moment; empty when it is over."""
+        if text:
+            self.under_way[key] = (text, self.under_way.get(key, ("", time.time()))[1])
+        else:
+            self.under_way.pop(key, None)
