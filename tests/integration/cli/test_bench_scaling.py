@@ -68,7 +68,7 @@ def test_a_failed_size_stops_the_study_and_the_same_command_goes_on_from_there(c
     fail.unlink()
     done = cli("bench", "scaling", job, "--procs", "1,2", "--no-plot", "--json")
     assert done.returncode == 0, done.stderr
-    assert "Kept from an earlier start: 1 of the runs" in done.stderr
+    assert "Kept from an earlier start: 1 run." in done.stderr
     assert [row["procs"] for row in json.loads(done.stdout)["rows"]] == [1, 2]
     assert len(json.loads(cli("ps", "--json").stdout)) == 3
 
@@ -79,11 +79,11 @@ def test_runs_of_other_code_are_not_mixed_with_those_of_this_one(cli: Any, job: 
     cli.script("train.py", SCRIPT.replace("100.0 * world", "500.0 * world"))
     done = cli(*command, "1,2")
     assert done.returncode == 0, done.stderr
-    assert "The code is not that of the runs in scaling/scaling.json: starting over." in done.stderr
+    assert "The code has changed since the runs in scaling/scaling.json: starting over." in done.stderr
     assert "Kept from an earlier start" not in done.stderr
     assert [row["value"] for row in json.loads(done.stdout)["rows"]] == [500.0, 900.0]
     done = cli(*command, "1,2")
-    assert "Kept from an earlier start: 2 of the runs" in done.stderr
+    assert "Kept from an earlier start: 2 runs." in done.stderr
 
 
 def test_an_edit_during_a_study_does_not_reach_its_later_runs(cli: Any) -> None:
