@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from muster.host.files import leaves_folder
 from muster.job import rules
 from muster.job.explain import job_error
 from muster.job.expressions import declared, resolve_command
@@ -91,7 +92,7 @@ def _script_problems(spec: JobSpec, code: Path | None) -> list[Problem]:
                 "Add `code: FOLDER` with the folder that holds it.",
             )
         ]
-    if rules.escapes(script):
+    if leaves_folder(script):
         return [
             Problem(
                 ("command",),

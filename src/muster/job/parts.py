@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from muster.host.files import leaves_folder
 from muster.job import rules
 from muster.job.refusal import refusal, show
 from muster.wire.codec import Json
@@ -178,7 +179,7 @@ class Output(Model):
     @field_validator("path", mode="after")
     @classmethod
     def _stays_inside(cls, value: str | None) -> str | None:
-        if value is not None and not rules.is_address(value) and rules.escapes(value):
+        if value is not None and not rules.is_address(value) and leaves_folder(value):
             raise refusal(
                 f"{show(value)} leaves the working folder",
                 "Write a path inside it, such as outputs/model, or leave `path` out.",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from pathlib import PurePosixPath
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}")
@@ -81,18 +80,6 @@ def environment_reference(text: str) -> str | None:
     if text.startswith("azureml://"):
         return text if len(text.split()) == 1 else None
     return text.removeprefix("azureml:") if _ASSET.fullmatch(text) else None
-
-
-def escapes(path: str) -> bool:
-    """Whether a path leaves the folder that it is relative to."""
-    if path.startswith(("/", "~")):
-        return True
-    depth = 0
-    for part in PurePosixPath(path).parts:
-        depth += -1 if part == ".." else 1
-        if depth < 0:
-            return True
-    return False
 
 
 SNAPSHOT = "snapshot"

@@ -42,7 +42,7 @@ from muster.server.nodes.clusters import has_living_nodes
 from muster.server.people.access import Tokens, write_private
 from muster.server.people.vault import load_vault
 from muster.server.runs import attempts, retries
-from muster.store.keyring import load_keyring
+from muster.store.keyring import load_keyring, read_config
 from muster.store.snapshots import Snapshots
 from muster.store.streams import Streams
 from muster.version import VERSION
@@ -122,7 +122,7 @@ class Process:
         url = self._options.database or config.get("database") or f"sqlite:///{self._paths.database}"
         self._paths.server_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         database = Database(url)
-        ring = load_keyring(config, self._paths.root)
+        ring = load_keyring(read_config(config), self._paths.root)
         url = self._options.store or config.get("store") or str(self._paths.store)
         store = open_workspace_store(url, config, ring)
         check_answers(store, url, config)

@@ -19,12 +19,13 @@ from muster import errors
 from muster.host.files import safe_path
 from muster.store.keyring import MAGIC, KeyRing
 from muster.store.pieces import HashedPieces, pieces_of
+from muster.wire.codec import Json
 
 
 class Store:
     """Named objects of any size; a put is whole or not at all."""
 
-    def __init__(self, url: str, options: Mapping[str, Any] | None = None, ring: KeyRing | None = None) -> None:
+    def __init__(self, url: str, options: Mapping[str, Json] | None = None, ring: KeyRing | None = None) -> None:
         self._fs, self._root = url_to_fs(url, **(options or {}))
         self._local = isinstance(self._fs, LocalFileSystem)
         self._ring = ring
@@ -197,7 +198,7 @@ def _local_files(base: Path, folder: str) -> Iterator[tuple[str, int, float]]:
                 yield f"{above}/{name}" if above else name, status.st_size, status.st_mtime
 
 
-def _written_at(info: Mapping[str, Any]) -> float:
+def _written_at(info: Mapping[str, Json | datetime]) -> float:
     """When an object was written, as its filesystem tells it; unknown counts as just now: nothing goes early."""
     for key in ("mtime", "last_modified", "LastModified", "modified", "updated"):
         value = info.get(key)

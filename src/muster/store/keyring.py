@@ -12,9 +12,10 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from muster import errors
+from muster.wire.codec import Json, WireError, from_json
+from muster.wire.encryption import EncryptionConfig, NewKey
 
 MAGIC = b"MUSTERE1"
 """Begins everything that is encrypted."""
@@ -77,8 +78,15 @@ class KeyRing:
             raise WrongKey(f"{name}: its header is damaged, or was changed", "Take it from a backup.") from None
 
 
-def load_keyring(config: Mapping[str, Any], folder: Path) -> KeyRing | None:
+def load_keyring(config: EncryptionConfig | None, folder: Path) -> KeyRing | None:
     """The keys that `encryption` in workspace.json names; None where nothing is encrypted."""
+    if config is None:
+        return None
+    return KeyRing(load_key(config, folder), [load_key(item, folder) for item in config.previous])
+
+
+def read_config(config: Mapping[str, Json]) -> EncryptionConfig | None:
+    """`encryption` of workspace.json."""
     given = config.get("encryption")
     if given is None:
         return None
@@ -87,23 +95,25 @@ def load_keyring(config: Mapping[str, Any], folder: Path) -> KeyRing | None:
     unknown = set(given) - {*_SOURCES, "previous"}
     if unknown:
         raise errors.UserError(f"`encryption` in workspace.json has the unknown key {sorted(unknown)[0]!r}", _HINT)
-    previous = given.get("previous") or []
-    return KeyRing(load_key(given, folder), [load_key(item, folder) for item in previous])
+    try:
+        return from_json(EncryptionConfig, {name: value for name, value in given.items() if value is not None})
+    except WireError as error:
+        raise errors.UserError(f"`encryption` in workspace.json: {error}", _HINT) from None
 
 
-def load_key(source: Mapping[str, Any], folder: Path) -> Key:
+def load_key(source: NewKey, folder: Path) -> Key:
     """One key: from a file, an environment variable or a command's output."""
-    named = [name for name in _SOURCES if source.get(name)]
+    named = [(name, value) for name in _SOURCES if (value := getattr(source, name))]
     if len(named) != 1:
         raise errors.UserError("`encryption` in workspace.json must name one source of its key", _HINT)
-    value = str(source[named[0]])
-    if named[0] == "key_file":
+    kind, value = named[0]
+    if kind == "key_file":
         path = (folder / value).expanduser()
         try:
             return _parse(path.read_text(), f"the key file {path}")
         except (OSError, UnicodeDecodeError) as error:
             raise errors.UserError(f"the key file {path} cannot be read: {error}", _HINT) from error
-    if named[0] == "key_env":
+    if kind == "key_env":
         if value not in os.environ:
             raise errors.UserError(f"the variable {value}, which should hold the key, is not set for the server", _HINT)
         # Not handed on to the agents that the server starts.

@@ -18,6 +18,13 @@ class NewKey:
 
 
 @wire
+class EncryptionConfig(NewKey):
+    """`encryption` in workspace.json: the key for what is written, and those that may still be needed to read."""
+
+    previous: tuple[NewKey, ...] = field(default=(), metadata=OMIT)
+
+
+@wire
 class EncryptionView:
     """Whether the store is encrypted, with which key, and where the key comes from."""
 

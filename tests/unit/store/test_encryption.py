@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from muster import errors
 from muster.store.backend import Store
 from muster.store.encryption import CHUNK_BYTES, HEADER_BYTES, Damaged, plain_size
-from muster.store.keyring import Key, KeyRing, WrongKey, load_key, load_keyring, new_key
+from muster.store.keyring import Key, KeyRing, WrongKey, load_key, load_keyring, new_key, read_config
 from muster.store.pieces import pieces_of
 from muster.store.streams import Streams
 from muster.wire.node.agents import Chunk
+from muster.wire.encryption import NewKey
 
 
 def ring(*secrets_: bytes) -> KeyRing:
@@ -258,7 +259,7 @@ def test_keys_come_from_a_file_a_variable_or_a_command(tmp_path: Path, monkeypat
     (tmp_path / "key").write_text(f"{text}\n")
     monkeypatch.setitem(os.environ, "MUSTER_TEST_STORE_KEY", base64.b64decode(text).hex())
     sources = [{"key_file": "key"}, {"key_env": "MUSTER_TEST_STORE_KEY"}, {"key_command": f"cat {tmp_path}/key"}]
-    assert {load_key(source, tmp_path).id for source in sources} == {Key.of(base64.b64decode(text)).id}
+    assert {load_key(NewKey(**source), tmp_path).id for source in sources} == {Key.of(base64.b64decode(text)).id}
 
 
 @pytest.mark.parametrize(
@@ -275,5 +276,5 @@ def test_keys_come_from_a_file_a_variable_or_a_command(tmp_path: Path, monkeypat
 )
 def test_what_names_no_key_is_refused(tmp_path: Path, config: dict[str, object], words: str) -> None:
     with pytest.raises(errors.UserError, match=words) as caught:
-        load_keyring(config, tmp_path)
+        load_keyring(read_config(config), tmp_path)
     assert "secret-words" not in str(caught.value)

@@ -8,12 +8,12 @@ import shutil
 import tarfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, Protocol, cast
 
 from muster.defaults import CODE_CACHE_BYTES
 from muster.host.cache import FolderCache, HeldEntry
-from muster.host.files import disk_usage
+from muster.host.files import disk_usage, is_safe_path
 
 _FICLONE = 0x40049409
 _DATA = "data"
@@ -59,10 +59,9 @@ def unpack(archive: Archive, target: Path) -> None:
     """Unpack a tar stream; anything but files and folders below the target is refused."""
     with tarfile.open(fileobj=cast(IO[bytes], archive), mode="r|") as tar:
         for member in tar:
-            name = PurePosixPath(member.name)
-            if name.is_absolute() or ".." in name.parts or not (member.isreg() or member.isdir()):
+            if not is_safe_path(member.name) or not (member.isreg() or member.isdir()):
                 raise UnsafeArchive(f"{member.name!r} in the code archive is not a plain file or folder below it")
-            path = target / name
+            path = target / member.name
             if member.isdir():
                 path.mkdir(parents=True, exist_ok=True)
                 continue

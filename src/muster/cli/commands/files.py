@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated
 
 from muster.cli.console import is_terminal, say
@@ -14,6 +14,7 @@ from muster.cli.options import Run, argument, option
 from muster.cli.text import counted, duration, size
 from muster.client.connect import connect
 from muster.errors import NotFound, UserError
+from muster.host.files import is_below, is_safe_path
 from muster.wire.runs import FileView
 
 
@@ -66,10 +67,8 @@ def choose(files: Sequence[FileView], wanted: Sequence[str]) -> list[FileView]:
 
 def target_of(root: Path, name: str) -> Path:
     """Where a run's file goes; refuses a name that would leave the folder."""
-    parts = PurePosixPath(name).parts
-    target = root.joinpath(*parts)
-    inside = target.resolve().is_relative_to(root.resolve())
-    if not parts or ".." in parts or name.startswith("/") or "\0" in name or not inside:
+    target = root / name
+    if not is_safe_path(name) or not is_below(target, root):
         raise UserError(f"the run's file {name!r} would be written outside {root}; nothing was downloaded.")
     return target
 

@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection, select
 
@@ -16,9 +15,9 @@ from muster.server.context import Context
 from muster.server.database import tables
 from muster.storage.kinds import LocalFolder
 from muster.store.backend import Store
-from muster.store.keyring import KeyRing, load_key
-from muster.wire.codec import from_json, to_json
-from muster.wire.encryption import EncryptionView, NewKey, RotatedKey
+from muster.store.keyring import KeyRing, load_key, read_config
+from muster.wire.codec import Json, from_json, to_json
+from muster.wire.encryption import EncryptionConfig, EncryptionView, NewKey, RotatedKey
 
 log = logging.getLogger("muster.server")
 
@@ -41,28 +40,24 @@ def check_key(store: Store) -> None:
 
 def describe(context: Context) -> EncryptionView:
     """Whether and with which key the store is encrypted."""
-    config = _read_config(context.paths.config).get("encryption") or {}
-    source = next((name for name in ("key_file", "key_env", "key_command") if config.get(name)), None)
+    config = read_config(_workspace(context)) or EncryptionConfig()
+    source = next((name for name in ("key_file", "key_env", "key_command") if getattr(config, name)), None)
     ring = context.ring
     key = ring.first.id.hex() if ring else None
-    return EncryptionView(ring is not None, key, source, bool(config.get("previous")))
+    return EncryptionView(ring is not None, key, source, bool(config.previous))
 
 
 def rotate(context: Context, new: NewKey) -> RotatedKey:
     """Wrap every file's key in a new key. A death in between is made good later."""
-    source = to_json(new)
-    ring = context.ring
-    if ring is None:
+    ring, config = context.ring, read_config(_workspace(context))
+    if ring is None or config is None:
         hint = "Name a key under `encryption` in workspace.json first."
         raise errors.Conflict("the workspace is not encrypted", hint)
-    config = _read_config(context.paths.config)
-    old = {name: value for name, value in config["encryption"].items() if name != "previous"}
-    fresh = load_key(source, context.paths.root)
+    fresh = load_key(new, context.paths.root)
     if fresh.id == ring.first.id:
         raise errors.Conflict(f"the key {fresh.id.hex()} is the workspace's key already", "Make a new one.")
     # Both are named before the first header changes, so that the next server can read whatever it finds.
-    previous = [old, *(config["encryption"].get("previous") or [])]
-    write_json(context.paths.config, {**config, "encryption": {**source, "previous": previous}}, indent=2, durable=True)
+    _write_config(context, _config(new, (_source(config), *config.previous)))
     ring.lead(fresh)
     count = finish_rotation(context)
     return RotatedKey(**vars(describe(context)), files=count)
@@ -76,16 +71,15 @@ def resume_rotation(context: Context) -> None:
 def finish_rotation(context: Context) -> int:
     """Bring what still has an older key to the first one; then the older ones are no longer named."""
     ring = context.ring
-    config = _read_config(context.paths.config)
-    if ring is None or not (config.get("encryption") or {}).get("previous"):
+    config = read_config(_workspace(context))
+    if ring is None or config is None or not config.previous:
         return 0
     count = context.streams.rewrap()
     for store in _stores(context, ring):
         # Names first: rewriting while a listing goes on could show a file twice.
         names = [name for name, _, _ in store.files()]
         count += sum(_rewrap(store, name) for name in names)
-    kept = {name: value for name, value in config["encryption"].items() if name != "previous"}
-    write_json(context.paths.config, {**config, "encryption": kept}, indent=2, durable=True)
+    _write_config(context, _config(config))
     log.info("%d files have the key %s now", count, ring.first.id.hex())
     return count
 
@@ -113,7 +107,20 @@ def _stores(context: Context, ring: KeyRing) -> Iterator[Store]:
             yield Store(folder, ring=ring)
 
 
-def _read_config(path: Path) -> dict[str, Any]:
-    """The whole of workspace.json, which other versions may have written: what is not known here stays."""
-    found: dict[str, Any] = json.loads(path.read_text())
+def _source(config: EncryptionConfig) -> NewKey:
+    return NewKey(config.key_file, config.key_env, config.key_command)
+
+
+def _config(key: NewKey, previous: tuple[NewKey, ...] = ()) -> EncryptionConfig:
+    return EncryptionConfig(key.key_file, key.key_env, key.key_command, previous)
+
+
+def _workspace(context: Context) -> dict[str, Json]:
+    """The whole of workspace.json: what is not known here stays."""
+    found: dict[str, Json] = json.loads(context.paths.config.read_text())
     return found
+
+
+def _write_config(context: Context, config: EncryptionConfig) -> None:
+    changed = {**_workspace(context), "encryption": to_json(config)}
+    write_json(context.paths.config, changed, indent=2, durable=True)

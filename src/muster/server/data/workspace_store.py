@@ -7,22 +7,22 @@ import queue
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from muster import errors
 from muster.storage.addresses import refuse_embedded_secret
 from muster.storage.connectors.datastore import without_secrets
 from muster.store.backend import Store
 from muster.store.keyring import KeyRing
+from muster.wire.codec import Json
 
 _ANSWER_S = 20.0
 
 
-def open_workspace_store(url: str, config: Mapping[str, Any], ring: KeyRing | None = None) -> Store:
+def open_workspace_store(url: str, config: Mapping[str, Json], ring: KeyRing | None = None) -> Store:
     """Open `store`, with `store_options` for its filesystem."""
     if "://" in url:
         refuse_embedded_secret(url)
-    options = {name: _value(name, given) for name, given in (config.get("store_options") or {}).items()}
+    options = _options(config)
     try:
         return Store(url, options, ring)
     except ImportError as error:
@@ -34,7 +34,7 @@ def open_workspace_store(url: str, config: Mapping[str, Any], ring: KeyRing | No
         raise errors.UserError(f"the workspace store {url} cannot be opened: {error}", "See docs/storage.md.") from None
 
 
-def check_answers(store: Store, url: str, config: Mapping[str, Any], answer_s: float = _ANSWER_S) -> None:
+def check_answers(store: Store, url: str, config: Mapping[str, Json], answer_s: float = _ANSWER_S) -> None:
     """Refuse to serve where the store fails or is silent, and say so soon: libraries try again for minutes."""
     if store.local_root is not None:
         return
@@ -49,7 +49,7 @@ def check_answers(store: Store, url: str, config: Mapping[str, Any], answer_s: f
         ) from None
     if error is None:
         return
-    options = {name: _value(name, given) for name, given in (config.get("store_options") or {}).items()}
+    options = _options(config)
     said = without_secrets((str(error).splitlines() or [""])[0], options)
     raise errors.UserError(
         f"the workspace store {url} cannot be used: {type(error).__name__}: {said[:300]}",
@@ -65,7 +65,15 @@ def _ask(store: Store, found: queue.Queue[Exception | None]) -> None:
         found.put(error)
 
 
-def _value(name: str, given: Any) -> Any:
+def _options(config: Mapping[str, Json]) -> dict[str, Json]:
+    """`store_options`, for the store's filesystem."""
+    given = config.get("store_options") or {}
+    if not isinstance(given, Mapping):
+        raise errors.UserError("`store_options` in workspace.json must be a mapping", "See docs/storage.md.")
+    return {name: _value(name, value) for name, value in given.items()}
+
+
+def _value(name: str, given: Json) -> Json:
     """An option, or what a variable or file holds that it names, so that no secret lies in workspace.json."""
     if not isinstance(given, Mapping):
         return given
