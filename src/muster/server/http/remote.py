@@ -7,18 +7,19 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 from sqlalchemy import Connection
 
+from muster.host.files import PRIVATE, write_file
 from muster.host.spool import ANSWER, PART, REQUEST
 from muster.server.context import Context
 from muster.server.database.connection import on_network_filesystem
 from muster.server.database.records import CLUSTERS
-from muster.server.people.access import write_private
+from muster.wire.codec import Json
 
 log = logging.getLogger("muster.server")
 
@@ -64,24 +65,24 @@ class Door:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _remote_options(self, connection: Connection) -> dict[str, Any] | None:
+    def _remote_options(self, connection: Connection) -> Mapping[str, Json] | None:
         """What the clusters with machines of their own say of the way to this server; None: there are none."""
-        found: dict[str, Any] | None = None
+        found: Mapping[str, Json] | None = None
         for row in connection.execute(CLUSTERS):
             if row.engine in self._context.engines and self._context.engines[row.engine].remote:
                 found = {**row.options, **(found or {})}
         return found
 
-    def _listen(self, options: dict[str, Any]) -> None:
+    def _listen(self, options: Mapping[str, Json]) -> None:
         from muster.server.http.tls import self_signed
 
         host = str(options.get("server_address") or socket.gethostname())
         remembered = self._context.paths.tls_dir / "port"
         certificate, key = self_signed(self._context.paths.tls_dir, host)
         wanted = options.get("server_port") or (remembered.read_text() if remembered.exists() else 0)
-        listener = _bind(int(wanted))
+        listener = _bind(int(str(wanted)))
         port = listener.getsockname()[1]
-        write_private(remembered, str(port))
+        write_file(remembered, str(port), mode=PRIVATE)
         self._context.outside = (f"https://{host}:{port}",)
         self._context.certificate = certificate.read_text()
         self._server = self._serve(certificate, key)

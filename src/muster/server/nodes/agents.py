@@ -13,11 +13,11 @@ from sqlalchemy import select
 from muster.clusters.options import parse_options
 from muster.defaults import LINGER_S
 from muster.engines.base import Allocation, Cluster
+from muster.host.files import PRIVATE, write_file
 from muster.protocol import AgentConfig
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.nodes import allocations
-from muster.server.people.access import write_private
 
 
 async def ensure_agents(context: Context, wanted: Sequence[tuple[str, str]]) -> None:
@@ -76,7 +76,8 @@ def agent_config(context: Context, cluster: Cluster, node: str) -> AgentConfig:
         linger_s=float(cluster.options.get("linger_seconds", LINGER_S)) if engine.queues else None,
     )
     path = context.paths.node(node).config
-    write_private(path, json.dumps(config.__dict__))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, json.dumps(config.__dict__), mode=PRIVATE)
     return config
 
 

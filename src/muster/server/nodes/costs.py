@@ -8,6 +8,7 @@ from sqlalchemy import Connection, and_, select
 
 from muster.control.cost import Use, cost_by
 from muster.server.database import tables
+from muster.wire.codec import to_json
 
 
 def report(connection: Connection, by: str, now: float) -> dict[str, Any]:
@@ -42,6 +43,5 @@ def report(connection: Connection, by: str, now: float) -> dict[str, Any]:
         )
         for row in rows
     ]
-    lines = [line.to_json() for line in cost_by(uses)]
-    total = [line.to_json() for line in cost_by([use.as_total() for use in uses])]
+    lines, total = to_json(cost_by(uses)), to_json(cost_by([use.as_total() for use in uses]))
     return {"by": by, "currency": "USD", "lines": lines, "total": total[0] if total else None}
