@@ -33,7 +33,6 @@ def cost_by(uses: Iterable[Use]) -> list[CostLine]:
 
 def _line(key: str, uses: list[Use]) -> CostLine:
     priced = [use for use in uses if use.price_per_hour is not None]
-    cost = sum(use.hours * (use.price_per_hour or 0.0) for use in priced) if priced else None
     return CostLine(
         key=key,
         title=uses[0].title,
@@ -41,5 +40,5 @@ def _line(key: str, uses: list[Use]) -> CostLine:
         node_hours=round(sum(use.hours for use in uses), 4),
         gpu_hours=round(sum(use.hours * use.num_gpus for use in uses), 4),
         priced_node_hours=round(sum(use.hours for use in priced), 4),
-        cost=None if cost is None else round(cost, 4),
+        cost=round(sum(use.hours * (use.price_per_hour or 0.0) for use in priced), 4) if priced else None,
     )

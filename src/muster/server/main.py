@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import fcntl
 import ipaddress
 import json
 import logging
@@ -26,6 +25,8 @@ from sqlalchemy import insert, select
 from muster import errors
 from muster.defaults import IDLE_EXIT_S
 from muster.engines.registry import DEFAULT, Engines
+from muster.host.files import PRIVATE, write_file
+from muster.host.locks import FileLock, HeldLock
 from muster.paths import WorkspacePaths, user_runtime_dir
 from muster.server import loops
 from muster.server.context import Context
@@ -39,7 +40,7 @@ from muster.server.http.remote import Door
 from muster.server.hub import Hub
 from muster.server.nodes import agents, lifecycle
 from muster.server.nodes.clusters import has_living_nodes
-from muster.server.people.access import Tokens, write_private
+from muster.server.people.access import Tokens
 from muster.server.people.vault import load_vault
 from muster.server.runs import attempts, retries
 from muster.store.keyring import load_keyring, read_config
@@ -200,7 +201,7 @@ class Process:
             "version": VERSION,
             "started_at": time.time(),
         }
-        write_private(self._paths.server_info, json.dumps(info))
+        write_file(self._paths.server_info, json.dumps(info), mode=PRIVATE)
         log.info("Muster %s serves workspace %s at %s", VERSION, self._paths.root, info["url"] or info["socket"])
         if self._options.ready_fd is not None:
             os.write(self._options.ready_fd, b"1")
@@ -287,23 +288,14 @@ def _own_folder(folder: Path) -> None:
         place.chmod(0o700)
 
 
-@contextlib.contextmanager
-def _lock(paths: WorkspacePaths) -> Iterator[None]:
+def _lock(paths: WorkspacePaths) -> HeldLock:
     paths.server_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    deadline = time.monotonic() + _LOOKED_AT_S
-    with paths.server_lock.open("a+") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise errors.Conflict(
-                        f"another server has the workspace {paths.root}",
-                        "`muster status` shows it; `muster down` ends it.",
-                    ) from None
-            time.sleep(0.02)
-        yield
+    held = FileLock(paths.server_lock).acquire_within(_LOOKED_AT_S)
+    if held is None:
+        raise errors.Conflict(
+            f"another server has the workspace {paths.root}", "`muster status` shows it; `muster down` ends it."
+        )
+    return held
 
 
 def _log_to(paths: WorkspacePaths, foreground: bool) -> None:

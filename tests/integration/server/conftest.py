@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -74,8 +75,19 @@ class Site:
         return process(pid, f"rank {rank}")
 
 
+on_both_databases = pytest.mark.parametrize("site", ["sqlite", "postgresql"], indirect=True)
+"""The test runs on each of them."""
+
+
 @pytest.fixture
-def site(workspace: Path) -> Iterator[Site]:
+def site(workspace: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
+    """A workspace with its client; the parameter names its database."""
+    postgres = getattr(request, "param", "sqlite") == "postgresql"
+    if postgres:
+        config = workspace / ".muster" / "workspace.json"
+        url = request.getfixturevalue("fresh_postgres_url")
+        config.write_text(json.dumps({**json.loads(config.read_text()), "database": url}))
     client = connect(find_workspace(workspace))
     yield Site(workspace, client)
     client.close()
+    assert (workspace / ".muster" / "server" / "muster.db").exists() is not postgres

@@ -7,7 +7,7 @@ import json
 import psutil
 import pytest
 from tests.conftest import wait_until
-from tests.integration.server.conftest import ENDED, Site
+from tests.integration.server.conftest import ENDED, Site, on_both_databases
 
 LINES = 150
 COUNT = f"""
@@ -79,7 +79,11 @@ def gone(*processes: psutil.Process) -> None:
         wait_until(lambda p=process: not p.is_running() or p.status() == "zombie", 10.0, f"the end of {process}")
 
 
-@pytest.mark.parametrize("moment", ["submitted", "begun", "middle", "late"])
+@pytest.mark.parametrize(
+    ("site", "moment"),
+    [*(("sqlite", moment) for moment in ("submitted", "begun", "middle", "late")), ("postgresql", "middle")],
+    indirect=["site"],
+)
 def test_the_server_can_die_at_any_moment(site: Site, moment: str):
     server = site.server()
     run_id = start(site, nodes=2)
@@ -145,7 +149,9 @@ def test_a_killed_nursery_does_not_matter(site: Site):
     assert site.wait(second)["status"] == "Completed"
 
 
-@pytest.mark.parametrize("line", [1, LINES // 2])
+@pytest.mark.parametrize(
+    ("site", "line"), [("sqlite", 1), ("sqlite", LINES // 2), ("postgresql", 5)], indirect=["site"]
+)
 def test_a_killed_agent_is_a_lost_node_and_its_logs_are_delivered(site: Site, line: int):
     run_id = start(site, nodes=2)
     wait_for_line(site, run_id, line)
@@ -193,6 +199,7 @@ def test_a_killed_torchrun_takes_its_children_along(site: Site):
     gone(launcher, *children)
 
 
+@on_both_databases
 def test_every_submission_is_one_run_even_when_the_server_dies_between(site: Site):
     keys = [f"key-{number}" for number in range(12)]
     from muster.job.spec import JobSpec

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.conftest import wait_until
-from tests.integration.server.conftest import Site
+from tests.integration.server.conftest import Site, on_both_databases
 
 from muster.errors import Conflict, JobError, NotFound
 from muster.paths import shared_memory_dir
@@ -78,6 +78,7 @@ def test_the_next_gang_starts_on_nodes_that_are_already_there(site: Site):
         assert site.wait(run_id, timeout_s=15)["status"] == "Completed"
 
 
+@on_both_databases
 def test_a_failed_rank_stops_the_others_and_is_named_with_its_traceback(site: Site):
     run_id = site.run(
         code=code(site, FAILS_IN_RANK_1),
@@ -130,6 +131,7 @@ def test_the_time_limit_ends_a_run(site: Site):
     assert (view["status"], view["verdict"]["code"]) == ("Failed", "timeout")
 
 
+@on_both_databases
 def test_a_queued_run_says_why_it_waits_and_can_be_cancelled(site: Site):
     cores = len(os.sched_getaffinity(0))
     first = site.run(
@@ -150,6 +152,7 @@ def test_a_queued_run_says_why_it_waits_and_can_be_cancelled(site: Site):
     assert site.wait(third)["status"] == "Completed"
 
 
+@on_both_databases
 def test_files_are_kept_and_nodes_that_write_one_name_do_not_overwrite_each_other(site: Site):
     text = """
 import os
@@ -334,6 +337,7 @@ if rank == 0:
 """
 
 
+@on_both_databases
 def test_each_rank_has_a_progress_and_the_slowest_counts(site: Site):
     run_id = site.run(code=code(site, REPORTS_PROGRESS), command="python train.py", distribution=PER_PROCESS)
     view = site.wait(run_id)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import wait_until
-from tests.integration.server.conftest import Site
+from tests.integration.server.conftest import Site, on_both_databases
 
 from muster.errors import Conflict, NotFound
 from muster.host.server import ServerConnection
@@ -53,6 +53,7 @@ def begins(site: Site, run_id: str) -> list[int]:
     return found
 
 
+@on_both_databases
 def test_a_killed_run_goes_on_from_its_last_checkpoint(site: Site):
     run_id = count(site, {4: 1, 9: 2}, retry={"user_error": 2, "backoff_s": 0.05})
     view = site.wait(run_id)

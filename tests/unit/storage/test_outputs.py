@@ -20,6 +20,8 @@ from muster.storage.connectors.files import Folder
 from muster.storage.staging.messages import ProgressReport, Sending
 from muster.storage.staging.model import Progress
 from muster.storage.staging.upload import measure, send
+from muster.wire.access import HashedFile
+from muster.wire.node.requests import OutputClaim, OutputNames
 
 
 @pytest.fixture
@@ -51,19 +53,19 @@ def _filled(table, row):  # type: ignore[no-untyped-def]
 
 
 def claim(transaction, node: str, **files: str):  # type: ignore[no-untyped-def]
-    listed = [{"path": path, "size": 1, "sha256": content} for path, content in files.items()]
-    return outputs.claim(transaction, "r", 1, node, "model", listed)
+    listed = tuple(HashedFile(path, 1, content) for path, content in files.items())
+    return outputs.claim(transaction, node, OutputClaim("r", 1, "model", listed))
 
 
 def test_names_are_given_once_the_whole_gang_has_succeeded(transaction) -> None:  # type: ignore[no-untyped-def]
     gang(transaction, 0, 0)
-    assert claim(transaction, "n0", same="x", diff="0", own0="a")["names"] == {
+    assert claim(transaction, "n0", same="x", diff="0", own0="a").names == {
         "same": "same",
         "diff": "diff",
         "own0": "own0",
     }
     second = claim(transaction, "n1", same="x", diff="1", own1="b")
-    assert second == {"outcome": "succeeded", "names": {"same": None, "diff": "node_1/diff", "own1": "own1"}}
+    assert second == OutputNames("succeeded", {"same": None, "diff": "node_1/diff", "own1": "own1"})
     # Asked again after a restart: the same answer.
     assert claim(transaction, "n1", same="x", diff="1", own1="b") == second
 
@@ -79,7 +81,7 @@ def test_names_are_given_once_the_whole_gang_has_succeeded(transaction) -> None:
 )
 def test_the_outcome_is_that_of_the_gang(transaction, exits, stop, outcome) -> None:  # type: ignore[no-untyped-def]
     gang(transaction, *exits, stop=stop)
-    assert claim(transaction, "n0")["outcome"] == outcome
+    assert claim(transaction, "n0").outcome == outcome
 
 
 def test_a_name_that_leaves_its_folder_is_not_given(transaction) -> None:  # type: ignore[no-untyped-def]

@@ -20,8 +20,8 @@ from muster.store.encryption import CHUNK_BYTES, HEADER_BYTES, Damaged, plain_si
 from muster.store.keyring import Key, KeyRing, WrongKey, load_key, load_keyring, new_key, read_config
 from muster.store.pieces import pieces_of
 from muster.store.streams import Streams
-from muster.wire.node.agents import Chunk
 from muster.wire.encryption import NewKey
+from muster.wire.node.agents import Chunk
 
 
 def ring(*secrets_: bytes) -> KeyRing:

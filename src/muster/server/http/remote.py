@@ -15,11 +15,11 @@ from typing import Any
 import uvicorn
 
 from muster.engines.base import Connection as Reach
+from muster.host.files import PRIVATE, write_file
 from muster.host.spool import ANSWER, PART, REQUEST
 from muster.server.context import Context
 from muster.server.database.connection import on_network_filesystem
 from muster.server.nodes.clusters import reach_of_remote_clusters
-from muster.server.people.access import write_private
 
 log = logging.getLogger("muster.server")
 
@@ -73,7 +73,7 @@ class Door:
         certificate, key = self_signed(self._context.paths.tls_dir, host)
         listener = _bind(wanted.server_port or (int(remembered.read_text()) if remembered.exists() else 0))
         port = listener.getsockname()[1]
-        write_private(remembered, str(port))
+        write_file(remembered, str(port), mode=PRIVATE)
         self._context.outside = (f"https://{host}:{port}",)
         self._context.certificate = certificate.read_text()
         self._server = self._serve(certificate, key)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 from muster.clusters.options import parse_options
 from muster.engines.base import Cluster, Connection
+from muster.host.files import PRIVATE, write_json
 from muster.server.context import Context
-from muster.server.people.access import write_private
 from muster.wire.codec import to_json
 from muster.wire.node.agents import AgentConfig
 
@@ -38,7 +36,8 @@ def write_config(
         long_lived=linger_s is None,
         linger_s=linger_s,
     )
-    write_private(paths.config, json.dumps(to_json(config)))
+    paths.config.parent.mkdir(parents=True, exist_ok=True)
+    write_json(paths.config, to_json(config), mode=PRIVATE)
     return config
 
 

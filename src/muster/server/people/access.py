@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import time
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from sqlalchemy import insert, select
 
 from muster import errors
+from muster.host.files import PRIVATE, write_file
 from muster.server.database import tables
 from muster.server.database.connection import Database, Transaction
 
@@ -60,7 +60,8 @@ class Tokens:
             if _hash(token) in self._callers:
                 return token
         token = self.create("admin", "owner")
-        write_private(path, token)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, token, mode=PRIVATE)
         return token
 
     def caller(self, authorization: str | None) -> Caller:
@@ -93,16 +94,6 @@ def allow(caller: Caller, *, method: str, path: str) -> None:
         f"a token with the role {caller.role!r} may not {method} {path}",
         f"Roles are {', '.join(ROLES)}; ask the workspace's owner for a wider one.",
     )
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    part.replace(path)
 
 
 def _hash(token: str) -> str:

@@ -12,14 +12,14 @@ import secrets
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from muster import errors
+from muster.host.files import PRIVATE, write_file
 from muster.paths import WorkspacePaths
-from muster.server.people.access import write_private
+from muster.wire.codec import Json
 
 _SEAL = "v1"
 _KEY_BYTES = 32
@@ -35,13 +35,13 @@ class Vault:
         self.grant_key = _derive(key, "grants")
         self.key_id = _derive(key, "id").hex()[:16]
 
-    def seal(self, value: Mapping[str, Any], about: str) -> str:
+    def seal(self, value: Mapping[str, Json], about: str) -> str:
         """Encrypted JSON; `about` binds it to its place, so that rows cannot be exchanged."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         sealed = self._cipher.encrypt(nonce, json.dumps(value).encode(), about.encode())
         return f"{_SEAL}:{base64.b64encode(nonce + sealed).decode()}"
 
-    def open(self, text: str, about: str) -> dict[str, Any]:
+    def open(self, text: str, about: str) -> dict[str, Json]:
         version, _, body = text.partition(":")
         data = base64.b64decode(body)
         try:
@@ -53,7 +53,7 @@ class Vault:
                 f"{about} was sealed with another key than the workspace has now",
                 "Start the server with the key that it was made with (MUSTER_KEY_FILE), or set it anew.",
             ) from None
-        opened: dict[str, Any] = json.loads(plain)
+        opened: dict[str, Json] = json.loads(plain)
         return opened
 
 
@@ -76,7 +76,8 @@ def load_vault(paths: WorkspacePaths, environment: Mapping[str, str] | None = No
         return Vault(_key(_output(env["MUSTER_KEY_COMMAND"]), "what MUSTER_KEY_COMMAND prints"))
     path = paths.server_dir / "workspace.key"
     if not path.exists():
-        write_private(path, base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, base64.b64encode(secrets.token_bytes(_KEY_BYTES)), mode=PRIVATE)
     return Vault(_key(path.read_text(), str(path)))
 
 

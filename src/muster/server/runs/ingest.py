@@ -162,7 +162,7 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def _add_model(transaction: Transaction, run_id: str, name: str, item: Mapping[str, Any]) -> None:
+def _add_model(transaction: Transaction, run_id: str, name: str, item: Any) -> None:
     tags, properties = dict(item.get("tags") or {}), dict(item.get("properties") or {})
     registry.add_model(
         transaction, name, str(item.get("path") or ""), run_id, item.get("description"), tags, properties

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Literal
 
 from sqlalchemy import and_, insert, select
 
@@ -11,22 +10,20 @@ from muster import errors
 from muster.host.files import safe_path
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.wire.node.requests import OutputClaim, OutputNames
 
-RUNNING, SUCCEEDED, FAILED = "running", "succeeded", "failed"
 
-
-def claim(
-    transaction: Transaction, run: str, attempt: int, node: str, output: str, files: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
+def claim(transaction: Transaction, node: str, given: OutputClaim) -> OutputNames:
     """Once the gang has succeeded: the name of each file, or None where another node brought the same content.
 
     The first node to claim a name has it, whatever the order in which their bytes arrive; another content by the same
     name lies under `node_N/`.
     """
+    run, attempt, output = given.run, given.attempt, given.output
     node_rank = _node_rank(transaction, run, attempt, node)
     outcome = _outcome(transaction, run, attempt)
-    if outcome != SUCCEEDED:
-        return {"outcome": outcome, "names": {}}
+    if outcome != "succeeded":
+        return OutputNames(outcome, {})
     table = tables.output_files
     mine = and_(table.c.run_id == run, table.c.attempt == attempt, table.c.output == output)
     taken = {row.path: row for row in transaction.execute(select(table).where(mine).order_by(table.c.node_rank))}
@@ -35,19 +32,19 @@ def claim(
     }
     names: dict[str, str | None] = {}
     rows = []
-    for file in files:
-        path = safe_path(str(file["path"]))
+    for file in given.files:
+        path = safe_path(file.path)
         other = taken.get(path)
         if path in kept:
             names[path] = kept[path]
             continue
-        same = other is not None and other.sha256 == file["sha256"]
+        same = other is not None and other.sha256 == file.sha256
         names[path] = None if same else f"node_{node_rank}/{path}" if other is not None else path
         key = {"run_id": run, "attempt": attempt, "output": output, "path": path, "node_rank": node_rank}
-        rows.append({**key, "name": names[path], "size": int(file["size"]), "sha256": str(file["sha256"])})
+        rows.append({**key, "name": names[path], "size": file.size, "sha256": file.sha256})
     if rows:
         transaction.execute(insert(table), rows)
-    return {"outcome": outcome, "names": names}
+    return OutputNames(outcome, names)
 
 
 def _node_rank(transaction: Transaction, run: str, attempt: int, node: str) -> int:
@@ -62,14 +59,14 @@ def _node_rank(transaction: Transaction, run: str, attempt: int, node: str) -> i
     return int(row.node_rank)
 
 
-def _outcome(transaction: Transaction, run: str, attempt: int) -> str:
+def _outcome(transaction: Transaction, run: str, attempt: int) -> Literal["running", "succeeded", "failed"]:
     attempts, ranks = tables.attempts, tables.ranks
     where = and_(attempts.c.run_id == run, attempts.c.number == attempt)
     reason = transaction.execute(select(attempts.c.stop_reason).where(where)).scalar()
     if reason not in (None, "done"):
-        return FAILED
+        return "failed"
     mine = and_(ranks.c.run_id == run, ranks.c.number == attempt, ranks.c.essential)
     found = transaction.execute(select(ranks.c.state, ranks.c.exit_code).where(mine)).all()
     if any(row.state == "ended" and row.exit_code != 0 for row in found):
-        return FAILED
-    return SUCCEEDED if found and all(row.state == "ended" for row in found) else RUNNING
+        return "failed"
+    return "succeeded" if found and all(row.state == "ended" for row in found) else "running"

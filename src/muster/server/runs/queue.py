@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import and_, bindparam, func, select
+from sqlalchemy import Row, and_, bindparam, func, select
 
 from muster.control.scheduling.capacity import Capacity
 from muster.control.scheduling.explain import Explanations, Volume, head_reason
@@ -177,7 +177,7 @@ def gang_of(row: Any) -> Gang:
 def load_running(transaction: Transaction) -> list[Running]:
     """The gangs that hold nodes."""
     parts: dict[str, list[Part]] = {}
-    rows: dict[str, Any] = {}
+    rows: dict[str, Row[Any]] = {}
     for row in transaction.execute(_HOLDING):
         rows[row.run_id] = row
         parts.setdefault(row.run_id, []).append(Part(row.node, row.host, row.ranks, tuple(row.gpus)))
