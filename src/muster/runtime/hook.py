@@ -1,4 +1,4 @@
-"""The one way into a rank's process: what runs in each of its Pythons before the user's code. See docs/launch-contract.md.
+"""The one way into a rank's process: what each of its Pythons runs before the user's code (docs/launch-contract.md).
 
 The agent copies this file as `sitecustomize.py` into the folder that comes first on PYTHONPATH, so `site` imports it.
 `MUSTER_HOOKS` names the parts to install, such as `stacks`: modules of `parts/` with a function `install()`. Nothing
@@ -9,8 +9,12 @@ The `sitecustomize` that would have run without Muster runs last, as if this one
 
 import os
 import sys
-from _frozen_importlib import module_from_spec  # type: ignore[import-not-found]
-from _frozen_importlib_external import PathFinder  # type: ignore[import-not-found]
+from _frozen_importlib import module_from_spec
+from _frozen_importlib_external import PathFinder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
 
 _VARIABLE = "MUSTER_HOOKS"
 
@@ -20,7 +24,7 @@ def _install(names: str, folder: str) -> None:
     failed = []
     for name in wanted:
         try:
-            _load("_muster_parts." + name, [folder]).install()
+            _load("_muster_parts." + name, folder).install()
         except Exception as error:
             failed.append(name)
             # Without standard error, print would take standard output.
@@ -30,11 +34,11 @@ def _install(names: str, folder: str) -> None:
         os.environ[_VARIABLE] = ",".join(name for name in wanted if name not in failed)
 
 
-def _load(name, path):  # type: ignore[no-untyped-def]
+def _load(name: str, *folders: str) -> "ModuleType":
     """Import a module from these folders alone; the same one again is not imported twice."""
     if name in sys.modules:
         return sys.modules[name]
-    spec = PathFinder.find_spec(name, path)
+    spec = PathFinder.find_spec(name, folders)
     if spec is None or spec.loader is None:
         raise ImportError("there is no module {}".format(name), name=name)
     module = sys.modules[name] = module_from_spec(spec)
@@ -53,7 +57,7 @@ def _run_next(here: str) -> None:
     rest = sys.path[sys.path.index(here) + 1 :]
     if PathFinder.find_spec("sitecustomize", rest) is not None:
         del sys.modules["sitecustomize"]
-        _load("sitecustomize", rest)
+        _load("sitecustomize", *rest)
 
 
 if __name__ == "sitecustomize":
