@@ -60,6 +60,8 @@ NODE_STRIKES = 3
 IDLE_SCALEDOWN_S = 1800.0
 NODE_START_S = 30.0
 SETUP_TIMEOUT_S = 1800.0
+RANK_HOOKS = ("stacks",)
+"""Parts of `muster.runtime.parts` that are put into ranks unless the job sets MUSTER_HOOKS."""
 
 # Storage
 GRANT_S = 3600.0

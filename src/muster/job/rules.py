@@ -33,6 +33,8 @@ _OWNED_NAMES = frozenset(
 _OWNED_PREFIXES = ("MUSTER_", "OMPI_", "PMI_", "PMI2_", "PMIX_")
 # Open MPI's own settings, which tune a transport and describe no rank.
 _TUNING_PREFIXES = ("OMPI_MCA_", "PMIX_MCA_")
+# Which parts of Muster run in the rank's process: the job may choose.
+_HOOKS = "MUSTER_HOOKS"
 
 MPI_LAUNCHERS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "horovodrun", "deepspeed"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
@@ -64,7 +66,7 @@ def wrong_container_args(text: str) -> str:
 
 def is_owned_variable(name: str) -> bool:
     """Whether Muster sets this variable itself, so that a job may not."""
-    if name.startswith(_TUNING_PREFIXES):
+    if name.startswith(_TUNING_PREFIXES) or name == _HOOKS:
         return False
     return name in _OWNED_NAMES or name.startswith(_OWNED_PREFIXES)
 

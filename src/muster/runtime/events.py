@@ -4,7 +4,9 @@ import json
 import os
 import sys
 import threading
-from typing import Any, Mapping
+from typing import Mapping
+
+from muster.runtime.values import Json
 
 
 class EventFile:
@@ -20,7 +22,7 @@ class EventFile:
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._renew_lock)
 
-    def append(self, event: Mapping[str, Any]) -> None:
+    def append(self, event: Mapping[str, Json]) -> None:
         line = json.dumps(event, allow_nan=False).encode() + b"\n"
         with self._lock:
             try:

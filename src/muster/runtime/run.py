@@ -149,7 +149,9 @@ class Run:
         if not isinstance(model_name, str) or not model_name:
             raise TypeError("a model's name is a text, not {!r}".format(model_name))
         all_tags = {str(key): str(value) for key, value in dict(tags or {}, **dict(properties or {})).items()}
-        self._emit({"kind": "model", "name": model_name, "path": path, "tags": all_tags, "description": description})
+        self._emit(
+            {"kind": "model", "name": model_name, "path": path, "tags": {**all_tags}, "description": description}
+        )
         return PendingModel(model_name, path, all_tags)
 
     # What else is told about the run
@@ -223,7 +225,7 @@ class Run:
         self._metrics.setdefault(name, deque(maxlen=_REMEMBERED_POINTS)).append(value)
         self._emit({"kind": "metric", "type": kind, "name": name, "value": values.jsonable(value), "step": at_step})
 
-    def _emit(self, event: Dict[str, Any]) -> None:
+    def _emit(self, event: Dict[str, values.Json]) -> None:
         if self._events is not None:
             event["at"] = time.time()
             self._events.append(event)
@@ -244,7 +246,7 @@ class OfflineRun(Run):
     def fail(self, error_details: Any = None, error_code: Optional[str] = None) -> None:
         print("fail {}".format(error_details), flush=True)
 
-    def _emit(self, event: Dict[str, Any]) -> None:
+    def _emit(self, event: Dict[str, values.Json]) -> None:
         kind = event["kind"]
         if kind == "metric":
             step = "" if event["step"] is None else " (step {})".format(event["step"])

@@ -9,6 +9,7 @@ import numbers
 from typing import Any, Dict, List, Mapping, Union
 
 Scalar = Union[bool, int, float, str]
+Json = Union[None, Scalar, List["Json"], Dict[str, "Json"]]
 
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -45,7 +46,7 @@ def plain_list(value: Any) -> List[Scalar]:
         raise TypeError("a list of numbers or texts is wanted: {}".format(error)) from error
 
 
-def jsonable(value: Any) -> Any:
+def jsonable(value: Any) -> "Json":
     """The same with non-finite floats as text."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
@@ -53,7 +54,8 @@ def jsonable(value: Any) -> Any:
         return [jsonable(item) for item in value]
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
-    return value
+    plain_value: "Json" = value
+    return plain_value
 
 
 def restore(value: Any) -> Any:
@@ -71,11 +73,11 @@ def plain_row(values: Mapping[str, Any]) -> Dict[str, Scalar]:
     return {str(key): plain(value) for key, value in values.items()}
 
 
-def plain_table(values: Any) -> Dict[str, Any]:
+def plain_table(values: Any) -> Dict[str, Union[Scalar, List[Scalar]]]:
     """Columns of a table; a column is a list or a single value."""
     if not isinstance(values, Mapping):
         raise TypeError("a table is a mapping of column names to lists, not {}".format(type(values).__name__))
-    table = {}
+    table: Dict[str, Union[Scalar, List[Scalar]]] = {}
     for key, column in values.items():
         is_scalar = isinstance(column, (bool, int, float, str)) or getattr(column, "shape", None) == ()
         table[str(key)] = plain(column) if is_scalar else plain_list(column)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import socket
 import sys
 import tarfile
@@ -258,3 +259,19 @@ def test_two_hundred_attempts_leave_nothing(node: Harness) -> None:
     until(lambda: not list(node.paths.attempts.iterdir()), what="empty folders")
     assert process.memory_info().rss < 40 << 20
     assert process.num_threads() < 16
+
+
+def test_a_rank_shows_its_stacks_on_a_signal_and_goes_on(node: Harness) -> None:
+    script = "import os, time\ndef training(): os.kill(os.getpid(), {0}); print('goes on')\ntraining()"
+    node.start_agent()
+    key = node.run(["python", "-c", script.format(int(signal.SIGRTMAX - 6))])
+    node.server.wait_event(key, "delivered")
+    assert b"in training" in node.log(key)
+    assert b"goes on" in node.log(key)
+
+
+def test_a_job_switches_the_hooks_off(node: Harness) -> None:
+    script = f"import os; os.kill(os.getpid(), {int(signal.SIGRTMAX - 6)})"
+    node.start_agent()
+    key = node.run(["python", "-c", script], user_env={"MUSTER_HOOKS": ""})
+    assert node.server.wait_event(key, "exited").data.signal == signal.SIGRTMAX - 6

@@ -8,6 +8,7 @@ import muster.agent
 from muster.host.files import write_file
 from muster.paths import NodePaths
 
+_PACKAGE = Path(muster.agent.__file__).parents[1]
 _PARTS = ("__init__.py", "run.py", "errors.py", "runtime")
 _KEEPER_PARTS = (
     "__init__.py",
@@ -34,7 +35,9 @@ _KEEPER_PARTS = (
 def install(node: NodePaths, version: str) -> Path:
     """Bring the copy in step with this installation; returns the folder for PYTHONPATH."""
     _bring(_KEEPER_PARTS, node.runtime / f"{version}-keeper")
-    return _bring(_PARTS, folder(node, version))
+    target = _bring(_PARTS, folder(node, version))
+    _copy(_PACKAGE / "runtime" / "hook.py", target / "sitecustomize.py")
+    return target
 
 
 def folder(node: NodePaths, version: str) -> Path:
@@ -43,12 +46,11 @@ def folder(node: NodePaths, version: str) -> Path:
 
 
 def _bring(parts: tuple[str, ...], target: Path) -> Path:
-    package = Path(muster.agent.__file__).parents[1]
     for part in parts:
-        source = package / part
+        source = _PACKAGE / part
         for file in sorted(source.rglob("*.py")) if source.is_dir() else [source]:
             if file.exists():
-                _copy(file, target / "muster" / file.relative_to(package))
+                _copy(file, target / "muster" / file.relative_to(_PACKAGE))
     return target
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import NamedTuple
 
+from muster.defaults import RANK_HOOKS
+
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NODE_MARK = "MUSTER_NODE_MARK"
 
@@ -61,6 +63,7 @@ def base(agent: Mapping[str, str], paths: RankPaths) -> dict[str, str]:
     env["LANG"] = "C.UTF-8"
     env["PATH"] = _join(paths.python_bin, SYSTEM_PATH)
     env["TMPDIR"] = paths.tmp
+    env["MUSTER_HOOKS"] = ",".join(RANK_HOOKS)
     if paths.compiled:
         env["TORCHINDUCTOR_CACHE_DIR"] = paths.compiled
     return env

@@ -16,6 +16,7 @@ from muster.server.database.connection import Transaction
 from muster.server.database.records import ATTEMPT, PLACEMENT, PLACEMENTS, RANK, RANKS, RUN
 from muster.server.nodes import allocations
 from muster.wire import states
+from muster.wire.codec import Json
 from muster.wire.stream import Level
 
 _ADD_ATTEMPT = insert(tables.attempts)
@@ -23,7 +24,7 @@ _ADD_PLACEMENT = insert(tables.placements)
 _ADD_RANK = insert(tables.ranks)
 _ADD_EVENT = insert(tables.events)
 
-Columns = dict[str, Any]
+Columns = dict[str, Json]
 
 
 class Record:
@@ -80,9 +81,9 @@ class Picture:
         run = _record(RUN.one(transaction, run_id))
         number = run.attempt + 1
         run.set(attempt=number, retry_at=None)
-        key = {"run_id": run_id, "number": number}
-        attempt = {"status": states.PREPARING, "created_at": time.time(), "timed_out": False}
-        blank = {"started_at": None, "ended_at": None, "stop_reason": None, "stop_grace_s": None, "plan": None}
+        key: Columns = {"run_id": run_id, "number": number}
+        attempt: Columns = {"status": states.PREPARING, "created_at": time.time(), "timed_out": False}
+        blank: Columns = {"started_at": None, "ended_at": None, "stop_reason": None, "stop_grace_s": None, "plan": None}
         blank |= {"granted_at": None, "ending": None}
         nodes = [
             {
@@ -128,7 +129,7 @@ class Picture:
         self.ranks = [Record({**key, **blank, "evidence": {}, **row}) for row in rows]
         self._new_ranks = True
 
-    def tell(self, kind: str, data: Mapping[str, Any], at: float | None = None) -> None:
+    def tell(self, kind: str, data: Mapping[str, Json], at: float | None = None) -> None:
         """Something that those who follow the run will hear."""
         moment = time.time() if at is None else at
         self._events.append({"run_id": self.run.id, "at": moment, "kind": kind, "data": dict(data)})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
@@ -18,7 +17,8 @@ from muster.server.nodes.agent_routes import own
 from muster.server.runs import checkpoints
 from muster.server.runs.checkpoints import Checkpoint
 from muster.store.pieces import pieces_of
-from muster.wire.checkpoints import CheckpointFile, Publication
+from muster.wire.checkpoints import CheckpointFile, Publication, Published
+from muster.wire.node.requests import FileReceived
 
 router = APIRouter(prefix="/agents/{node}/checkpoints", tags=["agents"])
 
@@ -27,25 +27,25 @@ router = APIRouter(prefix="/agents/{node}/checkpoints", tags=["agents"])
 async def put_file(
     node: str, request: Request, context: ContextOf, caller: CallerOf, run: str, attempt: int, key: str, path: str,
     sha256: str, size: int,
-) -> dict[str, Any]:  # fmt: skip
+) -> FileReceived:  # fmt: skip
     """One file of a checkpoint that is about to be published."""
     own(caller, node)
     context.hub.heard(node)
     node_rank = await context.database.read(lambda c: checkpoints.admit(c, run, attempt, node))
     location = checkpoints.location(run, attempt, node_rank, key, path)
     await body_pieces(request, lambda pieces: context.store.put(location, pieces, sha256=sha256))
-    return {"path": path}
+    return FileReceived(path)
 
 
 @router.post("", status_code=201)
-async def publish(node: str, given: Publication, context: ContextOf, caller: CallerOf) -> dict[str, Any]:
+async def publish(node: str, given: Publication, context: ContextOf, caller: CallerOf) -> Published:
     """The checkpoint is complete: from now on an attempt may resume from it."""
     own(caller, node)
     await asyncio.to_thread(checkpoints.check_whole, context, node, given)
     gone = await context.database.write(lambda t: checkpoints.publish(context, t, node, given))
     for folder in gone:
         await asyncio.to_thread(context.store.remove, folder)
-    return {"name": given.name}
+    return Published(given.name)
 
 
 @router.get("/{checkpoint}")

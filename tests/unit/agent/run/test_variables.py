@@ -27,6 +27,7 @@ def test_the_environment_is_built_from_a_known_base() -> None:
         "PATH": "/env/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "TMPDIR": "/node/tmp",
         "PYTHONPATH": "/node/runtime/1",
+        "MUSTER_HOOKS": "stacks",
         "RANK": "3",
         "MUSTER_NODE_MARK": "m",
         "MUSTER_EVENTS_FILE": "/node/streams/events/rank_3.jsonl",
@@ -64,3 +65,8 @@ def test_what_was_compiled_is_kept_where_the_job_does_not_choose_another_place()
     assert rank_environment(0, {}, {}, AGENT, places)["TORCHINDUCTOR_CACHE_DIR"] == "/tmp/compiled"
     chosen = rank_environment(0, {}, {"TORCHINDUCTOR_CACHE_DIR": "/mine"}, AGENT, places)
     assert chosen["TORCHINDUCTOR_CACHE_DIR"] == "/mine"
+
+
+def test_a_job_chooses_what_is_put_into_its_ranks() -> None:
+    env = rank_environment(0, {}, {"MUSTER_HOOKS": ""}, AGENT, PLACES)
+    assert env["MUSTER_HOOKS"] == ""
