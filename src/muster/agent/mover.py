@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from muster.agent.run.variables import NODE_MARK
 from muster.errors import MusterError
-from muster.host.children import Child, ChildEnded, own_children, spawning
+from muster.host.children import Child, ChildEnded
 from muster.storage.connectors.credentials import FreshTokens
 from muster.storage.staging.messages import Done, ProgressReport, Report, Request
 from muster.wire.codec import from_json, to_json
@@ -59,7 +59,7 @@ class Mover:
         try:
             yield done
         finally:
-            _end(child)
+            child.end(_END_S)
 
     def serve(self, request: Request, renew: Renew) -> Serving:
         """A transfer that goes on, such as a mount: its process stays until it is closed."""
@@ -71,18 +71,16 @@ class Mover:
     def _started(self, request: Request, on_progress: OnProgress, renew: Renew) -> tuple[Child, Done]:
         """A mover that has said what it did; one that was killed is started once more, and goes on from there."""
         for left in reversed(range(_TRIES)):
-            with spawning:
-                environment = {**os.environ, NODE_MARK: self.mark}
-                child = Child([sys.executable, "-m", "muster.storage.staging"], environment=environment)
-                own_children.add(child.pid)
+            environment = {**os.environ, NODE_MARK: self.mark}
+            child = Child([sys.executable, "-m", "muster.storage.staging"], environment=environment)
             try:
                 return child, self._listen(child, request, on_progress, renew)
             except ChildEnded as error:
-                _end(child)
+                child.end(_END_S)
                 if not left:
                     raise Died from error
             except BaseException:
-                _end(child)
+                child.end(_END_S)
                 raise
         raise AssertionError("unreachable")
 
@@ -119,14 +117,7 @@ class Serving:
             log.info("a mount is no longer served: %s", error)
 
     def close(self) -> None:
-        _end(self.child, _MOUNT_END_S)
-
-
-def _end(child: Child, grace_s: float = _END_S) -> None:
-    """Its standard input's end tells it to go; if it does not, it is killed."""
-    child.end(grace_s)
-    with spawning:
-        own_children.discard(child.pid)
+        self.child.end(_MOUNT_END_S)
 
 
 class Rate:
