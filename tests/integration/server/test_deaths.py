@@ -7,7 +7,7 @@ import json
 import psutil
 import pytest
 from tests.conftest import wait_until
-from tests.integration.server.conftest import ENDED, Site
+from tests.integration.server.conftest import ENDED, Site, on_both_databases
 
 LINES = 150
 COUNT = f"""
