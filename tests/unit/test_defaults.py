@@ -38,7 +38,7 @@ def test_every_default_is_used() -> None:
         ("job-file.md", f"published checkpoints are kept ({defaults.CHECKPOINTS_KEPT})."),
         ("job-file.md", f"All of the folder, up to {defaults.CODE_LIMIT_BYTES >> 30} GiB"),
         ("clusters.md", f"how long a node may have nothing to do | {defaults.IDLE_SCALEDOWN_S:g} |"),
-        ("commands.md", f"How long an idle node stays ({defaults.IDLE_SCALEDOWN_S:g})."),
+        ("commands.md", f"How long an idle node stays (default: {defaults.IDLE_SCALEDOWN_S:g})."),
         ("launch-contract.md", f"`MASTER_PORT` | {defaults.MASTER_PORT} where that is free"),
         ("storage.md", f"runs up to {defaults.CODE_CACHE_BYTES >> 30} GiB"),
         ("environments.md", f"| {defaults.ENVIRONMENTS_LIMIT_BYTES >> 30} GiB |"),

@@ -16,13 +16,12 @@ TREES = {path: ast.parse(text) for path, text in FILES.items()}
 
 # Each figure's ceiling, and how far below it the figure may be before the ceiling has to follow.
 CEILINGS = {
-    "untyped dicts per 1,000 lines": (13.5, 0.5),
-    "deferred own imports": (173, 5),
+    "untyped dicts per 1,000 lines": (0.6, 0.4),
+    "deferred own imports": (20, 10),
     "modules in the largest room": (20, 3),
-    "places that call flock": (20, 1),
-    "functions past 50 lines": (6, 0),
+    "places that call flock": (2, 1),
+    "functions past 50 lines": (5, 1),
     "files past 500 lines": (0, 0),
-    "lines": (54_709, 600),
 }
 
 UNTYPED = re.compile(r"\b(?:[dD]ict|Mapping|MutableMapping)\[str, (?:Any|object)\]")
@@ -149,7 +148,6 @@ FIGURES = {
     "places that call flock": flock_calls,
     "functions past 50 lines": long_functions,
     "files past 500 lines": long_files,
-    "lines": lambda: (total_lines(), ""),
 }
 
 

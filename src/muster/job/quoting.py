@@ -71,8 +71,8 @@ def variable(name: str, context: Context) -> str:
     return forms.get(context, "${%s}") % name
 
 
-# '=' is left out: at the head of a command it would make an assignment.
-_PLAIN = re.compile(r"[A-Za-z0-9_@%+:,./-]+")
+# '=' is left out: at the head of a command it would make an assignment; `-a` would be an operator inside `[[ … ]]`.
+_PLAIN = re.compile(r"(?!-[A-Za-z])[A-Za-z0-9_@%+:,./-]+")
 _BREAKS = " \t\n;&|()<>"
 
 _BACKSLASH = Unquotable("stands right after a backslash", "Remove the backslash.")

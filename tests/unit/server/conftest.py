@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import insert
 from starlette.types import ASGIApp
 
+from muster.engines.registry import Engines
 from muster.paths import WorkspacePaths
 from muster.server.context import Context
 from muster.server.database import tables
@@ -24,7 +25,6 @@ from muster.server.people.vault import Vault
 from muster.store.backend import Store
 from muster.store.snapshots import Snapshots
 from muster.store.streams import Streams
-from muster.testing.engine import FakeEngine
 
 T = TypeVar("T")
 
@@ -82,7 +82,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
             streams=Streams(paths.store / "runs"),
             tokens=Tokens(database),
             hub=runner.run(_hub()),
-            engines={"fake": FakeEngine()},
+            engines=Engines({"fake": "muster.testing.engine:FakeEngine"}),
             addresses=(),
             vault=Vault(b"k" * 32),
         )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from muster.control import states
 from muster.job.parts import Mpi, PyTorch
 from muster.job.spec import JobSpec
 from muster.server.nodes.orders import Material, Standing, run_order, stop_order
+from muster.wire import states
 from muster.wire.node.containers import Container, Login
 from muster.wire.node.plan import NodePlan
 
