@@ -7,7 +7,7 @@ import json
 from muster import errors
 from muster.defaults import PROTOCOL_VERSION
 from muster.host.http import Address, Connection
-from muster.wire.node.agents import VERSION_HEADER
+from muster.wire.workspace import VERSION_HEADER
 
 _BY_CODE: dict[str, type[errors.MusterError]] = {
     kind.code: kind

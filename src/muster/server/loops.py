@@ -20,7 +20,7 @@ from muster.server.database.records import CLUSTERS
 from muster.server.nodes import allocations, clusters, lifecycle
 from muster.server.nodes.agents import ensure_agents, poll
 from muster.server.runs import attempts
-from muster.server.runs.queue import Board, load_running
+from muster.server.runs.queue import RunQueue, load_running
 from muster.wire import states
 
 log = logging.getLogger("muster.server")
@@ -39,7 +39,7 @@ async def scheduler(context: Context) -> None:
             started = await context.database.write(lambda transaction: schedule_pass(context, transaction))
         except Exception:
             log.exception("a pass of the scheduler failed; it is tried again")
-            context.board = Board()
+            context.runs.queue = RunQueue()
             await asyncio.sleep(1.0)
             context.hub.scheduler.set()
             continue
@@ -56,7 +56,7 @@ def schedule_at_once(context: Context) -> Callable[[Transaction], None]:
                 started = schedule_pass(context, transaction)
         except Exception:
             log.exception("a pass of the scheduler failed; the loop tries again")
-            context.board = Board()
+            context.runs.queue = RunQueue()
             transaction.after_commit = [lambda: context.hub.changed(queue=True)]
             return
         if started:
@@ -67,8 +67,8 @@ def schedule_at_once(context: Context) -> Callable[[Transaction], None]:
 
 def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str, str]]:
     """One pass; returns the (cluster, node) pairs that got something to do."""
-    board, now = context.board, time.time()
-    changed = board.update(transaction)
+    queue, now = context.runs.queue, time.time()
+    changed = queue.update(transaction)
     lifecycle.judge_nodes(transaction, changed)
     rows = {row.name: row for row in transaction.execute(CLUSTERS)}
     known = clusters.load_states(transaction)
@@ -81,8 +81,8 @@ def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str,
     capacity = Capacity(offers)
     for running in load_running(transaction):
         capacity.hold(running)
-    decision = schedule(board.queues, capacity, rules, now)
-    board.explain(decision, capacity, rules, now)
+    decision = schedule(queue.queues, capacity, rules, now)
+    queue.explain(decision, capacity, rules, now)
     started: list[tuple[str, str]] = []
     for start in decision.starts:
         to_come = rules[capacity.running[start.run_id].cluster].hands_on
@@ -129,13 +129,13 @@ async def watch_nodes(context: Context) -> None:
 async def _note_endings(context: Context, open_nodes: set[str]) -> set[str]:
     """Keep what engines say of allocations that are over; returns their nodes: nothing more comes of them."""
     over: set[str] = set()
-    for key, state in list(context.states.items()):
+    for key, state in list(context.nodes.allocations.items()):
         if open_nodes.isdisjoint(state.nodes):
-            context.states.pop(key, None)
-            context.told.discard(key)
-        elif state.reason and state.ending is None and key not in context.told:
+            context.nodes.allocations.pop(key, None)
+            context.nodes.announced.discard(key)
+        elif state.reason and state.ending is None and key not in context.nodes.announced:
             # Said once to those who follow the run; `muster show` has the reason of the moment.
-            context.told.add(key)
+            context.nodes.announced.add(key)
             await context.database.write(partial(attempts.tell, context, run_id=key[0], text=state.reason))
         elif state.ending is not None:
             run_id, number = key
@@ -159,10 +159,10 @@ def _open_nodes(connection: object) -> list[tuple[str, str]]:
 
 async def publish_streams(context: Context) -> None:
     """Bring what attempts print to a store that lies elsewhere, while they run and after a server was killed."""
-    while context.store.local_root is None:
+    while context.files.store.local_root is None:
         try:
-            for run, attempt in await asyncio.to_thread(lambda: list(context.streams.attempts())):
-                await asyncio.to_thread(context.streams.publish, context.store, run, attempt, False)
+            for run, attempt in await asyncio.to_thread(lambda: list(context.files.streams.attempts())):
+                await asyncio.to_thread(context.files.streams.publish, context.files.store, run, attempt, False)
         except Exception:
             log.exception("the workspace store did not take what runs print; it is tried again")
         await asyncio.sleep(PUBLISH_S)

@@ -31,6 +31,7 @@ from muster.paths import WorkspacePaths, user_runtime_dir
 from muster.server import loops
 from muster.server.context import Context
 from muster.server.data import encryption
+from muster.server.data.state import WorkspaceFiles
 from muster.server.data.workspace_store import check_answers, open_workspace_store
 from muster.server.database import tables
 from muster.server.database.connection import Database, Transaction
@@ -40,9 +41,12 @@ from muster.server.http.remote import Door
 from muster.server.hub import Hub
 from muster.server.nodes import agents, lifecycle
 from muster.server.nodes.clusters import has_living_nodes
+from muster.server.nodes.state import NodesState
 from muster.server.people.access import Tokens
+from muster.server.people.state import People
 from muster.server.people.vault import load_vault
 from muster.server.runs import attempts, retries
+from muster.server.runs.state import RunsState
 from muster.store.keyring import load_keyring, read_config
 from muster.store.snapshots import Snapshots
 from muster.store.streams import Streams
@@ -83,7 +87,7 @@ class Process:
         app = make_app(context, self.stop)
         sockets = self._listen(app)
         door = self._door(context, app)
-        context.open_door = door.open
+        context.remote.open = door.open
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
@@ -128,23 +132,18 @@ class Process:
         store = open_workspace_store(url, config, ring)
         check_answers(store, url, config)
         encryption.check_key(store)
-        local = store.local_root
+        streams = store.local_root / "runs" if store.local_root else self._paths.server_dir / "streams"
         tokens = Tokens(database)
         tokens.admin(self._paths.admin_token)
         return Context(
             workspace_id=config["id"],
             paths=self._paths,
             database=database,
-            store=store,
-            snapshots=Snapshots(store),
-            streams=Streams(local / "runs" if local else self._paths.server_dir / "streams", ring),
-            ring=ring,
-            tokens=tokens,
             hub=Hub(),
-            engines=Engines(config.get("engines")),
-            addresses=(f"unix:{self._socket_path}",),
-            vault=load_vault(self._paths),
-            retry=retries.workspace_policy(config.get("retry")),
+            files=WorkspaceFiles(store, Snapshots(store), Streams(streams, ring), ring),
+            people=People(tokens, load_vault(self._paths)),
+            nodes=NodesState(Engines(config.get("engines")), (f"unix:{self._socket_path}",)),
+            runs=RunsState(retry=retries.workspace_policy(config.get("retry"))),
         )
 
     def _listen(self, app: Any) -> list[tuple[uvicorn.Server, socket.socket]]:
@@ -230,7 +229,7 @@ class Process:
             deadline = time.monotonic() + _LEAVE_S
             while time.monotonic() < deadline and await agents.living_agents(context):
                 await asyncio.sleep(0.05)
-        context.engines.close()
+        context.nodes.engines.close()
 
 
 def _take_up(context: Context, transaction: Transaction) -> None:

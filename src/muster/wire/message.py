@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import FrozenInstanceError, dataclass, field, fields
 from typing import Any, TypeVar, dataclass_transform
 
 from muster.wire.codec import to_json
@@ -15,11 +15,40 @@ T = TypeVar("T")
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def wire(cls: type[T]) -> type[T]:
     """Make a class a message: frozen, and refusing unknown fields where FastAPI takes it."""
-    made = dataclass(frozen=True)(cls)
+    # Only the constructor is compiled for each class: every command imports many of them.
+    made = dataclass(repr=False, eq=False)(cls)
+    made.__setattr__ = _set_once  # type: ignore[method-assign]
+    made.__delattr__ = _refuse  # type: ignore[method-assign]
+    made.__eq__ = _equal  # type: ignore[method-assign]
+    made.__hash__ = _hash  # type: ignore[method-assign]
+    made.__repr__ = _shown  # type: ignore[method-assign]
     made.__pydantic_config__ = {"extra": "forbid"}  # type: ignore[attr-defined]
     if any(item.metadata.get("omit") for item in fields(made)):  # type: ignore[arg-type]
         made.__get_pydantic_core_schema__ = classmethod(_schema)  # type: ignore[attr-defined]
     return made
+
+
+def _set_once(self: Any, name: str, value: Any) -> None:
+    """The constructor sets each field once; nobody else sets any."""
+    if name in self.__dict__ or name not in self.__dataclass_fields__:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+    self.__dict__[name] = value
+
+
+def _refuse(self: Any, name: str) -> None:
+    raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def _equal(self: Any, other: Any) -> bool:
+    return self.__dict__ == other.__dict__ if other.__class__ is self.__class__ else NotImplemented
+
+
+def _hash(self: Any) -> int:
+    return hash(tuple(self.__dict__.values()))
+
+
+def _shown(self: Any) -> str:
+    return f"{type(self).__qualname__}({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
 
 
 def _schema(cls: type[Any], source: Any, handler: Callable[[Any], Any]) -> Any:

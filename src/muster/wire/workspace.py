@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from muster.wire.message import wire
 
+VERSION_HEADER = "Muster-Protocol"
+"""Says with every request which protocol the caller speaks."""
+
 
 @wire
 class Health:

@@ -43,8 +43,9 @@ def measure(context: Context, body: NewAsset) -> tuple[str, list[FileEntry]]:
 
 def protect(context: Context, address: str, files: Sequence[FileEntry]) -> None:
     """Take the permission to write from what never changes, where it lies in the workspace's own folder."""
-    location, root = parse_address(address), context.store.local_root
-    if location.kind != "datastore" or location.store != DEFAULT_DATASTORE or root is None or context.store.encrypted:
+    location, store = parse_address(address), context.files.store
+    root = store.local_root
+    if location.kind != "datastore" or location.store != DEFAULT_DATASTORE or root is None or store.encrypted:
         return
     for entry in files:
         (root / datastores.BUILT_IN_FOLDER / joined(location.path, entry.path)).chmod(0o444)

@@ -57,7 +57,7 @@ def _settled(context: Context, connection: Connection, item: Input) -> Input:
 def _check_there(context: Context, spec: StoreSpec, path: str, item: Input) -> None:
     """Look where looking costs nothing; a remote store is asked when the job starts."""
     if isinstance(spec.options, WorkspaceFolder):
-        root = context.store.local_root
+        root = context.files.store.local_root
         folder = root / datastores.BUILT_IN_FOLDER if root is not None else None
     else:
         folder = Path(spec.options.path) if isinstance(spec.options, LocalFolder) else None

@@ -22,8 +22,8 @@ _HEAD_LIMIT = 4096
 def missing(context: Context, files: Manifest) -> MissingBlobs:
     """Which bytes of a folder the workspace does not have yet; blocking."""
     digest = digest_of(files)
-    if not context.snapshots.has(digest):
-        return MissingBlobs(digest, tuple(context.snapshots.missing(files)), False)
+    if not context.files.snapshots.has(digest):
+        return MissingBlobs(digest, tuple(context.files.snapshots.missing(files)), False)
     # Its age counts from its last use.
     used = update(tables.snapshots).where(tables.snapshots.c.digest == digest).values(used_at=time.time())
     context.database.submit(lambda transaction: transaction.execute(used)).result()
@@ -32,8 +32,8 @@ def missing(context: Context, files: Manifest) -> MissingBlobs:
 
 def put(context: Context, digest: str, files: Manifest) -> None:
     """Name a set of files whose bytes are here; blocking."""
-    with context.code_lock:
-        context.snapshots.put(digest, files)
+    with context.files.code_lock:
+        context.files.snapshots.put(digest, files)
 
     def work(transaction: Transaction) -> None:
         if transaction.execute(select(tables.snapshots).where(tables.snapshots.c.digest == digest)).first() is None:

@@ -25,7 +25,7 @@ async def missing(body: SnapshotFiles, context: ContextOf) -> MissingBlobs:
 @router.post("/blobs")
 async def blobs(request: Request, context: ContextOf) -> BlobsStored:
     """Bytes by their hash: frames of a JSON line `{"sha256", "size"}` followed by the bytes."""
-    return BlobsStored(await body_pieces(request, lambda pieces: code.store_blobs(context.snapshots, pieces)))
+    return BlobsStored(await body_pieces(request, lambda pieces: code.store_blobs(context.files.snapshots, pieces)))
 
 
 @router.put("/snapshots/{digest}", status_code=201)
@@ -38,6 +38,6 @@ async def put_snapshot(digest: str, body: SnapshotFiles, context: ContextOf) -> 
 @router.get("/snapshots/{digest}/archive")
 async def archive(digest: str, context: ContextOf) -> StreamingResponse:
     """A snapshot as a tar stream."""
-    if not await asyncio.to_thread(context.snapshots.has, digest):
+    if not await asyncio.to_thread(context.files.snapshots.has, digest):
         raise errors.NotFound(f"there is no code snapshot {digest}")
-    return StreamingResponse(context.snapshots.archive(digest), media_type="application/x-tar")
+    return StreamingResponse(context.files.snapshots.archive(digest), media_type="application/x-tar")

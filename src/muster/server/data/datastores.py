@@ -51,11 +51,11 @@ def add(context: Context, transaction: Transaction, body: NewDatastore, replaces
             f"there is a datastore {spec.name!r} already", "Choose another name, or replace it with --replace."
         )
     view = _view(spec, body.description, time.time())
-    sealed = context.vault.seal(to_json(spec.credential), _about(spec.name)) if spec.credential.kind else None
+    sealed = context.people.vault.seal(to_json(spec.credential), _about(spec.name)) if spec.credential.kind else None
     kept = {name: getattr(view, name) for name in ("name", "kind", "options", "created_at", "description")}
     transaction.execute(delete(table).where(table.c.name == spec.name))
     transaction.execute(insert(table).values(**kept, sealed=sealed))
-    transaction.after_commit.append(lambda: context.forget_store(spec.name))
+    transaction.after_commit.append(lambda: context.data.forget(spec.name))
     return view
 
 
@@ -70,7 +70,7 @@ def _check_here(context: Context, spec: StoreSpec) -> None:
         return
     if not Path(options.path).is_dir():
         raise errors.NotFound(f"there is no folder {options.path} on the server's machine", "Make it first.")
-    if options.encrypted and context.ring is None:
+    if options.encrypted and context.files.ring is None:
         hint = "`muster key create FILE` makes a key and says how the workspace gets it."
         raise errors.Conflict(f"the datastore {spec.name} is to be encrypted, and the workspace has no key", hint)
 
@@ -127,10 +127,10 @@ def find_view(context: Context, connection: Connection, name: str) -> DatastoreV
 def open_store(context: Context, spec: StoreSpec) -> Datastore:
     """The way to a datastore; kept, because opening one may ask a service who we are."""
     if isinstance(spec.options, WorkspaceFolder):
-        return Datastore(spec, StoreFolder(context.store, BUILT_IN_FOLDER))
-    kept = context.reached.get(spec.name)
+        return Datastore(spec, StoreFolder(context.files.store, BUILT_IN_FOLDER))
+    kept = context.data.opened.get(spec.name)
     if kept is None or kept[0] != spec:
-        kept = context.reached[spec.name] = (spec, open_datastore(spec, context.ring))
+        kept = context.data.opened[spec.name] = (spec, open_datastore(spec, context.files.ring))
     return kept[1]
 
 
@@ -151,7 +151,7 @@ def remove(context: Context, transaction: Transaction, name: str) -> None:
     if run is not None:
         raise errors.Conflict(f"the run {run} uses {name}", "Wait for its end, or cancel it.")
     transaction.execute(delete(tables.datastores).where(tables.datastores.c.name == name))
-    transaction.after_commit.append(lambda: context.forget_store(name))
+    transaction.after_commit.append(lambda: context.data.forget(name))
 
 
 def _run_that_uses(connection: Connection, address: str) -> str | None:
@@ -194,7 +194,8 @@ def matching(context: Context, connection: Connection, location: Location) -> tu
 
 
 def _spec(context: Context, row: Row[Any]) -> StoreSpec:
-    opened = from_json(Credential, context.vault.open(row.sealed, _about(row.name))) if row.sealed else NO_CREDENTIAL
+    vault = context.people.vault
+    opened = from_json(Credential, vault.open(row.sealed, _about(row.name))) if row.sealed else NO_CREDENTIAL
     return StoreSpec(row.name, read_options(row.kind, row.options), opened)
 
 

@@ -42,14 +42,14 @@ def describe(context: Context) -> EncryptionView:
     """Whether and with which key the store is encrypted."""
     config = read_config(_workspace(context)) or EncryptionConfig()
     source = next((name for name in ("key_file", "key_env", "key_command") if getattr(config, name)), None)
-    ring = context.ring
+    ring = context.files.ring
     key = ring.first.id.hex() if ring else None
     return EncryptionView(ring is not None, key, source, bool(config.previous))
 
 
 def rotate(context: Context, new: NewKey) -> RotatedKey:
     """Wrap every file's key in a new key. A death in between is made good later."""
-    ring, config = context.ring, read_config(_workspace(context))
+    ring, config = context.files.ring, read_config(_workspace(context))
     if ring is None or config is None:
         hint = "Name a key under `encryption` in workspace.json first."
         raise errors.Conflict("the workspace is not encrypted", hint)
@@ -70,11 +70,11 @@ def resume_rotation(context: Context) -> None:
 
 def finish_rotation(context: Context) -> int:
     """Bring what still has an older key to the first one; then the older ones are no longer named."""
-    ring = context.ring
+    ring = context.files.ring
     config = read_config(_workspace(context))
     if ring is None or config is None or not config.previous:
         return 0
-    count = context.streams.rewrap()
+    count = context.files.streams.rewrap()
     for store in _stores(context, ring):
         # Names first: rewriting while a listing goes on could show a file twice.
         names = [name for name, _, _ in store.files()]
@@ -93,7 +93,7 @@ def _rewrap(store: Store, name: str) -> bool:
 
 
 def _stores(context: Context, ring: KeyRing) -> Iterator[Store]:
-    yield context.store
+    yield context.files.store
 
     def folders(connection: Connection) -> list[str]:
         rows = connection.execute(

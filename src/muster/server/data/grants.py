@@ -190,13 +190,13 @@ def renew(
 def admit(context: Context, token: str) -> Grant:
     """The grant behind a token, if it still holds; raises AccessDenied."""
     now = time.time()
-    grant = verify(token, context.vault.grant_key, now)
-    kept = context.grants_checked.get(grant.id)
+    grant = verify(token, context.people.vault.grant_key, now)
+    kept = context.data.grants_checked.get(grant.id)
     if kept is None or now - kept > _CHECK_AGAIN_S:
         context.database.read_now(lambda c: _check_standing(c, grant))
-        if len(context.grants_checked) > 10_000:
-            context.grants_checked.clear()
-        context.grants_checked[grant.id] = now
+        if len(context.data.grants_checked) > 10_000:
+            context.data.grants_checked.clear()
+        context.data.grants_checked[grant.id] = now
     return grant
 
 
@@ -229,7 +229,7 @@ def issue(context: Context, transaction: Transaction, body: NewGrant, user: str)
     brief = GrantBrief(grant.id, grant.store, grant.path, grant.scope, subject, now, grant.expires_at)
     transaction.execute(insert(tables.grants).values(**vars(brief)))
     url = f"{DATA_ROUTE}/{grant.store}/{grant.path}".rstrip("/")
-    return IssuedGrant(**vars(brief), url=url, token=sign(grant, context.vault.grant_key))
+    return IssuedGrant(**vars(brief), url=url, token=sign(grant, context.people.vault.grant_key))
 
 
 def revoke(context: Context, transaction: Transaction, grant_id: str) -> None:
@@ -239,7 +239,7 @@ def revoke(context: Context, transaction: Transaction, grant_id: str) -> None:
     )
     if not done.rowcount:
         raise errors.NotFound(f"there is no grant {grant_id!r} that could be revoked")
-    transaction.after_commit.append(context.grants_checked.clear)
+    transaction.after_commit.append(context.data.grants_checked.clear)
 
 
 def standing(connection: Connection) -> list[GrantView]:
@@ -252,9 +252,9 @@ def standing(connection: Connection) -> list[GrantView]:
 
 
 def _terms(context: Context, holder: Holder) -> Terms:
-    local = context.store.local_root
-    own = str(local / datastores.BUILT_IN_FOLDER) if local is not None and not context.store.encrypted else None
-    return Terms(context.vault.grant_key, time.time(), GRANT_S, holder.same_machine, own)
+    local = context.files.store.local_root
+    own = str(local / datastores.BUILT_IN_FOLDER) if local is not None and not context.files.store.encrypted else None
+    return Terms(context.people.vault.grant_key, time.time(), GRANT_S, holder.same_machine, own)
 
 
 def public_store(location: Location) -> tuple[StoreSpec, str] | None:

@@ -46,7 +46,7 @@ Objects = list[tuple[str, int, float]]
 def collect(context: Context, policy: RetentionPolicy) -> RetentionReport:
     """Find what may go and, unless that is only asked for, remove it."""
     known = context.database.read_now(_load)
-    objects = list(context.store.files())
+    objects = list(context.files.store.files())
     before = time.time() - policy.older_than_s
     found = [
         *_snapshots(known, before, policy.keep_last),
@@ -139,7 +139,7 @@ def _blobs(
 ) -> list[Removable]:
     """Contents that no remaining snapshot names. Under the lock of those who write snapshots."""
     digests = {item.name for item in gone if item.kind == "code snapshot"}
-    with context.code_lock:
+    with context.files.code_lock:
         needed = set(_needed(context, digests))
         found = [
             Removable("code", name, size, at, "no code snapshot names it")
@@ -149,24 +149,24 @@ def _blobs(
         found = [item for item in found if ".part-" not in item.name]
         if not dry_run:
             for item in found:
-                context.store.remove(item.name)
+                context.files.store.remove(item.name)
     return found
 
 
 def _needed(context: Context, leaving: set[str]) -> Iterator[str]:
-    for name, _, _ in list(context.store.files("code/snapshots")):
+    for name, _, _ in list(context.files.store.files("code/snapshots")):
         digest = name.rpartition("/")[2].removesuffix(".json")
         if digest not in leaving:
-            yield from (entry[0] for entry in context.snapshots.files(digest).values())
+            yield from (entry[0] for entry in context.files.snapshots.files(digest).values())
 
 
 def _remove(context: Context, found: Iterable[Removable]) -> None:
     for item in found:
         if item.kind == "file":
-            context.store.remove(item.name)
+            context.files.store.remove(item.name)
         elif item.kind == "checkpoint":
             for folder in context.database.submit(_forget_checkpoint(int(item.name))).result():
-                context.store.remove(folder)
+                context.files.store.remove(folder)
         elif item.kind == "code snapshot":
             context.database.submit(_forget_snapshot(context, item.name)).result()
 
@@ -177,7 +177,7 @@ def _forget_snapshot(context: Context, digest: str) -> Any:
         used = transaction.execute(select(tables.runs.c.id).where(tables.runs.c.snapshot == digest)).first()
         if used is None and digest not in registered_folders(transaction.connection):
             transaction.execute(delete(tables.snapshots).where(tables.snapshots.c.digest == digest))
-            context.snapshots.forget(digest)
+            context.files.snapshots.forget(digest)
 
     return work
 

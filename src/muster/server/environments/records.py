@@ -64,7 +64,7 @@ def settle(
 def _check_folder(context: Context, settled: Resolved) -> None:
     """An image is built from a folder, which must have been sent."""
     digest = _build_snapshot(settled.container)
-    if digest is not None and not context.snapshots.has(digest):
+    if digest is not None and not context.files.snapshots.has(digest):
         hint = "Send it again: submit the job, or register the environment, where the folder is."
         raise errors.Conflict(f"the folder {digest}, from which the image is built, is not here", hint)
 

@@ -32,7 +32,7 @@ from muster.storage.granting import DATA_ROUTE
 from muster.version import VERSION
 from muster.wire.access import GRANT_HEADER
 from muster.wire.codec import to_json
-from muster.wire.node.agents import VERSION_HEADER
+from muster.wire.workspace import VERSION_HEADER
 
 log = logging.getLogger("muster.server")
 
@@ -107,7 +107,7 @@ class _Gate:
                 admitted = await asyncio.to_thread(grants.admit, self._context, grant)
                 scope.setdefault("state", {}).update(grant=admitted, caller=Caller("grant", admitted.subject))
             elif scope["path"] not in _OPEN:
-                caller = self._context.tokens.caller(headers.get(b"authorization"))
+                caller = self._context.people.tokens.caller(headers.get(b"authorization"))
                 allow(caller, method=scope["method"], path=scope["path"])
                 scope.setdefault("state", {})["caller"] = caller
                 if caller.role != "agent":

@@ -43,7 +43,7 @@ class Door:
         self._server: uvicorn.Server | None = None
         if url and certificate:
             # It serves a team with TLS already.
-            context.outside, context.certificate = (url,), certificate.read_text()
+            context.remote.addresses, context.remote.certificate = (url,), certificate.read_text()
 
     async def open(self) -> None:
         """Listen, where some cluster needs it and nobody does yet; called again after every new cluster."""
@@ -53,7 +53,7 @@ class Door:
         folder = self._context.paths.spool
         folder.mkdir(mode=0o700, exist_ok=True)
         self._tasks.append(asyncio.create_task(serve_spool(folder, self._inside)))
-        if not self._context.outside:
+        if not self._context.remote.addresses:
             self._listen(wanted)
 
     async def close(self) -> None:
@@ -74,11 +74,11 @@ class Door:
         listener = _bind(wanted.server_port or (int(remembered.read_text()) if remembered.exists() else 0))
         port = listener.getsockname()[1]
         write_file(remembered, str(port), mode=PRIVATE)
-        self._context.outside = (f"https://{host}:{port}",)
-        self._context.certificate = certificate.read_text()
+        self._context.remote.addresses = (f"https://{host}:{port}",)
+        self._context.remote.certificate = certificate.read_text()
         self._server = self._serve(certificate, key)
         self._tasks.append(asyncio.create_task(self._server.serve([listener])))
-        log.info("agents on other machines reach this server at %s", self._context.outside[0])
+        log.info("agents on other machines reach this server at %s", self._context.remote.addresses[0])
 
 
 def _bind(port: int) -> socket.socket:

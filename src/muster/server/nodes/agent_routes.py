@@ -60,7 +60,7 @@ async def hello(body: Hello, context: ContextOf, caller: CallerOf) -> Welcome:
     context.hub.contacts[body.node] = NodeContact(body.agent, time.monotonic(), holding, setup_error=body.setup_error)
     if body.setup_log is not None:
         location = f"clusters/{safe_path(body.cluster)}/{safe_path(body.node)}/setup.log"
-        await asyncio.to_thread(context.store.put, location, [body.setup_log.encode()])
+        await asyncio.to_thread(context.files.store.put, location, [body.setup_log.encode()])
     await context.database.write(lambda transaction: _meet(context, transaction, body, holding))
     context.hub.clusters.set()
     return Welcome()
@@ -150,7 +150,7 @@ async def put_file(
     if known is None or known.node_rank != node_rank:
         raise errors.NotFound(f"attempt {attempt} of {run} is not on {node}")
     location = f"runs/{safe_path(run)}/attempts/{attempt}/{stored_name(node_rank, safe_path(path))}"
-    await body_pieces(request, lambda pieces: context.store.put(location, pieces, sha256=sha256))
+    await body_pieces(request, lambda pieces: context.files.store.put(location, pieces, sha256=sha256))
 
     def work(transaction: Transaction) -> None:
         key = {"run_id": run, "attempt": attempt, "path": path, "node_rank": node_rank}
@@ -203,7 +203,7 @@ def _meet(context: Context, transaction: Transaction, body: Hello, holding: set[
 def _is_brought(context: Context, transaction: Transaction, cluster: str) -> bool:
     """Whether the nodes of a cluster come with each attempt."""
     name = transaction.execute(select(tables.clusters.c.engine).where(tables.clusters.c.name == cluster)).scalar()
-    return context.engines.queue(name) is not None
+    return context.nodes.engines.queue(name) is not None
 
 
 def _append(context: Context, node: str, chunks: list[Chunk]) -> dict[tuple[str, int, str], int]:
@@ -219,7 +219,7 @@ def _append(context: Context, node: str, chunks: list[Chunk]) -> dict[tuple[str,
     )
     mine = {(row.run_id, row.number) for row in rows}
     accepted = [chunk for chunk in chunks if (chunk.run, chunk.attempt) in mine]
-    lengths = context.streams.append(accepted)
+    lengths = context.files.streams.append(accepted)
     for chunk in chunks:
         # A removed run has no place for its bytes: they count as delivered.
         if (chunk.run, chunk.attempt) not in mine:

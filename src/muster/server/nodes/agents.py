@@ -21,11 +21,11 @@ from muster.wire.clusters import NodeView
 
 def nodes_of(context: Context, cluster: Cluster) -> OwnedNodes | QueuedNodes | UnusableNodes:
     """The nodes of a cluster, after the kind of its engine."""
-    if owner := context.engines.owner(cluster.engine):
+    if owner := context.nodes.engines.owner(cluster.engine):
         return OwnedNodes(context, cluster, owner)
-    if queue := context.engines.queue(cluster.engine):
+    if queue := context.nodes.engines.queue(cluster.engine):
         return QueuedNodes(context, cluster, queue)
-    return UnusableNodes(context.engines.trouble(cluster.engine))
+    return UnusableNodes(context.nodes.engines.trouble(cluster.engine))
 
 
 @dataclass(frozen=True)

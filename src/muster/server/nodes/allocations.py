@@ -80,7 +80,7 @@ def time_left_s(connection: Connection, run_id: str, timeout_s: float | None, si
 
 def preview(context: Context, cluster: Cluster, spec: JobSpec) -> str | None:
     """What would be handed on for a job; None where its engine starts agents itself."""
-    engine = context.engines.queue(cluster.engine)
+    engine = context.nodes.engines.queue(cluster.engine)
     if engine is None or not isinstance(engine, Scripted):
         return None
     need = demand(spec)
@@ -101,13 +101,13 @@ def preview(context: Context, cluster: Cluster, spec: JobSpec) -> str | None:
 def release_after(context: Context, transaction: Transaction, run: Any, number: int, followed: bool) -> None:
     """Once this is committed, give back what an attempt had; the last word on it has been said."""
     row = transaction.execute(CLUSTERS.where(tables.clusters.c.name == run.compute)).first()
-    engine = context.engines.queue(row.engine) if row is not None else None
+    engine = context.nodes.engines.queue(row.engine) if row is not None else None
     if row is None or engine is None:
         return
     key = (run.id, number)
     folders = node_folders(context, key, range(run.num_nodes))
     allocation = Allocation(allocation_id(context, key), cluster_of(row), folders)
-    context.states.pop(key, None)
+    context.nodes.allocations.pop(key, None)
     transaction.after_commit.append(lambda: context.hub.in_background(lambda: engine.release(allocation, followed)))
 
 
@@ -116,7 +116,7 @@ def tidy(context: Context) -> None:
     queueing = {
         row.name
         for row in context.database.read_now(lambda c: c.execute(CLUSTERS).all())
-        if context.engines.queue(row.engine)
+        if context.nodes.engines.queue(row.engine)
     }
     if not queueing or not context.paths.nodes.is_dir():
         return
@@ -137,7 +137,7 @@ def _is_wanted(node: str, connection: Connection) -> bool:
 
 def _remove(context: Context, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    context.agent_tokens.pop(folder.name, None)
+    context.nodes.agent_tokens.pop(folder.name, None)
     context.hub.contacts.pop(folder.name, None)
     context.hub.leaving_nodes.discard(folder.name)
     context.database.submit(lambda transaction: _forget(transaction, folder.name)).result()

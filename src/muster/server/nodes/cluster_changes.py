@@ -37,7 +37,7 @@ _COUNTED = 1000
 
 def check(context: Context, cluster: Cluster) -> list[str]:
     """Refuse settings that cannot work; returns notices. Engines may have to ask around, which takes a while."""
-    engine = context.engines.get(cluster.engine)
+    engine = context.nodes.engines.get(cluster.engine)
     parse_options(cluster.options)
     return engine.check(cluster)
 
@@ -117,7 +117,7 @@ def history(connection: Connection, cluster: str, node: str) -> list[NodeStateVi
 
 def _view(context: Context, connection: Connection, row: Any) -> ClusterView:
     cluster, options = clusters.cluster_of(row), clusters.options_of(row)
-    engine = context.engines.owner(cluster.engine) or context.engines.queue(cluster.engine)
+    engine = context.nodes.engines.owner(cluster.engine) or context.nodes.engines.queue(cluster.engine)
     offers = engine.nodes(cluster) if engine is not None else ()
     held = select(_PLACEMENTS.c.node, _PLACEMENTS.c.host, _PLACEMENTS.c.run_id).where(
         _PLACEMENTS.c.cluster == row.name, _PLACEMENTS.c.phase.in_(states.HOLDS_RESOURCES)
@@ -131,7 +131,7 @@ def _view(context: Context, connection: Connection, row: Any) -> ClusterView:
         created_at=row.created_at,
         min_nodes=options.min_nodes,
         max_nodes=len(offers),
-        lent=context.engines.queue(cluster.engine) is not None,
+        lent=context.nodes.engines.queue(cluster.engine) is not None,
         idle_seconds_before_scaledown=options.idle_seconds_before_scaledown,
         vm_priority=options.vm_priority,
         price_per_hour=options.hourly_price,

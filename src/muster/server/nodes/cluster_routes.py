@@ -39,8 +39,8 @@ async def create_cluster(body: NewCluster, context: ContextOf) -> ChangedCluster
     """Create a compute target."""
     notices = await asyncio.to_thread(cluster_changes.check, context, Cluster(body.name, body.engine, body.options))
     await context.database.write(lambda transaction: cluster_changes.create(transaction, body))
-    if context.open_door is not None:
-        await context.open_door()
+    if context.remote.open is not None:
+        await context.remote.open()
     context.hub.clusters.set()
     return _changed(await show_cluster(body.name, context), notices)
 
@@ -90,9 +90,9 @@ async def node_history(name: str, node: str, context: ContextOf) -> list[NodeSta
 async def setup_log(name: str, node: str, context: ContextOf) -> SetupLog:
     """What a node's set-up command printed."""
     location = f"clusters/{name}/{node}/setup.log"
-    if not context.store.exists(location):
+    if not context.files.store.exists(location):
         raise errors.NotFound(f"{node} of {name} has run no set-up command")
-    with context.store.open(location) as file:
+    with context.files.store.open(location) as file:
         return SetupLog(file.read().decode(errors="replace"))
 
 

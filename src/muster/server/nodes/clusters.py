@@ -76,7 +76,7 @@ class Held(NamedTuple):
 
 def scales(context: Context, cluster: Cluster) -> bool:
     """Whether nodes come before jobs: the server brings them, sets them up and sends them away."""
-    engine = context.engines.owner(cluster.engine)
+    engine = context.nodes.engines.owner(cluster.engine)
     return engine is not None and engine.scales(cluster)
 
 
@@ -84,7 +84,7 @@ def reach_of_remote_clusters(context: Context, connection: Connection) -> Reach 
     """How clusters on other machines want to reach this server; None: there are none."""
     found: Reach | None = None
     for row in connection.execute(CLUSTERS):
-        engine = context.engines.owner(row.engine) or context.engines.queue(row.engine)
+        engine = context.nodes.engines.owner(row.engine) or context.nodes.engines.queue(row.engine)
         try:
             reach = engine.connection(cluster_of(row)) if engine else None
         except errors.JobError as error:
@@ -113,18 +113,18 @@ def has_living_nodes(connection: Connection) -> bool:
 
 def offered(context: Context, cluster: Cluster) -> list[Node]:
     """The nodes of a cluster at its largest; a refusal where its engine cannot be used."""
-    offers = context.engines.get(cluster.engine).nodes(cluster)
-    known = context.offered.get(cluster.name)
+    offers = context.nodes.engines.get(cluster.engine).nodes(cluster)
+    known = context.nodes.offered.get(cluster.name)
     # An engine gives the same list as long as the cluster is the same.
     if known is None or known[0] is not offers:
         price = parse_options(cluster.options).hourly_price
-        known = context.offered[cluster.name] = (offers, [_node(offer, price) for offer in offers])
+        known = context.nodes.offered[cluster.name] = (offers, [_node(offer, price) for offer in offers])
     return known[1]
 
 
 def usable(context: Context, cluster: Cluster, states: Mapping[str, NodeRecord]) -> list[Node]:
     """The nodes that can take a gang now."""
-    if context.engines.trouble(cluster.engine):
+    if context.nodes.engines.trouble(cluster.engine):
         return []
     unknown = not scales(context, cluster)
     known = {name: record.takes_gangs for name, record in states.items()}
@@ -139,7 +139,7 @@ def rules_of(context: Context, row: Any, states: Mapping[str, NodeRecord], num_u
     if scales(context, cluster):
         out = sum(item.state == UNUSABLE or item.cordoned is not None for item in states.values())
         coming = max(0, len(offered(context, cluster)) - num_usable - out)
-    closed = context.engines.trouble(cluster.engine)
+    closed = context.nodes.engines.trouble(cluster.engine)
     if row.state == STOPPED:
         closed = f"{row.name} is stopped; `muster cluster start {row.name}` starts it"
     quotas = options.quotas
@@ -147,7 +147,7 @@ def rules_of(context: Context, row: Any, states: Mapping[str, NodeRecord], num_u
         preemption=options.preemption,
         coming=coming,
         closed=closed,
-        hands_on=context.engines.queue(cluster.engine) is not None,
+        hands_on=context.nodes.engines.queue(cluster.engine) is not None,
         per_user=_quota(quotas.per_user),
         per_experiment=_quota(quotas.per_experiment),
         users={name: _quota(limit) for name, limit in quotas.users.items()},

@@ -20,18 +20,18 @@ def write_config(
     linger_s: float | None = None,
 ) -> AgentConfig:
     """Write an agent's configuration; one with `linger_s` came with an attempt, and leaves with it."""
-    if node not in context.agent_tokens:
-        context.agent_tokens[node] = context.tokens.create("agent", node)
+    if node not in context.nodes.agent_tokens:
+        context.nodes.agent_tokens[node] = context.people.tokens.create("agent", node)
     paths = context.paths.node(node)
     config = AgentConfig(
         node=node,
         cluster=cluster.name,
         root=str(paths.root),
-        server=context.addresses if connection is None else _addresses(context, connection),
-        token=context.agent_tokens[node],
+        server=context.nodes.addresses if connection is None else _addresses(context, connection),
+        token=context.nodes.agent_tokens[node],
         address=address,
         gpus=gpus,
-        pinned_certificate=context.certificate,
+        pinned_certificate=context.remote.certificate,
         setup=parse_options(cluster.options).setup,
         long_lived=linger_s is None,
         linger_s=linger_s,
@@ -43,5 +43,5 @@ def write_config(
 
 def _addresses(context: Context, connection: Connection) -> tuple[str, ...]:
     """How nodes on other machines reach the server: TLS first, a shared folder where that does not work."""
-    files = f"file:{context.paths.spool}"
-    return {"tls": context.outside, "files": (files,)}.get(connection.mode) or (*context.outside, files)
+    tls, files = context.remote.addresses, f"file:{context.paths.spool}"
+    return {"tls": tls, "files": (files,)}.get(connection.mode) or (*tls, files)

@@ -80,7 +80,7 @@ async def _tend(context: Context, row: Any) -> None:
     changes += [Change(name, clusters.LEAVING, _why_leaving(row, loaded, name)) for name in scaling.remove]
     await context.database.write(lambda transaction: _apply(transaction, row.name, changes))
     gone = [change.name for change in changes if change.state == clusters.GONE]
-    engine = context.engines.owner(row.engine)
+    engine = context.nodes.engines.owner(row.engine)
     if gone and engine is not None:
         await asyncio.to_thread(engine.release, clusters.cluster_of(row), gone)
     for change in changes:
@@ -151,7 +151,7 @@ def _missing(context: Context, loaded: _Load, lives: Mapping[str, NodeState]) ->
         name
         for name, row in loaded.known.items()
         if row.state == clusters.PREPARING
-        and name not in context.agent_tokens
+        and name not in context.nodes.agent_tokens
         and lives.get(name, NodeState("gone")).life == "gone"
     ]
 
@@ -208,7 +208,7 @@ def _wanted(context: Context, cluster: str, nodes: dict[str, Node]) -> list[Want
     node = next(iter(nodes.values()), None)
     if node is None:
         return found
-    for gang in context.board.first_waiting(cluster, _LOOK_AHEAD):
+    for gang in context.runs.queue.first_waiting(cluster, _LOOK_AHEAD):
         one = Condition(False, len(node.gpus), node.cpus, len(node.gpus), 1)
         used = 0
         alone = gang.need._replace(nodes=1)

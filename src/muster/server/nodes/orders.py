@@ -175,7 +175,7 @@ def _order(context: Context, connection: Connection, row: Any) -> Order:
 
 def _gather(context: Context, connection: Connection, row: Any) -> Material:
     spec = JobSpec.model_validate(row.spec, strict=False)
-    holder = grants.Holder(row.run_id, row.number, context.engines.on_this_machine(row.engine))
+    holder = grants.Holder(row.run_id, row.number, context.nodes.engines.on_this_machine(row.engine))
     inputs, hidden = grants.input_orders(context, connection, spec, holder), {}
     if names := secret_names(spec):
         try:

@@ -51,7 +51,7 @@ class QueuedNodes:
         polled = self.engine.poll(list(allocations.values()))
         found: dict[str, NodeState] = {}
         for key, allocation in allocations.items():
-            state = self.context.states[key] = polled[allocation.id]
+            state = self.context.nodes.allocations[key] = polled[allocation.id]
             found |= {node: NodeState(life, state.reason) for node, life in state.nodes.items()}
         return found
 
@@ -105,7 +105,7 @@ class QueuedNodes:
             # There is no script for what cannot be asked for; the engine says so itself.
             return
         run_id, number = request.gang.run, request.gang.attempt
-        self.context.store.put(f"runs/{run_id}/attempts/{number}/{SCRIPT}", [data])
+        self.context.files.store.put(f"runs/{run_id}/attempts/{number}/{SCRIPT}", [data])
         row = {"run_id": run_id, "attempt": number, "path": SCRIPT, "node_rank": 0}
         values = {**row, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 

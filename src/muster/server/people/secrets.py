@@ -34,7 +34,7 @@ def put(context: Context, transaction: Transaction, name: str, value: str, user:
     first = transaction.execute(select(table.c.created_at).where(table.c.name == name)).scalar()
     transaction.execute(delete(table).where(table.c.name == name))
     made = SecretView(name, first or now, now, user)
-    sealed = context.vault.seal({"value": value}, _about(name))
+    sealed = context.people.vault.seal({"value": value}, _about(name))
     transaction.execute(insert(table).values(**to_json(made), sealed=sealed))
     return made
 
@@ -67,7 +67,7 @@ def values(context: Context, connection: Connection, names: Collection[str]) -> 
     require(connection, names)
     table = tables.secrets
     rows = connection.execute(select(table.c.name, table.c.sealed).where(table.c.name.in_(sorted(set(names)))))
-    return {row.name: str(context.vault.open(row.sealed, _about(row.name))["value"]) for row in rows}
+    return {row.name: str(context.people.vault.open(row.sealed, _about(row.name))["value"]) for row in rows}
 
 
 def _about(name: str) -> str:

@@ -45,7 +45,7 @@ class Record:
         self.changes |= values
 
 
-class Picture:
+class AttemptRecord:
     """One attempt of a run, with its nodes and ranks."""
 
     def __init__(self, run: Record, attempt: Record, nodes: list[Record], ranks: list[Record]) -> None:
@@ -58,7 +58,7 @@ class Picture:
         self._events: list[Columns] = []
 
     @classmethod
-    def load(cls, transaction: Transaction, run_id: str, number: int | None = None) -> Picture | None:
+    def load(cls, transaction: Transaction, run_id: str, number: int | None = None) -> AttemptRecord | None:
         """The attempt (the current one unless a number is given); None when there is no such."""
         run = RUN.first(transaction, run_id)
         chosen = number if number is not None else run.attempt if run is not None else 0
@@ -76,7 +76,7 @@ class Picture:
         run_id: str,
         places: Sequence[Place],
         name: Callable[[str, int, int], str] | None = None,
-    ) -> Picture:
+    ) -> AttemptRecord:
         """A new attempt of a run on the places that it was given; `name` names nodes that are yet to come."""
         run = _record(RUN.one(transaction, run_id))
         number = run.attempt + 1
@@ -109,9 +109,9 @@ class Picture:
         ]
         transaction.execute(_ADD_ATTEMPT, {**key, **attempt})
         transaction.execute(_ADD_PLACEMENT, nodes)
-        picture = cls(run, Record({**key, **blank, **attempt}), [Record(node) for node in nodes], [])
-        picture._new = True
-        return picture
+        record = cls(run, Record({**key, **blank, **attempt}), [Record(node) for node in nodes], [])
+        record._new = True
+        return record
 
     @property
     def is_current(self) -> bool:

@@ -25,7 +25,7 @@ from muster.server.database.records import add_note
 from muster.server.environments import records
 from muster.server.nodes import allocations
 from muster.server.runs import ingest, readiness, retries
-from muster.server.runs.attempt_record import Picture, Record
+from muster.server.runs.attempt_record import AttemptRecord, Record
 from muster.server.runs.evidence import gather
 from muster.wire import states
 from muster.wire.codec import to_json
@@ -54,14 +54,14 @@ def begin(context: Context, transaction: Transaction, start: Start, to_come: boo
 
     It is a new attempt, ordered on each of them.
     """
-    picture = Picture.create(transaction, start.run_id, start.places, allocations.node_name if to_come else None)
-    spec = JobSpec.model_validate(picture.run.spec, strict=False)
+    record = AttemptRecord.create(transaction, start.run_id, start.places, allocations.node_name if to_come else None)
+    spec = JobSpec.model_validate(record.run.spec, strict=False)
     if not to_come and not any(ports_wanted(spec, rank).count for rank in range(len(start.places))):
         # Nothing has to be agreed between the nodes first: the order to prepare carries the plan.
-        _plan(transaction, picture, spec)
-    _advance(context, transaction, picture)
-    picture.save(context, transaction)
-    return [(node.cluster, node.node) for node in picture.nodes]
+        _plan(transaction, record, spec)
+    _advance(context, transaction, record)
+    record.save(context, transaction)
+    return [(node.cluster, node.node) for node in record.nodes]
 
 
 def take_events(context: Context, transaction: Transaction, node: str, events: Sequence[Event]) -> None:
@@ -70,34 +70,34 @@ def take_events(context: Context, transaction: Transaction, node: str, events: S
     for event in events:
         by_attempt.setdefault(event.key, []).append(event)
     for (run_id, number), received in by_attempt.items():
-        picture = Picture.load(transaction, run_id, number)
-        placement = picture.node(node) if picture else None
-        if picture is None or placement is None or placement.phase == states.CLOSED:
+        record = AttemptRecord.load(transaction, run_id, number)
+        placement = record.node(node) if record else None
+        if record is None or placement is None or placement.phase == states.CLOSED:
             continue
         for event in received:
-            _record(picture, placement, event)
-        if picture.is_current:
-            _advance(context, transaction, picture)
-        picture.save(context, transaction)
+            _record(record, placement, event)
+        if record.is_current:
+            _advance(context, transaction, record)
+        record.save(context, transaction)
 
 
 def advance(context: Context, transaction: Transaction, run_id: str) -> None:
     """Decide and apply, after something about the run has changed."""
-    picture = Picture.load(transaction, run_id)
-    if picture is not None:
-        _advance(context, transaction, picture)
-        picture.save(context, transaction)
+    record = AttemptRecord.load(transaction, run_id)
+    if record is not None:
+        _advance(context, transaction, record)
+        record.save(context, transaction)
 
 
 def preempt(context: Context, transaction: Transaction, run_id: str, why: str) -> None:
     """End the current attempt of a run with grace, because its nodes are wanted elsewhere; it is queued again."""
-    picture = Picture.load(transaction, run_id)
-    if picture is None or picture.attempt.ended_at is not None or picture.attempt.stop_reason:
+    record = AttemptRecord.load(transaction, run_id)
+    if record is None or record.attempt.ended_at is not None or record.attempt.stop_reason:
         return
-    picture.note("warning", f"preempted: {why}")
-    _stop(context, picture, Stop("preempted", GRACE_CANCEL_S))
-    _advance(context, transaction, picture)
-    picture.save(context, transaction)
+    record.note("warning", f"preempted: {why}")
+    _stop(context, record, Stop("preempted", GRACE_CANCEL_S))
+    _advance(context, transaction, record)
+    record.save(context, transaction)
 
 
 def lose_node(context: Context, transaction: Transaction, node: str, give_up: bool, why: str = "") -> None:
@@ -109,27 +109,27 @@ def lose_node(context: Context, transaction: Transaction, node: str, give_up: bo
         )
     ).all()
     for run_id, number in rows:
-        picture = Picture.load(transaction, run_id, number)
-        placement = picture.node(node) if picture else None
-        if picture is None or placement is None:
+        record = AttemptRecord.load(transaction, run_id, number)
+        placement = record.node(node) if record else None
+        if record is None or placement is None:
             continue
-        _lose(picture, placement, give_up, why)
-        if picture.is_current:
-            _advance(context, transaction, picture)
-        picture.save(context, transaction)
+        _lose(record, placement, give_up, why)
+        if record.is_current:
+            _advance(context, transaction, record)
+        record.save(context, transaction)
 
 
 def note_ending(context: Context, transaction: Transaction, run_id: str, number: int, ending: Ending) -> None:
     """Keep how an engine says that an attempt's nodes were taken back; the first word counts."""
-    picture = Picture.load(transaction, run_id, number)
-    if picture is None or picture.attempt.ending is not None or picture.attempt.ended_at is not None:
+    record = AttemptRecord.load(transaction, run_id, number)
+    if record is None or record.attempt.ending is not None or record.attempt.ended_at is not None:
         return
-    picture.attempt.set(ending={"code": ending.code, "message": ending.message})
+    record.attempt.set(ending={"code": ending.code, "message": ending.message})
     if ending.message:
-        picture.note("warning" if ending.code else "info", ending.message)
-    if picture.is_current:
-        _advance(context, transaction, picture)
-    picture.save(context, transaction)
+        record.note("warning" if ending.code else "info", ending.message)
+    if record.is_current:
+        _advance(context, transaction, record)
+    record.save(context, transaction)
 
 
 def tell(context: Context, transaction: Transaction, run_id: str, text: str) -> None:
@@ -152,34 +152,34 @@ def meet_node(transaction: Transaction, hello: Hello) -> None:
     )
 
 
-def _record(picture: Picture, placement: Record, event: Event) -> None:
+def _record(record: AttemptRecord, placement: Record, event: Event) -> None:
     """Take one event in."""
     data = event.data
     if isinstance(data, Prepared):
         placement.set(ports=list(data.ports), address=data.address or placement.address, resumed=data.resumed)
         placement.set(facts=to_json(data.facts))
         if data.environment is not None:
-            _record_environment(picture, placement.node, data.environment)
+            _record_environment(record, placement.node, data.environment)
         if placement.phase == states.ORDERED:
             placement.set(phase=states.PREPARED)
-            _tell_notices(picture, readiness.notices([placement]) if picture.attempt.plan is not None else ())
+            _tell_notices(record, readiness.notices([placement]) if record.attempt.plan is not None else ())
     elif isinstance(data, Refused):
         placement.set(refusal=to_json(data))
-        picture.note("error", f"{placement.node}: {data.message}")
+        record.note("error", f"{placement.node}: {data.message}")
     elif isinstance(data, Started):
         if placement.phase in (states.ORDERED, states.PREPARED):
             placement.set(phase=states.STARTED)
         for started in data.ranks:
-            _record_start(picture, event, started)
+            _record_start(record, event, started)
     elif isinstance(data, Exited):
-        _record_exit(picture, event, data, placement.node)
+        _record_exit(record, event, data, placement.node)
     elif isinstance(data, Noted):
-        picture.note(data.level, f"{placement.node}: {data.text}")
+        record.note(data.level, f"{placement.node}: {data.text}")
     elif isinstance(data, TimedOut):
-        picture.attempt.set(timed_out=True)
+        record.attempt.set(timed_out=True)
     elif isinstance(data, Leaving):
         placement.set(leaving=True)
-        picture.note("warning", f"node {placement.node} was told to go")
+        record.note("warning", f"node {placement.node} was told to go")
     elif isinstance(data, Ended):
         if placement.phase in states.HOLDS_RESOURCES:
             placement.set(phase=states.ENDED)
@@ -190,25 +190,25 @@ def _record(picture: Picture, placement: Record, event: Event) -> None:
     elif placement.phase in (*states.HOLDS_RESOURCES, states.ENDED):
         placement.set(phase=states.DELIVERED)
         for note in data.notes:
-            picture.note("warning", note)
+            record.note("warning", note)
 
 
-def _record_environment(picture: Picture, node: str, built: BuiltEnvironment) -> None:
-    picture.run.set(environment=records.with_versions(picture.run.environment, built))
+def _record_environment(record: AttemptRecord, node: str, built: BuiltEnvironment) -> None:
+    record.run.set(environment=records.with_versions(record.run.environment, built))
     if built.built_s is not None:
-        name = (picture.run.environment or {}).get("name")
-        picture.note("info", f"{node}: the environment {name} ({built.key}) is ready after {built.built_s:.1f} s")
+        name = (record.run.environment or {}).get("name")
+        record.note("info", f"{node}: the environment {name} ({built.key}) is ready after {built.built_s:.1f} s")
 
 
-def _record_start(picture: Picture, event: Event, started: StartedRank) -> None:
-    rank = picture.rank(started.rank)
+def _record_start(record: AttemptRecord, event: Event, started: StartedRank) -> None:
+    rank = record.rank(started.rank)
     if rank is not None and rank.state == "waiting":
         rank.set(state="running", pid=started.pid, started_at=started.at)
-        picture.tell("rank", {"rank": rank.rank, "state": "running"}, event.at)
+        record.tell("rank", {"rank": rank.rank, "state": "running"}, event.at)
 
 
-def _record_exit(picture: Picture, event: Event, exited: Exited, node: str) -> None:
-    rank = picture.rank(exited.rank)
+def _record_exit(record: AttemptRecord, event: Event, exited: Exited, node: str) -> None:
+    rank = record.rank(exited.rank)
     if rank is None or rank.state == "ended":
         return
     known = ("rank", "at", "exit_code", "signal")
@@ -221,70 +221,70 @@ def _record_exit(picture: Picture, event: Event, exited: Exited, node: str) -> N
         evidence={key: value for key, value in to_json(exited).items() if key not in known},
     )
     end = {"rank": rank.rank, "node": node, "state": "ended", "exit_code": rank.exit_code, "signal": rank.signal}
-    picture.tell("rank", end, event.at)
+    record.tell("rank", end, event.at)
 
 
-def _lose(picture: Picture, placement: Record, give_up: bool, why: str) -> None:
+def _lose(record: AttemptRecord, placement: Record, give_up: bool, why: str) -> None:
     if placement.phase == states.ORDERED:
         # Nothing has begun there: the next agent of the node takes the order up.
         if not give_up:
             return
         text = f"the agent of {placement.node} did not come" + (f": {why}" if why else "")
-        told = picture.attempt.ending or {}
+        told = record.attempt.ending or {}
         text = told.get("message") or text
         placement.set(lost=True, refusal={"code": told.get("code") or "platform", "message": text})
-        picture.note("error", text)
+        record.note("error", text)
     elif placement.phase in states.HOLDS_RESOURCES and not placement.lost:
         placement.set(lost=True)
-        picture.note("error", f"node {placement.node} or its agent went away")
+        record.note("error", f"node {placement.node} or its agent went away")
     if give_up:
         placement.set(phase=states.GIVEN_UP)
 
 
-def _advance(context: Context, transaction: Transaction, picture: Picture) -> None:
+def _advance(context: Context, transaction: Transaction, record: AttemptRecord) -> None:
     """Decide and apply until the attempt rests."""
-    while picture.attempt.ended_at is None and picture.run.status not in states.TERMINAL:
-        actions = decide(picture.view(context))
+    while record.attempt.ended_at is None and record.run.status not in states.TERMINAL:
+        actions = decide(record.view(context))
         if not actions:
             return
         for action in actions:
             if isinstance(action, Go):
-                _go(transaction, picture)
+                _go(transaction, record)
             elif isinstance(action, Stop):
-                _stop(context, picture, action)
+                _stop(context, record, action)
             elif isinstance(action, Move):
-                _move(context, picture, action.status)
+                _move(context, record, action.status)
             elif isinstance(action, Finish):
-                _finish(context, transaction, picture)
+                _finish(context, transaction, record)
 
 
-def _go(transaction: Transaction, picture: Picture) -> None:
+def _go(transaction: Transaction, record: AttemptRecord) -> None:
     """Make the plan that starts the gang; where the nodes do not agree, none starts."""
     try:
-        readiness.check_agreement(picture.nodes)
-        _plan(transaction, picture, JobSpec.model_validate(picture.run.spec, strict=False))
+        readiness.check_agreement(record.nodes)
+        _plan(transaction, record, JobSpec.model_validate(record.run.spec, strict=False))
     except readiness.NotReady as trouble:
-        picture.nodes[0].set(refusal={"code": trouble.code, "message": str(trouble)})
+        record.nodes[0].set(refusal={"code": trouble.code, "message": str(trouble)})
         return
-    _tell_notices(picture, readiness.notices(picture.nodes))
+    _tell_notices(record, readiness.notices(record.nodes))
 
 
-def _tell_notices(picture: Picture, texts: Sequence[str]) -> None:
+def _tell_notices(record: AttemptRecord, texts: Sequence[str]) -> None:
     for text in texts:
-        picture.note("info", text)
+        record.note("info", text)
 
 
-def _plan(transaction: Transaction, picture: Picture, spec: JobSpec) -> None:
-    machines = readiness.machines(picture.nodes)
+def _plan(transaction: Transaction, record: AttemptRecord, spec: JobSpec) -> None:
+    machines = readiness.machines(record.nodes)
     slots: Sequence[Slot] = [
         Slot(row.node, row.address, row.cpus, tuple(row.gpus), tuple(row.ports), machines.count(machine) > 1)
-        for row, machine in zip(picture.nodes, machines, strict=True)
+        for row, machine in zip(record.nodes, machines, strict=True)
     ]
-    slots, about_network = readiness.networked(transaction, picture.nodes, spec, slots)
-    number = picture.attempt.number
-    made = make_plan(spec, slots, run_id=picture.run.id, attempt=number, python=_python(picture.run))
-    picture.attempt.set(plan={**to_json(made), "secret": secrets.token_hex(32)})
-    picture.add_ranks(
+    slots, about_network = readiness.networked(transaction, record.nodes, spec, slots)
+    number = record.attempt.number
+    made = make_plan(spec, slots, run_id=record.run.id, attempt=number, python=_python(record.run))
+    record.attempt.set(plan={**to_json(made), "secret": secrets.token_hex(32)})
+    record.add_ranks(
         [
             {
                 "rank": rank.rank,
@@ -296,7 +296,7 @@ def _plan(transaction: Transaction, picture: Picture, spec: JobSpec) -> None:
             for rank in made.ranks
         ]
     )
-    _tell_notices(picture, [*made.notices, *about_network])
+    _tell_notices(record, [*made.notices, *about_network])
 
 
 def _python(run: Record) -> str:
@@ -304,50 +304,50 @@ def _python(run: Record) -> str:
     return "python" if run.environment is not None else run.python or "python"
 
 
-def _stop(context: Context, picture: Picture, action: Stop) -> None:
-    picture.attempt.set(stop_reason=action.reason, stop_grace_s=action.grace_s)
-    for node in picture.nodes:
+def _stop(context: Context, record: AttemptRecord, action: Stop) -> None:
+    record.attempt.set(stop_reason=action.reason, stop_grace_s=action.grace_s)
+    for node in record.nodes:
         # An agent that never came has nothing to stop; should it come later, it finds no order.
         if node.phase == states.ORDERED and node.node not in context.hub.contacts:
             node.set(phase=states.GIVEN_UP)
 
 
-def _move(context: Context, picture: Picture, status: str) -> None:
-    if status == states.FINALIZING and picture.attempt.stop_reason not in (None, "done"):
+def _move(context: Context, record: AttemptRecord, status: str) -> None:
+    if status == states.FINALIZING and record.attempt.stop_reason not in (None, "done"):
         # Said at once; large files may take long to arrive. It is judged again when everything is here.
-        verdict = to_json(_judge(context, picture))
-        picture.attempt.set(verdict=verdict)
-        picture.move(status, verdict=verdict)
+        verdict = to_json(_judge(context, record))
+        record.attempt.set(verdict=verdict)
+        record.move(status, verdict=verdict)
     elif status == states.RUNNING:
         now = time.time()
-        picture.attempt.set(started_at=now, status=status)
-        picture.move(status, started_at=picture.run.started_at or now)
+        record.attempt.set(started_at=now, status=status)
+        record.move(status, started_at=record.run.started_at or now)
     else:
-        picture.move(status)
+        record.move(status)
 
 
-def _finish(context: Context, transaction: Transaction, picture: Picture) -> None:
-    run, number = picture.run, picture.attempt.number
-    for stream, _size in context.streams.names(run.id, number):
+def _finish(context: Context, transaction: Transaction, record: AttemptRecord) -> None:
+    run, number = record.run, record.attempt.number
+    for stream, _size in context.files.streams.names(run.id, number):
         if stream.startswith("events/"):
             ingest.parse_events(context, transaction, run.id, number, stream)
-    verdict = _judge(context, picture)
-    following = retries.follow(context, transaction, picture, verdict)
+    verdict = _judge(context, record)
+    following = retries.follow(context, transaction, record, verdict)
     action = retries.told(following) if isinstance(following, Retry) else following.why
     verdict = replace(verdict, action=action)
     now = time.time()
     status = _STATUS.get(verdict.code, states.FAILED)
-    picture.attempt.set(status=status, ended_at=now, verdict=to_json(verdict))
+    record.attempt.set(status=status, ended_at=now, verdict=to_json(verdict))
     transaction.after_commit.append(lambda: context.publish(run.id, number))
-    for node in picture.nodes:
+    for node in record.nodes:
         if node.phase == states.DELIVERED:
             node.set(phase=states.CLOSED)
     allocations.release_after(context, transaction, run, number, followed=isinstance(following, Retry))
     if isinstance(following, Retry):
-        retries.enqueue(context, transaction, picture, following, now)
+        retries.enqueue(context, transaction, record, following, now)
     else:
-        picture.move(status, ended_at=now, verdict=to_json(verdict))
+        record.move(status, ended_at=now, verdict=to_json(verdict))
 
 
-def _judge(context: Context, picture: Picture) -> Verdict:
-    return judge(gather(context.streams, picture.run, picture.attempt, picture.nodes, picture.ranks))
+def _judge(context: Context, record: AttemptRecord) -> Verdict:
+    return judge(gather(context.files.streams, record.run, record.attempt, record.nodes, record.ranks))

@@ -85,8 +85,8 @@ def forget(transaction: Transaction, ref: str) -> str:
 
 def remove_bytes(context: Context, run_id: str) -> None:
     """Remove the logs and files of a run that was forgotten; takes time."""
-    context.streams.remove(run_id)
-    context.store.remove(f"runs/{run_id}")
+    context.files.streams.remove(run_id)
+    context.files.store.remove(f"runs/{run_id}")
 
 
 def log_metrics(context: Context, transaction: Transaction, ref: str, reports: tuple[MetricReport, ...]) -> None:
@@ -104,7 +104,7 @@ def log_metrics(context: Context, transaction: Transaction, ref: str, reports: t
 def store_file(context: Context, run_id: str, path: str, pieces: Iterator[bytes]) -> FileStored:
     """Bring the bytes of a file that a client adds to a run to the store."""
     measuring = Measuring()
-    size = context.store.put(f"runs/{run_id}/attempts/0/{safe_path(path)}", measuring.passing(pieces))
+    size = context.files.store.put(f"runs/{run_id}/attempts/0/{safe_path(path)}", measuring.passing(pieces))
     return FileStored(path, size, measuring.sha256)
 
 

@@ -33,7 +33,7 @@ async def put_file(
     context.hub.heard(node)
     node_rank = await context.database.read(lambda c: checkpoints.admit(c, run, attempt, node))
     location = checkpoints.location(run, attempt, node_rank, key, path)
-    await body_pieces(request, lambda pieces: context.store.put(location, pieces, sha256=sha256))
+    await body_pieces(request, lambda pieces: context.files.store.put(location, pieces, sha256=sha256))
     return FileReceived(path)
 
 
@@ -44,7 +44,7 @@ async def publish(node: str, given: Publication, context: ContextOf, caller: Cal
     await asyncio.to_thread(checkpoints.check_whole, context, node, given)
     gone = await context.database.write(lambda t: checkpoints.publish(context, t, node, given))
     for folder in gone:
-        await asyncio.to_thread(context.store.remove, folder)
+        await asyncio.to_thread(context.files.store.remove, folder)
     return Published(given.name)
 
 
@@ -68,7 +68,7 @@ async def get_file(
     if row is None:
         raise errors.NotFound(f"the checkpoint {checkpoint} has no part {part}")
     name = checkpoints.location(row.run_id, row.attempt, row.node_rank, row.key, path)
-    file = await asyncio.to_thread(context.store.open, name)
+    file = await asyncio.to_thread(context.files.store.open, name)
 
     def pieces() -> Iterator[bytes]:
         with file:

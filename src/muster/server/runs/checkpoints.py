@@ -72,7 +72,7 @@ def check_whole(context: Context, node: str, given: Publication) -> None:
     """Refuse a publication of which the store lacks a file; done before the write, because it may be slow."""
     node_rank = context.database.read_now(lambda c: admit(c, given.run, given.attempt, node))
     for file in given.files:
-        if not context.store.exists(location(given.run, given.attempt, node_rank, given.key, file.path)):
+        if not context.files.store.exists(location(given.run, given.attempt, node_rank, given.key, file.path)):
             raise errors.JobError(f"{file.path} of the checkpoint {given.name} is not here", "Send it first.")
 
 

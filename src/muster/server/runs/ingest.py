@@ -38,7 +38,7 @@ def parse_events(
     where = (streams.c.run_id == run_id, streams.c.attempt == attempt, streams.c.stream == stream)
     parsed = transaction.execute(select(streams.c.parsed).where(*where)).scalar() or 0
     while True:
-        data = context.streams.read(run_id, attempt, stream, parsed, _LIMIT_BYTES)
+        data = context.files.streams.read(run_id, attempt, stream, parsed, _LIMIT_BYTES)
         whole = data[: data.rfind(b"\n") + 1]
         if not whole:
             # A line longer than the limit is passed over; otherwise the rest of it is still to come.

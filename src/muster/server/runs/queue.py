@@ -1,6 +1,6 @@
-"""The scheduler's board: every queued run in memory, kept in step with the database by its own record of changes.
+"""The scheduler's queue: every queued run in memory, kept in step with the database by its own record of changes.
 
-A pass reads the changes of state since the last one, never the whole queue. Whatever goes wrong, a new board is read
+A pass reads the changes of state since the last one, never the whole queue. Whatever goes wrong, a new queue is read
 from the database.
 """
 
@@ -75,7 +75,7 @@ def _holding() -> Any:
 _HOLDING = _holding()
 
 
-class Board:
+class RunQueue:
     """What waits, and what the last pass found out about it."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import RUN, add_note, find_run, move_run
 from muster.server.runs import checkpoints
-from muster.server.runs.attempt_record import Picture
+from muster.server.runs.attempt_record import AttemptRecord
 from muster.wire import states
 from muster.wire.codec import Json
 from muster.wire.verdicts import Verdict
@@ -27,10 +27,10 @@ def workspace_policy(given: Json) -> parts.Retry:
     return make_spec({"command": "true", "retry": given or {}}).retry
 
 
-def follow(context: Context, transaction: Transaction, picture: Picture, verdict: Verdict) -> Retry | Stop:
+def follow(context: Context, transaction: Transaction, record: AttemptRecord, verdict: Verdict) -> Retry | Stop:
     """What follows the attempt that has just ended with this verdict."""
     attempts = tables.attempts
-    run = picture.run
+    run = record.run
     if run.cancel:
         return Stop("no further attempt: somebody cancelled the run")
     rows = transaction.execute(
@@ -38,26 +38,26 @@ def follow(context: Context, transaction: Transaction, picture: Picture, verdict
         .where(
             attempts.c.run_id == run.id,
             attempts.c.number >= (run.budget_from or 1),
-            attempts.c.number < picture.attempt.number,
+            attempts.c.number < record.attempt.number,
         )
         .order_by(attempts.c.number)
     ).scalars()
     past = [Past(item["code"], item.get("node")) for item in rows if item]
-    policy = Policy.of(context.retry, parts.Retry.model_validate(run.spec.get("retry") or {}, strict=False))
-    progressed = checkpoints.published_by(transaction, run.id, picture.attempt.number)
+    policy = Policy.of(context.runs.retry, parts.Retry.model_validate(run.spec.get("retry") or {}, strict=False))
+    progressed = checkpoints.published_by(transaction, run.id, record.attempt.number)
     return decide([*past, Past(verdict.code, verdict.node, progressed)], policy, run.id)
 
 
-def enqueue(context: Context, transaction: Transaction, picture: Picture, retry: Retry, now: float) -> None:
+def enqueue(context: Context, transaction: Transaction, record: AttemptRecord, retry: Retry, now: float) -> None:
     """Put the run back into the queue, for its next attempt."""
-    picture.move(
+    record.move(
         states.QUEUED,
         queued_at=now,
         retry_at=now + retry.delay_s,
         excluded_nodes=list(retry.exclude),
         verdict=None,
     )
-    picture.tell("note", {"level": "warning", "text": told(retry)})
+    record.tell("note", {"level": "warning", "text": told(retry)})
     transaction.after_commit.append(lambda: context.hub.wake_scheduler_at(now + retry.delay_s))
 
 

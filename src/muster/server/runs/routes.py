@@ -123,7 +123,7 @@ async def download(ref: str, path: str, request: Request, context: ContextOf) ->
     first, last = parse_range(request.headers.get("range"), size)
 
     def pieces() -> Iterator[bytes]:
-        with context.open(file.location) as source:
+        with context.files.open(file.location) as source:
             source.seek(first)
             yield from pieces_of(source, last - first + 1)
 

@@ -104,12 +104,12 @@ class _Follower:
         found: list[str] = []
         total = 0
         for attempt in range(1, row.attempt + 1):
-            for stream, size in self.context.streams.names(row.id, attempt):
+            for stream, size in self.context.files.streams.names(row.id, attempt):
                 key = f"{attempt}/{stream}"
                 offset = self.cursor.logs.get(key, 0)
                 if not stream.startswith("user_logs/") or size <= offset or total >= _LOG_ROUND:
                     continue
-                data = self.context.streams.read(row.id, attempt, stream, offset, _LOG_PIECE)
+                data = self.context.files.streams.read(row.id, attempt, stream, offset, _LOG_PIECE)
                 total += len(data)
                 self.cursor.logs[key] = offset + len(data)
                 found.append(self.text(LogPiece.of(attempt, stream, offset, data)))

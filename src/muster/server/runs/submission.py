@@ -104,7 +104,7 @@ def check(context: Context, connection: Connection, spec: JobSpec, snapshot: str
     quotas = Usage(clusters.rules_of(context, row, {}, 0), len(nodes[0].gpus) if nodes else 0)
     if why := impossible(gang, nodes) or quotas.exceeded_by(gang):
         raise errors.JobError(f"the job can never start: it {why}", "Ask for less, or choose another compute.")
-    if snapshot is not None and not context.snapshots.has(snapshot):
+    if snapshot is not None and not context.files.snapshots.has(snapshot):
         raise errors.Conflict(f"the code snapshot {snapshot} is not here", "Upload it first.")
     return check_supported(spec)
 

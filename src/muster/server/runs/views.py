@@ -114,7 +114,7 @@ def reason(context: Context, row: RunRow, now: float | None = None) -> str:
     if row.status == states.QUEUED:
         return retries.waiting_reason(row, time.time()) or waiting(context, row).reason
     if row.status == states.PROVISIONING:
-        allocation = context.states.get((row.id, row.attempt))
+        allocation = context.nodes.allocations.get((row.id, row.attempt))
         if allocation is not None and allocation.reason:
             return allocation.reason
         return f"waits for the agents of its {row.num_nodes} node{'' if row.num_nodes == 1 else 's'} on {row.compute}"
@@ -137,7 +137,7 @@ def doing(context: Context, run_id: str, now: float | None = None) -> str:
 
 def waiting(context: Context, row: RunRow) -> Waiting:
     """What a queued run waits for, as the scheduler's last pass found."""
-    known = context.board.explanations
+    known = context.runs.queue.explanations
     return (known.of(row.id) if known else None) or Waiting("waits for the next pass of the scheduler")
 
 
@@ -155,7 +155,7 @@ def run_files(context: Context, row: RunRow, stored: Sequence[Any]) -> list[RunF
     for number in range(row.attempt + 1):
         prefix = "" if number in (0, row.attempt) else f"attempts/{number}/"
         base = f"runs/{row.id}/attempts/{number}"
-        for stream, size in context.streams.names(row.id, number) if number else ():
+        for stream, size in context.files.streams.names(row.id, number) if number else ():
             if stream.startswith("user_logs/"):
                 found.append(RunFile(prefix + stream, size, number, f"{base}/{stream}"))
         for name, item in visible_names([file for file in stored if file.attempt == number]):

@@ -21,7 +21,7 @@ from muster.storage.connectors.credentials import Keys
 from muster.storage.connectors.http import Body, Http
 from muster.wire.access import GRANT_HEADER, FileEntry, FileList
 from muster.wire.codec import from_json
-from muster.wire.node.agents import VERSION_HEADER
+from muster.wire.workspace import VERSION_HEADER
 
 _TOKENS = 3
 """As many are tried for one request: its own, one that another thread has just got, and a fresh one."""

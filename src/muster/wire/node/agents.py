@@ -27,8 +27,6 @@ from muster.wire.node.recipes import Recipe
 from muster.wire.states import Level
 from muster.wire.verdicts import Refusal
 
-VERSION_HEADER = "Muster-Protocol"
-
 AttemptKey = tuple[str, int]
 """A run's id and the number of its attempt."""
 

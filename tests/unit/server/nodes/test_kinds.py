@@ -93,5 +93,5 @@ def test_the_server_listens_as_the_first_cluster_on_other_machines_says(context:
     ],
 )
 def test_agents_on_other_machines_try_tls_first(context: Any, outside: Any, mode: Any, addresses: tuple[str, ...]):
-    context.outside = outside
+    context.remote.addresses = outside
     assert _addresses(context, Connection(mode)) == addresses

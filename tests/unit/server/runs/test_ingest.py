@@ -25,8 +25,8 @@ def started(server: Server) -> str:
 def log(server: Server, run_id: str, rank: int, *items: Any, attempt: int = 1) -> None:
     stream = f"events/rank_{rank}.jsonl"
     data = b"".join(json.dumps(item).encode() + b"\n" for item in items)
-    offset = server.context.streams.length(run_id, attempt, stream)
-    server.context.streams.append([Chunk(run_id, attempt, stream, offset, data)])
+    offset = server.context.files.streams.length(run_id, attempt, stream)
+    server.context.files.streams.append([Chunk(run_id, attempt, stream, offset, data)])
     server.write(lambda t: ingest.parse_events(server.context, t, run_id, attempt, stream))
 
 

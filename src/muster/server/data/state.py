@@ -1,0 +1,45 @@
+"""What the server holds of its workspace's bytes and of datastores."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from muster.storage.connectors.datastore import Datastore
+from muster.storage.kinds import StoreSpec
+from muster.store.backend import Store
+from muster.store.keyring import KeyRing
+from muster.store.snapshots import Snapshots
+from muster.store.streams import Streams
+
+
+@dataclass
+class WorkspaceFiles:
+    """Code, logs and outputs of the workspace."""
+
+    store: Store
+    snapshots: Snapshots
+    streams: Streams
+    ring: KeyRing | None = None
+    """The keys with which the store is encrypted; None: it is not."""
+    code_lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while a code snapshot is named, or bytes that none names are removed."""
+
+    def open(self, location: str) -> BinaryIO:
+        """An object of the workspace, wherever its bytes are by now."""
+        return self.streams.open(location) or self.store.open(location)
+
+
+@dataclass
+class DataState:
+    """What is remembered of datastores and grants."""
+
+    opened: dict[str, tuple[StoreSpec, Datastore]] = field(default_factory=dict)
+    """Datastores in use, by name."""
+    grants_checked: dict[str, float] = field(default_factory=dict)
+    """When grants were last found to hold."""
+
+    def forget(self, name: str) -> None:
+        """A datastore is not what it was: the next use opens it again."""
+        self.opened.pop(name, None)
