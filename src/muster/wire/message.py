@@ -48,7 +48,8 @@ def _hash(self: Any) -> int:
 
 
 def _shown(self: Any) -> str:
-    return f"{type(self).__qualname__}({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
+    shown = (f"{item.name}={getattr(self, item.name)!r}" for item in fields(self) if item.repr)
+    return f"{type(self).__qualname__}({', '.join(shown)})"
 
 
 def _schema(cls: type[Any], source: Any, handler: Callable[[Any], Any]) -> Any:

@@ -15,6 +15,7 @@ from muster.job.spec import JobSpec
 from muster.server.context import Context
 from muster.server.data import grants
 from muster.server.data.grants import Holder
+from muster.server.data.state import DataState
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.storage.grants import verify
@@ -36,8 +37,9 @@ def connection() -> Iterator[Connection]:
 
 @pytest.fixture
 def context(tmp_path: Path) -> Context:
-    store = SimpleNamespace(local_root=tmp_path, encrypted=False)
-    return cast(Context, SimpleNamespace(store=store, vault=SimpleNamespace(grant_key=KEY), grants_checked={}))
+    files = SimpleNamespace(store=SimpleNamespace(local_root=tmp_path, encrypted=False))
+    people = SimpleNamespace(vault=SimpleNamespace(grant_key=KEY))
+    return cast(Context, SimpleNamespace(files=files, people=people, data=DataState()))
 
 
 def register(connection: Connection, kind: str, **options: object) -> None:

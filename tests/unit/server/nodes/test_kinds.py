@@ -15,6 +15,7 @@ from muster.server.nodes.clusters import NodeRecord, reach_of_remote_clusters, r
 from muster.server.nodes.configs import _addresses
 from muster.server.nodes.owned import OwnedNodes
 from muster.server.nodes.queued import QueuedNodes
+from muster.server.nodes.state import NodesState, RemoteAccess
 
 RAY = {"address": "ray://h:10001"}
 
@@ -22,7 +23,8 @@ RAY = {"address": "ray://h:10001"}
 @pytest.fixture
 def context() -> Any:
     engines = Engines({"fake": "muster.testing.engine:FakeEngine", "broken": "nowhere_to_be_found:Engine"})
-    return SimpleNamespace(engines=engines, offered={}, outside=(), paths=SimpleNamespace(spool="/w/spool"))
+    nodes, paths = NodesState(engines, ()), SimpleNamespace(spool="/w/spool")
+    return SimpleNamespace(nodes=nodes, remote=RemoteAccess(), paths=paths)
 
 
 def row(name: str, engine: str, **options: Any) -> Any:
