@@ -11,7 +11,7 @@ from muster.agent.link import Link
 from muster.agent.ship.shipper import Shipper, Tell, Track
 from muster.paths import AttemptPaths, NodePaths
 from muster.wire.node.agents import AttemptKey, Event, EventData, Noted, Order
-from muster.wire.stream import Level
+from muster.wire.states import Level
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from muster.environments.images.used import Used
 from muster.host.locks import HeldLock
 from muster.wire.environments import AgreedVersions, BuiltEnvironment
-from muster.wire.stream import Level
+from muster.wire.states import Level
 
 
 @dataclass(frozen=True)

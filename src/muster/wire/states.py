@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+Level = Literal["info", "warning", "error"]
+"""Of a note."""
+
 RunStatus = Literal[
     "NotStarted",
     "Queued",

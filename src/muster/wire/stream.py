@@ -10,10 +10,8 @@ from typing import ClassVar, Literal
 from muster.wire import metrics, runs
 from muster.wire.codec import OMIT, Json, WireError, from_json, to_json
 from muster.wire.message import wire
-from muster.wire.states import RunStatus
+from muster.wire.states import Level, RunStatus
 from muster.wire.verdicts import Verdict
-
-Level = Literal["info", "warning", "error"]
 
 
 @wire

@@ -30,7 +30,7 @@ from muster.storage.staging.model import ONE_FILE
 from muster.wire.access import Access, FileEntry, FileList, HashedFile, file_etag
 from muster.wire.node.agents import InputOrder, Order
 from muster.wire.node.requests import FreshGrants
-from muster.wire.stream import Level
+from muster.wire.states import Level
 
 log = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ from muster.host.files import write_file
 from muster.paths import AttemptPaths
 from muster.wire.node.agents import Facts, Order
 from muster.wire.node.plan import Needs
-from muster.wire.stream import Level
+from muster.wire.states import Level
 
 log = logging.getLogger(__name__)
 

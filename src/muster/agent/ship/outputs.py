@@ -24,7 +24,7 @@ from muster.storage.staging.messages import FileFacts, Measure, Send, Sending
 from muster.wire.access import Access, HashedFile
 from muster.wire.codec import WireError, from_json, to_json
 from muster.wire.node.agents import Order, OutputOrder
-from muster.wire.stream import Level
+from muster.wire.states import Level
 
 log = logging.getLogger(__name__)
 

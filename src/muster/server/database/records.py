@@ -15,8 +15,8 @@ from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.wire import states
 from muster.wire.codec import to_json
-from muster.wire.states import RunStatus
-from muster.wire.stream import CheckpointPublished, Level, Note, RankEnded, RankStarted, StateChanged
+from muster.wire.states import Level, RunStatus
+from muster.wire.stream import CheckpointPublished, Note, RankEnded, RankStarted, StateChanged
 
 RunRow = Row[Any]
 Recorded = StateChanged | Note | RankStarted | RankEnded | CheckpointPublished

@@ -17,7 +17,7 @@ from muster.server.database.records import ATTEMPT, PLACEMENT, PLACEMENTS, RANK,
 from muster.server.nodes import allocations
 from muster.wire import states
 from muster.wire.codec import Json
-from muster.wire.stream import Level
+from muster.wire.states import Level
 
 _ADD_ATTEMPT = insert(tables.attempts)
 _ADD_PLACEMENT = insert(tables.placements)

@@ -24,7 +24,7 @@ from muster.wire.node.containers import Container
 from muster.wire.node.devices import Devices
 from muster.wire.node.plan import Needs, NodePlan
 from muster.wire.node.recipes import Recipe
-from muster.wire.stream import Level
+from muster.wire.states import Level
 from muster.wire.verdicts import Refusal
 
 VERSION_HEADER = "Muster-Protocol"
