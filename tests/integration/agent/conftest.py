@@ -52,7 +52,6 @@ class Harness:
         settings = {
             "node": "n0",
             "cluster": "local",
-            "allocation": "a",
             "root": str(self.paths.root),
             "server": [self.server.url],
             "token": "t",
