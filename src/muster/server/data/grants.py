@@ -47,7 +47,7 @@ class Holder:
         return f"run/{self.run}/{self.attempt}"
 
 
-def attempt_of(connection: Connection, node: str, run: str, attempt: int) -> tuple[Holder, JobSpec]:
+def attempt_of(context: Context, connection: Connection, node: str, run: str, attempt: int) -> tuple[Holder, JobSpec]:
     """An attempt's job, if it is open on the node."""
     placements, clusters = tables.placements, tables.clusters
     row = connection.execute(
@@ -58,7 +58,8 @@ def attempt_of(connection: Connection, node: str, run: str, attempt: int) -> tup
     ).first()
     if row is None or row.phase not in states.IS_OPEN:
         raise errors.AccessDenied(f"attempt {attempt} of {run} is not on {node}, or it is over")
-    return Holder(run, attempt, row.engine == "local"), JobSpec.model_validate(row.spec, strict=False)
+    same_machine = context.nodes.engines.on_this_machine(row.engine)
+    return Holder(run, attempt, same_machine), JobSpec.model_validate(row.spec, strict=False)
 
 
 def input_of(spec: JobSpec, name: str) -> Input:

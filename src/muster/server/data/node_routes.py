@@ -26,7 +26,7 @@ async def agree(node: str, body: EnvironmentReport, context: ContextOf, caller: 
     own(caller, node)
 
     def work(transaction: Transaction) -> AgreedVersions:
-        grants.attempt_of(transaction.connection, node, body.run, body.attempt)
+        grants.attempt_of(context, transaction.connection, node, body.run, body.attempt)
         row = find_run(transaction.connection, body.run)
         return records.agree(transaction, row.id, row.environment, body.environment)
 
@@ -39,7 +39,7 @@ async def manifest(node: str, run: str, attempt: int, name: str, context: Contex
     own(caller, node)
 
     def look(connection: Connection) -> FileList:
-        holder, spec = grants.attempt_of(connection, node, run, attempt)
+        holder, spec = grants.attempt_of(context, connection, node, run, attempt)
         return grants.manifest(context, connection, grants.input_of(spec, name), holder)
 
     return await asyncio.to_thread(context.database.read_now, look)
@@ -52,7 +52,7 @@ async def renew(node: str, body: GrantsRequest, context: ContextOf, caller: Call
     context.hub.heard(node)
 
     def look(connection: Connection) -> FreshGrants:
-        holder, spec = grants.attempt_of(connection, node, body.run, body.attempt)
+        holder, spec = grants.attempt_of(context, connection, node, body.run, body.attempt)
         return grants.renew(context, connection, spec, holder, body.paths)
 
     return await context.database.read(look)
@@ -64,7 +64,7 @@ async def hashes(node: str, body: HashesReport, context: ContextOf, caller: Call
     own(caller, node)
 
     def work(transaction: Transaction) -> HashesPinned:
-        _, spec = grants.attempt_of(transaction.connection, node, body.run, body.attempt)
+        _, spec = grants.attempt_of(context, transaction.connection, node, body.run, body.attempt)
         return HashesPinned(assets.pin_input(transaction, grants.input_of(spec, body.name).path or "", body))
 
     return await context.database.write(work)

@@ -49,7 +49,8 @@ def settle(
     row = connection.execute(select(tables.clusters).where(tables.clusters.c.name == spec.compute)).first()
     nodes = clusters.offered(context, clusters.cluster_of(row)) if row is not None else []
     # The Python that submits can stand in only where the nodes are this machine, and it is on it.
-    is_here = row is not None and row.engine == "local" and python is not None and os.access(python, os.X_OK)
+    on_this_machine = row is not None and context.nodes.engines.on_this_machine(row.engine)
+    is_here = on_this_machine and python is not None and os.access(python, os.X_OK)
     site = Site(
         is_mpi=isinstance(spec.distribution, Mpi),
         has_gpus=spec.resources.gpus_per_node != 0 and any(node.gpus for node in nodes),

@@ -114,9 +114,9 @@ def test_a_grant_of_a_person_holds_until_it_is_revoked(context: Context, connect
         grants.revoke(context, transaction(connection), issued.id)
 
 
-def test_a_grant_of_an_attempt_that_is_over_no_longer_holds(connection: Connection) -> None:
+def test_a_grant_of_an_attempt_that_is_over_no_longer_holds(context: Context, connection: Connection) -> None:
     grant = grants.Grant("g", "data", "a", True, READ, 0.0, 1.0, HOLDER.subject)
     with pytest.raises(errors.AccessDenied, match="attempt 1 of r, which is over"):
         grants._check_standing(connection, grant)
     with pytest.raises(errors.AccessDenied, match="not on n, or it is over"):
-        grants.attempt_of(connection, "n", "r", 1)
+        grants.attempt_of(context, connection, "n", "r", 1)

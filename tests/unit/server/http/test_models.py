@@ -12,14 +12,8 @@ from tests.unit.server.conftest import Server
 
 from muster.server.http.app import ROUTERS
 
-NOT_YET = ("/agents", "/assets", "/blobs", "/clusters", "/cost", "/data", "/encryption", "/environments", "/gc",
-           "/grants", "/snapshots")  # fmt: skip
-"""Rooms whose routes are still to be converted; nothing is ever added here."""
-
-
 ROUTES = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
-CONVERTED = [route for route in ROUTES if not route.path.startswith(NOT_YET) and "environment" not in route.path]
-every_route = pytest.mark.parametrize("route", CONVERTED, ids=lambda route: f"{min(route.methods)} {route.path}")
+every_route = pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{min(route.methods)} {route.path}")
 
 
 def messages(kind: Any) -> Iterator[Any]:
