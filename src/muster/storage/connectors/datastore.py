@@ -14,12 +14,13 @@ from urllib.parse import quote
 from muster import errors
 from muster.defaults import GRANT_S
 from muster.host.files import is_below, safe_path
-from muster.host.http import UntrustedCertificate
+from muster.host.http import Address, UntrustedCertificate
 from muster.storage.connectors.azure import BEARER, Blob, Share
 from muster.storage.connectors.base import PART, Connector, TransferError
 from muster.storage.connectors.credentials import FreshTokens, Keys
 from muster.storage.connectors.files import Folder
 from muster.storage.connectors.filesystems import Filesystem
+from muster.storage.connectors.http import Http
 from muster.storage.granting import signer_of
 from muster.storage.kinds import (
     BlobContainer,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 _SCOPE = "https://storage.azure.com/.default"
 _RENEW_BEFORE_S = 300.0
+_TIMEOUT_S = 10.0
 
 
 class Datastore:
@@ -165,7 +167,9 @@ class StoreFolder:
 def _azure(options: BlobContainer | FileShare, credential: Credential) -> Blob | Share:
     url = f"{endpoint_of(options)}/{root_of(options)}/{quote(options.path)}".rstrip("/")
     keys = _keys(options, credential)
-    return Share(url, keys) if isinstance(options, FileShare) else Blob(url, keys)
+    # Somebody waits for the server's answer: storage that hangs is given up sooner than by a node.
+    http = Http(Address(url), _TIMEOUT_S, tries=4)
+    return (Share if isinstance(options, FileShare) else Blob)(url, keys, http=http)
 
 
 def _keys(options: BlobContainer | FileShare, credential: Credential) -> Keys:

@@ -22,9 +22,9 @@ Body = bytes | memoryview | Callable[[], Iterator[bytes]] | None
 class Http:
     """Requests to one server, from any thread."""
 
-    def __init__(self, address: Address) -> None:
-        timeout_s = _SPOOL_TIMEOUT_S if address.url.startswith("file:") else _TIMEOUT_S
-        self._client = RetryingClient(address, timeout_s)
+    def __init__(self, address: Address, timeout_s: float = _TIMEOUT_S, tries: int = 6) -> None:
+        timeout_s = _SPOOL_TIMEOUT_S if address.url.startswith("file:") else timeout_s
+        self._client = RetryingClient(address, timeout_s, tries=tries)
         self.shown = address.shown
 
     def request(
