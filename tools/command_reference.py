@@ -73,10 +73,12 @@ def _one(command: Any, path: str) -> Iterator[str]:
     yield ""
     yield "\n\n".join(prose)
     yield ""
-    yield "```console"
-    yield from (f"$ {line}" for line in examples(command))
-    yield "```"
-    yield ""
+    if not hasattr(command, "commands"):
+        # A group's example is one of its commands', which follow.
+        yield "```console"
+        yield from (f"$ {line}" for line in examples(command))
+        yield "```"
+        yield ""
     rows = [row for row in (_row(parameter) for parameter in command.params) if row]
     if rows:
         yield "| argument or option | meaning | default |"

@@ -14,6 +14,7 @@ from tests.integration.server.conftest import Site, on_both_databases
 
 from muster.errors import Conflict, JobError, NotFound
 from muster.paths import shared_memory_dir
+from muster.wire.stream import ProgressMade
 
 PER_PROCESS = {"type": "pytorch", "process_count_per_instance": 2}
 FAILS_IN_RANK_1 = """
@@ -343,5 +344,5 @@ def test_each_rank_has_a_progress_and_the_slowest_counts(site: Site):
     view = site.wait(run_id)
     assert view["status"] == "Completed", view["verdict"]
     assert view["progress"] == {"done": 4, "total": 10, "unit": "steps", "rank": 1}
-    events = [event.data for event in site.client.stream(run_id) if event.event == "progress"]
-    assert {event["rank"]: event["done"] for event in events} == {0: 9, 1: 4}
+    events = [item.event for item in site.client.stream(run_id) if isinstance(item.event, ProgressMade)]
+    assert {event.rank: event.done for event in events} == {0: 9, 1: 4}
