@@ -54,7 +54,7 @@ def by_muster(workspace: Workspace, program: str, count: int) -> float:
     client = workspace.client
     run_id = client.submit(JobSpec(command=("python", "-c", program)), python=sys.executable).id
     run = wait_for_run(client, run_id)
-    kept = client.read_file(run_id, run["attempts"][-1]["ranks"][0]["log"])
+    kept = client.read_file(run_id, run.attempts[-1].ranks[0].log)
     printed = f"{LINE}\n".encode() * count
     if kept[: len(printed)] != printed:
         raise SystemExit(f"run {run_id}: what is kept ({len(kept)} bytes) is not what was printed")
