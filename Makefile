@@ -38,7 +38,7 @@ frameworks: $(VENV)/.dev ## train with every framework, and write down which ver
 	$(BIN)/python tests/frameworks/environments.py
 	$(BIN)/pytest tests/frameworks --record
 
-check: $(VENV)/.dev ## format, lint, types, import layers, ceilings of size, exported names
+check: $(VENV)/.dev $(VENV)/.torch ## format, lint, types, import layers, ceilings of size, exported names
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
