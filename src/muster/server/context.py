@@ -10,8 +10,9 @@ from muster.server.data.state import DataState, WorkspaceFiles
 from muster.server.database.connection import Database
 from muster.server.hub import Hub
 from muster.server.nodes.state import NodesState, RemoteAccess
-from muster.server.people.state import People
-from muster.server.runs.state import RunsState
+from muster.server.people.access import Tokens
+from muster.server.people.vault import Vault
+from muster.server.runs.queue import RunsState
 
 
 @dataclass
@@ -23,7 +24,9 @@ class Context:
     database: Database
     hub: Hub
     files: WorkspaceFiles
-    people: People
+    tokens: Tokens
+    vault: Vault
+    """Seals credentials and secrets; signs grants."""
     nodes: NodesState
     runs: RunsState = field(default_factory=RunsState)
     data: DataState = field(default_factory=DataState)

@@ -43,10 +43,9 @@ from muster.server.nodes import agents, lifecycle
 from muster.server.nodes.clusters import has_living_nodes
 from muster.server.nodes.state import NodesState
 from muster.server.people.access import Tokens
-from muster.server.people.state import People
 from muster.server.people.vault import load_vault
 from muster.server.runs import attempts, retries
-from muster.server.runs.state import RunsState
+from muster.server.runs.queue import RunsState
 from muster.store.keyring import load_keyring, read_config
 from muster.store.snapshots import Snapshots
 from muster.store.streams import Streams
@@ -141,7 +140,8 @@ class Process:
             database=database,
             hub=Hub(),
             files=WorkspaceFiles(store, Snapshots(store), Streams(streams, ring), ring),
-            people=People(tokens, load_vault(self._paths)),
+            tokens=tokens,
+            vault=load_vault(self._paths),
             nodes=NodesState(Engines(config.get("engines")), (f"unix:{self._socket_path}",)),
             runs=RunsState(retry=retries.workspace_policy(config.get("retry"))),
         )

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
-from sqlalchemy import Connection, Row, delete, func, insert, select
+from sqlalchemy import Connection, Row, delete, func, select
 
 from muster import errors
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.server.database.records import upsert
 from muster.storage.addresses import DEFAULT_DATASTORE, Location, datastore_address
 from muster.storage.connectors.datastore import Datastore, StoreFolder, open_datastore
 from muster.storage.grants import covers
@@ -51,10 +52,9 @@ def add(context: Context, transaction: Transaction, body: NewDatastore, replaces
             f"there is a datastore {spec.name!r} already", "Choose another name, or replace it with --replace."
         )
     view = _view(spec, body.description, time.time())
-    sealed = context.people.vault.seal(to_json(spec.credential), _about(spec.name)) if spec.credential.kind else None
+    sealed = context.vault.seal(to_json(spec.credential), _about(spec.name)) if spec.credential.kind else None
     kept = {name: getattr(view, name) for name in ("name", "kind", "options", "created_at", "description")}
-    transaction.execute(delete(table).where(table.c.name == spec.name))
-    transaction.execute(insert(table).values(**kept, sealed=sealed))
+    upsert(transaction, table, {**kept, "sealed": sealed})
     transaction.after_commit.append(lambda: context.data.forget(spec.name))
     return view
 
@@ -194,7 +194,7 @@ def matching(context: Context, connection: Connection, location: Location) -> tu
 
 
 def _spec(context: Context, row: Row[Any]) -> StoreSpec:
-    vault = context.people.vault
+    vault = context.vault
     opened = from_json(Credential, vault.open(row.sealed, _about(row.name))) if row.sealed else NO_CREDENTIAL
     return StoreSpec(row.name, read_options(row.kind, row.options), opened)
 

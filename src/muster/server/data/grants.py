@@ -191,7 +191,7 @@ def renew(
 def admit(context: Context, token: str) -> Grant:
     """The grant behind a token, if it still holds; raises AccessDenied."""
     now = time.time()
-    grant = verify(token, context.people.vault.grant_key, now)
+    grant = verify(token, context.vault.grant_key, now)
     kept = context.data.grants_checked.get(grant.id)
     if kept is None or now - kept > _CHECK_AGAIN_S:
         context.database.read_now(lambda c: _check_standing(c, grant))
@@ -230,7 +230,7 @@ def issue(context: Context, transaction: Transaction, body: NewGrant, user: str)
     brief = GrantBrief(grant.id, grant.store, grant.path, grant.scope, subject, now, grant.expires_at)
     transaction.execute(insert(tables.grants).values(**vars(brief)))
     url = f"{DATA_ROUTE}/{grant.store}/{grant.path}".rstrip("/")
-    return IssuedGrant(**vars(brief), url=url, token=sign(grant, context.people.vault.grant_key))
+    return IssuedGrant(**vars(brief), url=url, token=sign(grant, context.vault.grant_key))
 
 
 def revoke(context: Context, transaction: Transaction, grant_id: str) -> None:
@@ -255,7 +255,7 @@ def standing(connection: Connection) -> list[GrantView]:
 def _terms(context: Context, holder: Holder) -> Terms:
     local = context.files.store.local_root
     own = str(local / datastores.BUILT_IN_FOLDER) if local is not None and not context.files.store.encrypted else None
-    return Terms(context.people.vault.grant_key, time.time(), GRANT_S, holder.same_machine, own)
+    return Terms(context.vault.grant_key, time.time(), GRANT_S, holder.same_machine, own)
 
 
 def public_store(location: Location) -> tuple[StoreSpec, str] | None:

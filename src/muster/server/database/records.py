@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, Table, bindparam, func, insert, or_, select, update
@@ -83,14 +83,32 @@ def move_run(transaction: Transaction, run_id: str, status: RunStatus, **columns
     add_event(transaction, run_id, StateChanged(status, time.time()))
 
 
-def upsert(transaction: Transaction, table: Table, newer: str | None = None, **values: Any) -> None:
+def upsert(transaction: Transaction, table: Table, values: Mapping[str, Any], newer: str | None = None) -> None:
     """Add a row or replace the one with the same key; with `newer` only where that column has not become smaller."""
     dialect = upsert_sqlite if transaction.connection.dialect.name == "sqlite" else upsert_postgres
-    adding = dialect(table).values(**values)
+    adding = dialect(table).values(values)
     key = [column.name for column in table.primary_key]
     fresh = {name: value for name, value in values.items() if name not in key}
     where = adding.excluded[newer] >= table.c[newer] if newer else None
     transaction.execute(adding.on_conflict_do_update(index_elements=key, set_=fresh, where=where))
+
+
+def record_file(
+    transaction: Transaction, run_id: str, attempt: int, node_rank: int, path: str, size: int, sha256: str
+) -> None:
+    """Keep that a run has a file, in place of an earlier one of the same name."""
+    row = {"run_id": run_id, "attempt": attempt, "node_rank": node_rank, "path": path, "size": size, "sha256": sha256}
+    upsert(transaction, tables.files, row)
+
+
+def node_rank_of(connection: Connection | Transaction, run_id: str, number: int, node: str) -> int:
+    """The rank of a node in an attempt; raises NotFound where the attempt has no such node."""
+    table = tables.placements
+    mine = (table.c.run_id == run_id, table.c.number == number, table.c.node == node)
+    found = connection.execute(select(table.c.node_rank).where(*mine)).scalar()
+    if found is None:
+        raise errors.NotFound(f"attempt {number} of {run_id} is not on {node}")
+    return int(found)
 
 
 def find_run(connection: Connection | Transaction, ref: str) -> RunRow:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Row, and_, bindparam, func, select
@@ -17,6 +18,7 @@ from muster.control.scheduling.explain import Explanations, Volume, head_reason
 from muster.control.scheduling.model import UNKNOWN, Decision, Gang, Need, Part, Rules, Running
 from muster.control.scheduling.queue import Queue
 from muster.defaults import GRACE_CANCEL_S, PRIORITY_HEADSTART_S, START_MARGIN_S
+from muster.job.parts import Retry
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.wire import states
@@ -153,6 +155,16 @@ class RunQueue:
         if row is not None:
             gang = self._gangs[run_id] = gang_of(row)
             self.queues.setdefault(gang.cluster, Queue()).add(gang)
+
+
+@dataclass
+class RunsState:
+    """The queue, and the workspace's defaults for runs."""
+
+    queue: RunQueue = field(default_factory=RunQueue)
+    """What waits, and why."""
+    retry: Retry = field(default_factory=Retry)
+    """The workspace's defaults of `retry` in a job file."""
 
 
 def gang_of(row: Any) -> Gang:

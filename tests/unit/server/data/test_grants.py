@@ -38,8 +38,8 @@ def connection() -> Iterator[Connection]:
 @pytest.fixture
 def context(tmp_path: Path) -> Context:
     files = SimpleNamespace(store=SimpleNamespace(local_root=tmp_path, encrypted=False))
-    people = SimpleNamespace(vault=SimpleNamespace(grant_key=KEY))
-    return cast(Context, SimpleNamespace(files=files, people=people, data=DataState()))
+    vault = SimpleNamespace(grant_key=KEY)
+    return cast(Context, SimpleNamespace(files=files, vault=vault, data=DataState()))
 
 
 def register(connection: Connection, kind: str, **options: object) -> None:
