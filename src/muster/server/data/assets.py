@@ -6,7 +6,6 @@ import hashlib
 import re
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import fields as fields_of
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select, update
@@ -14,6 +13,7 @@ from sqlalchemy import Connection, Row, func, insert, select, update
 from muster import errors
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.server.database.records import message_of
 from muster.storage.addresses import Location, datastore_address, parse_address
 from muster.storage.grants import covers
 from muster.wire.access import FileEntry, HashedFile
@@ -74,7 +74,7 @@ def find(connection: Connection, name: str, version: str | None) -> AssetView:
     else:
         row = connection.execute(select(table).where(table.c.name == name).order_by(table.c.number.desc())).first()
     if row is not None:
-        return _view(row)
+        return message_of(AssetView, row)
     known = connection.execute(
         select(table.c.version).where(table.c.name == name).order_by(table.c.number.desc()).limit(10)
     ).scalars()
@@ -92,7 +92,7 @@ def listing(connection: Connection, name: str | None = None) -> list[AssetView]:
     query = select(table).order_by(table.c.name, table.c.number.desc())
     if name is not None:
         query = query.where(table.c.name == name)
-    return [_view(row) for row in connection.execute(query)]
+    return [message_of(AssetView, row) for row in connection.execute(query)]
 
 
 def files(connection: Connection, asset: AssetView) -> tuple[FileEntry, ...]:
@@ -101,7 +101,7 @@ def files(connection: Connection, asset: AssetView) -> tuple[FileEntry, ...]:
     rows = connection.execute(
         select(table).where(table.c.name == asset.name, table.c.version == asset.version).order_by(table.c.path)
     )
-    return tuple(FileEntry(row.path, row.size, row.sha256, row.etag) for row in rows)
+    return tuple(message_of(FileEntry, row) for row in rows)
 
 
 def pin_input(transaction: Transaction, address: str, report: HashesReport) -> int:
@@ -184,7 +184,3 @@ def _free_version(transaction: Transaction, name: str, number: int) -> str:
 def _row(connection: Connection, name: str, version: str) -> Row[Any] | None:
     table = tables.assets
     return connection.execute(select(table).where(table.c.name == name, table.c.version == version)).first()
-
-
-def _view(row: Row[Any]) -> AssetView:
-    return AssetView(**{item.name: getattr(row, item.name) for item in fields_of(AssetView)})

@@ -18,13 +18,13 @@ from muster.server.context import Context
 from muster.server.data import assets, datastores
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.server.database.records import message_of
 from muster.storage.addresses import Location, parse_address, safe_path
 from muster.storage.granting import DATA_ROUTE, Asked, Terms, access_of, file_token, joined, signed
 from muster.storage.grants import Grant, new_id, sign, verify
 from muster.storage.kinds import BlobContainer, StoreSpec
 from muster.wire import states
 from muster.wire.access import INLINE_FILES, READ, WRITE, Access, FileEntry, FileList
-from muster.wire.codec import from_json
 from muster.wire.grants import GrantBrief, GrantView, IssuedGrant, NewGrant
 from muster.wire.node.agents import InputOrder, OutputOrder
 from muster.wire.node.requests import FreshGrants
@@ -249,7 +249,7 @@ def standing(connection: Connection) -> list[GrantView]:
     rows = connection.execute(
         select(table).where(table.c.revoked_at.is_(None), table.c.expires_at > time.time()).order_by(table.c.expires_at)
     )
-    return [from_json(GrantView, dict(row._mapping)) for row in rows]
+    return [message_of(GrantView, row) for row in rows]
 
 
 def _terms(context: Context, holder: Holder) -> Terms:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, Table, bindparam, func, insert, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert_postgres
@@ -18,6 +18,7 @@ from muster.wire.codec import to_json
 from muster.wire.states import Level, RunStatus
 from muster.wire.stream import CheckpointPublished, Note, RankEnded, RankStarted, StateChanged
 
+M = TypeVar("M")
 RunRow = Row[Any]
 Recorded = StateChanged | Note | RankStarted | RankEnded | CheckpointPublished
 """The events of a run's stream that are kept as such."""
@@ -52,6 +53,12 @@ class Keyed:
 
     def _key(self, key: tuple[Any, ...]) -> dict[str, Any]:
         return {f"key_{name}": value for name, value in zip(self._columns, key, strict=True)}
+
+
+def message_of(kind: type[M], row: Row[Any], **others: Any) -> M:
+    """A message with the row's columns of the same names; `others` are what no column holds as it is shown."""
+    known: Mapping[str, Any] = kind.__dataclass_fields__  # type: ignore[attr-defined]
+    return kind(**{**{name: value for name, value in row._mapping.items() if name in known}, **others})
 
 
 CLUSTERS = select(tables.clusters)

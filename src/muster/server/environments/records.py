@@ -23,6 +23,7 @@ from muster.launch.preflight import shm_bytes
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.server.database.records import message_of
 from muster.server.nodes import clusters
 from muster.server.people import secrets
 from muster.wire.codec import Json, from_json, to_json
@@ -212,7 +213,7 @@ def register(context: Context, transaction: Transaction, name: str, spec: Mappin
     content = described.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
     last = _find_row(transaction.connection, name, None)
     if last is not None and last.spec == content:
-        return _view(last)
+        return message_of(EnvironmentView, last)
     made = EnvironmentView(name, last.version + 1 if last else 1, content, time.time())
     transaction.execute(insert(tables.environments).values(**to_json(made)))
     return made
@@ -230,7 +231,7 @@ def list_all(connection: Connection) -> list[EnvironmentView]:
         .join(found, (environments.c.name == found.c.name) & (environments.c.version == found.c.version))
         .order_by(environments.c.name)
     )
-    return [_view(row) for row in connection.execute(query)]
+    return [message_of(EnvironmentView, row) for row in connection.execute(query)]
 
 
 def show(connection: Connection, name: str, version: str | None) -> EnvironmentView:
@@ -238,11 +239,7 @@ def show(connection: Connection, name: str, version: str | None) -> EnvironmentV
     if row is None:
         wanted = f"{name}:{version}" if version else name
         raise errors.NotFound(f"there is no environment {wanted!r}", "`muster env list` shows what there is.")
-    return _view(row)
-
-
-def _view(row: Row[Any]) -> EnvironmentView:
-    return EnvironmentView(row.name, row.version, row.spec, row.created_at)
+    return message_of(EnvironmentView, row)
 
 
 def _find(connection: Connection, name: str, version: str | None) -> Mapping[str, Json] | None:

@@ -156,11 +156,7 @@ def _cluster_of_folder(folder: Path) -> str | None:
         return None
 
 
-def shown_names(placements: Iterable[Any]) -> dict[tuple[int, int], str]:
-    """The name of each node as people know it, by attempt and node rank."""
-    return {(row.number, row.node_rank): shown_name(row) for row in placements}
-
-
 def shown_name(row: Any) -> str:
+    """The name of a placement's node as people know it."""
     brought = is_brought(row.node, row.run_id, row.number, row.node_rank)
     return str(row.host if brought and row.host else row.node)
