@@ -7,6 +7,13 @@ HEARTBEAT_S = 2.0
 NODE_LOST_S = 30.0
 STALE_GANG_S = 3600.0
 IDLE_EXIT_S = 900.0
+WATCH_S = 1.0
+"""How often the server looks after nodes and clusters when nothing has changed."""
+NODE_REVIVE_S = 10.0
+"""How long an agent that has gone is brought back before its node is given up."""
+TIDY_S = 60.0
+"""How often folders of nodes that came with an attempt are removed, and how old they must be."""
+STREAM_KEEPALIVE_S = 10.0
 LINGER_S = 120.0
 RAY_CUT_OFF_S = 20.0
 RAY_STALE_S = 900.0

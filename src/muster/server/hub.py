@@ -6,7 +6,8 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,27 +74,18 @@ class Hub:
         return time.monotonic() - (contact.seen if contact else self._born)
 
     def heard(self, node: str) -> None:
-        contact = self.contacts.get(node)
-        if contact:
+        if contact := self.contacts.get(node):
             contact.seen = time.monotonic()
 
     async def wait_node(self, node: str, seen: int, timeout_s: float) -> None:
+        """Wait until something other than version `seen` is wanted of the node."""
         if self.node_version(node) == seen and not self.leaving and not self.closing:
-            await _wait(self._node_waiters[node], timeout_s)
+            with _watching(self._node_waiters, node) as changed:
+                await wait_at_most(changed, timeout_s)
 
-    async def wait_run(self, run: str, event: asyncio.Event, timeout_s: float) -> None:
-        await _wait(self._run_waiters[run], timeout_s, event)
-
-    def watch_run(self, run: str) -> asyncio.Event:
-        """An event that is set from now on when the run changes; hand it to `wait_run`."""
-        event = asyncio.Event()
-        self._run_waiters[run].add(event)
-        return event
-
-    def unwatch_run(self, run: str, event: asyncio.Event) -> None:
-        self._run_waiters[run].discard(event)
-        if not self._run_waiters[run]:
-            del self._run_waiters[run]
+    def watch_run(self, run: str) -> AbstractContextManager[asyncio.Event]:
+        """An event that is set when the run changes, as long as the block lasts."""
+        return _watching(self._run_waiters, run)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Have a coroutine run on the loop; callable from any thread."""
@@ -125,17 +117,22 @@ class Hub:
             self.clusters.set()
 
 
-async def _wait(waiters: set[asyncio.Event], timeout_s: float, event: asyncio.Event | None = None) -> None:
-    own = event or asyncio.Event()
-    waiters.add(own)
+async def wait_at_most(event: asyncio.Event, timeout_s: float) -> None:
+    """Wait for an event; it is no error when it does not come."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), timeout_s)
+
+
+@contextmanager
+def _watching(waiters: dict[str, set[asyncio.Event]], key: str) -> Iterator[asyncio.Event]:
+    event = asyncio.Event()
+    waiters[key].add(event)
     try:
-        await asyncio.wait_for(own.wait(), timeout_s)
-    except TimeoutError:
-        pass
+        yield event
     finally:
-        own.clear()
-        if event is None:
-            waiters.discard(own)
+        waiters[key].discard(event)
+        if not waiters[key]:
+            del waiters[key]
 
 
 def _logged(work: Callable[[], None]) -> Callable[[], None]:

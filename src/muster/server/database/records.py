@@ -14,7 +14,7 @@ from muster import errors
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.wire import states
-from muster.wire.codec import to_json
+from muster.wire.codec import Json, to_json
 from muster.wire.states import Level, RunStatus
 from muster.wire.stream import CheckpointPublished, Note, RankEnded, RankStarted, StateChanged
 
@@ -69,14 +69,17 @@ PLACEMENTS = Keyed(tables.placements, "run_id", "number", order="node_rank")
 PLACEMENT = Keyed(tables.placements, "run_id", "number", "node_rank")
 RANKS = Keyed(tables.ranks, "run_id", "number", order="rank")
 RANK = Keyed(tables.ranks, "run_id", "number", "rank")
-_ADD_EVENT = insert(tables.events)
+ADD_EVENT = insert(tables.events)
 
 
 def add_event(transaction: Transaction, run_id: str, event: Recorded) -> None:
     """Keep something that those who follow the run will hear."""
+    transaction.execute(ADD_EVENT, event_row(run_id, event))
+
+
+def event_row(run_id: str, event: Recorded) -> dict[str, Json]:
     data = to_json(event)
-    at = data.pop("at")
-    transaction.execute(_ADD_EVENT, {"run_id": run_id, "at": at, "kind": event.kind, "data": data})
+    return {"run_id": run_id, "at": data.pop("at"), "kind": event.kind, "data": data}
 
 
 def add_note(transaction: Transaction, run_id: str, level: Level, text: str) -> None:

@@ -61,7 +61,7 @@ async def hello(body: Hello, context: ContextOf, caller: CallerOf) -> Welcome:
     if body.setup_log is not None:
         location = f"clusters/{safe_path(body.cluster)}/{safe_path(body.node)}/setup.log"
         await asyncio.to_thread(context.files.store.put, location, [body.setup_log.encode()])
-    await context.database.write(lambda transaction: _meet(context, transaction, body, holding))
+    await context.database.write(lambda transaction: _record_hello(context, transaction, body, holding))
     context.hub.clusters.set()
     return Welcome()
 
@@ -150,14 +150,14 @@ def _hear_doing(context: Context, contact: NodeContact, doing: Iterable[tuple[st
         context.hub.changed(runs=changed)
 
 
-def _meet(context: Context, transaction: Transaction, body: Hello, holding: set[AttemptKey]) -> None:
+def _record_hello(context: Context, transaction: Transaction, body: Hello, holding: set[AttemptKey]) -> None:
     placements = tables.placements
     columns = ("cluster", "agent", "host", "address", "pid", "cpus", "memory_bytes", "version")
     row = {name: getattr(body, name) for name in columns}
     upsert(transaction, tables.nodes, {**row, "name": body.node, "gpus": list(body.gpus), "seen_at": time.time()})
     brought = _is_brought(context, transaction, body.cluster)
     if brought:
-        attempts.meet_node(transaction, body)
+        attempts.identify_node(transaction, body)
     open_here = transaction.execute(
         select(placements).where(placements.c.node == body.node, placements.c.phase.in_(states.IS_OPEN))
     ).all()
