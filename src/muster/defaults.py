@@ -14,6 +14,15 @@ NODE_REVIVE_S = 10.0
 TIDY_S = 60.0
 """How often folders of nodes that came with an attempt are removed, and how old they must be."""
 STREAM_KEEPALIVE_S = 10.0
+
+# Calls through a shared folder
+SPOOL_POLL_S = (0.02, 0.1)
+"""How often the folder is looked at: while calls come, and otherwise."""
+SPOOL_POLL_REMOTE_S = (0.05, 0.5)
+"""The same on a network filesystem."""
+SPOOL_BUSY_S = 5.0
+SPOOL_CLEAN_S = 300.0
+SPOOL_OLD_S = 3600.0
 LINGER_S = 120.0
 RAY_CUT_OFF_S = 20.0
 RAY_STALE_S = 900.0
