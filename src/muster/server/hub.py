@@ -91,7 +91,7 @@ class Hub:
         """Have a coroutine run on the loop; callable from any thread."""
         asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    def in_background(self, work: Callable[[], None]) -> None:
+    def in_background(self, work: Callable[[], object]) -> None:
         """Have something slow done in a thread; what goes wrong is logged."""
         self._loop.call_soon_threadsafe(self._loop.run_in_executor, None, _logged(work))
 
@@ -135,7 +135,7 @@ def _watching(waiters: dict[str, set[asyncio.Event]], key: str) -> Iterator[asyn
             del waiters[key]
 
 
-def _logged(work: Callable[[], None]) -> Callable[[], None]:
+def _logged(work: Callable[[], object]) -> Callable[[], None]:
     def run() -> None:
         try:
             work()

@@ -100,7 +100,7 @@ class Process:
         if self._options.idle_exit_s > 0:
             tasks.append(asyncio.create_task(self._leave_when_idle(context)))
         serving = [asyncio.create_task(server.serve([item])) for server, item in sockets]
-        context.hub.in_background(lambda: encryption.resume_rotation(context))
+        context.hub.in_background(lambda: encryption.finish_rotation(context))
         context.hub.scheduler.set()
         await remote.open()
         self._announce()

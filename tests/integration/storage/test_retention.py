@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import wait_until
-from tests.integration.server.conftest import Site
+from tests.integration.server.conftest import Site, on_both_databases
 
 from muster.client.snapshot import push, scan
 from muster.client.storage import Storage
@@ -68,6 +68,7 @@ def test_only_what_nothing_refers_to_is_removed(site: Site, storage: Storage, tm
     assert digest in {path.stem for path in (store / "code/snapshots").iterdir()}
 
 
+@on_both_databases
 def test_a_run_that_a_model_comes_from_stays(site: Site) -> None:
     run = site.run(command="mkdir -p outputs; echo m > outputs/m")
     site.wait(run)

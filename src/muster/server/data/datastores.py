@@ -125,7 +125,7 @@ def find_view(context: Context, connection: Connection, name: str) -> DatastoreV
 
 
 def open_store(context: Context, spec: StoreSpec) -> Datastore:
-    """The way to a datastore; kept, because opening one may ask a service who we are."""
+    """An open datastore; kept, because opening one may ask a service who we are."""
     if isinstance(spec.options, WorkspaceFolder):
         return Datastore(spec, StoreFolder(context.files.store, BUILT_IN_FOLDER))
     kept = context.data.opened.get(spec.name)
@@ -166,18 +166,18 @@ def _run_that_uses(connection: Connection, address: str) -> str | None:
 
 def try_out(context: Context, spec: StoreSpec, write: bool) -> tuple[str, ...]:
     """Use a datastore as a job would; returns what works, in words. Raises what does not."""
-    way = open_store(context, spec)
-    seen = sum(1 for _, _ in zip(range(1000), way.entries(""), strict=False))
+    datastore = open_store(context, spec)
+    seen = sum(1 for _, _ in zip(range(1000), datastore.entries(""), strict=False))
     listed = f"lists its files ({'1,000 or more' if seen == 1000 else f'{seen:,}'})"
     if not write:
         return (listed,)
     name = f".muster-test-{secrets.token_hex(4)}"
-    way.write(name, [b"muster"])
+    datastore.write(name, [b"muster"])
     try:
-        if b"".join(way.read(name)) != b"muster":
+        if b"".join(datastore.read(name)) != b"muster":
             raise errors.UserError(f"the datastore {spec.name} gave back something else than was written to it")
     finally:
-        way.remove(name)
+        datastore.remove(name)
     return (listed, "writes, reads back and removes a file")
 
 

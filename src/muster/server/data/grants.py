@@ -152,15 +152,15 @@ def manifest(context: Context, connection: Connection, item: Input, holder: Hold
 
 def listing(context: Context, spec: StoreSpec, path: str, label: str, folder: bool) -> list[FileEntry]:
     """What lies at a path of a datastore; raises NotFound where nothing does."""
-    way = datastores.open_store(context, spec)
+    datastore = datastores.open_store(context, spec)
     if folder:
-        found = list(way.entries(path))
+        found = list(datastore.entries(path))
     else:
-        one = way.entry(path)
+        one = datastore.entry(path)
         found = [one] if one is not None else []
     if found:
         return found
-    if folder and path and way.entry(path) is not None:
+    if folder and path and datastore.entry(path) is not None:
         raise errors.JobError(f"{label} is a file", "Give it the type uri_file.")
     raise errors.NotFound(f"{label}: there is no {'file below it' if folder else 'such file'}", "Check the path.")
 

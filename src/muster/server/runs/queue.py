@@ -25,20 +25,8 @@ from muster.wire import states
 
 _RUNS, _EVENTS = tables.runs, tables.events
 _WAITING = select(
-    _RUNS.c.id,
-    _RUNS.c.seq,
-    _RUNS.c.experiment,
-    _RUNS.c.submitted_by,
-    _RUNS.c.compute,
-    _RUNS.c.priority,
-    _RUNS.c.created_at,
-    _RUNS.c.num_nodes,
-    _RUNS.c.ranks_per_node,
-    _RUNS.c.gpus_per_node,
-    _RUNS.c.timeout_s,
-    _RUNS.c.preemptible,
-    _RUNS.c.retry_at,
-    _RUNS.c.excluded_nodes,
+    *_RUNS.c["id", "seq", "experiment", "submitted_by", "compute", "priority", "created_at", "num_nodes"],
+    *_RUNS.c["ranks_per_node", "gpus_per_node", "timeout_s", "preemptible", "retry_at", "excluded_nodes"],
 ).where(_RUNS.c.status == states.QUEUED)
 _SOME = _WAITING.where(_RUNS.c.id.in_(bindparam("ids", expanding=True)))
 _COUNT = select(func.count()).select_from(_RUNS).where(_RUNS.c.status == states.QUEUED)
@@ -51,22 +39,10 @@ def _holding() -> Any:
     mine = and_(attempts.c.run_id == placements.c.run_id, attempts.c.number == placements.c.number)
     return (
         select(
-            placements.c.run_id,
-            placements.c.cluster,
-            placements.c.node,
-            placements.c.host,
-            placements.c.ranks,
-            placements.c.gpus,
-            attempts.c.created_at,
-            attempts.c.started_at,
-            attempts.c.stop_reason,
-            _RUNS.c.seq,
+            *placements.c["run_id", "cluster", "node", "host", "ranks", "gpus"],
+            *attempts.c["created_at", "started_at", "stop_reason"],
+            *_RUNS.c["seq", "priority", "timeout_s", "preemptible", "submitted_by", "experiment"],
             _RUNS.c.created_at.label("submitted_at"),
-            _RUNS.c.priority,
-            _RUNS.c.timeout_s,
-            _RUNS.c.preemptible,
-            _RUNS.c.submitted_by,
-            _RUNS.c.experiment,
         )
         .join(_RUNS, _RUNS.c.id == placements.c.run_id)
         .join(attempts, mine)
