@@ -14,6 +14,9 @@ NODE_REVIVE_S = 10.0
 TIDY_S = 60.0
 """How often folders of nodes that came with an attempt are removed, and how old they must be."""
 STREAM_KEEPALIVE_S = 10.0
+SERVER_LEAVE_S = 5.0
+STORE_ANSWER_S = 20.0
+KEY_COMMAND_S = 60.0
 
 # Calls through a shared folder
 SPOOL_POLL_S = (0.02, 0.1)
@@ -82,6 +85,8 @@ RANK_HOOKS = ("stacks",)
 
 # Storage
 GRANT_S = 3600.0
+GRANT_CHECK_S = 2.0
+"""How soon the server notices that a grant was revoked, or its attempt is over."""
 GRANT_MOST_S = 30 * 86_400.0
 PUBLISH_S = 30.0
 GC_AGE_S = 86_400.0

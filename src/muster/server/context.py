@@ -1,4 +1,4 @@
-"""What the server's rooms share: each room's own state, side by side."""
+"""What the server's rooms share: each room's own state."""
 
 from __future__ import annotations
 

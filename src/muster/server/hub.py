@@ -42,9 +42,9 @@ class Hub:
         self.leaving = False
         """Agents that hold nothing are asked to go."""
         self.leaving_nodes: set[str] = set()
-        """Those of which the agent is asked to go once it holds nothing."""
+        """Those whose agent is asked to go once it holds nothing."""
         self.taken_back: set[str] = set()
-        """Those of which the agent was told to go by somebody else while it had work."""
+        """Those whose agent was ordered by somebody else to go while it had work."""
         self.clusters = asyncio.Event()
         """Something about clusters or their nodes has changed."""
         self.closing = False

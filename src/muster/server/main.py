@@ -24,7 +24,7 @@ import uvloop
 from sqlalchemy import insert, select
 
 from muster import errors
-from muster.defaults import IDLE_EXIT_S
+from muster.defaults import IDLE_EXIT_S, SERVER_LEAVE_S
 from muster.engines.registry import DEFAULT, Engines
 from muster.host.files import PRIVATE, write_file
 from muster.host.locks import FileLock, HeldLock
@@ -55,7 +55,6 @@ from muster.wire import states
 
 log = logging.getLogger("muster.server")
 
-_LEAVE_S = 5.0
 _LOOKED_AT_S = 0.5
 """A client that looks whether a server is there holds its lock for a moment."""
 
@@ -114,7 +113,7 @@ class Process:
             server.should_exit = True
         context.hub.close()
         await remote.close()
-        await asyncio.wait(serving, timeout=_LEAVE_S)
+        await asyncio.wait(serving, timeout=SERVER_LEAVE_S)
         context.database.close()
         self._paths.server_info.unlink(missing_ok=True)
         self._socket_path.unlink(missing_ok=True)
@@ -219,7 +218,7 @@ class Process:
         if not self._leave_agents:
             context.hub.leaving = True
             context.hub.wake_all()
-            deadline = time.monotonic() + _LEAVE_S
+            deadline = time.monotonic() + SERVER_LEAVE_S
             while time.monotonic() < deadline and await agents.living_agents(context):
                 await asyncio.sleep(0.05)
         context.nodes.engines.close()

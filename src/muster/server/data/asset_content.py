@@ -68,10 +68,7 @@ def locate(context: Context, name: str, version: str, path: str) -> tuple[Datast
     datastore = datastores.open_store(context, spec)
     there = datastore.entry(inner)
     if there is None or there.size != size:
-        raise errors.Conflict(
-            f"{path or inner} of the data asset {name}:{version} is not what it was when the asset was made",
-            "Something wrote to its place: make a new version of it.",
-        )
+        raise assets.changed(path or inner, name, version)
     return datastore, inner, size
 
 

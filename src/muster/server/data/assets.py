@@ -121,25 +121,24 @@ def pin(transaction: Transaction, name: str, version: str, found: Iterable[Hashe
     for entry in found:
         have = known.get(entry.path)
         if have is None or have.size != entry.size or (have.sha256 and entry.sha256 != have.sha256):
-            raise errors.Conflict(
-                f"{entry.path} of the data asset {name}:{version} is not what it was when the asset was made",
-                "Something wrote to its place: make a new version of it.",
-            )
+            raise changed(entry.path, name, version)
         if have.sha256 is None and entry.sha256:
             fresh += 1
-            transaction.execute(
-                update(table)
-                .where(table.c.name == name, table.c.version == version, table.c.path == entry.path)
-                .values(sha256=entry.sha256)
-            )
+            file = (table.c.name == name, table.c.version == version, table.c.path == entry.path)
+            transaction.execute(update(table).where(*file).values(sha256=entry.sha256))
     if fresh:
         digest = digest_of(files(transaction.connection, asset))
-        transaction.execute(
-            update(tables.assets)
-            .where(tables.assets.c.name == name, tables.assets.c.version == version)
-            .values(digest=digest)
-        )
+        mine = (tables.assets.c.name == name, tables.assets.c.version == version)
+        transaction.execute(update(tables.assets).where(*mine).values(digest=digest))
     return fresh
+
+
+def changed(path: str, name: str, version: str) -> errors.Conflict:
+    """The error for a file of an asset that has changed, though assets never do."""
+    return errors.Conflict(
+        f"{path} of the data asset {name}:{version} is not what it was when the asset was made",
+        "Something wrote to its place: make a new version of it.",
+    )
 
 
 def refuse_kept(connection: Connection, store: str, path: str) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 from sqlalchemy import Connection, insert, select, update
 
 from muster import errors
-from muster.defaults import GRANT_S
+from muster.defaults import GRANT_CHECK_S, GRANT_S
 from muster.job import rules
 from muster.job.parts import Input, Output
 from muster.job.spec import JobSpec
@@ -29,7 +29,6 @@ from muster.wire.grants import GrantBrief, GrantView, IssuedGrant, NewGrant
 from muster.wire.node.agents import InputOrder, OutputOrder
 from muster.wire.node.requests import FreshGrants
 
-_CHECK_AGAIN_S = 2.0
 _FOLDERS = ("uri_folder", "mltable", "custom_model", "mlflow_model")
 
 
@@ -71,7 +70,7 @@ def input_of(spec: JobSpec, name: str) -> Input:
 
 
 def input_orders(context: Context, connection: Connection, spec: JobSpec, holder: Holder) -> tuple[InputOrder, ...]:
-    """The inputs of a run as its nodes are told of them, each with the access that it needs."""
+    """The inputs of a run in its nodes' orders, each with the access that it needs."""
     orders = []
     for name, item in spec.inputs.items():
         if isinstance(item, Input) and item.path is not None:
@@ -193,7 +192,7 @@ def admit(context: Context, token: str) -> Grant:
     now = time.time()
     grant = verify(token, context.vault.grant_key, now)
     kept = context.data.grants_checked.get(grant.id)
-    if kept is None or now - kept > _CHECK_AGAIN_S:
+    if kept is None or now - kept > GRANT_CHECK_S:
         context.database.read_now(lambda c: _check_standing(c, grant))
         if len(context.data.grants_checked) > 10_000:
             context.data.grants_checked.clear()

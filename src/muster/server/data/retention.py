@@ -1,4 +1,4 @@
-"""Retention: what nothing refers to any more is found, told, and removed when asked. Everything else stays."""
+"""Retention: what nothing refers to any more is found, listed, and removed when asked. Everything else stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The database: one writer that groups commits, many readers, migrations at the door."""
+"""The database: one writer that groups commits, many readers, the schema brought up to date."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,10 +37,10 @@ class Transaction:
         return self.connection.execute(statement, parameters)
 
 
+@dataclass(frozen=True, eq=False)
 class _Write:
-    def __init__(self, work: Callable[[Transaction], Any]) -> None:
-        self.work = work
-        self.future: Future[Any] = Future()
+    work: Callable[[Transaction], Any]
+    future: Future[Any] = field(default_factory=Future)
 
 
 class Database:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, insert, select, update
 
 from muster import errors
 from muster.defaults import SHM_BYTES
@@ -73,11 +73,11 @@ def _check_folder(context: Context, settled: Resolved) -> None:
 
 def record_of(resolved: Resolved) -> Json:
     """What is kept with the run; None where nothing is built."""
-    if resolved.container is not None:
-        return _written(RunEnvironment(resolved.name or resolved.container.label, container=resolved.container))
-    if resolved.recipe is None:
+    made = resolved.container or resolved.recipe
+    if made is None:
         return None
-    return _written(RunEnvironment(resolved.name or resolved.recipe.label, recipe=resolved.recipe))
+    recipe = None if resolved.container else resolved.recipe
+    return _written(RunEnvironment(resolved.name or made.label, recipe=recipe, container=resolved.container))
 
 
 def order_of(stored: Json) -> Recipe | None:
@@ -206,7 +206,7 @@ def register(context: Context, transaction: Transaction, name: str, spec: Mappin
     if not RUN_NAME.fullmatch(name):
         hint = "Use letters, digits, '_', '.' and '-', at most 255, a letter or digit first."
         raise errors.JobError(f"{name!r} cannot be the name of an environment", hint)
-    if names.meaning(name, False) is not None and name in names.CURATED:
+    if name in names.CURATED:
         raise errors.Conflict(f"{name} is the name of a curated environment", "Choose another name.")
     described = EnvironmentSpec.model_validate({"name": name, **spec})
     _check_folder(context, resolve(described, Site()))
@@ -222,16 +222,9 @@ def register(context: Context, transaction: Transaction, name: str, spec: Mappin
 def list_all(connection: Connection) -> list[EnvironmentView]:
     """Registered environments, each in its newest version."""
     environments = tables.environments
-    newest = select(environments.c.name, func.max(environments.c.version).label("version")).group_by(
-        environments.c.name
-    )
-    found = newest.subquery()
-    query = (
-        select(environments)
-        .join(found, (environments.c.name == found.c.name) & (environments.c.version == found.c.version))
-        .order_by(environments.c.name)
-    )
-    return [message_of(EnvironmentView, row) for row in connection.execute(query)]
+    rows = connection.execute(select(environments).order_by(environments.c.name, environments.c.version))
+    newest = {row.name: row for row in rows}
+    return [message_of(EnvironmentView, row) for row in newest.values()]
 
 
 def show(connection: Connection, name: str, version: str | None) -> EnvironmentView:

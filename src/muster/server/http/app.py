@@ -1,4 +1,4 @@
-"""The HTTP application: the gate at the door, the routes behind it, errors as JSON."""
+"""The HTTP application: version and token are checked, then a route is chosen; errors as JSON."""
 
 from __future__ import annotations
 
@@ -142,10 +142,10 @@ def _grant_in_query(scope: Scope) -> str | None:
 
 def _check_version(spoken: str | None) -> None:
     if spoken is not None and spoken != str(PROTOCOL_VERSION):
-        side = "the client or agent" if spoken < str(PROTOCOL_VERSION) else "the server"
+        older = "the client or agent" if spoken < str(PROTOCOL_VERSION) else "the server"
         raise errors.ProtocolMismatch(
             f"the caller speaks protocol {spoken}, this server {PROTOCOL_VERSION} (Muster {VERSION})",
-            f"Upgrade {side}.",
+            f"Upgrade {older}.",
         )
 
 

@@ -14,7 +14,15 @@ from typing import Any
 
 import uvicorn
 
-from muster.defaults import SPOOL_BUSY_S, SPOOL_CLEAN_S, SPOOL_OLD_S, SPOOL_POLL_REMOTE_S, SPOOL_POLL_S, WATCH_S
+from muster.defaults import (
+    SERVER_LEAVE_S,
+    SPOOL_BUSY_S,
+    SPOOL_CLEAN_S,
+    SPOOL_OLD_S,
+    SPOOL_POLL_REMOTE_S,
+    SPOOL_POLL_S,
+    WATCH_S,
+)
 from muster.engines.base import Connection as Reach
 from muster.host.files import PRIVATE, write_file
 from muster.host.spool import ANSWER, PART, REQUEST
@@ -58,7 +66,7 @@ class RemoteListener:
     async def close(self) -> None:
         if self._server is not None:
             self._server.should_exit = True
-            await asyncio.wait(self._tasks[1:], timeout=5.0)
+            await asyncio.wait(self._tasks[1:], timeout=SERVER_LEAVE_S)
         for task in self._tasks:
             task.cancel()
         if self._tasks:

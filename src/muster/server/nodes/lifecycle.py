@@ -133,7 +133,7 @@ def _load(name: str, connection: Connection) -> _Load:
 
 
 def _remind(context: Context, loaded: _Load) -> None:
-    """Agents that must leave are told so by every life of the server."""
+    """Ask agents to leave that an earlier life of the server decided to send away."""
     going = (clusters.LEAVING, clusters.PREEMPTED)
     leaving = {name for name, row in loaded.known.items() if row.state in going}
     new = leaving - context.hub.leaving_nodes
@@ -245,8 +245,6 @@ def _why_leaving(row: Any, loaded: _Load, name: str) -> str:
 
 def _delete_if_unused(transaction: Transaction, name: str) -> None:
     runs = tables.runs
-    waiting = (*states.ACTIVE, states.QUEUED)
-    uses = select(runs.c.id).where(runs.c.compute == name, runs.c.status.in_(waiting)).limit(1)
-    if transaction.execute(uses).first():
-        return
-    transaction.execute(delete(tables.clusters).where(tables.clusters.c.name == name))
+    uses = select(runs.c.id).where(runs.c.compute == name, runs.c.status.in_((*states.ACTIVE, states.QUEUED)))
+    if transaction.execute(uses.limit(1)).first() is None:
+        transaction.execute(delete(tables.clusters).where(tables.clusters.c.name == name))

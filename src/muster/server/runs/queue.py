@@ -7,7 +7,6 @@ from the database.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,12 +78,6 @@ class RunQueue:
             self._load(transaction)
         return ids
 
-    def gang(self, run_id: str) -> Gang | None:
-        return self._gangs.get(run_id)
-
-    def waiting(self, cluster: str) -> Iterable[Gang]:
-        return self.queues.get(cluster, ())
-
     def first_waiting(self, cluster: str, most: int) -> list[Gang]:
         """Gangs that nodes would help, as the last pass saw them; callable from any thread."""
         known = self.explanations
@@ -100,7 +93,7 @@ class RunQueue:
             reasons[head.gang.run_id] = head_reason(head, capacity, rules[cluster], title)
         for cluster, rule in rules.items():
             if rule.closed:
-                reasons |= {gang.run_id: rule.closed for gang in self.waiting(cluster)}
+                reasons |= {gang.run_id: rule.closed for gang in self.queues.get(cluster, ())}
         started = {start.run_id for start in decision.starts}
         self.explanations = Explanations(
             {

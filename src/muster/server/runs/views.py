@@ -215,7 +215,7 @@ def load_progress(connection: Connection, ids: Sequence[str]) -> dict[str, list[
 
 @dataclass(frozen=True)
 class _Parts:
-    """What is recorded of several runs beside their own rows, by run."""
+    """What is recorded of several runs in other tables than their own, by run."""
 
     attempts: Mapping[str, Sequence[Any]]
     placements: Mapping[str, Sequence[Any]]
