@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 
 from muster.paths import WorkspacePaths
 from muster.server.data.state import DataState, WorkspaceFiles
@@ -36,9 +37,5 @@ class Context:
 
     def publish(self, run: str, attempt: int) -> None:
         """Bring an ended attempt's streams to the store, in the background: until then they are read here."""
-
-        def work() -> None:
-            self.files.streams.publish(self.files.store, run, attempt)
-
         if self.files.store.local_root is None:
-            self.hub.in_background(work)
+            self.hub.in_background(partial(self.files.streams.publish, self.files.store, run, attempt))

@@ -93,7 +93,7 @@ class Hub:
 
     def in_background(self, work: Callable[[], object]) -> None:
         """Have something slow done in a thread; what goes wrong is logged."""
-        self._loop.call_soon_threadsafe(self._loop.run_in_executor, None, _logged(work))
+        self._loop.call_soon_threadsafe(self._loop.run_in_executor, None, _run_logged, work)
 
     def close(self) -> None:
         self.closing = True
@@ -135,11 +135,8 @@ def _watching(waiters: dict[str, set[asyncio.Event]], key: str) -> Iterator[asyn
             del waiters[key]
 
 
-def _logged(work: Callable[[], object]) -> Callable[[], None]:
-    def run() -> None:
-        try:
-            work()
-        except Exception:
-            log.exception("work in the background failed")
-
-    return run
+def _run_logged(work: Callable[[], object]) -> None:
+    try:
+        work()
+    except Exception:
+        log.exception("work in the background failed")

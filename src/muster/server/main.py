@@ -228,11 +228,8 @@ def _take_up(context: Context, transaction: Transaction) -> None:
     """Go on where the last server stopped."""
     known = transaction.execute(select(tables.clusters.c.name).where(tables.clusters.c.name == DEFAULT)).first()
     if known is None:
-        transaction.execute(
-            insert(tables.clusters).values(
-                name=DEFAULT, engine=DEFAULT, options={}, state="ready", created_at=time.time()
-            )
-        )
+        row = {"name": DEFAULT, "engine": DEFAULT, "options": {}, "state": "ready", "created_at": time.time()}
+        transaction.execute(insert(tables.clusters).values(row))
     for row in transaction.execute(select(tables.runs.c.id).where(tables.runs.c.status.in_(states.ACTIVE))).all():
         attempts.advance(context, transaction, row.id)
     retries.take_up(context, transaction)

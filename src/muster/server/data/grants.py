@@ -141,11 +141,9 @@ def manifest(context: Context, connection: Connection, item: Input, holder: Hold
     if access is None or store is None:
         raise errors.JobError(f"{item.path} is read by the node itself", "There is no list of it here.")
     spec, path = store
-    found: Iterable[FileEntry]
-    if asset is not None:
-        found = assets.files(connection, asset)
-    else:
-        found = listing(context, spec, path, item.path, access.folder)
+    found: Iterable[FileEntry] = (
+        assets.files(connection, asset) if asset else listing(context, spec, path, item.path, access.folder)
+    )
     return FileList(tuple(signed(access, spec, path, found, _terms(context, holder))))
 
 

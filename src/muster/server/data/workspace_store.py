@@ -21,9 +21,8 @@ def open_workspace_store(url: str, config: Mapping[str, Json], ring: KeyRing | N
     """Open `store`, with `store_options` for its filesystem."""
     if "://" in url:
         refuse_embedded_secret(url)
-    options = _options(config)
     try:
-        return Store(url, options, ring)
+        return Store(url, _options(config), ring)
     except ImportError as error:
         raise errors.MissingExtra(
             f"the workspace store {url} needs a package that is not installed: {error.name or error}",
@@ -48,8 +47,7 @@ def check_answers(store: Store, url: str, config: Mapping[str, Json], answer_s: 
         ) from None
     if error is None:
         return
-    options = _options(config)
-    said = without_secrets((str(error).splitlines() or [""])[0], options)
+    said = without_secrets((str(error).splitlines() or [""])[0], _options(config))
     raise errors.UserError(
         f"the workspace store {url} cannot be used: {type(error).__name__}: {said[:300]}",
         "Correct `store` and `store_options` in workspace.json: see docs/storage.md.",
