@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from muster.agent import devices
+from muster.agent.refusal import Refusal
 from muster.agent.run.variables import SYSTEM_PATH
 from muster.environments.venvs.contents import MODULES
 from muster.host.children import spawning
@@ -35,16 +36,8 @@ print(json.dumps({{"modules": modules(sys.argv[1:]), "places": [place for place 
 """
 
 
-class Problem(Exception):
-    """The job cannot run here."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
 def check_machine(needs: Needs, user_env: Mapping[str, str], root: Path = Path("/")) -> None:
-    """Problem where the machine itself is not as the job was promised or says; costs next to nothing."""
+    """Refusal where the machine itself is not as the job was promised or says; costs next to nothing."""
     _check_gpus(needs, root)
     _check_names(user_env, root)
 
@@ -72,7 +65,7 @@ class PythonCheck:
             self._probe(user_env.get("PYTHONPATH", ""))
 
     def result(self) -> Facts:
-        """What was found; Problem where the job is certain to fail."""
+        """What was found; Refusal where the job is certain to fail."""
         if self._probing is not None:
             self._probing.join(_PROBE_TIMEOUT_S + 1)
         found = self._modules
@@ -80,7 +73,7 @@ class PythonCheck:
             return Facts(tuple(self._notices), {}, self._devices)
         for module in self._needs.required:
             if module not in found:
-                raise Problem("environment", f"{_missing(module, self._python)}, and the command runs it")
+                raise Refusal("environment", f"{_missing(module, self._python)}, and the command runs it")
         absent = [module for module in self._needs.modules if module not in found and module in ("torch", "tensorflow")]
         self._notices += [f"{_missing(module, self._python)}; a script that imports it fails" for module in absent]
         versions = {module: found[module] for module in self._needs.modules if found.get(module)}
@@ -164,7 +157,7 @@ def _check_gpus(needs: Needs, root: Path) -> None:
             f"the job was promised {len(needs.gpus)} GPUs ({', '.join(needs.gpus)}), and the driver shows {count}. "
             "One may have failed: look at `nvidia-smi` and at the kernel's log (Xid) on this node"
         )
-        raise Problem("gpu_fault", message)
+        raise Refusal("gpu_fault", message)
 
 
 def _check_names(user_env: Mapping[str, str], root: Path) -> None:
@@ -172,7 +165,7 @@ def _check_names(user_env: Mapping[str, str], root: Path) -> None:
         return
     wrong = check_interfaces(user_env, devices.interface_names(root))
     if wrong:
-        raise Problem("bad_input", f"{wrong}. Name one of these, or leave it out: Muster chooses")
+        raise Refusal("bad_input", f"{wrong}. Name one of these, or leave it out: Muster chooses")
 
 
 def _check_programs(needs: Needs, python: str, path: str) -> None:
@@ -182,7 +175,7 @@ def _check_programs(needs: Needs, python: str, path: str) -> None:
                 f"the command begins with {program}, which is not installed beside {python} nor on the PATH. "
                 f"Install it there ({_package(program)}), or name an environment that has it"
             )
-            raise Problem("launcher_missing", message)
+            raise Refusal("launcher_missing", message)
 
 
 def _shared_memory(needs: Needs, root: Path) -> list[str]:

@@ -21,7 +21,7 @@ from muster.agent.prepare.inputs import Inputs
 from muster.agent.prepare.prepared import PreparedAttempt
 from muster.agent.refusal import Refusal, refusal_of
 from muster.agent.run.container.describe import look as look_into
-from muster.agent.run.mpi.find import Found, NoMpi, find, find_inside
+from muster.agent.run.mpi.find import Found, find, find_inside
 from muster.agent.run.variables import NODE_MARK
 from muster.agent.services import NodeServices
 from muster.agent.ship import checkpoints
@@ -178,14 +178,6 @@ def _refusing(order: Order, paths: AttemptPaths) -> Iterator[None]:
         raise Refusal(failed.code, failed.message) from failed
     except Failure as failure:
         raise Refusal(failure.code, failure.message, failure.next, failure.lines) from failure
-    except ports.PortTrouble as trouble:
-        raise Refusal("port_trouble", str(trouble)) from trouble
-    except preflight.Problem as problem:
-        raise Refusal(problem.code, str(problem)) from problem
-    except NoMpi as trouble:
-        raise Refusal("launcher_missing", str(trouble), trouble.next) from trouble
-    except code.UnsafeArchive as trouble:
-        raise Refusal("bad_input", str(trouble)) from trouble
     except (NotFound, tarfile.TarError) as trouble:
         message = f"the code snapshot {order.snapshot} could not be fetched: {trouble}. Submit the job again."
         raise Refusal("platform", message) from trouble

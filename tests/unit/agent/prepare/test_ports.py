@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from muster.agent.prepare import ports
+from muster.agent.refusal import Refusal
 
 
 def _free() -> int:
@@ -75,5 +76,5 @@ def test_a_lock_file_that_may_not_be_opened_means_that_the_port_is_taken(tmp_pat
 
 def test_a_file_in_place_of_the_folder_is_said(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("")
-    with pytest.raises(ports.PortTrouble, match="not a folder"):
+    with pytest.raises(Refusal, match="not a folder"):
         ports.hold(1, folder=tmp_path / "x")

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from tests.conftest import wait_until
 
+from muster.agent.refusal import Refusal
 from muster.agent.run.mpi import standin
 from muster.agent.run.mpi.coordinator import MpiSide
-from muster.agent.run.mpi.find import PLUGIN_VARIABLE, NoMpi, find
+from muster.agent.run.mpi.find import PLUGIN_VARIABLE, find
 from muster.agent.run.mpi.pmix import PmixStep
 from muster.agent.run.records import LaunchMpi
 
@@ -110,9 +111,9 @@ def test_a_task_without_pmix_says_so(side: MpiSide, tmp_path: Path) -> None:
 def test_a_node_without_srun_refuses_a_cluster_that_wants_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(PLUGIN_VARIABLE, "pmix")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(NoMpi, match="srun --mpi=pmix, and there is no srun on this node") as refused:
+    with pytest.raises(Refusal, match="srun --mpi=pmix, and there is no srun on this node") as refused:
         find(sys.executable, str(tmp_path), {})
-    assert "leave `mpi` out of the cluster's settings" in refused.value.next
+    assert "leave `mpi` out of the cluster's settings" in refused.value.event.next
 
 
 def test_a_library_that_may_not_speak_pmix_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ def test_a_library_that_may_not_speak_pmix_is_refused(monkeypatch: pytest.Monkey
     python.chmod(0o700)
     monkeypatch.setenv(PLUGIN_VARIABLE, "pmix")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(NoMpi, match=r"mpi4py of .*python loads MPICH 5.0.2, which may not speak PMIx"):
+    with pytest.raises(Refusal, match=r"mpi4py of .*python loads MPICH 5.0.2, which may not speak PMIx"):
         find(str(python), str(tmp_path), {})
 
 
