@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from muster.agent.run.records import EndedEntry, Entry
+from muster.wire.codec import from_file
 from muster.wire.node.agents import Exited, Started, StartedRank
 
 
@@ -41,19 +42,7 @@ class Story:
             at, rank = entry["at"], entry["rank"]
             return self._exit(Exited(rank, entry["exit_code"], None, False, at, refusal=entry["message"]))
         if entry["kind"] == "exited" and entry["rank"] not in self.exited:
-            return self._exit(
-                Exited(
-                    entry["rank"],
-                    entry["exit_code"],
-                    entry["signal"],
-                    entry["expected"],
-                    entry["at"],
-                    entry.get("max_rss_kb"),
-                    entry.get("core_dumped"),
-                    entry.get("oom_killed"),
-                    lost_with=entry.get("lost_with"),
-                )
-            )
+            return self._exit(from_file(Exited, entry))
         if entry["kind"] == "ended":
             self.ended = entry
         return []

@@ -18,6 +18,7 @@ import traceback
 
 from muster.agent.run import keeper
 from muster.agent.run.container import keeper as container_keeper
+from muster.agent.run.records import Channel
 from muster.host import processes
 
 _PASS_S = 0.01
@@ -25,7 +26,7 @@ _PASS_S = 0.01
 
 class Nursery:
     def __init__(self, agent: socket.socket) -> None:
-        self._agent = agent
+        self._agent = Channel(agent)
         self._agent_gone = False
         self._keepers: dict[int, str] = {}
         self._lost: list[tuple[int, int]] = []
@@ -35,7 +36,7 @@ class Nursery:
 
     def run(self) -> None:
         while not (self._agent_gone and not self._keepers and not self._lost):
-            watched: list[int | socket.socket] = [self._wake] if self._agent_gone else [self._wake, self._agent]
+            watched: list[int | Channel] = [self._wake] if self._agent_gone else [self._wake, self._agent]
             ready, _, _ = select.select(watched, [], [], _PASS_S if self._lost else None)
             if self._wake in ready:
                 os.read(self._wake, 4096)
@@ -54,7 +55,7 @@ class Nursery:
     def _serve(self) -> None:
         """One request: where the launch file is, with the keeper's socket and the port locks beside it."""
         try:
-            data, descriptors = _receive(self._agent)
+            data, descriptors = _receive(self._agent.socket)
         except OSError:
             data, descriptors = b"", []
         if not data:
@@ -120,10 +121,7 @@ class Nursery:
         processes.kill([*orphans, *below])
 
     def _tell(self, **message: str | int) -> None:
-        try:
-            self._agent.send(json.dumps(message).encode() + b"\n", socket.MSG_DONTWAIT)
-        except OSError:
-            pass
+        self._agent.send(json.dumps(message).encode() + b"\n")
 
 
 def _receive(agent: socket.socket) -> tuple[bytes, list[int]]:

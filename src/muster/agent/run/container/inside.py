@@ -26,7 +26,7 @@ _WITHOUT_SINGLE_COPY = {"OMPI_MCA_btl_vader_single_copy_mechanism": "none", "OMP
 
 def main() -> None:
     sys.path.append(sys.argv[1])
-    from muster.agent.run.keeper import ExecStarter, Keeper
+    from muster.agent.run.keeper import Keeper
 
     os.chdir(sys.argv[2])
     outside = socket.socket(socket.AF_UNIX)
@@ -44,7 +44,7 @@ def main() -> None:
     launch["ranks"] = [found(rank) for rank in launch["ranks"]]
     if launch["mpi"] is not None and not reads_memory():
         copy_twice(launch["mpi"], launch["ranks"])
-    Keeper(launch, outside, ExecStarter(), wake).run()
+    Keeper(launch, outside, wake).run()
 
 
 def reads_memory() -> bool:

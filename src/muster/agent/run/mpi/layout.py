@@ -16,8 +16,7 @@ from typing import NamedTuple
 import muster.agent
 from muster.agent.refusal import Refusal
 from muster.agent.run.mpi.find import Found
-from muster.agent.run.mpi.tables import RankTable, RemoteTable
-from muster.agent.run.records import LaunchMpi
+from muster.agent.run.records import LaunchMpi, RankTable, RemoteTable
 from muster.errors import JobError
 from muster.host.files import PRIVATE, write_file, write_json
 from muster.launch.expand import Variable, expand, parse

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import signal
     from typing import NoReturn
 
-    from muster.agent.run.mpi.tables import RankCommand, RankTable
+    from muster.agent.run.records import RankCommand, RankTable
 else:
     # Without the names of signals as an enumeration, which take as long to make as the rest of this program.
     import _signal as signal
