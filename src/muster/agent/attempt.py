@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from muster.agent.prepare.inputs import Inputs
-from muster.agent.prepare.prepared import PreparedAttempt
+from muster.agent.prepare.ports import HeldPort
 from muster.agent.run.journal import Story
+from muster.agent.run.mpi.find import Found
 from muster.environments.caller import Ready
+from muster.environments.images.used import Used
 from muster.paths import AttemptPaths
-from muster.wire.node.agents import AttemptKey, Order
+from muster.wire.node.agents import AttemptKey, Facts, Order
 
 
 class Phase(Enum):
@@ -62,6 +65,33 @@ def may_leave(phases: set[Phase], *, asked: bool, long_lived: bool, had_any: boo
         return asked and not phases
     # What is delivered may be left behind: nobody comes back to this folder.
     return (asked and phases <= {Phase.DELIVERED}) or (had_any and not phases)
+
+
+@dataclass(frozen=True)
+class PreparedAttempt:
+    """Everything that its ranks need on this node."""
+
+    ports: tuple[HeldPort, ...]
+    inputs: Mapping[str, str]
+    """Where the job finds each."""
+    outputs: Mapping[str, str]
+    python: str
+    python_bin: str
+    tmp: str
+    resumed: int | None = None
+    """Which checkpoint was restored."""
+    resume: str | None = None
+    """Where it lies."""
+    facts: Facts = field(default_factory=Facts)
+    environment: Ready | None = None
+    """What the ranks run in, where the attempt has an environment of its own."""
+    mpi: Found | None = None
+    """The mpirun of an MPI job."""
+
+    @property
+    def container(self) -> Used | None:
+        """The image that the ranks run in."""
+        return self.environment.container if self.environment else None
 
 
 @dataclass

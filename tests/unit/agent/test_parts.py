@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.agent import gpus
+from muster.agent import devices
 from muster.agent.prepare import code
 from muster.agent.prepare.code import Archive
 from muster.agent.refusal import Refusal
@@ -19,7 +19,7 @@ from muster.agent.run import runtime_copy
 from muster.agent.ship import files
 from muster.host import processes
 from muster.host.cache import FolderCache
-from muster.paths import AttemptPaths, NodePaths
+from muster.paths import AttemptPaths
 
 
 def test_descendants_are_found_at_any_depth() -> None:
@@ -35,8 +35,8 @@ def test_the_process_table_knows_this_process() -> None:
 
 
 def test_gpus_are_read_from_what_the_tool_prints() -> None:
-    found = gpus.parse("0, 35, 1024\n1, [N/A], 0\n\n")
-    assert found == [gpus.Gpu("0", 35.0, 1024 * 2**20), gpus.Gpu("1", 0.0, 0.0)]
+    found = devices.parse_gpus("0, 35, 1024\n1, [N/A], 0\n\n")
+    assert found == [devices.Gpu("0", 35.0, 1024 * 2**20), devices.Gpu("1", 0.0, 0.0)]
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
@@ -120,13 +120,13 @@ def test_a_link_in_place_of_outputs_is_not_followed_outside(tmp_path: Path) -> N
 
 
 def test_the_in_run_copy_holds_what_a_rank_may_import(tmp_path: Path) -> None:
-    target = runtime_copy.install(NodePaths(tmp_path), "1.0")
-    assert target == tmp_path / "runtime/1.0"
+    target = tmp_path / "1.0"
+    runtime_copy.install(target)
     assert (target / "muster/errors.py").exists()
     assert (target / "muster/runtime/__init__.py").exists()
     assert not (target / "muster/agent").exists()
     (target / "muster/errors.py").write_text("damaged")
-    runtime_copy.install(NodePaths(tmp_path), "1.0")
+    runtime_copy.install(target)
     assert (target / "muster/errors.py").read_text() != "damaged"
 
 

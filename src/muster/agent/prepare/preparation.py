@@ -14,11 +14,10 @@ from functools import partial
 from pathlib import Path
 
 from muster.agent import folder, identity, mover
-from muster.agent.attempt import Attempt
+from muster.agent.attempt import Attempt, PreparedAttempt
 from muster.agent.link import Backoff
 from muster.agent.prepare import code, ports, preflight
 from muster.agent.prepare.inputs import Inputs
-from muster.agent.prepare.prepared import PreparedAttempt
 from muster.agent.refusal import Refusal, refusal_of
 from muster.agent.run.container.describe import look as look_into
 from muster.agent.run.mpi.find import Found, find, find_inside

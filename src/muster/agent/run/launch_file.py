@@ -7,11 +7,12 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from muster.agent.prepare.prepared import PreparedAttempt
+from muster.agent.attempt import PreparedAttempt
 from muster.agent.refusal import Refusal
 from muster.agent.run.container import describe
 from muster.agent.run.mpi.layout import HERE, Ground, MpiFiles
 from muster.agent.run.records import Launch, LaunchContainer, LaunchRank
+from muster.agent.run.runtime_copy import keeper_folder
 from muster.agent.run.variables import RankPaths, rank_environment
 from muster.agent.services import NodeServices
 from muster.defaults import GRACE_FAILURE_S, KILL_AFTER_TERM_S
@@ -124,7 +125,7 @@ class LaunchFiles:
             return None
         ground = HERE
         if used is not None:
-            library = describe.library(self._services.runtime)
+            library = keeper_folder(self._services.runtime)
             ground = Ground(used.contents.executable, library, True, own_memory=used.engine.kind != APPTAINER)
         return MpiFiles(self._plan, self._paths, prepared.mpi, self._order.secret, ground)
 

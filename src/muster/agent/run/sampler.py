@@ -12,14 +12,13 @@ from pathlib import Path
 
 import psutil
 
-from muster.agent import gpus
+from muster.agent import devices
 from muster.defaults import SAMPLE_S
+from muster.wire.node.agents import AttemptKey
 
 log = logging.getLogger(__name__)
 
 FIRST_SAMPLE_S = 1.0
-
-Key = tuple[str, int]
 
 
 @dataclass
@@ -34,20 +33,20 @@ class Sampler(threading.Thread):
     def __init__(self, gpu_ids: tuple[str, ...]) -> None:
         super().__init__(name="sampler", daemon=True)
         self._gpu_ids = gpu_ids
-        self._due: dict[Key, _Due] = {}
+        self._due: dict[AttemptKey, _Due] = {}
         self._lock = threading.Lock()
         self._changed = threading.Event()
         self._closing = False
         self._meter = Meter()
         self.last: dict[str, float] = self._meter.read()
 
-    def add(self, key: Key, file: Path) -> None:
+    def add(self, key: AttemptKey, file: Path) -> None:
         """Not at once: an attempt that is over in a moment needs no sample, and a rate needs some time."""
         with self._lock:
             self._due[key] = _Due(file, time.monotonic() + FIRST_SAMPLE_S)
         self._changed.set()
 
-    def remove(self, key: Key) -> None:
+    def remove(self, key: AttemptKey) -> None:
         """After this nothing more is written for the attempt."""
         with self._lock:
             self._due.pop(key, None)
@@ -80,7 +79,7 @@ class Sampler(threading.Thread):
 
     def _read_gpus(self) -> None:
         values: dict[str, float] = {}
-        for gpu in gpus.query():
+        for gpu in devices.query_gpus():
             if gpu.id in self._gpu_ids:
                 values[f"node/gpu{gpu.id}_percent"] = gpu.percent
                 values[f"node/gpu{gpu.id}_memory_used_bytes"] = gpu.memory_used_bytes

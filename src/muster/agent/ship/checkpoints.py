@@ -28,7 +28,7 @@ from muster.paths import AttemptPaths
 from muster.wire.access import HashedFile
 from muster.wire.checkpoints import CheckpointFile, Publication
 from muster.wire.codec import to_json
-from muster.wire.node.agents import Order
+from muster.wire.node.agents import AttemptKey, Order
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Publisher(threading.Thread):
         super().__init__(name="checkpoints", daemon=True)
         self._link = link
         self._renames = Renames()
-        self._watched: dict[tuple[str, int], Watched] = {}
+        self._watched: dict[AttemptKey, Watched] = {}
         self._wake = threading.Event()
         self._closing = False
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from muster.agent import devices
 from muster.agent.run.records import LaunchContainer
+from muster.agent.run.runtime_copy import keeper_folder
 from muster.agent.run.variables import NODE_MARK
 from muster.environments.images import probe, rootless
 from muster.environments.images.command import (
@@ -92,7 +93,7 @@ def describe(
     if tmp != str(paths.tmp):
         mounts.append(Mount(str(paths.tmp), tmp, True))
     place = Place(name, mark, order.run, order.attempt, str(paths.work), list(dict.fromkeys(mounts)), hostname)
-    copy = library(runtime)
+    copy = keeper_folder(runtime)
     inside = ["python3", "-I", "-S", str(copy / "muster/agent/run/container/inside.py"), str(copy), str(paths.root)]
     container = used.container
     command = run_command(
@@ -108,11 +109,6 @@ def describe(
         "root": str(paths.root),
         "journal": str(paths.journal),
     }
-
-
-def library(runtime: Path) -> Path:
-    """The copy of Muster from which its own programs run in a container."""
-    return runtime.with_name(f"{runtime.name}-keeper")
 
 
 def _make(paths: AttemptPaths) -> None:
