@@ -179,10 +179,9 @@ class Node:
     # Run
 
     def _launch(self, attempt: Attempt) -> None:
-        order, prepared, paths = attempt.order, attempt.prepared, attempt.paths
-        assert prepared is not None and order.plan is not None
+        order, paths = attempt.order, attempt.paths
         try:
-            LaunchFiles(order, order.plan, prepared, paths, self._services).write()
+            LaunchFiles(attempt, self._services).write()
         except Refusal as refusal:
             self._refuse(attempt, refusal)
             return

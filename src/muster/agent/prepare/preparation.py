@@ -33,7 +33,6 @@ from muster.host.files import write_file
 from muster.paths import AttemptPaths
 from muster.wire.node.agents import Facts, Order
 from muster.wire.node.plan import Needs
-from muster.wire.states import Level
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +43,8 @@ class Preparation:
     def __init__(self, attempt: Attempt, services: NodeServices) -> None:
         self._attempt = attempt
         self._services = services
+        self._doing = partial(services.doing, attempt.key)
+        self._note = partial(services.note, attempt.order)
 
     def run(self) -> PreparedAttempt | None:
         """Try again while the server is away; None when nobody wants it any more. Raises Refusal."""
@@ -82,13 +83,7 @@ class Preparation:
         )
 
     def _check(
-        self,
-        needs: Needs,
-        order: Order,
-        paths: AttemptPaths,
-        environment: Ready | None,
-        python: str,
-        python_bin: str,
+        self, needs: Needs, order: Order, paths: AttemptPaths, environment: Ready | None, python: str, python_bin: str
     ) -> tuple[Facts, Found | None]:
         """Bring the code, and check meanwhile what the ranks will run in; with the mpirun of an MPI job."""
         if environment is not None and environment.container is not None:
@@ -132,7 +127,7 @@ class Preparation:
             folder=paths.root,
             log=paths.streams / "user_logs" / f"environment_node_{order.node_rank}.txt",
             unwanted=self._attempt.unwanted,
-            begins=self._log_grows,
+            begins=partial(services.track, order, paths),
             doing=self._doing,
             note=self._note,
             agree=partial(services.link.agree, order),
@@ -155,17 +150,6 @@ class Preparation:
             # A script, not a link: a virtual environment is recognised by the path it was started from.
             write_file(made / "python", f'#!/bin/sh\nexec "{python}" "$@"\n', mode=0o755)
         return f"{made}:{own}"
-
-    # What is said meanwhile
-
-    def _log_grows(self) -> None:
-        self._services.track(self._attempt.order, self._attempt.paths)
-
-    def _doing(self, text: str) -> None:
-        self._services.doing(self._attempt.key, text)
-
-    def _note(self, level: Level, text: str) -> None:
-        self._services.note(self._attempt.order, level, text)
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -72,17 +73,10 @@ class Story:
 
 def read(path: Path) -> Sequence[Entry]:
     """The journal's whole lines; one that was cut by a full disk or a death is left out."""
-    try:
-        return list(_entries(path.read_bytes().split(b"\n")))
-    except OSError:
-        return []
-
-
-def _entries(lines: Iterable[bytes]) -> Iterable[Entry]:
-    for line in lines:
-        try:
+    entries: list[Entry] = []
+    for line in path.read_bytes().split(b"\n") if path.exists() else ():
+        with suppress(ValueError):
             entry = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(entry, dict) and "kind" in entry and "at" in entry:
-            yield entry  # type: ignore[misc]
+            if isinstance(entry, dict) and "kind" in entry and "at" in entry:
+                entries.append(entry)  # type: ignore[arg-type]
+    return entries

@@ -408,13 +408,3 @@ class Keeper:
         except OSError:
             pass
         self._agent.send(line)
-
-
-def run(launch_file: str, agent: socket.socket, wake: int) -> None:
-    """What the nursery's child does; the held ports' locks stay open beside it until it exits."""
-    os.setsid()
-    processes.become_subreaper()
-    processes.set_name("muster-keeper")
-    with open(launch_file, "rb") as file:  # noqa: PTH123
-        launch = json.load(file)
-    Keeper(launch, agent, wake).run()

@@ -15,9 +15,10 @@ import signal
 import socket
 import sys
 import traceback
+from pathlib import Path
 
-from muster.agent.run import keeper
-from muster.agent.run.container import keeper as container_keeper
+from muster.agent.run.container.keeper import ContainerKeeper
+from muster.agent.run.keeper import Keeper
 from muster.agent.run.records import Channel
 from muster.host import processes
 
@@ -75,15 +76,22 @@ class Nursery:
             os.close(descriptor)
 
     def _become_keeper(self, launch_file: str, descriptors: list[int]) -> None:
-        """In the child: never returns."""
+        """In the child: never returns. The locks of ports and the like stay open until it exits."""
         try:
             self._agent.close()
             for end in (self._wake, self._wake_write):
                 os.close(end)
             self._wake, self._wake_write = os.pipe()
             self._watch_children()
-            run = container_keeper.run if container_keeper.wanted(launch_file) else keeper.run
-            run(launch_file, socket.socket(fileno=descriptors[0]), self._wake)
+            os.setsid()
+            processes.become_subreaper()
+            processes.set_name("muster-keeper")
+            agent = socket.socket(fileno=descriptors[0])
+            launch, container = Path(launch_file), Path(launch_file).with_name("container.json")
+            if container.exists():
+                ContainerKeeper(json.loads(container.read_bytes()), agent, self._wake).run()
+            else:
+                Keeper(json.loads(launch.read_bytes()), agent, self._wake).run()
         except BaseException:
             traceback.print_exc()
             os._exit(1)

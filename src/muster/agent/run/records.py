@@ -44,6 +44,7 @@ class LaunchMpi(TypedDict):
     daemon_env: dict[str, str]
     daemon_log: str
     hostname: str | None
+    """The name of a node that shares its machine with others of the job."""
     pmix: LaunchPmix | None
 
 

@@ -19,7 +19,6 @@ _KEEPER_PARTS = (
     "agent/run/container/__init__.py",
     "agent/run/container/inside.py",
     "agent/run/mpi/__init__.py",
-    "agent/run/mpi/pmix.py",
     "agent/run/mpi/rank.py",
     "agent/run/mpi/remote.py",
     "agent/run/mpi/coordinator.py",

@@ -14,9 +14,8 @@ from tests.conftest import wait_until
 
 from muster.agent.refusal import Refusal
 from muster.agent.run.mpi import standin
-from muster.agent.run.mpi.coordinator import MpiSide
+from muster.agent.run.mpi.coordinator import MpiSide, PmixStep
 from muster.agent.run.mpi.find import PLUGIN_VARIABLE, find
-from muster.agent.run.mpi.pmix import PmixStep
 from muster.agent.run.records import LaunchMpi
 
 PMIX = {"PMIX_RANK": "3", "PMIX_NAMESPACE": "slurm.pmix.7.1", "SLURM_STEPID": "1", "SLURM_NTASKS": "4"}

@@ -26,22 +26,6 @@ _PASS_S = 0.02
 _TAIL_BYTES = 4096
 
 
-def wanted(launch_file: str) -> bool:
-    return _description(launch_file).exists()
-
-
-def _description(launch_file: str) -> Path:
-    return Path(launch_file).with_name("container.json")
-
-
-def run(launch_file: str, agent: socket.socket, wake: int) -> None:
-    """What the nursery's child does."""
-    os.setsid()
-    processes.become_subreaper()
-    processes.set_name("muster-keeper")
-    ContainerKeeper(json.loads(_description(launch_file).read_bytes()), agent, wake).run()
-
-
 class ContainerKeeper:
     """Looks after one container to its end."""
 
