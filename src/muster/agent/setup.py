@@ -35,7 +35,7 @@ class SetUp:
 def set_up(paths: NodePaths, command: str, mark: str, timeout_s: float = SETUP_TIMEOUT_S) -> SetUp:
     """Run the command under bash unless this node has done so already."""
     digest = hashlib.sha256(command.encode()).hexdigest()
-    if _read(paths.setup_done) == digest:
+    if paths.setup_done.exists() and paths.setup_done.read_text() == digest:
         return SetUp(None, _tail(paths.setup_log))
     log.info("running the node's set-up command")
     # Nodes of one host take turns: the command need not be safe against itself.
@@ -92,13 +92,6 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
 
 
 def _tail(path: Path) -> str:

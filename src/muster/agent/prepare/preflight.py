@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -20,7 +20,7 @@ from muster.agent import devices
 from muster.agent.refusal import Refusal
 from muster.agent.run.variables import SYSTEM_PATH
 from muster.environments.venvs.contents import MODULES
-from muster.host.children import spawning
+from muster.host.children import end_group, start
 from muster.launch.fabric import check_interfaces
 from muster.wire.node.agents import Facts
 from muster.wire.node.plan import Needs
@@ -46,19 +46,13 @@ class PythonCheck:
     """A check of what the ranks will run in, begun when it is made."""
 
     def __init__(
-        self,
-        needs: Needs,
-        python: str,
-        python_bin: str,
-        user_env: Mapping[str, str],
-        root: Path = Path("/"),
+        self, needs: Needs, python: str, python_bin: str, user_env: Mapping[str, str], root: Path = Path("/")
     ) -> None:
         self._needs = needs
         self._python = python
-        self._notices: list[str] = []
         self._modules: Mapping[str, str] | None = None
         _check_programs(needs, python, user_env.get("PATH") or f"{python_bin}:{SYSTEM_PATH}")
-        self._notices += _shared_memory(needs, root)
+        self._notices = _shared_memory(needs, root)
         self._devices = devices.gather(root) if needs.devices else None
         self._probing: threading.Thread | None = None
         if needs.modules:
@@ -109,8 +103,7 @@ def _look_into(python: str, pythonpath: str, modules: tuple[str, ...]) -> Mappin
     if pythonpath:
         env["PYTHONPATH"] = pythonpath
     try:
-        with spawning:
-            said = json.loads(_output([python, "-c", _PROBE, *modules], env))
+        said = json.loads(_output([python, "-c", _PROBE, *modules], env))
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
     found: Mapping[str, str] = said["modules"]
@@ -121,21 +114,12 @@ def _look_into(python: str, pythonpath: str, modules: tuple[str, ...]) -> Mappin
 
 def _output(command: list[str], env: Mapping[str, str]) -> bytes:
     """What a command prints; it and all that it started are ended when it takes too long."""
-    child = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd="/",
-        env=env,
-        start_new_session=True,
-    )
+    child = start(command, environment=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     with child:
         try:
             return child.communicate(timeout=_PROBE_TIMEOUT_S)[0]
-        except BaseException:
-            os.killpg(child.pid, signal.SIGKILL)
-            raise
+        finally:
+            end_group(child)
 
 
 def _modified(path: str) -> int:
@@ -153,11 +137,11 @@ def _check_gpus(needs: Needs, root: Path) -> None:
     whole = [gpu for gpu in needs.gpus if gpu.isdigit() or gpu.startswith("GPU-")]
     lacking = [gpu for gpu in whole if gpu.isdigit() and int(gpu) >= count]
     if lacking or len(whole) > count:
-        message = (
+        raise Refusal(
+            "gpu_fault",
             f"the job was promised {len(needs.gpus)} GPUs ({', '.join(needs.gpus)}), and the driver shows {count}. "
-            "One may have failed: look at `nvidia-smi` and at the kernel's log (Xid) on this node"
+            "One may have failed: look at `nvidia-smi` and at the kernel's log (Xid) on this node",
         )
-        raise Refusal("gpu_fault", message)
 
 
 def _check_names(user_env: Mapping[str, str], root: Path) -> None:
@@ -204,7 +188,7 @@ def _missing(module: str, python: str) -> str:
 def _package(name: str) -> str:
     package = {"torchrun": "torch", "horovodrun": "horovod"}.get(name, name)
     wanted = _PACKAGES.get(package, package)
-    return f"pip install '{wanted}'" if "[" in wanted else f"pip install {wanted}"
+    return f"pip install {shlex.quote(wanted)}"
 
 
 def _mib(size: int) -> str:

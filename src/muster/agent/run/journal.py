@@ -73,8 +73,12 @@ class Story:
 
 def read(path: Path) -> Sequence[Entry]:
     """The journal's whole lines; one that was cut by a full disk or a death is left out."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError:
+        return []
     entries: list[Entry] = []
-    for line in path.read_bytes().split(b"\n") if path.exists() else ():
+    for line in lines:
         with suppress(ValueError):
             entry = json.loads(line)
             if isinstance(entry, dict) and "kind" in entry and "at" in entry:

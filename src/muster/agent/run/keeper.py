@@ -318,7 +318,8 @@ class Keeper:
         elif self._ending.terminating(now) and not self._signalled:
             # Found first, which takes a while: the signal should come together with the announcement.
             addressed = self._addressed()
-            self._spared = [process for process in addressed if self._is_left_to_parent(process)]
+            left_to_parent = [process for process in addressed if processes.is_part_of_parent(process)]
+            self._spared = [process for process in left_to_parent if process.pid not in self._running]
             self._announce("stopping")
             processes.terminate(set(addressed) - set(self._spared))
         elif self._spared:
@@ -334,7 +335,10 @@ class Keeper:
         left = [process.pid for process in self._descendants() if not process.dead and process.pid not in self._running]
         self._record(kind, reason=self._ending.reason, ranks=ranks, other_pids=left[:100])
         # Last, so that the signal follows at once: a script may look at the file before its handler has run.
-        self._touch_stop_file()
+        try:
+            os.close(os.open(self._stop_file, os.O_WRONLY | os.O_CREAT, 0o644))
+        except OSError:
+            pass
 
     def _descendants(self) -> list[processes.Process]:
         return processes.descendants([os.getpid()], processes.table())
@@ -351,9 +355,6 @@ class Keeper:
         helpers -= {process.pid for process in processes.descendants(ranks, everything)} | ranks
         return [process for process in below if process.pid not in helpers]
 
-    def _is_left_to_parent(self, process: processes.Process) -> bool:
-        return process.pid not in self._running and processes.is_part_of_parent(process)
-
     def _address_orphans(self) -> None:
         """Those that were left to a parent which has ended."""
         now = [(before, processes.read(before.pid)) for before in self._spared]
@@ -363,12 +364,6 @@ class Keeper:
     def _wrapped(self) -> set[int]:
         """Pids of living ranks that mpirun started."""
         return {pid for pid, running in self._running.items() if running.wrapped}
-
-    def _touch_stop_file(self) -> None:
-        try:
-            os.close(os.open(self._stop_file, os.O_WRONLY | os.O_CREAT, 0o644))
-        except OSError:
-            pass
 
     def _wait(self) -> None:
         watched = [self._wake] if self._agent_gone else [self._wake, self._agent.fileno()]

@@ -179,17 +179,14 @@ def fetch(order: Order, paths: AttemptPaths, link: Link) -> tuple[int | None, st
                 _fetch_file(file, partial / file.target, checkpoint, order.run, link)
         except (Damaged, NotFound) as error:
             log.warning("%s: the checkpoint %s is passed over: %s", order.key, checkpoint, error)
-            damaged.append(f"{_which(len(damaged))} is damaged and passed over: {error}")
+            which = "the one before it" if damaged else "the newest checkpoint"
+            damaged.append(f"{which} is damaged and passed over: {error}")
             shutil.rmtree(partial, ignore_errors=True)
             continue
         shutil.rmtree(paths.resume, ignore_errors=True)
         partial.rename(paths.resume)
         return checkpoint, str(paths.resume), damaged
     return None, None, damaged
-
-
-def _which(newer: int) -> str:
-    return "the newest checkpoint" if newer == 0 else "the one before it"
 
 
 class Damaged(Exception):

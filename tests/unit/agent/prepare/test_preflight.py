@@ -14,6 +14,7 @@ from muster.agent import devices
 from muster.agent.prepare import ports, preflight
 from muster.agent.prepare.preflight import PythonCheck, check_machine
 from muster.agent.refusal import Refusal
+from muster.host.children import spawning
 from muster.wire.node.agents import Facts
 from muster.wire.node.plan import Needs
 
@@ -87,7 +88,7 @@ def test_a_python_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path, m
     hanging.chmod(0o755)
     assert PythonCheck(Needs(modules=("torch",)), str(hanging), BIN, {}).result() == Facts()
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(_is_free, preflight.spawning).result()
+        assert pool.submit(_is_free, spawning).result()
 
 
 def test_a_launcher_that_is_not_there_is_refused_with_what_to_install(tmp_path: Path) -> None:

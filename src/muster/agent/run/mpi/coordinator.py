@@ -13,8 +13,8 @@ import shlex
 import signal
 import socket
 from _operator import _compare_digest as compare_digest
-from collections.abc import Sequence
-from typing import Any, Callable, Dict, NamedTuple  # noqa: UP035
+from collections.abc import Callable, Sequence
+from typing import Any, Dict, NamedTuple  # noqa: UP035
 
 from muster.agent.run.mpi.remote import answer
 from muster.agent.run.mpi.standin import done_fifo, told_file

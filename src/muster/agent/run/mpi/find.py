@@ -34,12 +34,8 @@ class Found(NamedTuple):
     kind: Kind
 
 
-class _Known(NamedTuple):
-    found: Found
-    watched: dict[str, int]
-
-
-_known: dict[tuple[str, ...], _Known] = {}
+_known: dict[tuple[str, ...], tuple[Found, dict[str, int]]] = {}
+"""What was found, and when the files that it depends on had changed last."""
 
 
 def find(python: str, python_bin: str, user_env: Mapping[str, str]) -> Found:
@@ -53,9 +49,11 @@ def find(python: str, python_bin: str, user_env: Mapping[str, str]) -> Found:
         raise _no_mpi(f"there is no mpirun in the environment of {python} or on PATH ({path})")
     key = (python, program, *(f"{name}={value}" for name, value in sorted(env.items())))
     known = _known.get(key)
-    if known is None or any(_changed_ns(file) != at for file, at in known.watched.items()):
-        known = _known[key] = _ask(python, program, env)
-    return known.found
+    if known is None or any(_changed_ns(file) != at for file, at in known[1].items()):
+        probed = _probe(python, env)
+        found = _fitting(program, _run([program, "--version"], env), probed, python)
+        known = _known[key] = found, {file: _changed_ns(file) for file in (program, *probed.get("watch", ()))}
+    return known[0]
 
 
 def _find_srun(plugin: str, python: str, env: Mapping[str, str]) -> Found:
@@ -64,11 +62,11 @@ def _find_srun(plugin: str, python: str, env: Mapping[str, str]) -> Found:
     program = shutil.which("srun", path=os.environ.get("PATH"))
     if program is None:
         raise _no_mpi(f"{asked}, and there is no srun on this node", _MPIRUN)
-    told = _probe(python, env)
-    loaded = recognise(told.get("text", ""))
+    probed = _probe(python, env)
+    loaded = recognise(probed.get("text", ""))
     if loaded is not None and loaded.name != OPEN_MPI:
         raise _no_mpi(
-            f"{asked}, but {told['by']} of {python} loads {loaded}, which may not speak PMIx: every rank would think "
+            f"{asked}, but {probed['by']} of {python} loads {loaded}, which may not speak PMIx: every rank would think "
             "that it is alone",
             f"Use Open MPI in the job's environment. {_MPIRUN}",
         )
@@ -84,13 +82,6 @@ def find_inside(used: Used) -> Found:
     image, held = used.container.label, used.contents
     program = held.programs.get("mpirun") or held.programs["mpiexec"]
     return _fitting(program, held.mpi, held.library, f"the image {image}")
-
-
-def _ask(python: str, program: str, env: Mapping[str, str]) -> _Known:
-    told = _probe(python, env)
-    found = _fitting(program, _run([program, "--version"], env), told, python)
-    watched = {file: _changed_ns(file) for file in (program, *told.get("watch", ()))}
-    return _Known(found, watched)
 
 
 def _fitting(program: str, said: str, library: Mapping[str, Any], place: str) -> Found:
@@ -115,10 +106,10 @@ def _fitting(program: str, said: str, library: Mapping[str, Any], place: str) ->
 def _probe(python: str, env: Mapping[str, str]) -> dict[str, Any]:
     lines = _run([python, "-c", _PROBE], env).strip().splitlines()
     try:
-        told = json.loads(lines[-1]) if lines else {}
+        said = json.loads(lines[-1]) if lines else {}
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return said if isinstance(said, dict) else {}
 
 
 def _run(command: list[str], env: Mapping[str, str]) -> str:
