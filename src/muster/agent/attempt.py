@@ -13,6 +13,7 @@ from muster.agent.run.journal import Story
 from muster.agent.run.mpi.find import Found
 from muster.environments.caller import Ready
 from muster.environments.images.used import Used
+from muster.host.locks import HeldLock
 from muster.paths import AttemptPaths
 from muster.wire.node.agents import AttemptKey, Facts, Order
 
@@ -130,20 +131,16 @@ class Attempt:
         return bool(good) and all(good) and self.reason in ("", "done")
 
     @property
-    def locks(self) -> list[int]:
-        """Descriptors that keep its ports, environment and data held, for its keeper."""
-        ports = [held.lock.descriptor for held in self.prepared.ports] if self.prepared else []
-        environment = [self.environment.lock.descriptor] if self.environment else []
-        return [*ports, *environment, *(held.lock.descriptor for held in (self.inputs.held if self.inputs else ()))]
+    def locks(self) -> list[HeldLock]:
+        """What keeps its ports, environment and data held; its keeper gets copies of the descriptors."""
+        ports = self.prepared.ports if self.prepared else ()
+        data = self.inputs.held if self.inputs else ()
+        return [held.lock for held in (*ports, *((self.environment,) if self.environment else ()), *data)]
 
     def release(self) -> None:
         """Let go of ports, environment and data; a keeper has its own hold on them."""
+        for lock in self.locks:
+            lock.release()
+        self.prepared = self.environment = None
         if self.inputs is not None:
-            self.inputs.release()
-        if self.prepared is not None:
-            for held in self.prepared.ports:
-                held.release()
-            self.prepared = None
-        if self.environment is not None:
-            self.environment.lock.release()
-            self.environment = None
+            self.inputs.held.clear()

@@ -1,4 +1,4 @@
-"""The agent's side of a transfer: a child process that does the heavy part, listened to from a worker thread."""
+"""Transfers: a child process does the heavy part, and a worker thread of the agent listens to it."""
 
 from __future__ import annotations
 

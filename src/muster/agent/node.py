@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -63,7 +64,7 @@ class Node:
         self._link = services.link
         self._shipper = services.shipper
         self._attempts: dict[AttemptKey, Attempt] = {}
-        self._forgotten: dict[AttemptKey, None] = {}
+        self._forgotten: deque[AttemptKey] = deque(maxlen=_REMEMBERED)
         self._had_any = False
         self._leave = False
         self._terminated_at: float | None = None
@@ -189,7 +190,7 @@ class Node:
             self._refuse(attempt, refusal_of(error, paths.root))
             return
         attempt.phase = Phase.RUNNING
-        self._keepers.launch(attempt.key, paths.launch, attempt.locks)
+        self._keepers.launch(attempt.key, paths.launch, [lock.descriptor for lock in attempt.locks])
         attempt.release()
         self._services.track(order, paths)
         self._sampler.add(attempt.key, paths.streams / "events" / "node.jsonl")
@@ -297,9 +298,7 @@ class Node:
         attempt.release()
         self._shipper.drop(attempt.key)
         del self._attempts[attempt.key]
-        self._forgotten[attempt.key] = None
-        while len(self._forgotten) > _REMEMBERED:
-            del self._forgotten[next(iter(self._forgotten))]
+        self._forgotten.append(attempt.key)
         self._update_holding()
         self._fetchers.submit(partial(folder.remove, attempt.paths))
 

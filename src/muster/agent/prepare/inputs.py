@@ -49,10 +49,10 @@ class Inputs:
     mounted: list[Serving] = field(default_factory=list)
     """Mounts that live as long as the job."""
 
-    def place(self) -> dict[str, str]:
+    def prepare(self) -> dict[str, str]:
         """Where the job finds each input; raises Failed."""
         try:
-            return {item.name: self._place(item) for item in self.order.inputs}
+            return {item.name: self._prepare(item) for item in self.order.inputs}
         except BaseException:
             self.close()
             raise
@@ -61,22 +61,19 @@ class Inputs:
 
     def close(self) -> None:
         """The job has ended: nothing of its inputs is needed any more."""
-        self.release()
+        for held in self.held:
+            held.lock.release()
+        self.held.clear()
         for serving in self.mounted:
             serving.close()
         self.mounted.clear()
 
-    def release(self) -> None:
-        for held in self.held:
-            held.release()
-        self.held.clear()
-
-    def _place(self, item: InputOrder) -> str:
+    def _prepare(self, item: InputOrder) -> str:
         access = self._access(item)
         if access.kind == "refused":
             raise Failed("data_unavailable", f"input {item.name!r}: {access.options.get('message')}")
         if access.kind == "file":
-            return self._place_local(item, access)
+            return self._prepare_local(item, access)
         if item.mode == "direct":
             return access.label or access.url
         if item.mode == "ro_mount" and _wish() == "mount":
@@ -113,7 +110,7 @@ class Inputs:
             self.mover.unwanted.wait(backoff.next_s())
         raise Abandoned("nobody wants the data any more")
 
-    def _place_local(self, item: InputOrder, access: Access) -> str:
+    def _prepare_local(self, item: InputOrder, access: Access) -> str:
         """What the node sees as files itself: no cache is in between."""
         source = Path(access.url)
         check_local(item, source)
@@ -258,16 +255,16 @@ def _can_show() -> bool:
     return os.getuid() != 0 or mounts.allowed()
 
 
-def _show(source: Path, place: Path) -> None:
-    """Show what a job must not change at the job's place, read-only and without a copy."""
+def _show(source: Path, target: Path) -> None:
+    """Show what a job must not change where the job looks for it, read-only and without a copy."""
     if os.getuid() != 0:
         # The files are read-only for this user, so a link is enough.
         with suppress(FileExistsError):
-            place.symlink_to(source)
+            target.symlink_to(source)
         return
     if source.is_dir():
-        place.mkdir(exist_ok=True)
+        target.mkdir(exist_ok=True)
     else:
-        place.touch()
-    if str(place.resolve()) not in mounts.below(place.parent) and not mounts.bind_read_only(source, place):
-        raise Failed("platform", f"{source} could not be mounted at {place}")
+        target.touch()
+    if str(target.resolve()) not in mounts.below(target.parent) and not mounts.bind_read_only(source, target):
+        raise Failed("platform", f"{source} could not be mounted at {target}")

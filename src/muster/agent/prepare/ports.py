@@ -27,9 +27,6 @@ class HeldPort(NamedTuple):
     lock: HeldLock
     """The port is free again when every copy of its descriptor is closed."""
 
-    def release(self) -> None:
-        self.lock.release()
-
 
 def hold(
     count: int, preferred: int = 0, avoid: Collection[int] = (), folder: Path | None = None, chosen: int | None = None
@@ -57,7 +54,7 @@ def hold(
         if len(held) == count:
             return held
     for one in held:
-        one.release()
+        one.lock.release()
     raise _trouble(
         f"no {count} free ports were found (asked for {preferred or 'any'}, tried {_UPWARDS} above it and others). "
         f"End what listens there, or set MASTER_PORT to a free port."

@@ -32,7 +32,7 @@ _PACKAGES = {"torch": "muster[torch]", "tensorflow": "muster[tensorflow]", "mpi4
 
 _PROBE = f"""{MODULES}
 import json, sys
-print(json.dumps({{"modules": modules(sys.argv[1:]), "places": [place for place in sys.path if os.path.isdir(place)]}}))
+print(json.dumps({{"modules": modules(sys.argv[1:]), "folders": [path for path in sys.path if os.path.isdir(path)]}}))
 """
 
 
@@ -56,7 +56,11 @@ class PythonCheck:
         self._devices = devices.gather(root) if needs.devices else None
         self._probing: threading.Thread | None = None
         if needs.modules:
-            self._probe(user_env.get("PYTHONPATH", ""))
+            pythonpath = user_env.get("PYTHONPATH", "")
+            self._modules = _remembered(python, pythonpath, needs.modules)
+            if self._modules is None:
+                self._probing = threading.Thread(target=self._look, args=(pythonpath,), name="preflight", daemon=True)
+                self._probing.start()
 
     def result(self) -> Facts:
         """What was found; Refusal where the job is certain to fail."""
@@ -73,17 +77,8 @@ class PythonCheck:
         versions = {module: found[module] for module in self._needs.modules if found.get(module)}
         return Facts(tuple(self._notices), versions, self._devices)
 
-    def _probe(self, pythonpath: str) -> None:
-        known = _remembered(self._python, pythonpath, self._needs.modules)
-        if known is not None:
-            self._modules = known
-            return
-
-        def look() -> None:
-            self._modules = _look_into(self._python, pythonpath, self._needs.modules)
-
-        self._probing = threading.Thread(target=look, name="preflight", daemon=True)
-        self._probing.start()
+    def _look(self, pythonpath: str) -> None:
+        self._modules = _look_into(self._python, pythonpath, self._needs.modules)
 
 
 _Key = tuple[str, str, tuple[str, ...]]
@@ -93,7 +88,7 @@ _memory: dict[_Key, tuple[tuple[tuple[str, int], ...], Mapping[str, str]]] = {}
 def _remembered(python: str, pythonpath: str, modules: tuple[str, ...]) -> Mapping[str, str] | None:
     """What an earlier look found, if nothing was installed since: that changes the folder's time."""
     known = _memory.get((python, pythonpath, modules))
-    if known is None or any(_modified(place) != at for place, at in known[0]):
+    if known is None or any(modified_ns(path) != at for path, at in known[0]):
         return None
     return known[1]
 
@@ -107,8 +102,8 @@ def _look_into(python: str, pythonpath: str, modules: tuple[str, ...]) -> Mappin
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
     found: Mapping[str, str] = said["modules"]
-    places = tuple((place, _modified(place)) for place in (python, *said["places"]))
-    _memory[python, pythonpath, modules] = (places, found)
+    watched = tuple((path, modified_ns(path)) for path in (python, *said["folders"]))
+    _memory[python, pythonpath, modules] = (watched, found)
     return found
 
 
@@ -122,7 +117,7 @@ def _output(command: list[str], env: Mapping[str, str]) -> bytes:
             end_group(child)
 
 
-def _modified(path: str) -> int:
+def modified_ns(path: str) -> int:
     try:
         return Path(path).stat().st_mtime_ns
     except OSError:

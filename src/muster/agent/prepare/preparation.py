@@ -24,7 +24,7 @@ from muster.agent.run.mpi.find import Found, find, find_inside
 from muster.agent.run.variables import NODE_MARK
 from muster.agent.services import NodeServices
 from muster.agent.ship import checkpoints
-from muster.agent.ship.outputs import places
+from muster.agent.ship.outputs import output_paths
 from muster.environments.caller import Caller, Ready
 from muster.environments.failures import Failure
 from muster.environments.venvs import ready as venvs
@@ -74,7 +74,7 @@ class Preparation:
         facts, mpi = self._check(needs, order, paths, environment, python, python_bin)
         resumed, resume_dir, about_resume = checkpoints.fetch(order, paths, self._services.link)
         facts = replace(facts, notices=(*facts.notices, *about_resume), machine=identity.machine())
-        outputs = places(order, paths)
+        outputs = output_paths(order, paths)
         inputs = self._bring_inputs(order, paths)
         held = ports.hold(order.ports_count, order.ports_preferred, order.ports_avoid, chosen=needs.port)
         tmp = str(folder.short_tmp(paths))
@@ -137,7 +137,7 @@ class Preparation:
     def _bring_inputs(self, order: Order, paths: AttemptPaths) -> dict[str, str]:
         moving = mover.Mover(self._services.mark, self._attempt.unwanted)
         self._attempt.inputs = Inputs(order, paths, self._services.link, moving, self._doing, self._note)
-        return self._attempt.inputs.place()
+        return self._attempt.inputs.prepare()
 
     def _python_bin(self, python: str) -> str:
         """A folder in which `python` is the interpreter: its own, or a small one made for it."""

@@ -15,7 +15,7 @@ import socket
 import time
 from typing import NamedTuple
 
-from muster.agent.run.mpi.coordinator import MpiSide
+from muster.agent.run.mpi.coordinator import MpiCoordinator
 from muster.agent.run.records import Channel, Launch, LaunchRank, StopCommand, Value, entry_line
 from muster.host import processes
 
@@ -166,14 +166,14 @@ class Keeper:
         self._agent_gone = False
         self._wake = wake
         self._journal = os.open(launch["journal"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        self._mpi = MpiSide(launch["mpi"]) if launch["mpi"] else None
+        self._mpi = MpiCoordinator(launch["mpi"]) if launch["mpi"] else None
         self._awaited = set(self._mpi.ranks) if self._mpi else set()
         """Ranks that mpirun is to start and that have not said a word yet."""
         self._running: dict[int, Running] = {}
         self._signalled = False
         self._spared: list[processes.Process] = []
         """Those that have had no SIGTERM, because their parents had it."""
-        self._told: set[int] = set()
+        self._interrupted: set[int] = set()
         """Ranks that mpirun has told to end."""
         self._deserted: tuple[str, float] | None = None
         """What should have waited for ranks and has ended, and when to look whether any is left."""
@@ -239,7 +239,7 @@ class Keeper:
             ended = self._running.pop(pid, None)
             if ended is None:
                 continue
-            self._exited(ended, status, usage.ru_maxrss, told=ended.rank in self._told)
+            self._exited(ended, status, usage.ru_maxrss, interrupted=ended.rank in self._interrupted)
             if self._mpi is not None and not ended.wrapped and status == 0:
                 self._deserted = ("mpirun", time.monotonic() + DESERTED_S)
 
@@ -247,8 +247,8 @@ class Keeper:
         """What the processes say that mpirun starts in front of each rank."""
         for entry in self._mpi.hear() if self._mpi else ():
             kind, rank = entry["kind"], entry["rank"]
-            if kind == "told":
-                self._told.add(rank)
+            if kind == "interrupted":
+                self._interrupted.add(rank)
             elif kind == "refused" and rank in self._awaited:
                 self._awaited.discard(rank)
                 self._record("refused", rank=rank, message=entry["message"], exit_code=entry["exit_code"])
@@ -261,7 +261,7 @@ class Keeper:
                 pid = next((pid for pid, running in self._running.items() if running.rank == rank), None)
                 if pid is not None:
                     ended = self._running.pop(pid)
-                    self._exited(ended, entry["status"], entry["max_rss_kb"], entry["told"], entry["at"])
+                    self._exited(ended, entry["status"], entry["max_rss_kb"], entry["interrupted"], entry["at"])
 
     def _lose_deserted(self, now: float) -> None:
         """mpirun or its daemon has gone; a rank that it should have waited for is lost, and with it the gang."""
@@ -269,7 +269,7 @@ class Keeper:
             return
         lost_with, self._deserted = self._deserted[0], None
         left = self._awaited | {running.rank for running in self._running.values() if running.wrapped}
-        if not left or self._signalled or self._told:
+        if not left or self._signalled or self._interrupted:
             return
         lost = min(left)
         self._awaited.discard(lost)
@@ -280,11 +280,11 @@ class Keeper:
     def _close_wrapped(self) -> None:
         """No process is left: what mpirun started and nobody saw ending went with it."""
         for rank in [running.rank for running in self._running.values()]:
-            expected = self._signalled or rank in self._told
+            expected = self._signalled or rank in self._interrupted
             self._record("exited", rank=rank, exit_code=None, signal=None, expected=expected, lost_with="mpirun")
 
-    def _exited(self, ended: Running, status: int, max_rss_kb: int, told: bool, at: float | None = None) -> None:
-        """Record how a rank ended; `told`: mpirun had told it to end."""
+    def _exited(self, ended: Running, status: int, max_rss_kb: int, interrupted: bool, at: float | None = None) -> None:
+        """Record how a rank ended; `interrupted`: mpirun had told it to end."""
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
         self._record(
@@ -295,11 +295,11 @@ class Keeper:
             signal=number,
             max_rss_kb=max_rss_kb,
             core_dumped=bool(number and os.WCOREDUMP(status)),
-            expected=self._signalled or told,
+            expected=self._signalled or interrupted,
             oom_killed=code != 0 and not self._signalled and processes.oom_kills() > self._oom_kills[0],
         )
         now = time.monotonic()
-        if ended.essential and code != 0 and not self._signalled and not told:
+        if ended.essential and code != 0 and not self._signalled and not interrupted:
             self._ending.failed(now)
         # With ranks on other nodes too, only the server knows whether a helper here is still needed.
         needed = self._awaited or any(other.essential or not self._whole_gang for other in self._running.values())

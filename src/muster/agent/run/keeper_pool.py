@@ -1,4 +1,4 @@
-"""The agent's side of nursery and keepers: asks for keepers, hears them, and knows when nothing of one is left.
+"""All keepers of a node: asks the nursery for them, hears them, and knows when nothing of one is left.
 
 Runs in the agent's loop. While the nursery lives it ends what a dead keeper left; keepers that have outlived their
 nursery became children of the agent, which then does the same for them.
@@ -6,7 +6,6 @@ nursery became children of the agent, which then does the same for them.
 
 from __future__ import annotations
 
-import array
 import json
 import logging
 import os
@@ -16,6 +15,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -53,8 +53,6 @@ class Kept:
     """Which nursery forked it."""
     silent: bool = False
     """Its channel is closed: it has ended or died."""
-    gone: bool = False
-    """No process of it is left."""
 
 
 @dataclass
@@ -97,10 +95,9 @@ class KeeperPool:
         kept = self._kept[key] = Kept(key, Channel(ours), generation=self._generation)
         self.selector.register(kept.channel, selectors.EVENT_READ, lambda: self._hear_keeper(kept))
         request = json.dumps({"key": f"{key[0]}.{key[1]}", "launch": str(launch_file)}).encode()
-        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno(), *locks]))
         try:
             assert self._channel is not None
-            self._channel.socket.sendmsg([request], [rights])
+            socket.send_fds(self._channel.socket, [request], [theirs.fileno(), *locks])
         except OSError as error:
             # The nursery is dying; closing the keeper's end tells this attempt so, too.
             log.warning("the nursery did not take the request of %s: %s", key, error)
@@ -151,22 +148,20 @@ class KeeperPool:
             return
         for message in messages:
             if "born" in message:
-                self._born(message["born"], message["pid"])
+                run, _, attempt = message["born"].rpartition(".")
+                if (run, int(attempt)) in self._kept:
+                    self._kept[run, int(attempt)].pid = message["pid"]
             elif "gone" in message:
                 self._gone(message["gone"])
             elif "failed" in message:
                 log.error("%s: %s", message["failed"], message["message"])
 
-    def _born(self, name: str, pid: int) -> None:
-        run, _, attempt = name.rpartition(".")
-        kept = self._kept.get((run, int(attempt)))
-        if kept is not None:
-            kept.pid = pid
-
     def _gone(self, pid: int) -> None:
         for kept in list(self._kept.values()):
             if kept.pid == pid and kept.generation == self._generation:
-                self._drain(kept)
+                # Hear what it said before it went.
+                while not kept.silent:
+                    self._hear_keeper(kept)
                 self._forget(kept)
 
     def _replace_nursery(self) -> None:
@@ -187,11 +182,6 @@ class KeeperPool:
             if entry["kind"] == "keeper":
                 kept.pid = entry["pid"]
             self.owner.keeper_said(kept.key, entry)
-
-    def _drain(self, kept: Kept) -> None:
-        """Hear what a keeper said before it went."""
-        while not kept.silent:
-            self._hear_keeper(kept)
 
     def _close_channel(self, kept: Kept) -> None:
         if not kept.silent:
@@ -220,17 +210,11 @@ class KeeperPool:
             ]
             processes.kill([*orphans, *processes.descendants([orphan.pid for orphan in orphans], everything)])
             for orphan in orphans:
-                _reap(orphan.pid)
+                with suppress(ChildProcessError):
+                    os.waitpid(orphan.pid, os.WNOHANG)
         finally:
             spawning.release()
         return not orphans
-
-
-def _reap(pid: int) -> None:
-    try:
-        os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        pass
 
 
 def sweep(mark: str, patience_s: float, clock: Callable[[], float], pause: Callable[[float], None]) -> list[int]:

@@ -6,7 +6,6 @@ its children, because it is the next sub-reaper above; so a child that is not a 
 
 from __future__ import annotations
 
-import array
 import gc
 import json
 import os
@@ -54,9 +53,11 @@ class Nursery:
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
 
     def _serve(self) -> None:
-        """One request: where the launch file is, with the keeper's socket and the port locks beside it."""
+        """One request: where the launch file is, with the keeper's socket and the port locks that come along."""
         try:
-            data, descriptors = _receive(self._agent.socket)
+            # The kernel does not glue together two messages that carry descriptors.
+            flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+            data, descriptors, _, _ = socket.recv_fds(self._agent.socket, 65536, 64, flags)
         except OSError:
             data, descriptors = b"", []
         if not data:
@@ -130,17 +131,6 @@ class Nursery:
 
     def _tell(self, **message: str | int) -> None:
         self._agent.send(json.dumps(message).encode() + b"\n")
-
-
-def _receive(agent: socket.socket) -> tuple[bytes, list[int]]:
-    # The kernel does not glue together two messages that carry descriptors.
-    size = array.array("i").itemsize
-    data, ancillary, _, _ = agent.recvmsg(65536, socket.CMSG_SPACE(64 * size), getattr(socket, "MSG_CMSG_CLOEXEC", 0))
-    descriptors = array.array("i")
-    for level, kind, content in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            descriptors.frombytes(content[: len(content) - len(content) % size])
-    return data, list(descriptors)
 
 
 def main() -> None:

@@ -81,7 +81,7 @@ class Publisher(threading.Thread):
 
     def finish(self, order: Order, paths: AttemptPaths, unwanted: threading.Event) -> None:
         """No process is left: take what is still to be taken. Returns when it is with the server."""
-        self._try(self._watched.pop(order.key, Watched(order, paths, unwanted)))
+        self._take(self._watched.pop(order.key, Watched(order, paths, unwanted)))
 
     def close(self) -> None:
         self._closing = True
@@ -92,24 +92,21 @@ class Publisher(threading.Thread):
             self._wake.wait(CHECKPOINT_LOOK_S if self._watched else None)
             self._wake.clear()
             for watched in list(self._watched.values()):
-                self._try(watched)
+                self._take(watched)
         self._renames.close()
         self._link.close()
 
-    def _try(self, watched: Watched) -> None:
+    def _take(self, watched: Watched) -> None:
         try:
-            self._take(watched)
+            with watched.lock:
+                self._renames.collect()
+                for entry in look(watched.paths.checkpoints, watched.renamed, watched.taken, time.time()):
+                    if watched.refused or watched.unwanted.is_set():
+                        return
+                    if entry.settled and self._publish(watched, entry):
+                        watched.taken[entry.path.name] = entry.signature
         except OSError as error:
             log.warning("the checkpoints of %s cannot be taken: %s", watched.order.key, error)
-
-    def _take(self, watched: Watched) -> None:
-        with watched.lock:
-            self._renames.collect()
-            for entry in look(watched.paths.checkpoints, watched.renamed, watched.taken, time.time()):
-                if watched.refused or watched.unwanted.is_set():
-                    return
-                if entry.settled and self._publish(watched, entry):
-                    watched.taken[entry.path.name] = entry.signature
 
     def _publish(self, watched: Watched, entry: Entry) -> bool:
         """Send one checkpoint, as often as it takes; False when it changed under way."""
@@ -218,12 +215,12 @@ def _link_tree(source: Path, target: Path) -> None:
     """The same files by other names: they stay when the job removes or replaces its own."""
     for path in [source] if source.is_file() else sorted(source.rglob("*")):
         if path.is_file() and not path.is_symlink():
-            place = target / (path.relative_to(source) if source.is_dir() else path.name)
-            place.parent.mkdir(parents=True, exist_ok=True)
+            copy = target / (path.relative_to(source) if source.is_dir() else path.name)
+            copy.parent.mkdir(parents=True, exist_ok=True)
             try:
-                place.hardlink_to(path)
+                copy.hardlink_to(path)
             except OSError:
-                shutil.copyfile(path, place)
+                shutil.copyfile(path, copy)
 
 
 def _manifest(source: Path, staged: Path) -> tuple[HashedFile, ...]:

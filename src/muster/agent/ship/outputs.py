@@ -31,16 +31,15 @@ log = logging.getLogger(__name__)
 _LEFT_ALONE_S = 2.0
 _MOST_NOTES = 5
 Files = dict[str, FileFacts]
-_Sent = dict[str, dict[str, FileFacts]]
 
 
-def places(order: Order, paths: AttemptPaths) -> dict[str, str]:
+def output_paths(order: Order, paths: AttemptPaths) -> dict[str, str]:
     """Where the job writes each output; raises Failed where one cannot be written at all."""
     orders = {item.name: item for item in order.output_orders}
-    return {name: _place(name, orders.get(name), paths) for name in order.outputs}
+    return {name: _output_path(name, orders.get(name), paths) for name in order.outputs}
 
 
-def _place(name: str, item: OutputOrder | None, paths: AttemptPaths) -> str:
+def _output_path(name: str, item: OutputOrder | None, paths: AttemptPaths) -> str:
     access = item.access if item is not None else None
     if item is None or access is None:
         folder = paths.work / "outputs" / name
@@ -53,9 +52,9 @@ def _place(name: str, item: OutputOrder | None, paths: AttemptPaths) -> str:
     if item.mode == "direct":
         if access.kind != "file":
             return access.label or access.url
-        place = Path(access.url)
-        (place if access.folder else place.parent).mkdir(parents=True, exist_ok=True)
-        return str(place)
+        target = Path(access.url)
+        (target if access.folder else target.parent).mkdir(parents=True, exist_ok=True)
+        return str(target)
     folder = paths.out / name
     folder.mkdir(parents=True, exist_ok=True)
     return str(folder) if access.folder else str(folder / _last_part(access))
@@ -126,7 +125,7 @@ class Sender(threading.Thread):
         self._services.note(watched.order, "warning", text)
 
     def finish(self, order: Order, paths: AttemptPaths, unwanted: threading.Event, succeeded: bool) -> list[str]:
-        """No process is left: bring everything to its place. Returns what should be told of it."""
+        """No process is left: send everything where it belongs. Returns notes for the run."""
         watched = self._watched.pop(order.key, None) or self._of(order, paths, unwanted)
         notes: list[str] = []
         with watched.lock:
@@ -141,7 +140,7 @@ class Sender(threading.Thread):
         return Watched(order, paths, Mover(self._services.mark, unwanted), items, _read(paths.sent_outputs))
 
     def _send_settled(self, watched: Watched) -> None:
-        """While the job runs: files that it has left alone go to the attempt's own place."""
+        """While the job runs: files that it has left alone go to the attempt's own folder in the datastore."""
         for item, access in watched.items:
             if item.mode != "rw_mount" or not access.folder or watched.mover.unwanted.is_set():
                 continue
@@ -188,14 +187,12 @@ class Sender(threading.Thread):
         return []
 
     def _report_left_out(self, watched: Watched, name: str, left_out: list[str]) -> None:
-        for what in left_out[:_MOST_NOTES]:
+        more = len(left_out) - _MOST_NOTES
+        for what in [*left_out[:_MOST_NOTES], *([f"{more:,} more like these"] if more > 0 else [])]:
             self._services.note(watched.order, "warning", f"output {name}: left out {what}")
-        if len(left_out) > _MOST_NOTES:
-            text = f"output {name}: left out {len(left_out) - _MOST_NOTES:,} more like these"
-            self._services.note(watched.order, "warning", text)
 
     def _bring(self, watched: Watched, item: OutputOrder, access: Access, found: Files, succeeded: bool) -> list[str]:
-        """Once it is known how the attempt ended: to the output's place, or apart from it."""
+        """Once it is known how the attempt ended: to the output's folder, or apart from it."""
         order, label = watched.order, access.label or access.url
         if not found:
             return []
@@ -329,6 +326,6 @@ def _below(label: str, path: str) -> str:
 
 def _read(path: Path) -> dict[str, Files]:
     try:
-        return from_json(_Sent, read_json(path))
+        return from_json(dict[str, Files], read_json(path))
     except WireError:
         return {}

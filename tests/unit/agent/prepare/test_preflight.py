@@ -197,10 +197,10 @@ def test_a_chosen_port_that_another_job_holds_is_refused(tmp_path: Path) -> None
     (held,) = ports.hold(1, folder=tmp_path)
     with pytest.raises(Refusal, match="another job on this machine holds it"):
         ports.hold(1, held.port, folder=tmp_path, chosen=held.port)
-    held.release()
+    held.lock.release()
     (again,) = ports.hold(1, held.port, avoid=[held.port], folder=tmp_path, chosen=held.port)
     assert again.port == held.port, "a chosen port is chosen for every attempt"
-    again.release()
+    again.lock.release()
 
 
 def _is_free(lock: threading.RLock) -> bool:

@@ -58,7 +58,9 @@ class ContainerKeeper:
         while not self._reap():
             self._wait()
             self._pursue()
-        self._drain()
+        # Hear what the keeper inside said before it went.
+        while self._inner is not None:
+            self._hear_inner()
         if not self._ended:
             self._explain()
         self._tool(self._container["remove"])
@@ -169,11 +171,6 @@ class ContainerKeeper:
             self._ended = line
         else:
             self._send(line)
-
-    def _drain(self) -> None:
-        """Hear what the keeper inside said before it went."""
-        while self._inner is not None:
-            self._hear_inner()
 
     def _end_by(self, moment: float) -> None:
         self._overdue = moment if self._overdue is None else min(self._overdue, moment)

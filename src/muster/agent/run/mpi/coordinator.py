@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Dict, NamedTuple  # noqa: UP035
 
 from muster.agent.run.mpi.remote import answer
-from muster.agent.run.mpi.standin import done_fifo, told_file
+from muster.agent.run.mpi.standin import done_fifo, pmix_file
 from muster.agent.run.records import LaunchMpi
 from muster.host import processes
 
@@ -32,9 +32,9 @@ Entry = Dict[str, Any]  # noqa: UP006
 # What the process in front of a rank says; ranks of the job could write here, too.
 _WORDS: dict[str, dict[str, type]] = {
     "started": {"pid": int, "at": float},
-    "exited": {"status": int, "max_rss_kb": int, "told": bool, "at": float},
+    "exited": {"status": int, "max_rss_kb": int, "interrupted": bool, "at": float},
     "refused": {"message": str, "exit_code": int},
-    "told": {},
+    "interrupted": {},
     "here": {},
 }
 
@@ -47,7 +47,7 @@ class _Caller(NamedTuple):
     unread: bytearray
 
 
-class MpiSide:
+class MpiCoordinator:
     """What of an MPI job is on this node."""
 
     def __init__(self, launch: LaunchMpi) -> None:
@@ -235,12 +235,12 @@ class PmixStep:
             return ""
         self._came.add(rank)
         try:
-            with open(told_file(self._folder, rank), "rb") as file:  # noqa: PTH123
+            with open(pmix_file(self._folder, rank), "rb") as file:  # noqa: PTH123
                 lines = file.read().decode("utf-8", "surrogateescape").split("\0")
         except OSError as error:
-            return f"what PMIx told it cannot be read: {error.strerror}"
-        told = dict(line.split("=", 1) for line in lines if "=" in line)
-        return self._spawn(shlex.quote(self._program), told)
+            return f"what PMIx gave it cannot be read: {error.strerror}"
+        given = dict(line.split("=", 1) for line in lines if "=" in line)
+        return self._spawn(shlex.quote(self._program), given)
 
     def ended(self, rank: int, status: int) -> None:
         """Let the stand-in of a rank go that has ended well. The others stay: srun would end the step."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from muster.agent.prepare.preflight import modified_ns
 from muster.agent.refusal import Refusal
 from muster.agent.run.variables import SYSTEM_PATH
 from muster.environments.images.used import Used
@@ -49,10 +50,10 @@ def find(python: str, python_bin: str, user_env: Mapping[str, str]) -> Found:
         raise _no_mpi(f"there is no mpirun in the environment of {python} or on PATH ({path})")
     key = (python, program, *(f"{name}={value}" for name, value in sorted(env.items())))
     known = _known.get(key)
-    if known is None or any(_changed_ns(file) != at for file, at in known[1].items()):
+    if known is None or any(modified_ns(file) != at for file, at in known[1].items()):
         probed = _probe(python, env)
         found = _fitting(program, _run([program, "--version"], env), probed, python)
-        known = _known[key] = found, {file: _changed_ns(file) for file in (program, *probed.get("watch", ()))}
+        known = _known[key] = found, {file: modified_ns(file) for file in (program, *probed.get("watch", ()))}
     return known[0]
 
 
@@ -84,8 +85,8 @@ def find_inside(used: Used) -> Found:
     return _fitting(program, held.mpi, held.library, f"the image {image}")
 
 
-def _fitting(program: str, said: str, library: Mapping[str, Any], place: str) -> Found:
-    """The mpirun that says this of itself, where it belongs to the library that ranks in this place load."""
+def _fitting(program: str, said: str, library: Mapping[str, Any], where: str) -> Found:
+    """The mpirun that says this of itself, where it belongs to the library that ranks there load."""
     kind = recognise(said)
     if kind is None:
         first = said.strip().splitlines()[:1]
@@ -96,7 +97,7 @@ def _fitting(program: str, said: str, library: Mapping[str, Any], place: str) ->
     loaded = recognise(library.get("text", ""))
     if loaded is not None and loaded.family != kind.family:
         raise _no_mpi(
-            f"{program} is {kind}, but {library['by']} of {place} loads {loaded}: every rank would think that it is "
+            f"{program} is {kind}, but {library['by']} of {where} loads {loaded}: every rank would think that it is "
             "alone",
             f"Install the mpirun of {loaded.name} into the job's environment, or {library['by']} for {kind.name}.",
         )
@@ -122,10 +123,3 @@ def _run(command: list[str], env: Mapping[str, str]) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise _no_mpi(f"{command[0]} cannot be run: {error}") from error
     return done.stdout
-
-
-def _changed_ns(file: str) -> int:
-    try:
-        return os.stat(file).st_mtime_ns  # noqa: PTH116
-    except OSError:
-        return 0
