@@ -153,7 +153,3 @@ def _identity() -> dict[str, str]:
 def _cpus() -> int:
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
-
-
-if __name__ == "__main__":
-    main()

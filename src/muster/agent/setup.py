@@ -9,9 +9,9 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
 from muster.agent.run.variables import NODE_MARK
 from muster.defaults import SETUP_TIMEOUT_S
@@ -24,8 +24,7 @@ log = logging.getLogger(__name__)
 _KEPT_BYTES = 256 << 10
 
 
-@dataclass(frozen=True)
-class SetUp:
+class SetUp(NamedTuple):
     """What became of the command."""
 
     error: str | None

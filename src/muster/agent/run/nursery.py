@@ -56,13 +56,14 @@ class Nursery:
         """One request: where the launch file is, with the keeper's socket and the port locks that come along."""
         try:
             # The kernel does not glue together two messages that carry descriptors.
-            flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-            data, descriptors, _, _ = socket.recv_fds(self._agent.socket, 65536, 64, flags)
+            data, descriptors, _, _ = socket.recv_fds(self._agent.socket, 65536, 64)
         except OSError:
             data, descriptors = b"", []
         if not data:
             self._agent_gone = True
             return
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
         request = json.loads(data)
         try:
             pid = os.fork()
