@@ -11,16 +11,13 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import IO, Protocol, cast
 
+from muster.agent.refusal import Refusal
 from muster.defaults import CODE_CACHE_BYTES
 from muster.host.cache import FolderCache, HeldEntry
 from muster.host.files import disk_usage, is_safe_path
 
 _FICLONE = 0x40049409
 _DATA = "data"
-
-
-class UnsafeArchive(Exception):
-    """An archive that would write outside its folder."""
 
 
 class Archive(Protocol):
@@ -60,7 +57,8 @@ def unpack(archive: Archive, target: Path) -> None:
     with tarfile.open(fileobj=cast(IO[bytes], archive), mode="r|") as tar:
         for member in tar:
             if not is_safe_path(member.name) or not (member.isreg() or member.isdir()):
-                raise UnsafeArchive(f"{member.name!r} in the code archive is not a plain file or folder below it")
+                message = f"{member.name!r} in the code archive is not a plain file or folder below it"
+                raise Refusal("bad_input", message)
             path = target / member.name
             if member.isdir():
                 path.mkdir(parents=True, exist_ok=True)
