@@ -81,13 +81,18 @@ def lazy_group(panels: Mapping[str, Mapping[str, Word]]) -> type[TyperGroup]:
 
 def load(name: str, word: Word) -> Command:
     """Import a command and make it one of typer's."""
-    module, _, attribute = word.target.partition(":")
-    found = getattr(import_module(f"muster.cli.commands.{module}"), attribute)
+    found = find(f"commands.{word.target}")
     if callable(found):
         app = typer.Typer(rich_markup_mode=None, add_completion=False)
         app.command(name, cls=ScriptCommand if word.takes_script else None)(exits.guarded(found))
         return cast(TyperCommand, typer.main.get_command(app))
     return _group(name, word, found)
+
+
+def find(target: str) -> Any:
+    """What `module:attribute` below `cli` means; its module is imported now."""
+    module, _, attribute = target.partition(":")
+    return getattr(import_module(f"muster.cli.{module}"), attribute)
 
 
 def _group(name: str, word: Word, functions: Mapping[str, Callable[..., None]]) -> Command:

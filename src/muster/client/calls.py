@@ -152,7 +152,7 @@ class Group:
     """Calls about one noun."""
 
     def __init__(self, calls: Calls) -> None:
-        self._calls = calls
+        self.calls = calls
 
 
 class _HeldConnection(ServerConnection):

@@ -18,19 +18,19 @@ class Code(Group):
 
     def missing_blobs(self, files: Manifest) -> MissingBlobs:
         """Whether the server has the snapshot, and which contents it lacks."""
-        return self._calls.read(MissingBlobs, "POST", "/snapshots/missing", message=SnapshotFiles(files))
+        return self.calls.read(MissingBlobs, "POST", "/snapshots/missing", message=SnapshotFiles(files))
 
     def put_blobs(self, frames: Iterable[bytes]) -> None:
         """Send contents: a `BlobHead` as a JSON line and the bytes of each."""
-        self._calls.send("POST", "/blobs", body=iter(frames), again=False, timeout_s=LONG_S)
+        self.calls.send("POST", "/blobs", body=iter(frames), again=False, timeout_s=LONG_S)
 
     def put_snapshot(self, digest: str, files: Manifest) -> None:
-        self._calls.send("PUT", f"/snapshots/{segment(digest, 'snapshot')}", message=SnapshotFiles(files))
+        self.calls.send("PUT", f"/snapshots/{segment(digest, 'snapshot')}", message=SnapshotFiles(files))
 
     def download_snapshot(self, digest: str, folder: Path | str) -> None:
         """The files of a snapshot, into a folder."""
         path = f"/snapshots/{segment(digest, 'snapshot')}/archive"
-        with self._calls.open(path, {}) as response, tarfile.open(fileobj=response, mode="r|") as archive:
+        with self.calls.open(path, {}) as response, tarfile.open(fileobj=response, mode="r|") as archive:
             for member in archive:
                 _unpack(archive, member, Path(folder))
 

@@ -39,25 +39,23 @@ class Storage(Group):
     # Datastores
 
     def datastores(self) -> list[DatastoreView]:
-        return self._calls.read(list[DatastoreView], "GET", "/datastores")
+        return self.calls.read(list[DatastoreView], "GET", "/datastores")
 
     def datastore(self, name: str) -> DatastoreView:
-        return self._calls.read(DatastoreView, "GET", f"/datastores/{name}")
+        return self.calls.read(DatastoreView, "GET", f"/datastores/{name}")
 
     def create_datastore(self, datastore: NewDatastore, replace: bool = False) -> DatastoreView:
         """Give storage a name; its credential is never given back."""
         query = {"replace": int(replace)}
-        return self._calls.read(DatastoreView, "POST", "/datastores", message=datastore, query=query, again=False)
+        return self.calls.read(DatastoreView, "POST", "/datastores", message=datastore, query=query, again=False)
 
     def test_datastore(self, name: str, write: bool = True) -> tuple[str, ...]:
         """What works, in words."""
         path = f"/datastores/{name}/test"
-        return self._calls.read(
-            DatastoreTestResult, "POST", path, message=DatastoreTest(write), timeout_s=_TEST_S
-        ).works
+        return self.calls.read(DatastoreTestResult, "POST", path, message=DatastoreTest(write), timeout_s=_TEST_S).works
 
     def delete_datastore(self, name: str) -> None:
-        self._calls.send("DELETE", f"/datastores/{name}")
+        self.calls.send("DELETE", f"/datastores/{name}")
 
     # Grants
 
@@ -65,24 +63,24 @@ class Storage(Group):
         """A grant to one file or folder; its token is seen only now."""
         with checking():
             wanted = NewGrant(address, scope, folder, lifetime_s)
-        return self._calls.read(IssuedGrant, "POST", "/grants", message=wanted, again=False)
+        return self.calls.read(IssuedGrant, "POST", "/grants", message=wanted, again=False)
 
     def grants(self) -> list[GrantView]:
-        return self._calls.read(list[GrantView], "GET", "/grants")
+        return self.calls.read(list[GrantView], "GET", "/grants")
 
     def revoke(self, grant_id: str) -> None:
-        self._calls.send("DELETE", f"/grants/{grant_id}")
+        self.calls.send("DELETE", f"/grants/{grant_id}")
 
     # Files of datastores
 
     def files(self, store: str, path: str = "") -> tuple[FileEntry, ...]:
         """Every file below a folder; a file itself has an empty path."""
-        return self._calls.read(FileList, "GET", _data(store, path), query={"list": 1}, timeout_s=LONG_S).files
+        return self.calls.read(FileList, "GET", _data(store, path), query={"list": 1}, timeout_s=LONG_S).files
 
     def is_file(self, store: str, path: str) -> bool:
         """Whether one file lies at a path of a datastore; nothing else is listed for that."""
         query: Query = {"list": 1, "only": "file"}
-        return bool(self._calls.read(FileList, "GET", _data(store, path), query=query, timeout_s=_TEST_S).files)
+        return bool(self.calls.read(FileList, "GET", _data(store, path), query=query, timeout_s=_TEST_S).files)
 
     def upload(
         self, source: Path, store: str, path: str, progress: Progress | None = None, fresh: bool = False
@@ -120,19 +118,19 @@ class Storage(Group):
     # Data assets
 
     def assets(self, name: str | None = None) -> list[AssetView]:
-        return self._calls.read(list[AssetView], "GET", "/assets", query={"name": name})
+        return self.calls.read(list[AssetView], "GET", "/assets", query={"name": name})
 
     def asset(self, name: str, version: str | None = None) -> AssetView:
         """One version of a data asset; the newest unless a version is given."""
         path = f"/assets/{check_asset_name(name)}"
-        return self._calls.read(AssetView, "GET", path, query={"version": version})
+        return self.calls.read(AssetView, "GET", path, query={"version": version})
 
     def create_asset(self, asset: NewAsset) -> AssetView:
-        return self._calls.read(AssetView, "POST", "/assets", message=asset, again=False, timeout_s=LONG_S)
+        return self.calls.read(AssetView, "POST", "/assets", message=asset, again=False, timeout_s=LONG_S)
 
     def manifest(self, name: str, version: str | None = None) -> tuple[FileEntry, ...]:
         """The files of a data asset."""
-        return self._calls.read(FileList, "GET", f"/assets/{name}/manifest", query={"version": version}).files
+        return self.calls.read(FileList, "GET", f"/assets/{name}/manifest", query={"version": version}).files
 
     def upload_asset(self, source: Path, asset: NewAsset, store: str, progress: Progress | None = None) -> AssetView:
         """A local file or folder as the next version of a data asset, in a folder of its own.
@@ -191,7 +189,7 @@ class Storage(Group):
     ) -> HashedFile:
         digest, size = measure(file)
         with file.open("rb") as body:
-            self._calls.send(
+            self.calls.send(
                 "PUT",
                 _data(store, "/".join(part for part in (folder, name) if part)),
                 body=body.read() if size <= PIECE_BYTES else _pieces(body, progress),
@@ -219,7 +217,7 @@ class Storage(Group):
                 raise JobError(f"the file {file.name!r} would be written outside {target}", "Nothing was downloaded.")
 
         def fetch(file: _Download) -> Path:
-            self._calls.download(file.route, target / file.name, progress, file.sha256 or None)
+            self.calls.download(file.route, target / file.name, progress, file.sha256 or None)
             return target / file.name
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:

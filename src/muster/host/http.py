@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, Generic, Protocol, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from muster.errors import ServerUnavailable
 from muster.host.spool import SpoolConnection
@@ -348,6 +347,9 @@ def _open(address: Address, timeout_s: float, external: bool, tls: ssl.SSLContex
     host = parts.hostname or "127.0.0.1"
     if parts.scheme == "http":
         return http.client.HTTPConnection(host, parts.port, timeout=timeout_s)
+    # Slow to load, and most clients speak to a socket.
+    from urllib.request import getproxies, proxy_bypass
+
     tls = tls or trust(address, external)
     proxy = getproxies().get("https") if external else None
     if not proxy or host in _LOOPBACK or proxy_bypass(host):

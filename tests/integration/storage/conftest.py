@@ -147,7 +147,7 @@ def shared_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def storage(site: Site) -> Storage:
-    return site.client.storage
+    return Storage(site.client.calls)
 
 
 @pytest.fixture

@@ -197,6 +197,13 @@ def test_a_command_loads_its_own_module() -> None:
     assert commands_among(loaded_by("cluster", "--help")) == {"cluster"}
 
 
+def test_what_a_run_needs_only_later_is_not_loaded_before_it_is_submitted() -> None:
+    loaded = loaded_by("run", "--help")
+    assert commands_among(loaded) == {"run"}
+    later = ("muster.launch", "muster.cli.following", "muster.cli.views", "muster.client.storage", "logging", "rich")
+    assert not [name for name in loaded if name.startswith(later)]
+
+
 def test_a_shell_completes_words_without_loading_commands_and_options_with_the_one_they_are_of() -> None:
     completing = {"_MUSTER_COMPLETE": "complete_bash"}
     assert not commands_among(loaded_by(**completing, COMP_WORDS="muster r", COMP_CWORD="1"))

@@ -14,7 +14,7 @@ from muster.cli.console import say
 from muster.cli.options import Json, argument, option, print_json, switch
 from muster.cli.text import counted, moment, size, table
 from muster.client.connect import connect
-from muster.client.storage import local_files
+from muster.client.storage import Storage, local_files
 from muster.errors import Conflict, UserError
 from muster.storage.addresses import DEFAULT_DATASTORE, parse_address
 from muster.wire.access import FileEntry
@@ -45,7 +45,7 @@ def create(
       muster data create digits --path ./images
       muster data create images --path azureml://datastores/scratch --version 2012
     """
-    storage = connect().storage
+    storage = Storage(connect().calls)
     asset = NewAsset(name, "", version, kind, description)
     if parse_address(path).kind == "local" and not path.startswith("file:"):
         source = Path(path).expanduser()
@@ -70,7 +70,7 @@ def list_(
       muster data list
       muster data list digits
     """
-    storage = connect().storage
+    storage = Storage(connect().calls)
     found = storage.assets(name)
     if name is not None and not found:
         # Says what there is instead.
@@ -100,7 +100,7 @@ def show(
       muster data show digits
       muster data show digits:1 --files
     """
-    storage = connect().storage
+    storage = Storage(connect().calls)
     name, version = _split(asset)
     found = storage.asset(name, version)
     manifest = storage.manifest(name, found.version) if files or as_json else ()
@@ -134,7 +134,7 @@ def upload(
     source = source.expanduser()
     meter = Meter(sum(file.stat().st_size for _, file in local_files(source)))
     try:
-        sent = connect().storage.upload(source, location.store, location.path, meter.add, fresh=not overwrite)
+        sent = Storage(connect().calls).upload(source, location.store, location.path, meter.add, fresh=not overwrite)
     except Conflict as error:
         hint = "Choose another path, or --overwrite what is there." if not overwrite else error.hint
         raise Conflict(error.message, hint) from error
@@ -153,7 +153,7 @@ def download(
       muster data download digits --to ./copy
       muster data download azureml://datastores/workspaceblobstore/paths/digits
     """
-    storage = connect().storage
+    storage = Storage(connect().calls)
     meter = Meter(0)
     if "://" not in what:
         name, version = _split(what)

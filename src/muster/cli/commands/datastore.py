@@ -13,6 +13,7 @@ from muster.cli.console import say
 from muster.cli.options import Json, argument, option, print_json, switch
 from muster.cli.text import duration, parse_duration, table
 from muster.client.connect import connect
+from muster.client.storage import Storage
 from muster.errors import UserError
 from muster.wire.codec import Json as Value
 from muster.wire.datastores import NewDatastore
@@ -77,7 +78,7 @@ def create(
         except ValueError:
             raise UserError("--secret-options is not JSON.", 'Write {"key": "…", "secret": "…"}.') from None
     given = {key: value for key, value in options.items() if value is not None}
-    made = connect().storage.create_datastore(NewDatastore(name, kind, given, credential, description), replace)
+    made = Storage(connect().calls).create_datastore(NewDatastore(name, kind, given, credential, description), replace)
     say(f"datastore {made.name}: {made.location}, credential: {made.credential}")
     say(f"azureml://datastores/{made.name}/paths/… is its address; `muster datastore test {made.name}` tries it")
 
@@ -89,7 +90,7 @@ def list_(as_json: Json = False) -> None:
     Examples:
       muster datastore list
     """
-    found = connect().storage.datastores()
+    found = Storage(connect().calls).datastores()
     if as_json:
         print_json(found)
         return
@@ -104,7 +105,7 @@ def show(name: Name, as_json: Json = False) -> None:
     Examples:
       muster datastore show workspaceblobstore
     """
-    found = connect().storage.datastore(name)
+    found = Storage(connect().calls).datastore(name)
     if as_json:
         print_json(found)
         return
@@ -121,7 +122,7 @@ def test(name: Name, read_only: Annotated[bool, switch("Write nothing there.", "
     Examples:
       muster datastore test scratch
     """
-    for text in connect().storage.test_datastore(name, write=not read_only):
+    for text in Storage(connect().calls).test_datastore(name, write=not read_only):
         say(f"{name}: {text}")
 
 
@@ -132,7 +133,7 @@ def delete(name: Name) -> None:
     Examples:
       muster datastore delete blob
     """
-    connect().storage.delete_datastore(name)
+    Storage(connect().calls).delete_datastore(name)
     say(f"datastore {name} is unregistered; its content stays")
 
 
@@ -154,7 +155,7 @@ def grant(
     if lifetime_s is None:
         raise UserError(f"--for {lasts} is not a time.", "Write 15m, 2h or 3d.")
     client = connect()
-    made = client.storage.grant(address, "write" if write else "read", not file, lifetime_s)
+    made = Storage(client.calls).grant(address, "write" if write else "read", not file, lifetime_s)
     # A socket's path is of no use to others.
     server = client.address.url if client.address.url.startswith("http") else ""
     say(
@@ -173,7 +174,7 @@ def grants(as_json: Json = False) -> None:
     Examples:
       muster datastore grants
     """
-    found = connect().storage.grants()
+    found = Storage(connect().calls).grants()
     if as_json:
         print_json(found)
         return
@@ -195,7 +196,7 @@ def revoke(
     Examples:
       muster datastore revoke --all
     """
-    storage = connect().storage
+    storage = Storage(connect().calls)
     chosen = [item.id for item in storage.grants()] if every else ids or []
     if not chosen and not every:
         raise UserError("no grant is named.", "Give ids (`muster datastore grants` lists them), or --all.")
