@@ -14,11 +14,12 @@ import typer
 import yaml
 
 from muster.cli.console import Paint, notice, say
-from muster.cli.options import Json, argument, option, print_json, switch
+from muster.cli.options import Json, argument, option, print_result, switch
 from muster.cli.views.cluster import cluster_lines, cost_lines, history_lines, listing, node_lines, summary
 from muster.client.connect import connect
 from muster.clusters.file import ClusterFile, load_cluster_file
 from muster.clusters.flags import Flag
+from muster.defaults import IDLE_SCALEDOWN_S
 from muster.engines.flags import FLAGS
 from muster.errors import Conflict, UserError
 from muster.wire.clusters import ChangedCluster, ClusterView, CostBy
@@ -33,7 +34,9 @@ def create(
     file: Annotated[Path | None, option("FILE", "A cluster file, or one of Azure ML.", "--file", "-f")] = None,
     min_nodes: Annotated[int | None, option("N", "Nodes that always stay (default: 0).", min=0)] = None,
     max_nodes: Annotated[int | None, option("N", "The most nodes it may have.", min=1)] = None,
-    idle: Annotated[float | None, option("SECONDS", "How long an idle node stays (default: 1800).", min=0)] = None,
+    idle: Annotated[
+        float | None, option("SECONDS", f"How long an idle node stays (default: {IDLE_SCALEDOWN_S:g}).", min=0)
+    ] = None,
     size: Annotated[str | None, option("SIZE", "A machine size, such as Standard_NC6s_v3.")] = None,
     cpus: Annotated[int | None, option("N", "CPUs of each node (default: shared).", min=1)] = None,
     gpus: Annotated[int | None, option("N", "GPUs of each node (default: shared).", min=0)] = None,
@@ -113,10 +116,7 @@ def list_(as_json: Json = False) -> None:
       muster cluster list --json
     """
     found = connect().clusters()
-    if as_json:
-        print_json(found)
-    else:
-        print("\n".join(listing(found)))
+    print_result(found, listing(found), as_json)
 
 
 def show(name: Name, as_json: Json = False) -> None:
@@ -148,13 +148,10 @@ def nodes(
         return
     if history is not None:
         states = client.node_history(name, history)
-        print_json(states) if as_json else print("\n".join(history_lines(states, time.time())))
+        print_result(states, history_lines(states, time.time()), as_json)
         return
     found = client.cluster(name).nodes
-    if as_json:
-        print_json(found)
-    else:
-        print("\n".join(node_lines(found, time.time())))
+    print_result(found, node_lines(found, time.time()), as_json)
 
 
 def resize(
@@ -253,10 +250,7 @@ def cost(by: Annotated[CostBy, option("WHAT", "run, user or cluster.")] = "run",
       muster cost --by user --json
     """
     found = connect().cost(by)
-    if as_json:
-        print_json(found)
-    else:
-        print("\n".join(cost_lines(found)))
+    print_result(found, cost_lines(found), as_json)
 
 
 def _settings(given: list[str]) -> dict[str, Value]:
@@ -271,10 +265,7 @@ def _settings(given: list[str]) -> dict[str, Value]:
 
 
 def _show(view: ClusterView, as_json: bool) -> None:
-    if as_json:
-        print_json(view)
-    else:
-        print("\n".join(cluster_lines(view, Paint.of(sys.stdout), time.time())))
+    print_result(view, cluster_lines(view, Paint.of(sys.stdout), time.time()), as_json)
 
 
 def _say(view: ChangedCluster) -> None:

@@ -11,13 +11,12 @@ from typing import Annotated, Literal
 from muster.cli.commands.files import Meter
 from muster.cli.commands.imagenet import imagenet
 from muster.cli.console import say
-from muster.cli.options import Json, argument, option, print_json, switch
+from muster.cli.options import Json, argument, option, print_json, print_result, switch
 from muster.cli.text import counted, moment, size, table
 from muster.client.connect import connect
 from muster.client.storage import Storage, local_files
 from muster.errors import Conflict, UserError
 from muster.storage.addresses import DEFAULT_DATASTORE, parse_address
-from muster.wire.access import FileEntry
 from muster.wire.assets import AssetView, NewAsset
 from muster.wire.codec import to_json
 
@@ -80,12 +79,12 @@ def list_(
         for item in found:
             newest.setdefault(item.name, item)
         found = list(newest.values())
-    if as_json:
-        print_json(found)
-        return
     now = time.time()
-    rows = [[_title(item), item.type, _amount(item), moment(item.created_at, now), item.address] for item in found]
-    print("\n".join(table(["ASSET", "TYPE", "SIZE", "MADE", "WHERE"], rows)))
+    rows = [
+        [f"{item.name}:{item.version}", item.type, _amount(item), moment(item.created_at, now), item.address]
+        for item in found
+    ]
+    print_result(found, table(["ASSET", "TYPE", "SIZE", "MADE", "WHERE"], rows), as_json)
 
 
 def show(
@@ -114,7 +113,8 @@ def show(
     if not found.digest:
         print(f"{'hashes':<12} of some files are taken at the first download, and hold from then on")
     if files:
-        print("\n".join(table(["FILE", "BYTES", "SHA256"], [_row(item) for item in manifest])))
+        rows = [[item.path or ".", f"{item.size:,}", item.sha256 or "not known yet"] for item in manifest]
+        print("\n".join(table(["FILE", "BYTES", "SHA256"], rows)))
 
 
 def upload(
@@ -176,16 +176,8 @@ def _split(asset: str) -> tuple[str, str | None]:
     return location.store, location.version
 
 
-def _title(item: AssetView) -> str:
-    return f"{item.name}:{item.version}"
-
-
 def _amount(item: AssetView) -> str:
     return f"{counted(item.num_files, 'file')}, {size(item.size)}"
-
-
-def _row(item: FileEntry) -> list[str]:
-    return [item.path or ".", f"{item.size:,}", item.sha256 or "not known yet"]
 
 
 COMMANDS: dict[str, Callable[..., None]] = {

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Annotated
 
 from muster.cli.console import say
-from muster.cli.options import Json, argument, option, print_json, switch
-from muster.cli.text import duration, parse_duration, table
+from muster.cli.options import Json, argument, option, print_result, seconds_of, switch
+from muster.cli.overrides import parse_pairs
+from muster.cli.text import duration, table, time_text
 from muster.client.connect import connect
 from muster.client.storage import Storage
+from muster.defaults import GRANT_S
 from muster.errors import UserError
 from muster.wire.codec import Json as Value
 from muster.wire.datastores import NewDatastore
@@ -67,7 +69,7 @@ def create(
         "hierarchical": hierarchical or None,
         "encrypted": encrypted or None,
         "identity": identity or None,
-        "options": dict(_pair(text) for text in option) if option else None,
+        "options": parse_pairs("--option", option) if option else None,
     }
     files = {"account_key": account_key, "sas": sas, "secret_options": secret_options}
     secrets = {key: _read_secret(file, key) for key, file in files.items() if file}
@@ -91,11 +93,8 @@ def list_(as_json: Json = False) -> None:
       muster datastore list
     """
     found = Storage(connect().calls).datastores()
-    if as_json:
-        print_json(found)
-        return
     rows = [[item.name, item.kind, item.credential, item.location] for item in found]
-    print("\n".join(table(["NAME", "KIND", "CREDENTIAL", "LOCATION"], rows)))
+    print_result(found, table(["NAME", "KIND", "CREDENTIAL", "LOCATION"], rows), as_json)
 
 
 def show(name: Name, as_json: Json = False) -> None:
@@ -106,13 +105,9 @@ def show(name: Name, as_json: Json = False) -> None:
       muster datastore show workspaceblobstore
     """
     found = Storage(connect().calls).datastore(name)
-    if as_json:
-        print_json(found)
-        return
-    for key in ("name", "kind", "location", "credential", "description"):
-        if value := getattr(found, key):
-            print(f"{key:<12} {value}")
-    print(f"{'address':<12} azureml://datastores/{found.name}/paths/…")
+    keys = ("name", "kind", "location", "credential", "description")
+    lines = [f"{key:<12} {getattr(found, key)}" for key in keys if getattr(found, key)]
+    print_result(found, [*lines, f"{'address':<12} azureml://datastores/{found.name}/paths/…"], as_json)
 
 
 def test(name: Name, read_only: Annotated[bool, switch("Write nothing there.", "--read-only")] = False) -> None:
@@ -141,7 +136,7 @@ def grant(
     address: Annotated[str, argument("ADDRESS", "azureml://datastores/NAME/paths/…")],
     write: Annotated[bool, switch("To write, not only to read.", "--write")] = False,
     file: Annotated[bool, switch("The one file, not a folder.", "--file")] = False,
-    lasts: Annotated[str, option("TIME", "How long it is valid, such as 15m or 2h.", "--for")] = "1h",
+    lasts: Annotated[str, option("TIME", "How long it is valid, such as 15m or 2h.", "--for")] = time_text(GRANT_S),
 ) -> None:
     """Create a signed grant to one file or folder, for somebody without a token of the workspace.
 
@@ -151,9 +146,7 @@ def grant(
     Examples:
       muster datastore grant azureml://datastores/workspaceblobstore/paths/results --for 15m
     """
-    lifetime_s = parse_duration(lasts)
-    if lifetime_s is None:
-        raise UserError(f"--for {lasts} is not a time.", "Write 15m, 2h or 3d.")
+    lifetime_s = seconds_of("--for", lasts)
     client = connect()
     made = Storage(client.calls).grant(address, "write" if write else "read", not file, lifetime_s)
     # A socket's path is of no use to others.
@@ -175,15 +168,12 @@ def grants(as_json: Json = False) -> None:
       muster datastore grants
     """
     found = Storage(connect().calls).grants()
-    if as_json:
-        print_json(found)
-        return
     now = time.time()
     rows = [
         [item.id, item.scope, f"{item.store}/{item.path}", item.subject, duration(item.expires_at - now)]
         for item in found
     ]
-    print("\n".join(table(["ID", "SCOPE", "WHAT", "FROM", "LEFT"], rows)))
+    print_result(found, table(["ID", "SCOPE", "WHAT", "FROM", "LEFT"], rows), as_json)
 
 
 def revoke(
@@ -230,13 +220,6 @@ def _read_secret(file: str, what: str) -> str:
     if not text.strip():
         raise UserError(f"nothing was given for {what}.", "Write it into the file, or to standard input.")
     return text.strip()
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, separator, value = text.partition("=")
-    if not separator or not key:
-        raise UserError(f"--option {text!r} is not KEY=VALUE.")
-    return key, value
 
 
 COMMANDS: dict[str, Callable[..., None]] = {

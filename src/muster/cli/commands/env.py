@@ -12,7 +12,7 @@ from typing import Annotated
 
 from muster.cli.console import Paint, say
 from muster.cli.images import Image, images_here
-from muster.cli.options import Json, argument, option, print_json, switch
+from muster.cli.options import Json, argument, option, print_result, switch
 from muster.cli.text import duration, size
 from muster.cli.views.environment import (
     BuiltView,
@@ -69,10 +69,7 @@ def list_(as_json: Json = False) -> None:
         folder=str(cache.root),
         images=tuple(_image_view(image) for image in images_here()),
     )
-    if as_json:
-        print_json(found)
-    else:
-        print("\n".join(listing(found, Paint.of(sys.stdout), time.time())))
+    print_result(found, listing(found, Paint.of(sys.stdout), time.time()), as_json)
 
 
 def show(
@@ -98,10 +95,7 @@ def show(
     else:
         notices, shown = (), built.record.recipe
     found = EnvironmentDescription(shown.label, notices, shown, _locked_view(built, cache) if built else None)
-    if as_json:
-        print_json(found)
-    else:
-        print("\n".join(description(found, Paint.of(sys.stdout), time.time())))
+    print_result(found, description(found, Paint.of(sys.stdout), time.time()), as_json)
 
 
 def _without_secrets(recipe: Recipe) -> Recipe:
@@ -113,14 +107,12 @@ def _show_image(name: str, resolved: Resolved, as_json: bool) -> None:
     assert container is not None
     if container.packages is not None:
         container = replace(container, packages=_without_secrets(container.packages))
-    if as_json:
-        print_json({"name": resolved.name, "notices": list(resolved.notices), "container": container})
-        return
     build, packages = container.build, container.packages or Recipe()
     lines = [Paint.of(sys.stdout)(resolved.name or name, "bold"), *(f"  notice: {text}" for text in resolved.notices)]
     lines.append(f"  image built from {build.dockerfile}" if build else f"  image {container.image}")
     on_top = [*packages.conda, *packages.requirements, *packages.options]
-    print("\n".join([*lines, *(f"  + {text}" for text in on_top)]))
+    found = {"name": resolved.name, "notices": list(resolved.notices), "container": container}
+    print_result(found, [*lines, *(f"  + {text}" for text in on_top)], as_json)
 
 
 def build(
@@ -147,11 +139,9 @@ def build(
         built = ensure(recipe, key, base, cache, Progress(write=say))
     except Failure as failure:
         raise MusterError(f"{recipe.label} could not be built: {failure.message}", failure.next, failure.code) from None
-    if as_json:
-        print_json(_built_view(built, cache))
-        return
     took = "was there already" if there else f"built in {duration(time.monotonic() - began)}"
-    print(f"{built.key}  {took}  {len(built.record.lock)} packages  {size(built.size)}")
+    line = f"{built.key}  {took}  {len(built.record.lock)} packages  {size(built.size)}"
+    print_result(_built_view(built, cache), [line], as_json)
 
 
 def register(
@@ -180,10 +170,8 @@ def register(
         hint = "Write packages, an image or a Dockerfile into its `environment`."
         raise UserError(f"{file} describes no environment of its own.", hint)
     kept = register_environment(connect(), name, spec, base_dir)
-    if as_json:
-        print_json(kept)
-        return
-    print(f"{kept.name}  version {kept.version}  for jobs: `environment: azureml:{kept.name}`")
+    line = f"{kept.name}  version {kept.version}  for jobs: `environment: azureml:{kept.name}`"
+    print_result(kept, [line], as_json)
 
 
 def rm(

@@ -11,9 +11,8 @@ import typer
 
 from muster.cli.console import notice
 from muster.cli.lazy import find
-from muster.cli.options import Json, argument, option, print_json, switch
+from muster.cli.options import Json, argument, option, print_result, seconds_of, switch
 from muster.cli.overrides import Overrides, is_job_file, parse_env, parse_pairs, script_job, with_overrides
-from muster.cli.text import parse_duration
 from muster.client.connect import connect
 from muster.client.submit import submit
 from muster.errors import JobError
@@ -71,7 +70,7 @@ def run(
         gpus_per_node=gpus_per_node,
         inputs=parse_pairs("--input", inputs or []),
         env=parse_env(env or [], os.environ),
-        timeout_s=_timeout(timeout),
+        timeout_s=None if timeout is None else seconds_of("--timeout", timeout),
         name=name,
         experiment=experiment,
         compute=compute,
@@ -108,19 +107,7 @@ def start(job: LoadedJob, *, detach: bool, quiet: bool, as_json: bool) -> int:
     for text in view.notices:
         notice(text)
     if detach:
-        if as_json:
-            print_json(view)
-        else:
-            print(view.id)
+        print_result(view, [view.id], as_json)
         return 0
     # The server starts the ranks while what shows them is loaded.
     return int(find("following.follower:follow_to_end")(client, view, quiet=quiet, as_json=as_json))
-
-
-def _timeout(text: str | None) -> int | None:
-    if text is None:
-        return None
-    seconds = parse_duration(text)
-    if seconds is None:
-        raise JobError(f"--timeout {text}: give seconds or a time above zero, such as 90, 15m, 1h30m or 2d.")
-    return seconds
