@@ -70,11 +70,11 @@ def report(error: BaseException) -> int:
         silence_output()
         return EXIT_PIPE
     if isinstance(error, MusterError):
-        _tell(error.message, error.hint)
+        _print_error(error.message, error.hint)
         _debug(error)
         return _exit_code(error)
     if isinstance(error, OSError) and error.filename is not None:
-        _tell(f"{error.filename}: {error.strerror}")
+        _print_error(f"{error.filename}: {error.strerror}")
         _debug(error)
         return EXIT_USER
     return _fault(error)
@@ -106,7 +106,7 @@ def _exit_code(error: MusterError) -> int:
     return EXIT_FAILED if isinstance(error, RunFailed) else EXIT_FAULT
 
 
-def _tell(message: str, hint: str = "") -> None:
+def _print_error(message: str, hint: str = "") -> None:
     paint = Paint.of(sys.stderr)
     say(f"{paint('error:', 'red', 'bold')} {message}")
     for line in hint.splitlines():
@@ -116,7 +116,7 @@ def _tell(message: str, hint: str = "") -> None:
 def _fault(error: BaseException) -> int:
     said = f"{type(error).__name__}: {error}".splitlines()[0][:300]
     where = _keep_traceback(error)
-    _tell(
+    _print_error(
         f"Muster itself failed: {said}",
         (f"The details are in {where}\n" if where else "") + "Please report it. Runs that were started go on.",
     )

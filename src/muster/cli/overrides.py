@@ -191,7 +191,7 @@ def parse_pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise JobError(f"{option} {text}: give it as NAME=VALUE.")
-        pairs[name] = value
+        pairs[name.strip()] = value
     return pairs
 
 

@@ -63,9 +63,7 @@ def counted(count: int, noun: str, ending: str = "s") -> str:
 
 def number(value: object) -> str:
     """A metric's value in a few characters."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return str(value)
-    if isinstance(value, int):
+    if not isinstance(value, float):
         return str(value)
     return f"{value:,.1f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
 

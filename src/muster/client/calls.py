@@ -30,6 +30,10 @@ Progress = Callable[[int], None]
 Query = Mapping[str, str | int | float | Sequence[str] | None]
 
 
+def unwatched(_size: int) -> None:
+    """Progress that nobody follows."""
+
+
 class _Plain(TypedDict, total=False):
     body: Body
     query: Query | None
@@ -107,7 +111,7 @@ class Calls:
         finally:
             connection.close()
 
-    def download(self, path: str, target: Path, progress: Progress | None = None, sha256: str | None = None) -> None:
+    def download(self, path: str, target: Path, progress: Progress = unwatched, sha256: str | None = None) -> None:
         """A file of the server to `target`, whole or not at all; verified where its hash is known."""
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target, mode=0o644) as out:
@@ -118,7 +122,7 @@ class Calls:
                     "Something wrote to its place: make a new version of it.",
                 )
 
-    def _fetch(self, path: str, out: IO[bytes], progress: Progress | None, is_hashed: bool) -> str:
+    def _fetch(self, path: str, out: IO[bytes], progress: Progress, is_hashed: bool) -> str:
         """Write a whole file and return its hash if wanted; goes on where a broken connection stopped."""
         digest = hashlib.sha256()
         for attempt, pause_s in enumerate(RETRY_PAUSES_S, 1):
@@ -196,9 +200,7 @@ def _unavailable(error: Exception) -> ServerUnavailable:
     return ServerUnavailable(f"the server broke off in the middle of its answer: {error}", "Try it again.")
 
 
-def _copy(
-    response: http.client.HTTPResponse, out: IO[bytes], progress: Progress | None, digest: hashlib._Hash | None
-) -> None:
+def _copy(response: http.client.HTTPResponse, out: IO[bytes], progress: Progress, digest: hashlib._Hash | None) -> None:
     expected = response.headers.get("Content-Length")
     received = 0
     while piece := response.read1(PIECE_BYTES):
@@ -206,7 +208,6 @@ def _copy(
         received += len(piece)
         if digest is not None:
             digest.update(piece)
-        if progress is not None:
-            progress(len(piece))
+        progress(len(piece))
     if expected is not None and received != int(expected):
         raise http.client.IncompleteRead(b"", int(expected) - received)

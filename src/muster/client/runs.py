@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from muster.client import calls
-from muster.client.calls import LONG_S, Group, Progress, run_path
+from muster.client.calls import LONG_S, Group, Progress, run_path, unwatched
 from muster.client.sse import StreamItem
 from muster.errors import ServerUnavailable
 from muster.wire.environments import RunEnvironment
@@ -136,7 +136,7 @@ class Runs(Group):
         with self.calls.open(run_path(ref, "files", path), {"Range": f"bytes={offset}-{end}"}) as response:
             return response.read()
 
-    def download(self, ref: str, path: str, target: Path | str, progress: Progress | None = None) -> Path:
+    def download(self, ref: str, path: str, target: Path | str, progress: Progress = unwatched) -> Path:
         """A file of a run to `target`, whole or not at all."""
         self.calls.download(run_path(ref, "files", path), Path(target), progress)
         return Path(target)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from muster.client.calls import LONG_S, PIECE_BYTES, Group, Progress, Query, checking
+from muster.client.calls import LONG_S, PIECE_BYTES, Group, Progress, Query, checking, unwatched
 from muster.errors import Conflict, JobError, NotFound
 from muster.host.files import is_safe_path
 from muster.host.hashing import measure
@@ -83,7 +83,7 @@ class Storage(Group):
         return bool(self.calls.read(FileList, "GET", _data(store, path), query=query, timeout_s=_TEST_S).files)
 
     def upload(
-        self, source: Path, store: str, path: str, progress: Progress | None = None, fresh: bool = False
+        self, source: Path, store: str, path: str, progress: Progress = unwatched, fresh: bool = False
     ) -> list[HashedFile]:
         """A file, or all files below a folder, into a datastore."""
         found = list(local_files(source))
@@ -101,8 +101,8 @@ class Storage(Group):
         store: str,
         path: str,
         target: Path,
-        progress: Progress | None = None,
-        expect: Progress | None = None,
+        progress: Progress = unwatched,
+        expect: Progress = unwatched,
     ) -> list[Path]:
         """A file, or all files below a folder of a datastore, into a folder; raises NotFound where there is none.
 
@@ -132,7 +132,7 @@ class Storage(Group):
         """The files of a data asset."""
         return self.calls.read(FileList, "GET", f"/assets/{name}/manifest", query={"version": version}).files
 
-    def upload_asset(self, source: Path, asset: NewAsset, store: str, progress: Progress | None = None) -> AssetView:
+    def upload_asset(self, source: Path, asset: NewAsset, store: str, progress: Progress = unwatched) -> AssetView:
         """A local file or folder as the next version of a data asset, in a folder of its own.
 
         The address of `asset` is empty: it becomes known here.
@@ -172,8 +172,8 @@ class Storage(Group):
         name: str,
         version: str | None,
         target: Path,
-        progress: Progress | None = None,
-        expect: Progress | None = None,
+        progress: Progress = unwatched,
+        expect: Progress = unwatched,
     ) -> tuple[AssetView, list[Path]]:
         """A data asset into a folder, every file verified."""
         asset = self.asset(name, version)
@@ -184,9 +184,7 @@ class Storage(Group):
         address = str(parse_address(asset.address).path or asset.address)
         return asset, self._download(_below(route, files, address), target, progress, expect)
 
-    def _send(
-        self, name: str, file: Path, store: str, folder: str, fresh: bool, progress: Progress | None
-    ) -> HashedFile:
+    def _send(self, name: str, file: Path, store: str, folder: str, fresh: bool, progress: Progress) -> HashedFile:
         digest, size = measure(file)
         with file.open("rb") as body:
             self.calls.send(
@@ -198,7 +196,7 @@ class Storage(Group):
                 again=size <= PIECE_BYTES,
                 timeout_s=LONG_S,
             )
-        if progress is not None and size <= PIECE_BYTES:
+        if size <= PIECE_BYTES:
             progress(size)
         return HashedFile(name, size, digest)
 
@@ -206,12 +204,11 @@ class Storage(Group):
         self,
         files: Sequence[_Download],
         target: Path,
-        progress: Progress | None = None,
-        expect: Progress | None = None,
+        progress: Progress = unwatched,
+        expect: Progress = unwatched,
     ) -> list[Path]:
         """Files of the server into a folder; verified where their hashes are known."""
-        if expect is not None:
-            expect(sum(file.size for file in files))
+        expect(sum(file.size for file in files))
         for file in files:
             if not is_safe_path(file.name):
                 raise JobError(f"the file {file.name!r} would be written outside {target}", "Nothing was downloaded.")
@@ -242,11 +239,10 @@ def _below(route: str, files: Sequence[FileEntry], address: str) -> list[_Downlo
     return [_Download(f"{route}/{e.path}".rstrip("/"), e.path or last, e.size, e.sha256) for e in files]
 
 
-def _pieces(body: IO[bytes], progress: Progress | None) -> Iterator[bytes]:
+def _pieces(body: IO[bytes], progress: Progress) -> Iterator[bytes]:
     while piece := body.read(PIECE_BYTES):
         yield piece
-        if progress is not None:
-            progress(len(piece))
+        progress(len(piece))
 
 
 def _data(store: str, path: str) -> str:

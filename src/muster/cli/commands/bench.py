@@ -75,7 +75,7 @@ def scaling(
         metric=metric or "",
         sizes=sizes,
         repeats=repeat,
-        machine=_machine(),
+        machine=Machine(platform.node(), os.cpu_count(), platform.platform(), platform.python_version(), VERSION),
         notices=_notices(job, sizes),
     )
     for text in wanted.notices:
@@ -186,10 +186,6 @@ def _notices(job: LoadedJob, sizes: tuple[Size, ...]) -> tuple[str, ...]:
     elif is_here and any(size.nodes > 1 for size in sizes):
         notices.append("the nodes are simulated on one machine: there is no network between them")
     return tuple(notices)
-
-
-def _machine() -> Machine:
-    return Machine(platform.node(), os.cpu_count(), platform.platform(), platform.python_version(), VERSION)
 
 
 def _show_runs(study: Study) -> None:

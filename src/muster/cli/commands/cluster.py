@@ -15,6 +15,7 @@ import yaml
 
 from muster.cli.console import Paint, notice, say
 from muster.cli.options import Json, argument, option, print_result, switch
+from muster.cli.overrides import parse_pairs
 from muster.cli.views.cluster import cluster_lines, cost_lines, history_lines, listing, node_lines, summary
 from muster.client.connect import connect
 from muster.clusters.file import ClusterFile, load_cluster_file
@@ -69,7 +70,7 @@ def create(
         "gpus": gpus,
         "setup": setup,
         **flags,
-        **_settings(option or []),
+        **{key: yaml.safe_load(value) for key, value in parse_pairs("--option", option or []).items()},
     }
     options = wanted.options | {key: value for key, value in given.items() if value is not None}
     made = connect().create_cluster(chosen, engine or wanted.engine, options)
@@ -251,17 +252,6 @@ def cost(by: Annotated[CostBy, option("WHAT", "run, user or cluster.")] = "run",
     """
     found = connect().cost(by)
     print_result(found, cost_lines(found), as_json)
-
-
-def _settings(given: list[str]) -> dict[str, Value]:
-    """`KEY=VALUE`, with values as a cluster file would have them."""
-    found: dict[str, Value] = {}
-    for text in given:
-        key, equals, value = text.partition("=")
-        if not key or not equals:
-            raise UserError(f"--option {text} is not a setting.", "Write KEY=VALUE, such as poll_seconds=10.")
-        found[key.strip()] = yaml.safe_load(value)
-    return found
 
 
 def _show(view: ClusterView, as_json: bool) -> None:

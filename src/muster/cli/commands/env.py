@@ -194,7 +194,7 @@ def rm(
         [*cache.all(), *images_here()] if all_ else [_one(name, cache) for name in names or []]
     )
     for item in chosen:
-        name = item.name if isinstance(item, Image) else item.key
+        name = item.kept.name if isinstance(item, Image) else item.key
         if item.remove() if isinstance(item, Image) else cache.remove(item.key):
             print(f"removed {name}")
         elif all_:
@@ -268,7 +268,7 @@ def _locked_view(built: Built, cache: Cache) -> LockedView:
 
 def _image_view(image: Image) -> ImageView:
     kept = image.kept
-    return ImageView(kept.key, image.name, image.engine.kind, kept.size, kept.used_at or None, kept.in_use)
+    return ImageView(kept.key, kept.name, image.engine.kind, kept.size, kept.used_at or None, kept.in_use)
 
 
 def _registered() -> list[EnvironmentView]:

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType, TracebackType
 from typing import Protocol, Self
 
@@ -43,7 +43,9 @@ def follow(client: Streaming, view: RunView, quiet: bool, shown: set[str] | None
     try:
         with (
             Interrupts() as interrupts,
-            QuietDisplay(sys.stdout, shown) if quiet else open_display(merger.pending, state, ref(view)) as display,
+            nullcontext(QuietDisplay(sys.stdout, shown))
+            if quiet
+            else open_display(merger.pending, state, ref(view)) as display,
         ):
             if not quiet:
                 display.note(f"run {view.id}" + (f" ({view.name})" if view.name not in (None, view.id) else ""))
