@@ -227,4 +227,4 @@ def _counted(procs: int) -> str:
     return counted(procs, "process", "es")
 
 
-COMMANDS = {"scaling": scaling}
+COMMANDS = (scaling,)

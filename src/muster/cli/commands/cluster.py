@@ -264,15 +264,4 @@ def _say(view: ChangedCluster) -> None:
     say(summary(view))
 
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "create": with_flags(create, FLAGS),
-    "list": list_,
-    "show": show,
-    "nodes": nodes,
-    "cordon": cordon,
-    "uncordon": uncordon,
-    "resize": resize,
-    "stop": stop,
-    "start": start,
-    "delete": delete,
-}
+COMMANDS = (with_flags(create, FLAGS), list_, show, nodes, cordon, uncordon, resize, stop, start, delete)

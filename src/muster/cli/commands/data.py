@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -180,11 +179,4 @@ def _amount(item: AssetView) -> str:
     return f"{counted(item.num_files, 'file')}, {size(item.size)}"
 
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "create": create,
-    "list": list_,
-    "show": show,
-    "upload": upload,
-    "download": download,
-    "imagenet": imagenet,
-}
+COMMANDS = (create, list_, show, upload, download, imagenet)

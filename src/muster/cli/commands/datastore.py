@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -222,13 +221,4 @@ def _read_secret(file: str, what: str) -> str:
     return text.strip()
 
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "create": create,
-    "list": list_,
-    "show": show,
-    "test": test,
-    "delete": delete,
-    "grant": grant,
-    "grants": grants,
-    "revoke": revoke,
-}
+COMMANDS = (create, list_, show, test, delete, grant, grants, revoke)

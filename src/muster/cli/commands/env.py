@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -84,16 +84,17 @@ def show(
     """
     cache = _cache()
     built = _built(name, cache)
-    resolved = _resolved(name) if built is None else None
-    if resolved is not None and resolved.container is not None:
-        _show_image(name, resolved, as_json)
-        return
-    if built is None:
-        recipe, notices = _recipe_of(name)
+    notices: tuple[str, ...] = ()
+    if built is not None:
+        shown = built.record.recipe
+    else:
+        resolved = _resolved(name)
+        if resolved.container is not None:
+            _show_image(name, resolved, as_json)
+            return
+        recipe, notices = _recipe_of(name, resolved)
         built = cache.find(_key(recipe)[0])
         shown = _without_secrets(recipe)
-    else:
-        notices, shown = (), built.record.recipe
     found = EnvironmentDescription(shown.label, notices, shown, _locked_view(built, cache) if built else None)
     print_result(found, description(found, Paint.of(sys.stdout), time.time()), as_json)
 
@@ -127,7 +128,7 @@ def build(
       muster env build environment.yml
       muster env build requirements.txt
     """
-    recipe, notices = _recipe_of(name)
+    recipe, notices = _recipe_of(name, _resolved(name))
     for text in notices:
         say(f"notice: {text}")
     recipe = replace(recipe, python=python) if python else recipe
@@ -233,14 +234,7 @@ def export(name: Annotated[str, argument("RUN|NAME", "A run, or an environment t
     print(conda_text(record.name, recipe, record.python or "", record.lock, record.indexes or ()), end="")
 
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "list": list_,
-    "show": show,
-    "build": build,
-    "register": register,
-    "export": export,
-    "rm": rm,
-}
+COMMANDS = (list_, show, build, register, export, rm)
 
 
 def _cache() -> Cache:
@@ -288,7 +282,7 @@ def _built(name: str, cache: Cache) -> Built | None:
 def _built_by_name(name: str, cache: Cache) -> Built | None:
     """What is built here of a curated or registered environment, or of a file; None where the name is no such."""
     try:
-        recipe, _ = _recipe_of(name)
+        recipe, _ = _recipe_of(name, _resolved(name))
     except UserError:
         return None
     return cache.find(_key(recipe)[0])
@@ -305,9 +299,8 @@ def _one(name: str, cache: Cache) -> Built | Image:
     raise NotFound(f"no environment {name!r} is built here.", "`muster env list` shows what is.")
 
 
-def _recipe_of(name: str) -> tuple[Recipe, tuple[str, ...]]:
-    """What a name or file on the command line describes; refuses what needs no build."""
-    resolved = _resolved(name)
+def _recipe_of(name: str, resolved: Resolved) -> tuple[Recipe, tuple[str, ...]]:
+    """What a name or file on the command line is built from; refuses what needs no build."""
     if resolved.recipe is None:
         said = resolved.notices[0] if resolved.notices else f"{name} is an interpreter or image"
         raise UserError(f"{said}: there is nothing to build.", "Name an environment that has packages.")

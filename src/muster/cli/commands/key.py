@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -67,4 +66,4 @@ def rotate(key_file: KeyFile = None, key_env: KeyEnv = None, key_command: KeyCom
     say(f"{done.files:,} files have the key {done.key} now; the old key is no longer needed")
 
 
-COMMANDS: dict[str, Callable[..., None]] = {"create": create, "show": show, "rotate": rotate}
+COMMANDS = (create, show, rotate)

@@ -6,7 +6,6 @@ import io
 import shlex
 import subprocess
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -143,4 +142,4 @@ def _create_command(name: str, setup: Setup, folder: Path, server_address: str |
     return f"muster cluster create {name} --engine ray " + " ".join(given)
 
 
-COMMANDS: dict[str, Callable[..., None]] = {"hosts": hosts, "file": file}
+COMMANDS = (hosts, file)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import sys
 import time
-from collections.abc import Callable
 from typing import Annotated
 
 from muster.cli.console import say
@@ -61,4 +60,4 @@ def rm(name: Name) -> None:
     say(f"secret {name} is removed")
 
 
-COMMANDS: dict[str, Callable[..., None]] = {"set": set_, "list": list_, "rm": rm}
+COMMANDS = (set_, list_, rm)
