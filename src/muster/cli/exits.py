@@ -70,14 +70,17 @@ def report(error: BaseException) -> int:
         silence_output()
         return EXIT_PIPE
     if isinstance(error, MusterError):
+        code = _exit_code(error)
         _print_error(error.message, error.hint)
-        _debug(error)
-        return _exit_code(error)
-    if isinstance(error, OSError) and error.filename is not None:
+    elif isinstance(error, OSError) and error.filename is not None:
+        code = EXIT_USER
         _print_error(f"{error.filename}: {error.strerror}")
-        _debug(error)
-        return EXIT_USER
-    return _fault(error)
+    else:
+        code = EXIT_FAULT
+        _print_fault(error)
+    if os.environ.get("MUSTER_DEBUG"):
+        say("".join(traceback.format_exception(error)))
+    return code
 
 
 def reader_is_gone(error: BaseException) -> bool:
@@ -113,15 +116,13 @@ def _print_error(message: str, hint: str = "") -> None:
         say(f"  {line}")
 
 
-def _fault(error: BaseException) -> int:
+def _print_fault(error: BaseException) -> None:
     said = f"{type(error).__name__}: {error}".splitlines()[0][:300]
     where = _keep_traceback(error)
     _print_error(
         f"Muster itself failed: {said}",
         (f"The details are in {where}\n" if where else "") + "Please report it. Runs that were started go on.",
     )
-    _debug(error)
-    return EXIT_FAULT
 
 
 def _keep_traceback(error: BaseException) -> Path | None:
@@ -134,8 +135,3 @@ def _keep_traceback(error: BaseException) -> Path | None:
     except OSError:
         return None
     return path
-
-
-def _debug(error: BaseException) -> None:
-    if os.environ.get("MUSTER_DEBUG"):
-        say("".join(traceback.format_exception(error)))

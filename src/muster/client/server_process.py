@@ -7,13 +7,12 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from muster.defaults import SERVER_START_S
 from muster.errors import ServerUnavailable
-from muster.host.locks import FileLock
+from muster.host.locks import FileLock, HeldLock
 from muster.paths import WorkspacePaths
 
 _KEPT = (
@@ -79,8 +78,7 @@ def server_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return env
 
 
-@contextmanager
-def start_lock(paths: WorkspacePaths) -> Iterator[None]:
+def start_lock(paths: WorkspacePaths) -> HeldLock:
     """Held by the one client that starts the server; the others wait for it."""
     held = FileLock(paths.start_lock).acquire_within(2 * SERVER_START_S)
     if held is None:
@@ -88,8 +86,7 @@ def start_lock(paths: WorkspacePaths) -> Iterator[None]:
             f"another process has been starting the server of {paths.root} for {2 * SERVER_START_S:g} s",
             f"See {paths.server_log}.",
         )
-    with held:
-        yield
+    return held
 
 
 def wait_until_gone(paths: WorkspacePaths, answers: Callable[[], bool] = lambda: False) -> None:

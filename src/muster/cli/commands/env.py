@@ -67,7 +67,7 @@ def list_(as_json: Json = False) -> None:
         registered=tuple(_registered()),
         built=tuple(_built_view(item, cache) for item in cache.all()),
         folder=str(cache.root),
-        images=tuple(_image_view(image) for image in images_here()),
+        images=tuple(map(_image_view, images_here())),
     )
     print_result(found, listing(found, Paint.of(sys.stdout), time.time()), as_json)
 
@@ -95,7 +95,8 @@ def show(
         recipe, notices = _recipe_of(name, resolved)
         built = cache.find(_key(recipe)[0])
         shown = _without_secrets(recipe)
-    found = EnvironmentDescription(shown.label, notices, shown, _locked_view(built, cache) if built else None)
+    locked = LockedView(**vars(_built_view(built, cache)), lock=tuple(built.record.lock)) if built else None
+    found = EnvironmentDescription(shown.label, notices, shown, locked)
     print_result(found, description(found, Paint.of(sys.stdout), time.time()), as_json)
 
 
@@ -256,10 +257,6 @@ def _built_view(built: Built, cache: Cache) -> BuiltView:
     )
 
 
-def _locked_view(built: Built, cache: Cache) -> LockedView:
-    return LockedView(**vars(_built_view(built, cache)), lock=tuple(built.record.lock))
-
-
 def _image_view(image: Image) -> ImageView:
     kept = image.kept
     return ImageView(kept.key, kept.name, image.engine.kind, kept.size, kept.used_at or None, kept.in_use)
@@ -328,16 +325,12 @@ def _described(path: Path) -> tuple[JobSpec, Path] | None:
         environment: dict[str, Value] = {"pip": [f"-r {path}"]}
     elif "dockerfile" in path.name.lower():
         environment = {"build": {"path": str(path.parent), "dockerfile_path": path.name}}
-    elif _is_job_file(path):
+    elif re.search(r"^command:", path.read_text(errors="replace"), re.MULTILINE):
         job = load_job_file(path)
         return job.spec, job.base_dir
     else:
         environment = {"conda_file": str(path)}
     return make_spec({"command": "true", "environment": {"name": path.stem, **environment}}), path.parent
-
-
-def _is_job_file(path: Path) -> bool:
-    return any(line.startswith("command:") for line in path.read_text(errors="replace").splitlines())
 
 
 def _find_registered(name: str, version: str | None) -> Mapping[str, Value] | None:
