@@ -91,13 +91,13 @@ class _Walk:
         self._found: dict[str, Path] = {}
         self._sizes: list[tuple[int, str]] = []
         self._total = 0
-        self._outside: list[str] = []
+        self._escaping: list[str] = []
 
     def run(self) -> dict[str, Path]:
         self._folder(self._root, "", (self._root,))
-        if self._outside:
+        if self._escaping:
             raise JobError(
-                "links in the code folder lead outside of it: " + ", ".join(self._outside[:10]),
+                "links in the code folder lead outside of it: " + ", ".join(self._escaping[:10]),
                 f"Copy what they point to into the folder, or name them in {self._rules.file_to_write}.",
             )
         return self._found
@@ -142,7 +142,7 @@ class _Walk:
     def _link_stays(self, entry: os.DirEntry[str], name: str) -> bool:
         target = Path(entry.path).resolve()
         if not is_below(target, self._root):
-            self._outside.append(f"{name} -> {target}")
+            self._escaping.append(f"{name} -> {target}")
             return False
         if not target.exists():
             self.notices.append(f"code: the link {name} leads nowhere and was left out")

@@ -172,9 +172,7 @@ def _ended(client: Client, view: RunView) -> RunView:
 
 def _show_end(view: RunView) -> None:
     paint = Paint.of(sys.stdout)
-    print(headline(view, paint, time.time()), flush=True)
-    if view.verdict and view.status == states.FAILED:
-        print("\n".join(verdict(view.verdict, paint)), flush=True)
+    print("\n".join([headline(view, paint, time.time()), *verdict(view, paint)]), flush=True)
 
 
 def _worst(ended: set[RunStatus]) -> int:
