@@ -6,7 +6,7 @@ import hashlib
 import http.client
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, TypedDict, TypeVar, Unpack
 
@@ -91,25 +91,24 @@ class Calls:
     def events(self, path: str, query: Query) -> Iterator[StreamItem]:
         """Server-sent events as they arrive."""
         parser = SseParser()
-        connection = ServerConnection(self.address, _STREAM_SILENCE_S)
         try:
-            with connection.stream("GET", API + path, query=query) as response:
+            with (
+                closing(ServerConnection(self.address, _STREAM_SILENCE_S)) as connection,
+                connection.stream("GET", API + path, query=query) as response,
+            ):
                 while chunk := response.read1(PIECE_BYTES):
                     yield from parser.feed(chunk)
         except WireError as error:
             raise _unreadable(path, error) from error
-        finally:
-            connection.close()
 
     @contextmanager
     def open(self, path: str, headers: Mapping[str, str]) -> Iterator[http.client.HTTPResponse]:
         """The answer while it arrives, on a connection of its own."""
-        connection = ServerConnection(self.address)
-        try:
-            with connection.stream("GET", API + path, headers=headers) as response:
-                yield response
-        finally:
-            connection.close()
+        with (
+            closing(ServerConnection(self.address)) as connection,
+            connection.stream("GET", API + path, headers=headers) as response,
+        ):
+            yield response
 
     def download(self, path: str, target: Path, progress: Progress = unwatched, sha256: str | None = None) -> None:
         """A file of the server to `target`, whole or not at all; verified where its hash is known."""

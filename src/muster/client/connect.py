@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal
 
@@ -131,11 +132,8 @@ def _order(version: str) -> tuple[int, ...]:
 
 
 def _version_of(address: Address) -> ServerVersion:
-    connection = ServerConnection(address, CONNECT_S)
-    try:
+    with closing(ServerConnection(address, CONNECT_S)) as connection:
         health = connection.request("GET", f"{API}/health")
-    finally:
-        connection.close()
     return ServerVersion(
         str(health.get("version", "0")), int(health.get("protocol", 0)), int(health.get("active_runs", 0))
     )
