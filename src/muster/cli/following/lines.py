@@ -47,10 +47,9 @@ class Merger:
             unfinished = self._sources[source] = _Unfinished(self.max_line_bytes)
         return [Line(source, self._text(raw)) for raw in unfinished.feed(data)]
 
-    def finish(self, source: str | None = None) -> list[Line]:
-        """End a source (or all): what it left without a newline becomes a line."""
-        names = list(self._sources) if source is None else [source]
-        ended = [(name, self._sources.pop(name).take()) for name in names if name in self._sources]
+    def finish(self) -> list[Line]:
+        """End all sources: what they left without a newline becomes lines."""
+        ended = [(name, self._sources.pop(name).take()) for name in list(self._sources)]
         return [Line(name, self._text(raw)) for name, raw in ended if raw]
 
     def pending(self) -> dict[str, str]:
