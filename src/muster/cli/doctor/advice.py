@@ -146,14 +146,13 @@ def _of_network(nodes: Sequence[Node], bytes_per_s: float, images_per_s: float |
         f"{exchange_s:.3g} s {where}; a node ({described}, {rate:,.0f} images/s"
         f"{'' if images_per_s else ' assumed'}) computes a step in {step_s:.3g} s"
     )
+    level = "warn"
     if gain < ADDS_NOTHING:
-        said = f"The network is too slow: {len(nodes)} nodes would do {gain:.2f} times what one does. {basis}."
+        said = f"The network is too slow: {len(nodes)} nodes together would do {gain:.2f} times what one does. {basis}."
         said += " Use one node (more GPUs in it), a faster network, or exchange gradients less often."
-        return Judgement("warn", said.replace("would do", "together would do"), gain, exchange_s, step_s)
-    if gain < ADDS_LITTLE * len(nodes) / 2:
+    elif gain < ADDS_LITTLE * len(nodes) / 2:
         said = f"A further node adds little: {len(nodes)} nodes would do {gain:.2f} times what one does. {basis}."
         said += " Larger batches, or gradients in half precision, make more of it."
-        return Judgement("warn", said, gain, exchange_s, step_s)
-    return Judgement(
-        "ok", f"{len(nodes)} nodes would do about {gain:.2f} times what one does. {basis}.", gain, exchange_s, step_s
-    )
+    else:
+        level, said = "ok", f"{len(nodes)} nodes would do about {gain:.2f} times what one does. {basis}."
+    return Judgement(level, said, gain, exchange_s, step_s)

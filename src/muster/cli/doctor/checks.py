@@ -145,12 +145,11 @@ def _limit(topic: str, value: int | None, least: int, advice: str) -> Finding:
 
 def _ports(facts: Facts) -> Iterator[Finding]:
     uses = {defaults.MASTER_PORT: "MASTER_PORT", defaults.TENSORFLOW_PORT: "TensorFlow"}
+    advice = "Muster takes the next free one; only scripts that fix the number themselves are affected."
     for port, use in uses.items():
-        if port in facts.ports_taken:
-            advice = "Muster takes the next free one; only scripts that fix the number themselves are troubled."
-            yield Finding("ports", "warn", f"{port} ({use}) is taken", advice)
-        else:
-            yield Finding("ports", "ok", f"{port} ({use}) is free")
+        is_taken = port in facts.ports_taken
+        said = f"{port} ({use}) is {'taken' if is_taken else 'free'}"
+        yield _graded("ports", said, "warn" if is_taken else "ok", advice)
 
 
 def _interfaces(facts: Facts) -> Iterator[Finding]:

@@ -149,13 +149,9 @@ def _total_bytes(path: Path) -> int | None:
 
 
 def _limits() -> dict[str, int | None]:
-    wanted = {"nofile": "RLIMIT_NOFILE", "memlock": "RLIMIT_MEMLOCK", "nproc": "RLIMIT_NPROC"}
-    found: dict[str, int | None] = {}
-    for name, constant in wanted.items():
-        if hasattr(resource, constant):
-            soft, _ = resource.getrlimit(getattr(resource, constant))
-            found[name] = None if soft == resource.RLIM_INFINITY else soft
-    return found
+    wanted = {"nofile": resource.RLIMIT_NOFILE, "memlock": resource.RLIMIT_MEMLOCK, "nproc": resource.RLIMIT_NPROC}
+    soft = {name: resource.getrlimit(limit)[0] for name, limit in wanted.items()}
+    return {name: None if value == resource.RLIM_INFINITY else value for name, value in soft.items()}
 
 
 def _is_free(port: int) -> bool:
