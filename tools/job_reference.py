@@ -131,7 +131,7 @@ True and false are passed as `True` and `False`. An input may also be declared w
 _VARIABLES = """\
 ## Variables that a job may not set
 
-Muster itself sets `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE`, `NODE_RANK`, `MASTER_ADDR`, `TF_CONFIG`, `MUSTER_*`,
+Muster sets `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE`, `NODE_RANK`, `MASTER_ADDR`, `TF_CONFIG`, `MUSTER_*`,
 `OMPI_*` (but not `OMPI_MCA_*`), `PMI*`, `AZUREML_RUN_ID`, `AZUREML_NODE_COUNT` and the `AZ_BATCH*` names of the
 [launch contract](launch-contract.md). A job may set `MASTER_PORT` and variables such as `NCCL_*`, `GLOO_*` and `UCX_*`.
 """
