@@ -347,6 +347,9 @@ def _open(address: Address, timeout_s: float, external: bool, tls: ssl.SSLContex
     host = parts.hostname or "127.0.0.1"
     if parts.scheme == "http":
         return http.client.HTTPConnection(host, parts.port, timeout=timeout_s)
+    # Slow to load, and most clients speak to a socket.
+    from urllib.request import getproxies, proxy_bypass
+
     tls = tls or trust(address, external)
     proxy = _proxy(host) if external and host not in _LOOPBACK else None
     if not proxy:

@@ -92,7 +92,7 @@ class FileDataset:
         create_new_version: bool = False,
     ) -> FileDataset:
         """Make it a data asset, which never changes: a local file or folder is copied into the workspace."""
-        storage = workspace.client.storage
+        storage = Storage(workspace.client.calls)
         if not create_new_version and storage.assets(name):
             raise JobError(f"there is a dataset {name!r} already", "Pass create_new_version=True.")
         asset = NewAsset(name, "", description=description, tags=tags or {})
@@ -121,7 +121,7 @@ class FileDataset:
                 f"{self.path} can be read by a job, not from here",
                 "Make the dataset from a datastore: Dataset.File.from_files((datastore, path)).",
             )
-        return self.workspace.client.storage
+        return Storage(self.workspace.client.calls)
 
 
 class DatasetConsumptionConfig:
@@ -197,7 +197,7 @@ class Dataset:
     def get_by_name(workspace: Connected, name: str, version: str | int = "latest") -> FileDataset:
         """A registered dataset, its newest version unless one is named."""
         wanted = None if version == "latest" else str(version)
-        return _asset(workspace, workspace.client.storage.asset(name, wanted))
+        return _asset(workspace, Storage(workspace.client.calls).asset(name, wanted))
 
 
 def _asset(workspace: Connected, asset: AssetView) -> FileDataset:

@@ -9,6 +9,7 @@ from typing import Any
 
 from muster.client.api import Client
 from muster.client.connect import connect
+from muster.client.storage import Storage
 from muster.client.workspace import FOLDER, WorkspaceRef, create_workspace, find_folder, find_workspace
 from muster.errors import NotFound, UserError
 from muster.sdk.compute import ComputeTarget
@@ -85,7 +86,7 @@ class Workspace:
 
     @property
     def datastores(self) -> dict[str, Datastore]:
-        return {view.name: Datastore(self, view.name) for view in self.client.storage.datastores()}
+        return {view.name: Datastore(self, view.name) for view in Storage(self.client.calls).datastores()}
 
     def get_default_datastore(self) -> Datastore:
         """The workspace's own datastore."""

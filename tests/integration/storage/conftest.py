@@ -167,7 +167,7 @@ def shared_by_module(request: pytest.FixtureRequest) -> Site:
 
 @pytest.fixture
 def storage(site: Site) -> Storage:
-    return site.client.storage
+    return Storage(site.client.calls)
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def test_an_upload_whose_server_is_killed_leaves_nothing_that_could_be_taken_for
         yield b"x" * (4 << 20)
 
     with pytest.raises(MusterError):
-        site.client._calls.send("PUT", "/data/workspaceblobstore/big", body=pieces(), again=False)
+        site.client.calls.send("PUT", "/data/workspaceblobstore/big", body=pieces(), again=False)
     assert not storage.files("workspaceblobstore")
     assert len(parts(site)) == 1
     assert collect(site) == {"file": 1}

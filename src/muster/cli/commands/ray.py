@@ -6,7 +6,7 @@ import io
 import shlex
 import subprocess
 import tarfile
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -48,23 +48,26 @@ def hosts(
     listed = [Host(text.rpartition("@")[2], text) for text in host]
     setup = Setup(listed, f"$HOME/.muster/ray/{name}", ray, tls=tls)
     certificates.make(folder, [item.address for item in listed])
+    options = _options(setup, folder, server_address)
     if not ssh:
         files = " ".join(str(folder / item) for item in SECRETS)
+        secrets = f".muster/ray/{name}"
         print("# copy the secrets to every machine, into its home:")
         for item in listed:
             there = item.reached_at
-            secrets = f".muster/ray/{name}"
             print(f"ssh {there} 'umask 077; mkdir -p {secrets}' && scp -p {files} {there}:{secrets}/")
         print("# then, the head first, on each machine:")
         for item in listed:
             print(f"ssh {item.reached_at} {shlex.quote(command(setup, item))}")
         print("# and here:")
-        print(_create_command(name, setup, folder, server_address))
+        given = " ".join(f"--option {key}={value}" for key, value in options.items())
+        print(f"muster cluster create {name} --engine ray {given}")
         return
     for item in listed:
         _start(setup, item, folder)
         say(f"Ray runs on {item.address}")
-    _create(name, setup, folder, server_address)
+    _create(name, options)
+    say(f"cluster {name} is ready: {setup.address}")
 
 
 def file(
@@ -118,17 +121,16 @@ def _start(setup: Setup, host: Host, folder: Path) -> None:
         )
 
 
-def _create(name: str, setup: Setup, folder: Path, server_address: str | None) -> None:
+def _create(name: str, options: Mapping[str, str]) -> None:
     client = connect()
     try:
         known = client.cluster(name)
     except NotFound:
-        made = client.create_cluster(name, "ray", _options(setup, folder, server_address))
+        made = client.create_cluster(name, "ray", options)
     else:
-        made = client.change_cluster(name, {**known.options, **_options(setup, folder, server_address)})
+        made = client.change_cluster(name, {**known.options, **options})
     for text in made.notices:
         notice(text)
-    say(f"cluster {name} is ready: {setup.address}")
 
 
 def _options(setup: Setup, folder: Path, server_address: str | None) -> dict[str, str]:
@@ -138,9 +140,4 @@ def _options(setup: Setup, folder: Path, server_address: str | None) -> dict[str
     return found | ({"server_address": server_address} if server_address else {})
 
 
-def _create_command(name: str, setup: Setup, folder: Path, server_address: str | None) -> str:
-    given = [f"--option {key}={value}" for key, value in _options(setup, folder, server_address).items()]
-    return f"muster cluster create {name} --engine ray " + " ".join(given)
-
-
-COMMANDS: dict[str, Callable[..., None]] = {"hosts": hosts, "file": file}
+COMMANDS = (hosts, file)
