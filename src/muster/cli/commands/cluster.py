@@ -18,7 +18,7 @@ from muster.cli.options import Json, argument, option, print_json, switch
 from muster.cli.views.cluster import cluster_lines, cost_lines, history_lines, listing, node_lines, summary
 from muster.client.connect import connect
 from muster.clusters.file import ClusterFile, load_cluster_file
-from muster.clusters.flags import Flag
+from muster.clusters.options import Flag
 from muster.engines.flags import FLAGS
 from muster.errors import Conflict, UserError
 from muster.wire.clusters import ChangedCluster, ClusterView, CostBy

@@ -21,13 +21,12 @@ from muster.engines.base import (
     NodeOffer,
     QueueEngine,
 )
-from muster.engines.ray import options as ray_options
 from muster.engines.ray import words
 from muster.engines.ray.admission import Waiting, admit
 from muster.engines.ray.cluster import RayNode, fits
 from muster.engines.ray.link import Away, Bridge
 from muster.engines.ray.messages import GangOrder, GangReport, Site
-from muster.engines.ray.options import RayOptions
+from muster.engines.ray.options import WITHOUT_EFFECT, RayOptions
 from muster.wire.codec import from_json, to_json
 
 log = logging.getLogger("muster.server")
@@ -90,8 +89,8 @@ class RayEngine(QueueEngine):
         self._sites: dict[str, _Site] = {}
 
     def check(self, cluster: Cluster) -> list[str]:
-        ray_options.refuse_others(cluster.options)
-        chosen = ray_options.parse(cluster.options)
+        RayOptions.refuse_unknown(cluster.options)
+        chosen = RayOptions.parse(cluster.options)
         site = self._site(cluster)
         said = [*unknown_size_notice(chosen)]
         try:
@@ -102,15 +101,15 @@ class RayEngine(QueueEngine):
         except errors.JobError:
             self._drop(cluster.name)
             raise
-        if not chosen.secured:
+        if not chosen.token_file:
             said.append(
                 f"Ray at {chosen.address} is attached to without a token: whoever reaches it can run commands on its "
                 "nodes. Start it with RAY_AUTH_MODE=token, and give token_file"
             )
         if not chosen.tls_ca:
             said.append(f"what Ray's own processes say to {chosen.address} is not encrypted; Muster's agents use TLS")
-        given = [key for key in ray_options.MEANINGLESS if cluster.options.get(key)]
-        return [*said, *(f"{key} means nothing here: {ray_options.MEANINGLESS[key]}" for key in given)]
+        said += [f"{key} means nothing here: {why}" for key, why in WITHOUT_EFFECT.items() if cluster.options.get(key)]
+        return said
 
     def nodes(self, cluster: Cluster) -> Sequence[NodeOffer]:
         """The machines that Ray has, and those that its autoscaler may still bring."""
@@ -124,7 +123,7 @@ class RayEngine(QueueEngine):
             return site.offers[1]
 
     def connection(self, cluster: Cluster) -> Connection:
-        chosen = ray_options.parse(cluster.options)
+        chosen = RayOptions.parse(cluster.options)
         return Connection("tls", chosen.server_address, chosen.server_port, chosen.linger_seconds)
 
     def submit(self, request: GangRequest) -> None:
@@ -163,7 +162,7 @@ class RayEngine(QueueEngine):
     # The broker
 
     def _site(self, cluster: Cluster) -> _Site:
-        chosen = ray_options.parse(cluster.options)
+        chosen = RayOptions.parse(cluster.options)
         with self._lock:
             site = self._sites.get(cluster.name)
             if site is None:

@@ -20,11 +20,10 @@ from muster.engines.base import (
     NodeOffer,
     QueueEngine,
 )
-from muster.engines.slurm import options as slurm_options
 from muster.engines.slurm import words
 from muster.engines.slurm.collect import Collectors
 from muster.engines.slurm.commands import Busy, Commands, Refused, require_installed
-from muster.engines.slurm.options import SlurmOptions
+from muster.engines.slurm.options import MPIRUN, WITHOUT_EFFECT, SlurmOptions
 from muster.engines.slurm.partitions import Partitions
 from muster.engines.slurm.reading import Job
 from muster.engines.slurm.script import gpus_per_node, job_name, make_script
@@ -66,8 +65,8 @@ class SlurmEngine(QueueEngine):
         self._collectors = Collectors()
 
     def check(self, cluster: Cluster) -> list[str]:
-        slurm_options.refuse_others(cluster.options)
-        chosen = slurm_options.parse(cluster.options)
+        SlurmOptions.refuse_unknown(cluster.options)
+        chosen = SlurmOptions.parse(cluster.options)
         require_installed()
         try:
             known = self._commands.partitions()
@@ -81,8 +80,8 @@ class SlurmEngine(QueueEngine):
             return [f"Slurm does not answer now, so the settings are not checked ({error})"]
         except Refused as error:
             raise errors.JobError(f"Slurm refuses to answer: {error}", "Try `sinfo` in this shell.") from error
-        meaningless = slurm_options.MEANINGLESS.items()
-        said = [f"{key} means nothing on Slurm: {why}" for key, why in meaningless if cluster.options.get(key)]
+        given = [key for key in WITHOUT_EFFECT if cluster.options.get(key)]
+        said = [f"{key} means nothing on Slurm: {WITHOUT_EFFECT[key]}" for key in given]
         if chosen.cpus is None and not chosen.exclusive and self._gpus(chosen):
             said.append("each rank gets one CPU; --cpus says how many CPUs a node gives (data loaders want some)")
         if chosen.vm_size and chosen.hourly_price is None:
@@ -91,7 +90,7 @@ class SlurmEngine(QueueEngine):
 
     def _check_mpi(self, chosen: SlurmOptions) -> None:
         """Refuse what this Slurm's srun cannot do."""
-        if chosen.mpi == slurm_options.MPIRUN:
+        if chosen.mpi == MPIRUN:
             return
         instead = "Leave mpi out: Muster's own mpirun needs nothing of Slurm."
         known = self._commands.pmix_plugins()
@@ -103,15 +102,15 @@ class SlurmEngine(QueueEngine):
             raise errors.JobError(f"mpi: {chosen.mpi} needs Slurm 20.11 or newer, and this is {version}", instead)
 
     def nodes(self, cluster: Cluster) -> Sequence[NodeOffer]:
-        chosen = slurm_options.parse(cluster.options)
+        chosen = SlurmOptions.parse(cluster.options)
         return self._partitions.offers(cluster.name, chosen, gpus_per_node)
 
     def connection(self, cluster: Cluster) -> Connection:
-        chosen = slurm_options.parse(cluster.options)
+        chosen = SlurmOptions.parse(cluster.options)
         return Connection(chosen.connection, chosen.server_address, chosen.server_port, chosen.linger_seconds)
 
     def script(self, request: GangRequest) -> str:
-        chosen = slurm_options.parse(request.cluster.options)
+        chosen = SlurmOptions.parse(request.cluster.options)
         return make_script(request, chosen, self._partitions.nodes(chosen.partition))
 
     def submit(self, request: GangRequest) -> None:
@@ -127,7 +126,7 @@ class SlurmEngine(QueueEngine):
         self._submitter.put(request.id, text, _mark(request))
 
     def poll(self, allocations: Sequence[Allocation]) -> Mapping[str, AllocationState]:
-        chosen = {item.cluster.name: slurm_options.parse(item.cluster.options) for item in allocations}
+        chosen = {item.cluster.name: SlurmOptions.parse(item.cluster.options) for item in allocations}
         self._ask(min(item.poll_seconds for item in chosen.values()) if chosen else 5.0)
         return {item.id: self._state(item, chosen[item.cluster.name]) for item in allocations}
 

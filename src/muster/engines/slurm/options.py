@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from muster.clusters.flags import Flag
-from muster.clusters.options import Options, checked, refuse_unknown
+from muster.clusters.options import Flag, Options
 from muster.defaults import LINGER_S
 from muster.engines.slurm.reading import seconds_of
-from muster.wire.codec import Json
 
 MPIRUN = "mpirun"
 
@@ -67,6 +64,9 @@ _MUSTERS_OWN = frozenset(
 class SlurmOptions(Options):
     """The settings of every cluster, and those that clusters on Slurm have in addition."""
 
+    described_in: ClassVar[str] = "docs/slurm.md"
+    owner: ClassVar[str] = "a cluster on Slurm"
+
     partition: Word | None = None
     account: Word | None = None
     qos: Word | None = None
@@ -114,19 +114,10 @@ FLAGS = (
 )
 
 
-MEANINGLESS = {
+WITHOUT_EFFECT = {
     "min_nodes": "Slurm's nodes come with a job and go with it",
     "idle_seconds_before_scaledown": "Slurm's nodes come with a job and go with it",
     "subnet": "Slurm's nodes are where they are",
     "vnet": "Slurm's nodes are where they are",
     "preemption": "who preempts whom is for Slurm to decide",
 }
-
-
-def parse(options: Mapping[str, Json]) -> SlurmOptions:
-    """Checked settings, or a refusal that names the wrong one."""
-    return checked(SlurmOptions, options, "docs/slurm.md")
-
-
-def refuse_others(options: Mapping[str, Json]) -> None:
-    refuse_unknown(options, frozenset(SlurmOptions.model_fields), "a cluster on Slurm")

@@ -12,11 +12,12 @@ from muster import errors
 from muster.clusters.options import parse_options
 from muster.defaults import RAY_LINGER_S
 from muster.engines.base import Cluster
-from muster.engines.ray import options, words
+from muster.engines.ray import words
 from muster.engines.ray.admission import Waiting, admit
 from muster.engines.ray.cluster import RayNode, fits, read_nodes
 from muster.engines.ray.engine import RayEngine, bundle_for
 from muster.engines.ray.leash import Contact
+from muster.engines.ray.options import RayOptions
 
 MISMATCH = """Version mismatch: The cluster was started with:
     Ray: 2.49.1
@@ -119,17 +120,17 @@ def test_what_stands_in_the_way_is_named(said: str, meant: str):
 
 def test_an_address_is_needed():
     with pytest.raises(errors.JobError, match="needs the address of its head"):
-        options.parse({})
+        RayOptions.parse({})
 
 
 def test_a_token_file_that_is_not_there_is_refused(tmp_path: Path):
     with pytest.raises(errors.JobError, match="token_file"):
-        options.parse({"address": "ray://h:1", "token_file": str(tmp_path / "none")})
+        RayOptions.parse({"address": "ray://h:1", "token_file": str(tmp_path / "none")})
 
 
 def test_a_setting_that_ray_clusters_do_not_have_is_refused_with_the_nearest():
     with pytest.raises(errors.JobError, match="has no setting 'adress'") as refused:
-        options.refuse_others({"adress": "x"})
+        RayOptions.refuse_unknown({"adress": "x"})
     assert "address" in str(refused.value.hint)
 
 
@@ -138,10 +139,10 @@ def test_the_token_and_certificates_are_told_by_their_places(tmp_path: Path):
         (tmp_path / name).write_text("x")
     files = {key: str(tmp_path / name) for key, name in
              (("token_file", "token"), ("tls_ca", "ca"), ("tls_cert", "crt"), ("tls_key", "key"))}  # fmt: skip
-    told = options.parse({"address": "ray://h:1", **files}).environment()
-    assert told["RAY_AUTH_MODE"] == "token"
-    assert told["RAY_AUTH_TOKEN_PATH"] == files["token_file"]
-    assert told["RAY_USE_TLS"] == "1"
+    environment = RayOptions.parse({"address": "ray://h:1", **files}).environment()
+    assert environment["RAY_AUTH_MODE"] == "token"
+    assert environment["RAY_AUTH_TOKEN_PATH"] == files["token_file"]
+    assert environment["RAY_USE_TLS"] == "1"
 
 
 def test_a_bundle_takes_a_cpu_for_each_rank_as_far_as_there_are_and_all_gpus_unless_told():
