@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from muster.engines.agents import last_words, start_agent
+from muster.engines.agents import last_words, leave_running, start_agent
 from muster.engines.base import Cluster, NodeEngine, NodeOffer, NodeState
 from muster.engines.local.options import LocalOptions
 from muster.paths import NodePaths
@@ -57,9 +57,7 @@ class LocalEngine(NodeEngine):
         """Nothing is left of a node whose agent is gone."""
 
     def close(self) -> None:
-        for child in self._children.values():
-            # Whoever stays is adopted by init; it is no child to wait for.
-            child.returncode = child.returncode or 0
+        leave_running(self._children.values())
         self._children.clear()
 
     def scales(self, cluster: Cluster) -> bool:

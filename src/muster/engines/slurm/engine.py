@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from muster import errors
+from muster.defaults import SLURM_POLL_S
+from muster.engines.agents import Collectors, last_lines
 from muster.engines.base import (
     Allocation,
     AllocationState,
@@ -21,7 +23,6 @@ from muster.engines.base import (
     QueueEngine,
 )
 from muster.engines.slurm import words
-from muster.engines.slurm.collect import Collectors
 from muster.engines.slurm.commands import Busy, Commands, Refused, require_installed
 from muster.engines.slurm.options import MPIRUN, WITHOUT_EFFECT, SlurmOptions
 from muster.engines.slurm.partitions import Partitions
@@ -61,7 +62,7 @@ class SlurmEngine(QueueEngine):
         self._released: dict[str, float] = {}
         """Names of jobs that nobody needs any more, and since when."""
         self._partitions = Partitions(self._commands, clock)
-        self._submitter = Submitter(self._commands, self._known_job)
+        self._submitter = Submitter(self._commands, self._find_job)
         self._collectors = Collectors()
 
     def check(self, cluster: Cluster) -> list[str]:
@@ -103,7 +104,7 @@ class SlurmEngine(QueueEngine):
 
     def nodes(self, cluster: Cluster) -> Sequence[NodeOffer]:
         chosen = SlurmOptions.parse(cluster.options)
-        return self._partitions.offers(cluster.name, chosen, gpus_per_node)
+        return self._partitions.offers(cluster.name, chosen)
 
     def connection(self, cluster: Cluster) -> Connection:
         chosen = SlurmOptions.parse(cluster.options)
@@ -127,7 +128,7 @@ class SlurmEngine(QueueEngine):
 
     def poll(self, allocations: Sequence[Allocation]) -> Mapping[str, AllocationState]:
         chosen = {item.cluster.name: SlurmOptions.parse(item.cluster.options) for item in allocations}
-        self._ask(min(item.poll_seconds for item in chosen.values()) if chosen else 5.0)
+        self._ask(min((item.poll_seconds for item in chosen.values()), default=SLURM_POLL_S))
         return {item.id: self._state(item, chosen[item.cluster.name]) for item in allocations}
 
     def release(self, allocation: Allocation, followed: bool) -> None:
@@ -198,10 +199,9 @@ class SlurmEngine(QueueEngine):
             late = {name for name, at in self._released.items() if self._clock() - at > _GONE_AFTER_S}
         return [job for job in jobs if job.name in late and not job.is_over and job.state != "COMPLETING"]
 
-    def _known_job(self, allocation_id: str, look: bool) -> str | None:
-        """For the submitter: the job of an allocation, after a fresh look where asked for."""
-        if look:
-            self._take(self._commands.jobs())
+    def _find_job(self, allocation_id: str) -> str | None:
+        """For the submitter: the job of an allocation, after a fresh look."""
+        self._take(self._commands.jobs())
         with self._lock:
             job = self._serving(allocation_id)
         return None if job is None or job.is_over else job.id
@@ -348,9 +348,6 @@ def _has_agents(allocation: Allocation) -> bool:
 def _last_words(allocation: Allocation) -> str:
     """What the job printed last: why no agent came."""
     folder = _first(allocation).root.parent.parent / "handed-on"
-    try:
-        lines = (folder / f"{allocation.id}.out").read_text(errors="replace")[-4000:].strip().splitlines()
-    except OSError:
-        return ""
+    lines = last_lines(folder / f"{allocation.id}.out")
     own = [line for line in lines if not line.startswith(("srun:", "slurmstepd:"))]
     return (own or lines or [""])[-1]

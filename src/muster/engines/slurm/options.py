@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from muster.clusters.options import Flag, Options
-from muster.defaults import LINGER_S
+from muster.defaults import LINGER_S, SLURM_POLL_S, SLURM_WARNING_S
 from muster.engines.slurm.reading import seconds_of
 
 MPIRUN = "mpirun"
@@ -86,14 +86,14 @@ class SlurmOptions(Options):
     """Slurm may put the job back into its queue when a node fails or is taken back: the next attempt."""
     chain: bool = False
     """A run longer than one Slurm job may be goes on in the next, from its last checkpoint."""
-    signal_seconds: Annotated[int, Field(ge=1, le=65535)] = 60
+    signal_seconds: Annotated[int, Field(ge=1, le=65535)] = SLURM_WARNING_S
     """How long before the time limit the ranks are told to end (SIGTERM)."""
     connection: Literal["auto", "tls", "files"] = "auto"
     """How agents reach the server: over TLS, through the workspace's folder, or whichever works."""
     server_address: str | None = None
     """The login node's name or address as compute nodes see it."""
     server_port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    poll_seconds: Annotated[float, Field(ge=0.1, le=600)] = 5.0
+    poll_seconds: Annotated[float, Field(ge=0.1, le=600)] = SLURM_POLL_S
     """How often Slurm is asked about the jobs, with one call for all of them."""
     linger_seconds: Annotated[float, Field(ge=0)] = LINGER_S
     """How long nodes are kept for a server that is away once nothing runs on them; what is left is delivered later."""

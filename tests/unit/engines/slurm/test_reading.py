@@ -146,4 +146,4 @@ def test_a_chained_run_goes_on_after_its_slice_also_where_it_left_at_the_warning
      ("idle*", "unusable"), ("powering_up", "preparing")],
 )  # fmt: skip
 def test_nodes_have_the_states_of_every_cluster(state: str, shown: str):
-    assert words.node_state(NodeInfo("n", state, 1, 1, "", "", None))[0] == shown
+    assert words.node_state(NodeInfo("n", state, 1, 1, "", None))[0] == shown

@@ -18,8 +18,8 @@ from muster.paths import NodePaths
 
 GOLDEN = Path(__file__).parent / "golden"
 PYTHON = "/home/ada/venv/bin/python"
-CPU_NODES = [NodeInfo(f"cpu{index}", "idle", 64, 256_000, "", "", 86_400.0) for index in range(4)]
-GPU_NODES = [NodeInfo(f"gpu{index}", "idle", 96, 1_000_000, "gpu:a100:4", "", 172_800.0, 4) for index in range(4)]
+CPU_NODES = [NodeInfo(f"cpu{index}", "idle", 64, 256_000, "", 86_400.0) for index in range(4)]
+GPU_NODES = [NodeInfo(f"gpu{index}", "idle", 96, 1_000_000, "", 172_800.0, 4) for index in range(4)]
 
 SITES: dict[str, tuple[dict[str, Any], dict[str, Any], list[NodeInfo]]] = {
     "cpu_defaults": ({}, {}, CPU_NODES),
