@@ -122,6 +122,16 @@ class Options(BaseModel):
         return find_size(self.vm_size) if self.vm_size else None
 
     @property
+    def cpus_of_node(self) -> int:
+        """As given, or those of its size; 0: not known."""
+        return self.cpus or (self.size.cpus if self.size else 0)
+
+    @property
+    def gpus_of_node(self) -> int | None:
+        """As given, or those of its size; None: not known."""
+        return self.size.gpus if self.gpus is None and self.size else self.gpus
+
+    @property
     def hourly_price(self) -> float | None:
         """Of one node; list prices are those of dedicated machines."""
         if self.price_per_hour is not None:

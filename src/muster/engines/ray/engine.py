@@ -22,7 +22,7 @@ from muster.engines.base import (
     QueueEngine,
 )
 from muster.engines.ray import words
-from muster.engines.ray.admission import Waiting, admit
+from muster.engines.ray.admission import QueuedGang, next_gangs
 from muster.engines.ray.cluster import RayNode, fits
 from muster.engines.ray.link import Away, Bridge
 from muster.engines.ray.messages import GangOrder, GangReport, Site
@@ -37,16 +37,6 @@ _ANSWER_S = 5.0
 _POLL_S = 2.0
 _FRESH_S = 3.0
 _UNKNOWN = 64
-
-
-@dataclass
-class _Gang:
-    """An attempt that wants nodes."""
-
-    request: GangRequest
-    since: float
-    asked: bool = False
-    placed: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,7 +57,7 @@ class _Site:
     options: RayOptions
     bridge: Bridge
     lock: threading.RLock = field(default_factory=threading.RLock)
-    gangs: dict[str, _Gang] = field(default_factory=dict)
+    gangs: dict[str, QueuedGang] = field(default_factory=dict)
     reports: dict[str, GangReport] = field(default_factory=dict)
     """What the broker said last of each allocation."""
     to_release: set[str] = field(default_factory=set)
@@ -129,7 +119,7 @@ class RayEngine(QueueEngine):
     def submit(self, request: GangRequest) -> None:
         site = self._site(request.cluster)
         with site.lock:
-            site.gangs.setdefault(request.id, _Gang(request, time.time()))
+            site.gangs.setdefault(request.id, QueuedGang(request, time.time()))
         self._ask_for_next(site)
 
     def poll(self, allocations: Sequence[Allocation]) -> Mapping[str, AllocationState]:
@@ -202,12 +192,8 @@ class RayEngine(QueueEngine):
     def _ask_for_next(self, site: _Site) -> None:
         """Tell the broker of gangs whose turn it is."""
         with site.lock:
-            waiting = [_waiting(gang) for gang in site.gangs.values() if not gang.asked]
-            asked = [gang for gang in site.gangs.values() if gang.asked]
-            pending = [len(gang.request.nodes) for gang in asked if not gang.placed]
-            placed = [len(gang.request.nodes) for gang in asked if gang.placed]
             most = max(len(site.offers[1]), site.options.max_nodes or 0)
-            chosen = [site.gangs[name] for name in admit(waiting, pending, placed, most)]
+            chosen = next_gangs(site.gangs.values(), most)
             for gang in chosen:
                 gang.asked = True
         for gang in chosen:
@@ -290,7 +276,7 @@ class RayEngine(QueueEngine):
             return _all(allocation, "gone", why, Ending("node_lost", why) if gang is not None else None)
         # Asked for in vain, or not its turn yet.
         gang.asked = False
-        ahead = sum(len(item.request.nodes) for item in site.gangs.values() if item.asked)
+        ahead = sum(item.num_nodes for item in site.gangs.values() if item.asked)
         return _all(allocation, "starting", f"waits for {num_nodes} nodes; gangs before it hold or want {ahead}")
 
 
@@ -313,10 +299,6 @@ def _state_of(allocation: Allocation, report: GangReport) -> AllocationState:
 
 
 _all = AllocationState.of_all
-
-
-def _waiting(gang: _Gang) -> Waiting:
-    return Waiting(gang.request.id, len(gang.request.nodes), gang.request.gang.priority, gang.since)
 
 
 def _gang_order(request: GangRequest, chosen: RayOptions, nodes: Sequence[RayNode]) -> GangOrder:
@@ -351,16 +333,13 @@ def _owner(allocation: Allocation) -> str:
 
 def bundle_for(ranks: int, gpus: int | None, common: Options, nodes: Sequence[RayNode]) -> dict[str, float]:
     """What one node of a gang takes of its machine: a CPU for each rank as far as there are, and its GPUs."""
-    size = common.size
-    cpus_of_node = (
-        min((node.cpus for node in nodes if node.cpus), default=0) or common.cpus or (size.cpus if size else 0)
-    )
+    cpus_of_node = min((node.cpus for node in nodes if node.cpus), default=0) or common.cpus_of_node
     cpus = common.cpus or (min(ranks, cpus_of_node) if cpus_of_node else ranks)
     if gpus is None:
-        with_gpus = [node.gpus for node in nodes if node.gpus]
-        gpus = (
-            common.gpus if common.gpus is not None else min(with_gpus, default=size.gpus if size and not nodes else 0)
-        )
+        gpus = common.gpus
+    if gpus is None:
+        known = [node.gpus for node in nodes if node.gpus] if nodes else [common.gpus_of_node or 0]
+        gpus = min(known, default=0)
     return {"CPU": float(cpus), **({"GPU": float(gpus)} if gpus else {})}
 
 
@@ -369,29 +348,22 @@ def _offers(cluster: str, known: _Known) -> list[NodeOffer]:
     chosen = known.options
     here = [node for node in known.nodes if node.cpus and fits(replace(node, draining=False), chosen.labels, {})]
     found = [
-        NodeOffer(
-            node.name,
+        NodeOffer.of_machine(
             node.name,
             node.address,
             node.cpus,
             node.memory_bytes,
-            tuple(str(index) for index in range(node.gpus)),
-            own_share=True,
+            node.gpus,
             state="leaving" if node.draining else "running" if node.name in known.busy else "idle",
             reason="Ray takes it back" if node.draining else "",
         )
         for node in here
     ]
-    size = chosen.size
-    cpus = chosen.cpus or (size.cpus if size else here[0].cpus if here else 1)
-    gpus = chosen.gpus if chosen.gpus is not None else size.gpus if size else here[0].gpus if here else 0
-    memory = int((chosen.memory_gb or (size.memory_gb if size else 0)) * 1e9) or (here[0].memory_bytes if here else 0)
+    size, like = chosen.size, here[0] if here else None
+    cpus = chosen.cpus_of_node or (like.cpus if like else 1)
+    gpus = chosen.gpus_of_node if chosen.gpus_of_node is not None else like.gpus if like else 0
+    memory = int((chosen.memory_gb or (size.memory_gb if size else 0)) * 1e9) or (like.memory_bytes if like else 0)
+    why = "comes when a job needs it" if known.answered else "Ray does not answer yet"
     for number in range(len(found), chosen.max_nodes or (0 if known.answered else _UNKNOWN)):
-        found.append(
-            NodeOffer(
-                f"{cluster}-{number}", f"{cluster}-{number}", "", cpus, memory,
-                tuple(str(index) for index in range(gpus)), own_share=True,
-                state="away", reason="comes when a job needs it" if known.answered else "Ray does not answer yet",
-            )
-        )  # fmt: skip
+        found.append(NodeOffer.of_machine(f"{cluster}-{number}", "", cpus, memory, gpus, "away", why))
     return found[: chosen.max_nodes] if chosen.max_nodes else found

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -57,10 +57,6 @@ class LeashSettings:
 
 def read_settings(root: Path) -> LeashSettings:
     return from_json(LeashSettings, read_json(root / FILE))
-
-
-def write_settings(root: Path, settings: LeashSettings) -> None:
-    write_json(root / FILE, to_json(settings), mode=PRIVATE)
 
 
 @dataclass
@@ -111,7 +107,7 @@ class Leash:
                     agent.terminate()
                 if raylet is None:
                     return f"Ray's daemon {self._settings.raylet} on this node is gone"
-                gone, _, _ = select.select([raylet], [], [], _LOOK_S if not self._asked_to_end or passed_on else 0.0)
+                gone, _, _ = select.select([raylet], [], [], _LOOK_S)
                 if gone:
                     return f"Ray's daemon {self._settings.raylet} on this node ended"
                 if self._is_cut_off():
@@ -126,7 +122,7 @@ class Leash:
         if now < self._next_probe:
             return False
         self._next_probe = now + _PROBE_S
-        return self._contact.cut_off(time.monotonic(), any(map(reachable, self._settings.addresses)))
+        return self._contact.cut_off(now, any(map(reachable, self._settings.addresses)))
 
     def _say(self, text: str) -> None:
         with self._paths.log.open("a") as log:
@@ -153,8 +149,11 @@ def leash_lives(root: Path) -> bool:
     return str(root).encode() in command
 
 
-def command(root: Path) -> Sequence[str]:
-    return [sys.executable, "-m", "muster.engines.ray.leash", str(root)]
+def start(root: Path, settings: LeashSettings, environment: Mapping[str, str]) -> None:
+    """Have the agent of a node's folder started and kept; returns at once."""
+    write_json(root / FILE, to_json(settings), mode=PRIVATE)
+    command = [sys.executable, "-m", "muster.engines.ray.leash", str(root)]
+    subprocess.run(command, env=environment, cwd="/", start_new_session=True, check=True)
 
 
 def _pidfd(pid: int) -> int | None:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field
 from muster import errors
 from muster.clusters.options import Flag, Options
 from muster.defaults import RAY_CUT_OFF_S, RAY_LINGER_S, RAY_STALE_S
+from muster.engines.ray.machines.starting import tls_environment, token_environment
 from muster.wire.codec import Json
 
 
@@ -68,14 +69,9 @@ class RayOptions(Options):
         """The environment of a process that talks to the cluster."""
         found = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "5"}
         if self.token_file:
-            found |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": self.token_file}
+            found |= token_environment(self.token_file)
         if self.tls_ca and self.tls_cert and self.tls_key:
-            found |= {
-                "RAY_USE_TLS": "1",
-                "RAY_TLS_CA_CERT": self.tls_ca,
-                "RAY_TLS_SERVER_CERT": self.tls_cert,
-                "RAY_TLS_SERVER_KEY": self.tls_key,
-            }
+            found |= tls_environment(self.tls_ca, self.tls_cert, self.tls_key)
         return found
 
 

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from muster import errors
 from muster.clusters.options import parse_options
 from muster.defaults import RAY_LINGER_S
-from muster.engines.base import Cluster
+from muster.engines.base import Cluster, Gang, GangRequest
 from muster.engines.ray import words
-from muster.engines.ray.admission import Waiting, admit
+from muster.engines.ray.admission import QueuedGang, next_gangs
 from muster.engines.ray.cluster import RayNode, fits, read_nodes
 from muster.engines.ray.engine import RayEngine, bundle_for
 from muster.engines.ray.leash import Contact
 from muster.engines.ray.options import RayOptions
+from muster.paths import NodePaths
 
 MISMATCH = """Version mismatch: The cluster was started with:
     Ray: 2.49.1
@@ -67,19 +68,30 @@ def test_a_node_fits_by_labels_and_size():
     assert not fits(node(), {}, {"GPU": 1})
 
 
+def queued(name: str, num_nodes: int, priority: int = 1, since: float = 0.0, **state: bool) -> QueuedGang:
+    folders = {f"{name}.{rank}": NodePaths(Path(name)) for rank in range(num_nodes)}
+    request = GangRequest(name, Cluster("c", "ray"), folders, Gang(name, 1, name, "/w", priority=priority))
+    return QueuedGang(request, since, **state)
+
+
+def admitted(gangs: list[QueuedGang], most_nodes: int) -> list[str]:
+    return [gang.request.id for gang in next_gangs(gangs, most_nodes)]
+
+
 def test_gangs_are_asked_for_in_order_as_far_as_machines_go():
-    waiting = [Waiting("late", 1, 1, 3.0), Waiting("first", 2, 1, 1.0), Waiting("urgent", 1, 2, 9.0)]
-    assert admit(waiting, [], [], 3) == ["urgent", "first"]
-    assert admit(waiting, [], [], 4) == ["urgent", "first", "late"]
+    waiting = [queued("late", 1, 1, 3.0), queued("first", 2, 1, 1.0), queued("urgent", 1, 2, 9.0)]
+    assert admitted(waiting, 3) == ["urgent", "first"]
+    assert admitted(waiting, 4) == ["urgent", "first", "late"]
 
 
 def test_a_large_gang_is_not_overtaken_by_small_ones():
-    waiting = [Waiting("large", 3, 1, 1.0), Waiting("small", 1, 1, 2.0)]
-    assert admit(waiting, [1], [1], 4) == []
+    before = [queued("waits", 1, asked=True), queued("runs", 1, asked=True, placed=True)]
+    assert admitted([*before, queued("large", 3, 1, 1.0), queued("small", 1, 1, 2.0)], 4) == []
 
 
 def test_the_first_in_line_may_share_machines_that_others_hold():
-    assert admit([Waiting("one", 1, 1, 1.0), Waiting("two", 1, 1, 2.0)], [], [1, 1], 2) == ["one"]
+    running = [queued(name, 1, asked=True, placed=True) for name in ("a", "b")]
+    assert admitted([*running, queued("one", 1, 1, 1.0), queued("two", 1, 1, 2.0)], 2) == ["one"]
 
 
 @given(
@@ -88,12 +100,12 @@ def test_the_first_in_line_may_share_machines_that_others_hold():
     st.integers(1, 12),
 )
 def test_what_waits_in_ray_never_exceeds_the_cluster_but_for_the_first(wanted, placed, most):
-    waiting = [Waiting(str(number), *item) for number, item in enumerate(wanted)]
-    chosen = admit(waiting, [], placed, most)
+    waiting = [queued(str(number), *item) for number, item in enumerate(wanted)]
+    running = [queued(f"r{number}", size, asked=True, placed=True) for number, size in enumerate(placed)]
+    chosen = next_gangs([*running, *waiting], most)
     assert len(chosen) >= min(1, len(waiting))
-    sizes = {item.id: item.num_nodes for item in waiting}
     if len(chosen) > 1:
-        assert sum(sizes[name] for name in chosen) + sum(placed) <= most
+        assert sum(gang.num_nodes for gang in chosen) + sum(placed) <= most
 
 
 def test_other_versions_are_told_with_what_to_change():

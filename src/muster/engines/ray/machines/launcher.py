@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from muster import errors
 from muster.clusters.options import Options
-from muster.engines.ray.machines.starting import CLIENT_PORT, GCS_PORT, TOKEN, TUNING
+from muster.engines.ray.machines.starting import CLIENT_PORT, GCS_PORT, TOKEN, TUNING, token_environment
 from muster.version import VERSION
 from muster.wire.codec import Json
 
@@ -123,10 +123,8 @@ def _machine(described: Described, head: bool) -> Document:
 
 
 def _resources(options: Options) -> dict[str, int]:
-    size = options.size
-    cpus = options.cpus or (size.cpus if size else 0)
-    gpus = options.gpus if options.gpus is not None else (size.gpus if size else 0)
-    return {**({"CPU": cpus} if cpus else {}), **({"GPU": gpus} if gpus else {})}
+    known = {"CPU": options.cpus_of_node, "GPU": options.gpus_of_node}
+    return {name: count for name, count in known.items() if count}
 
 
 def _kubernetes(described: Described) -> Document:
@@ -167,7 +165,7 @@ def _pod(name: str, limits: Mapping[str, str]) -> Document:
 
 
 def _environment() -> str:
-    found = {**TUNING, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": f"{_FOLDER}/{TOKEN}"}
+    found = TUNING | token_environment(f"{_FOLDER}/{TOKEN}")
     return " ".join(f"{name}={value}" for name, value in found.items())
 
 

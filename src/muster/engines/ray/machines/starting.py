@@ -69,15 +69,23 @@ class Setup:
 
 def environment(setup: Setup) -> dict[str, str]:
     """The environment of Ray's processes on every host."""
-    found = {**TUNING, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": f"{setup.folder}/{TOKEN}"}
+    found = TUNING | token_environment(f"{setup.folder}/{TOKEN}")
     if setup.tls:
-        found |= {
-            "RAY_USE_TLS": "1",
-            "RAY_TLS_CA_CERT": f"{setup.folder}/{CA}",
-            "RAY_TLS_SERVER_CERT": f"{setup.folder}/{CERTIFICATE}",
-            "RAY_TLS_SERVER_KEY": f"{setup.folder}/{KEY}",
-        }
+        found |= tls_environment(*(f"{setup.folder}/{name}" for name in (CA, CERTIFICATE, KEY)))
     return found
+
+
+def token_environment(file: str) -> dict[str, str]:
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": file}
+
+
+def tls_environment(authority: str, certificate: str, key: str) -> dict[str, str]:
+    return {
+        "RAY_USE_TLS": "1",
+        "RAY_TLS_CA_CERT": authority,
+        "RAY_TLS_SERVER_CERT": certificate,
+        "RAY_TLS_SERVER_KEY": key,
+    }
 
 
 def arguments(setup: Setup, host: Host) -> list[str]:
