@@ -1,9 +1,9 @@
-"""A plan as text: what `--dry-run` prints."""
+"""A plan as text: what `--dry-run` prints, and the phrases that notices share."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from muster.launch.expand import parse
 from muster.wire.node.plan import NodePlan, Plan, RankPlan
@@ -11,7 +11,7 @@ from muster.wire.node.plan import NodePlan, Plan, RankPlan
 
 def describe(plan: Plan) -> str:
     """Every node and rank with its command as one could paste it, its log and its variables."""
-    lines = [f"{_counted(len(plan.nodes), 'node')}, {_counted(len(plan.ranks), 'process')}"]
+    lines = [f"{counted(len(plan.nodes), 'node')}, {counted(len(plan.ranks), 'process')}"]
     lines += [f"notice: {notice}" for notice in plan.notices]
     for node in plan.nodes:
         lines += ["", *_node(node)]
@@ -60,6 +60,13 @@ def _inside_quotes(text: str) -> str:
     return "".join(f"\\{char}" if char in '\\"$`' else char for char in text)
 
 
-def _counted(count: int, noun: str) -> str:
+def listed(names: Sequence[str], noun: str = "") -> str:
+    """The names, the first three of many."""
+    if len(names) <= 4:
+        return ", ".join(names)
+    return f"{', '.join(names[:3])} and {len(names) - 3} more {noun}".rstrip()
+
+
+def counted(count: int, noun: str) -> str:
     plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
     return f"{count} {noun if count == 1 else plural}"

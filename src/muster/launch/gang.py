@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from muster.job.expressions import resolve_environment
 from muster.job.spec import JobSpec
-from muster.launch.layout import Task
+from muster.launch.layout import Task, layout
 from muster.wire.node.plan import Slot
 
 
@@ -20,6 +21,10 @@ class Gang:
     tasks: tuple[Task, ...]
     slots: tuple[Slot, ...]
     user_env: Mapping[str, str]
+
+    @classmethod
+    def of(cls, spec: JobSpec, slots: Iterable[Slot]) -> Gang:
+        return cls(spec, layout(spec), tuple(slots), resolve_environment(spec))
 
     @cached_property
     def tasks_of_nodes(self) -> tuple[tuple[Task, ...], ...]:

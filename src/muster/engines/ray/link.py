@@ -135,20 +135,16 @@ class Bridge:
             log.warning("the bridge to Ray at %s ended: %s", self.options.address, self.trouble or said[-1:])
 
     def _take(self, message: BridgeMessage, attached: Future[About]) -> None:
-        if message.attached is not None:
-            self._welcome(message.attached, attached)
+        if message.attached is not None and message.attached.muster == VERSION:
+            self.trouble = None
+            self._wait_s = _FIRST_WAIT_S
+            attached.set_result(message.attached)
+        elif message.attached is not None:
+            self._fail(words.other_muster(message.attached.muster, VERSION), attached)
         elif message.failed is not None:
             self._refused(message.failed, message.kind, attached)
         else:
             self._hand_over(message)
-
-    def _welcome(self, about: About, attached: Future[About]) -> None:
-        if about.muster != VERSION:
-            self._fail(words.other_muster(about.muster, VERSION), attached)
-            return
-        self.trouble = None
-        self._wait_s = _FIRST_WAIT_S
-        attached.set_result(about)
 
     def _refused(self, said: str, kind: str, attached: Future[About]) -> None:
         self._fail(words.why_not_attached(self.options.address, said, kind, self._python), attached)
