@@ -11,9 +11,8 @@ from muster.job.expressions import resolve_environment
 from muster.job.parts import Mpi, PyTorch, TensorFlow
 from muster.job.spec import JobSpec
 from muster.launch import mpi
-from muster.launch.gang import Gang
+from muster.launch.gang import LOOPBACK_INTERFACE, Gang, uses_loopback
 from muster.launch.layout import CHIEF, EVALUATOR, SERVER, WORKER, Task, layout
-from muster.launch.sharing import LOOPBACK_INTERFACE, uses_loopback
 from muster.wire.node.plan import PortsWanted
 
 

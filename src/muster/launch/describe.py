@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from muster.launch.expand import parse
+from muster.launch.expand import expand, parse
 from muster.wire.node.plan import NodePlan, Plan, RankPlan
 
 
@@ -44,9 +44,8 @@ def _part(rank: RankPlan) -> str:
 def _quoted(element: str, env: Mapping[str, str]) -> str:
     """One argument; a variable that only the node knows stays a reference, inside double quotes."""
     parts = parse(element)
-    known = "".join(part if isinstance(part, str) else env.get(part.name, "") for part in parts)
     if all(isinstance(part, str) or part.name in env for part in parts):
-        return shlex.quote(known)
+        return shlex.quote(expand(element, env))
     text = ""
     for part in parts:
         if isinstance(part, str):

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from muster.job.parts import Mpi, PyTorch
 from muster.launch.describe import counted, listed
-from muster.launch.gang import Gang
-from muster.launch.sharing import (
+from muster.launch.gang import (
     INTERFACE_VARIABLES,
     LOOPBACK_INTERFACE,
+    Gang,
     gpus_are_shared_by_tasks,
     threads_per_rank,
     uses_loopback,

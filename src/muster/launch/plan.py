@@ -12,10 +12,9 @@ from muster.launch import mpi
 from muster.launch.conventions import chosen_master_port, convention_environment, mpi_environment, ports_wanted
 from muster.launch.expand import protect
 from muster.launch.fabric import Member, Wanted, choose
-from muster.launch.gang import Gang
+from muster.launch.gang import Gang, own_gpus, shared_environment
 from muster.launch.layout import CHIEF, WORKER, Task, process_logs, role_logs
 from muster.launch.notices import notices
-from muster.launch.sharing import own_gpus, shared_environment
 from muster.wire.node.devices import Devices
 from muster.wire.node.plan import MpiHost, NodePlan, Plan, PortsWanted, RankPlan, Slot
 

@@ -21,6 +21,12 @@ WORKERS = "muster_nodes"
 _HEAD = "head"
 _FOLDER = "/etc/muster-ray"
 _LABEL = "muster-cluster"
+_SIZES = {
+    "azure": ("Standard_D4s_v5", "Standard_D8s_v5"),
+    "aws": ("m5.xlarge", "m5.2xlarge"),
+    "gcp": ("n1-standard-4", "n1-standard-8"),
+}
+"""Of the head, and of workers whose cluster names no size."""
 
 Document = dict[str, Json]
 """A part of a YAML file in another program's format."""
@@ -103,23 +109,15 @@ def _provider(described: Described) -> Document:
 
 def _machine(described: Described, head: bool) -> Document:
     """The machine's kind as its cloud calls it; the head is small."""
-    size = described.options.vm_size
+    of_head, of_worker = _SIZES[described.provider]
+    size = of_head if head else described.options.vm_size or of_worker
     spot = described.options.vm_priority == "lowpriority" and not head
     if described.provider == "azure":
-        parameters: Document = {"vmSize": "Standard_D4s_v5" if head else size or "Standard_D8s_v5"}
-        if spot:
-            parameters["priority"] = "Spot"
-            parameters["billingProfile"] = {"maxPrice": -1}
-        return {"azure_arm_parameters": parameters}
+        azure_spot: Document = {"priority": "Spot", "billingProfile": {"maxPrice": -1}}
+        return {"azure_arm_parameters": {"vmSize": size, **(azure_spot if spot else {})}}
     if described.provider == "aws":
-        made: Document = {"InstanceType": "m5.xlarge" if head else size or "m5.2xlarge"}
-        if spot:
-            made["InstanceMarketOptions"] = {"MarketType": "spot"}
-        return made
-    made = {"machineType": "n1-standard-4" if head else size or "n1-standard-8"}
-    if spot:
-        made["scheduling"] = [{"preemptible": True}]
-    return made
+        return {"InstanceType": size, **({"InstanceMarketOptions": {"MarketType": "spot"}} if spot else {})}
+    return {"machineType": size, **({"scheduling": [{"preemptible": True}]} if spot else {})}
 
 
 def _resources(options: Options) -> dict[str, int]:
