@@ -21,7 +21,7 @@ from ray.util import placement_group, placement_group_table, remove_placement_gr
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
-from muster.engines.ray import onnode
+from muster.engines.ray import node_tasks
 from muster.engines.ray.cluster import RayNode, read_nodes
 from muster.engines.ray.messages import About, AgentOrder, GangOrder, GangReport, GangState, Site
 from muster.version import VERSION
@@ -236,7 +236,7 @@ def _words(error: BaseException) -> str:
 
 def _start_agent(version: str, order: Json) -> str:
     gpus = [str(item) for item in ray.get_runtime_context().get_accelerator_ids().get("GPU", [])]
-    return onnode.start_agent(version, order, gpus)
+    return node_tasks.start_agent(version, order, gpus)
 
 
-_start, _stop, _is_there = map(ray.remote, (_start_agent, onnode.end_agent, onnode.agent_is_there))
+_start, _stop, _is_there = map(ray.remote, (_start_agent, node_tasks.end_agent, node_tasks.agent_is_there))

@@ -21,10 +21,10 @@ from muster.engines.base import (
     NodeOffer,
     QueueEngine,
 )
-from muster.engines.ray import words
+from muster.engines.ray import explanations
 from muster.engines.ray.admission import QueuedGang, next_gangs
+from muster.engines.ray.bridge_client import Away, Bridge
 from muster.engines.ray.cluster import RayNode, fits
-from muster.engines.ray.link import Away, Bridge
 from muster.engines.ray.messages import GangOrder, GangReport, Site
 from muster.engines.ray.options import WITHOUT_EFFECT, RayOptions
 from muster.wire.codec import from_json, to_json
@@ -168,12 +168,12 @@ class RayEngine(QueueEngine):
     def _attach(self, site: _Site) -> None:
         """Tries again until the deadline where the reason may pass: a head that is busy fails in many ways."""
         until = time.monotonic() + _ATTACH_S
-        last: words.NotNow | None = None
+        last: explanations.NotNow | None = None
         while True:
             try:
                 site.bridge.attach(max(0.0, until - time.monotonic()))
                 return
-            except words.NotNow as error:
+            except explanations.NotNow as error:
                 last = error
                 if time.monotonic() + _AGAIN_S > until:
                     raise
@@ -295,7 +295,7 @@ def _state_of(allocation: Allocation, report: GangReport) -> AllocationState:
         return _all(allocation, "gone", report.reason, Ending("platform", report.reason))
     if report.state == "up":
         return _all(allocation, "up")
-    return _all(allocation, "starting", words.why_it_waits(report, len(allocation.nodes)))
+    return _all(allocation, "starting", explanations.why_it_waits(report, len(allocation.nodes)))
 
 
 _all = AllocationState.of_all

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from muster import errors
-from muster.engines.slurm.reading import (
+from muster.engines.slurm.parsing import (
     SACCT_FORMAT,
     SINFO_FORMAT,
     SQUEUE_FORMAT,

@@ -22,11 +22,11 @@ from muster.engines.base import (
     NodeOffer,
     QueueEngine,
 )
-from muster.engines.slurm import words
+from muster.engines.slurm import explanations
 from muster.engines.slurm.commands import Busy, Commands, Refused, require_installed
 from muster.engines.slurm.options import MPIRUN, WITHOUT_EFFECT, SlurmOptions
+from muster.engines.slurm.parsing import Job
 from muster.engines.slurm.partitions import Partitions
-from muster.engines.slurm.reading import Job
 from muster.engines.slurm.script import gpus_per_node, job_name, make_script
 from muster.engines.slurm.submission import Submitter
 
@@ -234,7 +234,7 @@ class SlurmEngine(QueueEngine):
         if job is None:
             return self._unknown(allocation, chosen, trouble)
         if self._attempt_now(job) != _attempt(allocation.id):
-            return self._collected(allocation, words.how_it_was_requeued(job, self._has_lost_node(chosen)))
+            return self._collected(allocation, explanations.how_it_was_requeued(job, self._has_lost_node(chosen)))
         self._submitter.done(allocation.id, job.id, _mark(allocation))
         if job.is_over and chosen.requeue and self._may_come_back(job):
             return _all(
@@ -245,7 +245,7 @@ class SlurmEngine(QueueEngine):
         if trouble:
             return _all(allocation, "starting", f"Slurm does not answer: {trouble}")
         if job.waits:
-            return _all(allocation, "starting", words.why_it_waits(job))
+            return _all(allocation, "starting", explanations.why_it_waits(job))
         if job.state in _STATES_OF_WORK and job.used_s > _START_PATIENCE_S:
             return _all(allocation, "up")
         why = f"Slurm job {job.id} is {job.state.lower()}" + (f" on {job.nodes}" if job.nodes else "")
@@ -277,7 +277,7 @@ class SlurmEngine(QueueEngine):
         return self._collected(allocation, Ending("", why))
 
     def _ending(self, allocation: Allocation, job: Job, chosen: SlurmOptions) -> Ending:
-        ending = words.how_it_ended(job, chosen.chain, chosen.signal_seconds)
+        ending = explanations.how_it_ended(job, chosen.chain, chosen.signal_seconds)
         if ending.code or _has_agents(allocation):
             return ending
         last = _last_words(allocation)

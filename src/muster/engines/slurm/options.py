@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from muster.clusters.options import Flag, Options
 from muster.defaults import LINGER_S, SLURM_POLL_S, SLURM_WARNING_S
-from muster.engines.slurm.reading import seconds_of
+from muster.engines.slurm.parsing import seconds_of
 
 MPIRUN = "mpirun"
 

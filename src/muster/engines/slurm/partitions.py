@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 from muster.engines.base import NodeOffer
 from muster.engines.slurm.commands import Busy, Commands, Refused
+from muster.engines.slurm.explanations import node_state
 from muster.engines.slurm.options import SlurmOptions
-from muster.engines.slurm.reading import NodeInfo
+from muster.engines.slurm.parsing import NodeInfo
 from muster.engines.slurm.script import gpus_per_node
-from muster.engines.slurm.words import node_state
 
 log = logging.getLogger("muster.server")
 

@@ -12,7 +12,7 @@ from muster import errors
 from muster.defaults import GRACE_CANCEL_S, START_MARGIN_S
 from muster.engines.base import Gang, GangRequest
 from muster.engines.slurm.options import MPIRUN, SlurmOptions
-from muster.engines.slurm.reading import NodeInfo, num_gpus
+from muster.engines.slurm.parsing import NodeInfo, num_gpus
 
 _STEP_ENDS_AFTER_S = 90
 """When an agent has died: long enough for the server to miss it and to stop the others, which end by themselves."""

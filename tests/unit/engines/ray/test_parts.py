@@ -12,7 +12,7 @@ from muster import errors
 from muster.clusters.options import parse_options
 from muster.defaults import RAY_LINGER_S
 from muster.engines.base import Cluster, Gang, GangRequest
-from muster.engines.ray import words
+from muster.engines.ray import explanations
 from muster.engines.ray.admission import QueuedGang, next_gangs
 from muster.engines.ray.cluster import RayNode, fits, read_nodes
 from muster.engines.ray.engine import RayEngine, bundle_for
@@ -109,13 +109,13 @@ def test_what_waits_in_ray_never_exceeds_the_cluster_but_for_the_first(wanted, p
 
 
 def test_other_versions_are_told_with_what_to_change():
-    error = words.why_not_attached("ray://h:10001", MISMATCH, "RuntimeError", "/opt/python")
+    error = explanations.why_not_attached("ray://h:10001", MISMATCH, "RuntimeError", "/opt/python")
     assert "the cluster has Ray 2.49.1 on Python 3.10.14; /opt/python has Ray 2.60.0 on Python 3.11.2" in error.message
     assert "Set `python` of this cluster to one with Python 3.10.14 and ray==2.49.1" in str(error.hint)
 
 
 def test_another_muster_on_the_nodes_is_told_with_what_to_change():
-    assert "Install muster==2 on the nodes" in str(words.other_muster("1", "2").hint)
+    assert "Install muster==2 on the nodes" in str(explanations.other_muster("1", "2").hint)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_another_muster_on_the_nodes_is_told_with_what_to_change():
     ],
 )
 def test_what_stands_in_the_way_is_named(said: str, meant: str):
-    assert meant in words.why_not_attached("ray://h:10001", said, "X", "/opt/python").message
+    assert meant in explanations.why_not_attached("ray://h:10001", said, "X", "/opt/python").message
 
 
 def test_an_address_is_needed():

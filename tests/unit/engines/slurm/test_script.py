@@ -12,7 +12,7 @@ import pytest
 from muster import errors
 from muster.engines.base import Cluster, Gang, GangRequest
 from muster.engines.slurm.options import SlurmOptions
-from muster.engines.slurm.reading import NodeInfo
+from muster.engines.slurm.parsing import NodeInfo
 from muster.engines.slurm.script import limit_for, make_script
 from muster.paths import NodePaths
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from muster.engines.base import Ending
-from muster.engines.slurm.reading import Job, NodeInfo
+from muster.engines.slurm.parsing import Job, NodeInfo
 
 _REASONS = {
     "Resources": "waits until enough nodes are free",
