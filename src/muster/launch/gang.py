@@ -37,7 +37,7 @@ class Gang:
         nodes: list[list[Task]] = [[] for _ in self.slots]
         for task in self.tasks:
             nodes[task.node_rank].append(task)
-        return tuple(tuple(node) for node in nodes)
+        return tuple(map(tuple, nodes))
 
     @cached_property
     def machines(self) -> tuple[tuple[int, ...], ...]:
@@ -45,7 +45,7 @@ class Gang:
         groups: dict[str, list[int]] = {}
         for node_rank, slot in enumerate(self.slots):
             groups.setdefault(_machine(slot), []).append(node_rank)
-        return tuple(tuple(group) for group in groups.values())
+        return tuple(map(tuple, groups.values()))
 
     @property
     def on_one_machine(self) -> bool:

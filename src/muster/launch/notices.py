@@ -74,7 +74,8 @@ def _gpu_shares(gang: Gang) -> Iterator[str]:
     chosen = gang.user_env.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
         return
-    beyond = [slot.name for slot in gang.slots if slot.gpus and not set(_ids(chosen)) <= set(slot.gpus)]
+    ids = {device.strip() for device in chosen.split(",")} - {""}
+    beyond = [slot.name for slot in gang.slots if slot.gpus and not ids <= set(slot.gpus)]
     if beyond:
         yield (
             f"CUDA_VISIBLE_DEVICES is {chosen!r} as the job asks, but those are not the GPUs that the job holds on "
@@ -110,7 +111,3 @@ def _interface(gang: Gang) -> Iterator[str]:
             f"all ranks are on one machine: {' and '.join(open_choices)} {'are' if len(open_choices) > 1 else 'is'} "
             f"{LOOPBACK_INTERFACE}; set them in environment_variables to choose another interface"
         )
-
-
-def _ids(devices: str) -> list[str]:
-    return [device.strip() for device in devices.split(",") if device.strip()]

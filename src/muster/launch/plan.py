@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -162,11 +163,7 @@ def _mpi_launcher(gang: Gang, hosts: Sequence[MpiHost], base: Mapping[str, str])
 
 
 def _free_ports(wanted: PortsWanted, taken: set[int]) -> tuple[int, ...]:
-    ports: list[int] = []
-    port = wanted.preferred
-    while len(ports) < wanted.count:
-        if port not in taken:
-            ports.append(port)
-            taken.add(port)
-        port += 1
-    return tuple(ports)
+    free = (port for port in itertools.count(wanted.preferred) if port not in taken)
+    ports = tuple(itertools.islice(free, wanted.count))
+    taken.update(ports)
+    return ports

@@ -98,24 +98,25 @@ class Leash:
 
     def _watch(self, agent: subprocess.Popen[bytes]) -> str:
         """Wait for the agent's end, or for a reason to end it."""
-        raylet = _pidfd(self._settings.raylet)
+        daemon = f"Ray's daemon {self._settings.raylet} on this node"
+        try:
+            raylet = os.pidfd_open(self._settings.raylet)
+        except ProcessLookupError:
+            return f"{daemon} is gone"
         try:
             passed_on = False
             while agent.poll() is None:
                 if self._asked_to_end and not passed_on:
                     passed_on = True
                     agent.terminate()
-                if raylet is None:
-                    return f"Ray's daemon {self._settings.raylet} on this node is gone"
-                gone, _, _ = select.select([raylet], [], [], _LOOK_S)
-                if gone:
-                    return f"Ray's daemon {self._settings.raylet} on this node ended"
+                ended, _, _ = select.select([raylet], [], [], _LOOK_S)
+                if ended:
+                    return f"{daemon} ended"
                 if self._is_cut_off():
                     return "neither Ray's head nor the server can be reached"
             return ""
         finally:
-            if raylet is not None:
-                os.close(raylet)
+            os.close(raylet)
 
     def _is_cut_off(self) -> bool:
         now = time.monotonic()
@@ -154,13 +155,6 @@ def start(root: Path, settings: LeashSettings, environment: Mapping[str, str]) -
     write_json(root / FILE, to_json(settings), mode=PRIVATE)
     command = [sys.executable, "-m", "muster.engines.ray.leash", str(root)]
     subprocess.run(command, env=environment, cwd="/", start_new_session=True, check=True)
-
-
-def _pidfd(pid: int) -> int | None:
-    try:
-        return os.pidfd_open(pid)
-    except ProcessLookupError:
-        return None
 
 
 if __name__ == "__main__":

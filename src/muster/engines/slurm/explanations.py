@@ -117,9 +117,8 @@ def _was_warned(job: Job, warned_s: float) -> bool:
     return ended_itself and job.limit_s is not None and job.used_s >= max(1.0, job.limit_s - warned_s - 60)
 
 
-def _duration(seconds: float | None) -> str:
-    minutes = int((seconds or 0) // 60)
-    if minutes < 60:
+def _duration(seconds: float) -> str:
+    hours, minutes = divmod(int(seconds // 60), 60)
+    if not hours:
         return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h" if not minutes else f"{hours} h {minutes} min"
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"

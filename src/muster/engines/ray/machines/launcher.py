@@ -67,7 +67,7 @@ def _launcher(described: Described) -> Document:
         "cluster_name": described.name,
         "max_workers": most,
         "upscaling_speed": float(most),
-        "idle_timeout_minutes": _minutes(options.idle_seconds_before_scaledown),
+        "idle_timeout_minutes": round(max(options.idle_seconds_before_scaledown, 1.0) / 60, 3),
         "provider": _provider(described),
         "auth": {"ssh_user": described.user or "ubuntu"},
         "file_mounts": {f"{_FOLDER}/{TOKEN}": described.token} if described.token else {},
@@ -165,10 +165,6 @@ def _pod(name: str, limits: Mapping[str, str]) -> Document:
 def _environment() -> str:
     found = TUNING | token_environment(f"{_FOLDER}/{TOKEN}")
     return " ".join(f"{name}={value}" for name, value in found.items())
-
-
-def _minutes(seconds: float) -> float:
-    return round(max(seconds, 1.0) / 60, 3)
 
 
 def _merged(known: Document, made: Mapping[str, Json]) -> Document:

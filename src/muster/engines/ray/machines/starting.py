@@ -6,8 +6,8 @@ The secrets are files: what a command line or a process list shows is only where
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 GCS_PORT = 6379
 CLIENT_PORT = 10001
@@ -52,7 +52,6 @@ class Setup:
     """Where the secrets lie on each host; `$HOME` is each host's own."""
     ray: str = "ray"
     """The program; its Python has Muster too."""
-    labels: Mapping[str, str] = field(default_factory=dict)
     further: Sequence[str] = ()
     """Further arguments of `ray start`."""
     tls: bool = True
@@ -95,8 +94,6 @@ def arguments(setup: Setup, host: Host) -> list[str]:
         made += ["--head", f"--port={GCS_PORT}", f"--ray-client-server-port={CLIENT_PORT}", "--include-dashboard=false"]
     else:
         made += [f"--address={setup.head.address}:{GCS_PORT}"]
-    if setup.labels:
-        made.append("--labels=" + ",".join(f"{key}={value}" for key, value in setup.labels.items()))
     return [*made, "--disable-usage-stats", *setup.further]
 
 
