@@ -153,12 +153,12 @@ def _way(member: Member, wanted: Wanted) -> Way:
     own = next((item for item in interfaces if member.address in item.addresses), None)
     if own is not None:
         return Way(own, member.address, "it carries the node's own address")
-    outward = [item for item in interfaces if item.up and item.kind == "ethernet" and not _INWARD.match(item.name)]
-    outward = [item for item in outward if _ipv4(item)]
+    usable = [item for item in interfaces if item.up and item.kind == "ethernet" and _ipv4(item)]
+    outward = [item for item in usable if not _INWARD.match(item.name)]
     if not outward:
         return Way(None, member.address, "")
     best = max(outward, key=lambda item: item.speed_mbit)
-    return Way(best, member.address, f"no interface carries {member.address}, and this is the fastest that leads out")
+    return Way(best, member.address, "no interface carries its address, and this is the fastest that leads out")
 
 
 def _by_name(member: Member, name: str) -> Way:
@@ -249,8 +249,7 @@ def _about_interfaces(members: Sequence[Member], ways: Sequence[Way]) -> Iterato
                 "GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME are left to the frameworks"
             )
             continue
-        why = way.why.replace(member.address, "its address")
-        groups.setdefault((way.interface.name, why), []).append(f"{member.name} {way.address}")
+        groups.setdefault((way.interface.name, way.why), []).append(f"{member.name} {way.address}")
     for (name, why), nodes in groups.items():
         yield (
             f"ranks talk over the interface {name} ({listed(nodes)}): {why}; "

@@ -87,7 +87,7 @@ def command(
 
 
 def srun_command(program: str, plugin: str, job: str, hosts: Sequence[Host], stand_in: str) -> tuple[str, ...]:
-    """A step beside that of the agents, in which PMIx serves the ranks."""
+    """A job step next to that of the agents, in which PMIx serves the ranks."""
     return (
         program,
         f"--jobid={job}",

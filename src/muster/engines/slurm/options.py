@@ -87,7 +87,7 @@ class SlurmOptions(Options):
     chain: bool = False
     """A run longer than one Slurm job may be goes on in the next, from its last checkpoint."""
     signal_seconds: Annotated[int, Field(ge=1, le=65535)] = SLURM_WARNING_S
-    """How long before the time limit the ranks are told to end (SIGTERM)."""
+    """How long before the time limit the ranks get SIGTERM."""
     connection: Literal["auto", "tls", "files"] = "auto"
     """How agents reach the server: over TLS, through the workspace's folder, or whichever works."""
     server_address: str | None = None

@@ -27,7 +27,7 @@ class Limit:
     minutes: int | None
     """None: what the partition gives."""
     warning_s: int
-    """How long before it the ranks are told."""
+    """How long before it the ranks get SIGTERM."""
 
 
 def make_script(request: GangRequest, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> str:
