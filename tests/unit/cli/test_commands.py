@@ -25,7 +25,7 @@ from muster.cli.console import Paint
 from muster.cli.main import PANELS, app
 from muster.cli.options import complete_runs, run_words
 from muster.cli.text import time_text
-from muster.clusters.flags import Flag
+from muster.clusters.options import Flag
 from muster.errors import NotFound, UserError
 from muster.wire.codec import Json
 from muster.wire.runs import FileView

@@ -19,7 +19,7 @@ from muster.cli.overrides import parse_pairs
 from muster.cli.views.cluster import cluster_lines, cost_lines, history_lines, listing, node_lines, summary
 from muster.client.connect import connect
 from muster.clusters.file import ClusterFile, load_cluster_file
-from muster.clusters.flags import Flag
+from muster.clusters.options import Flag
 from muster.defaults import IDLE_SCALEDOWN_S
 from muster.engines.flags import FLAGS
 from muster.errors import Conflict, UserError

@@ -22,6 +22,7 @@ from muster.clusters.options import parse_options
 from muster.engines.ray.machines import certificates
 from muster.engines.ray.machines.launcher import Described, make_file
 from muster.engines.ray.machines.starting import CA, CERTIFICATE, KEY, SECRETS, TOKEN, Host, Setup, command
+from muster.engines.ray.options import RayOptions
 from muster.errors import NotFound, UserError
 
 Name = Annotated[str, argument("NAME", "The cluster's name.")]
@@ -90,6 +91,8 @@ def file(
       muster ray file many --provider azure --region westeurope --from cluster.yml
     """
     options = load_cluster_file(cluster_file).options if cluster_file else connect().cluster(name).options
+    if cluster_file:
+        RayOptions.refuse_unknown(options)
     path = to or Path(f"{name}.ray.yaml")
     known = yaml.safe_load(path.read_text()) if path.exists() else None
     if known is not None and not isinstance(known, dict):

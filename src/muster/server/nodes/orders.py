@@ -12,7 +12,7 @@ from muster import errors
 from muster.job.expressions import resolve_environment, secret_names
 from muster.job.parts import Mpi
 from muster.job.spec import JobSpec
-from muster.launch.plan import ports_wanted
+from muster.launch.conventions import ports_wanted
 from muster.launch.preflight import needs
 from muster.server.context import Context
 from muster.server.data import grants

@@ -16,8 +16,8 @@ from muster.control.verdict import judge
 from muster.defaults import GRACE_CANCEL_S
 from muster.engines import base
 from muster.job.spec import JobSpec
+from muster.launch.conventions import ports_wanted
 from muster.launch.plan import plan as make_plan
-from muster.launch.plan import ports_wanted
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
