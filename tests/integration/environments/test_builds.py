@@ -128,9 +128,9 @@ def test_a_build_makes_room_by_removing_what_was_used_longest_ago(shelf: Shelf, 
     assert Building(recipe, cache.root).result() == READY
     cache.folder("key").rename(cache.folder("older"))
     (cache.root / ".locks/key.use").rename(cache.root / ".locks/older.use")
-    assert {built.key for built in cache.all()} == {"older"}
+    assert {built.key for built in cache.entries()} == {"older"}
     assert Building(recipe, cache.root, limit_bytes=1).result() == READY
-    assert {built.key for built in cache.all()} == {"key"}
+    assert {built.key for built in cache.entries()} == {"key"}
 
 
 def _timed(work: Any) -> float:

@@ -67,7 +67,7 @@ def ensure(recipe: Recipe, key: str, base: Interpreter, cache: Cache, progress: 
             if found is None:
                 cache.discard(key)
                 found = _build(recipe, key, base, cache, progress, lock.descriptor)
-        for gone in (*cache.sweep(), *cache.make_room(keep=key)):
+        for gone in (*cache.sweep(), *cache.make_room(keep=(key,)).removed):
             progress.write(f"removed {gone}")
         return found
     except OSError as error:

@@ -61,7 +61,7 @@ class _Azure(WritableWeb):
             asked = f"{base}?{query}" + (f"&marker={quote(marker, safe='')}" if marker else "")
             token = self._keys.token("")
             target = asked if not token or token.startswith(BEARER) else f"{asked}&{token}"
-            answer = self._http.request("GET", target, self.label, {**self._headers(token), **headers})
+            answer = self._http.request("GET", target, self.label, headers={**self._headers(token), **headers})
             page = ElementTree.fromstring(answer.body)
             yield page
             marker = page.findtext("NextMarker") or ""
