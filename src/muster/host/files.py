@@ -15,6 +15,8 @@ from muster.errors import JobError
 
 PRIVATE = 0o600
 """The mode of a file that only its owner may read."""
+UNFINISHED = ".part-"
+"""In the name of a file that is not complete yet."""
 
 
 # Whole or not there
@@ -53,8 +55,7 @@ def replacing(path: Path, *, mode: int | None = None, durable: bool = False) -> 
         with _created(part, mode) as file:
             yield file
             if durable:
-                file.flush()
-                os.fsync(file.fileno())
+                flush_to_disk(file)
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)
@@ -77,6 +78,19 @@ def create_file(path: Path, data: bytes | str, *, mode: int | None = None) -> bo
     return True
 
 
+def flush_to_disk(file: BinaryIO) -> None:
+    """Have what was written to a file on the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
+    """Write to a descriptor, in as many steps as it takes."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
 def sync_folder(folder: Path) -> None:
     """Have the names in a folder on the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -88,7 +102,7 @@ def sync_folder(folder: Path) -> None:
 
 def _part_of(path: Path) -> Path:
     # Several may write one file at once; and a name has at most 255 bytes.
-    return path.with_name(f".{path.name[:50]}.{secrets.token_hex(4)}.part")
+    return path.with_name(f".{path.name[:50]}{UNFINISHED}{secrets.token_hex(4)}")
 
 
 def _created(part: Path, mode: int | None) -> BinaryIO:
@@ -121,8 +135,7 @@ def safe_path(path: str) -> str:
     """The path, if it stays inside its folder."""
     if not is_safe_path(path):
         raise JobError(
-            f"the name {path!r} leaves its folder",
-            "Use a relative name without '..', empty parts or a leading slash.",
+            f"the name {path!r} leaves its folder", "Use a relative name without '..', empty parts or a leading slash."
         )
     return path
 

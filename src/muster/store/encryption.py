@@ -15,6 +15,7 @@ import os
 import secrets
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from cryptography.exceptions import InvalidTag
@@ -22,7 +23,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from muster import errors
 from muster.store.keyring import KEY_BYTES, MAGIC, KeyRing
-from muster.store.parallel import Beside
+from muster.store.pieces import BackgroundThread
 
 HEADER_BYTES = 80
 CHUNK_BYTES = 64 << 10
@@ -57,10 +58,23 @@ def open_header(ring: KeyRing | None, header: bytes, name: str) -> AESGCM:
 
 
 def rewrap(ring: KeyRing, header: bytes, name: str) -> bytes | None:
-    """The header with its key wrapped in the ring's first key; None where it is so already."""
-    if header[12:20] == ring.first.id:
+    """The header with its key wrapped in the ring's first key; None where that is not needed."""
+    if not is_encrypted(header) or header[12:20] == ring.first.id:
         return None
     return header[:12] + ring.wrap(ring.unwrap(header[12:], header[:12], name), header[:12])
+
+
+def rewrap_file(ring: KeyRing, path: Path, name: str) -> bool:
+    """Wrap a file's key in the ring's first key; whether that was needed."""
+    with path.open("rb") as file:
+        fresh = rewrap(ring, file.read(HEADER_BYTES), name)
+    if fresh is None:
+        return False
+    # The body stays, and the header is small enough to be written at once.
+    with path.open("r+b", buffering=0) as file:
+        file.write(fresh)
+        os.fsync(file.fileno())
+    return True
 
 
 def is_encrypted(header: bytes) -> bool:
@@ -170,7 +184,7 @@ class _Reader(PlainText):
         self._stored = stored
         self._descriptor = _descriptor(stored)
         self._name = name
-        self._with_siblings = Beside()
+        self._background = BackgroundThread()
         self._buffer = memoryview(b"")
         # For less, a thread takes longer to start and to wake than its half takes.
         shared = self._size >= _LARGE_BYTES and self._descriptor is not None
@@ -198,7 +212,7 @@ class _Reader(PlainText):
 
     def close(self) -> None:
         if not self.closed:
-            self._with_siblings.close()
+            self._background.close()
             self._stored.close()
         super().close()
 
@@ -207,12 +221,12 @@ class _Reader(PlainText):
             self._decrypt(first, 0, count, view)
             return
         half = count // 2
-        self._with_siblings.start(self._decrypt, first, half, count, view)
+        self._background.start(self._decrypt, first, half, count, view)
         try:
             self._decrypt(first, 0, half, view)
         finally:
             # It writes to the caller's memory.
-            self._with_siblings.wait()
+            self._background.wait()
 
     def _part(self, number: int) -> memoryview:
         self._buffer = _with_room(self._buffer, 1)

@@ -17,6 +17,7 @@ from typing import BinaryIO
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from muster.host.files import write_all
 from muster.store.encryption import (
     HEADER_BYTES,
     OBJECT,
@@ -26,7 +27,7 @@ from muster.store.encryption import (
     is_encrypted,
     new_header,
     open_header,
-    rewrap,
+    rewrap_file,
 )
 from muster.store.keyring import KeyRing
 
@@ -86,14 +87,7 @@ class SealedStreams:
 
     def rewrap(self, path: Path) -> bool:
         """Wrap the file's key in the ring's first key; whether that was needed."""
-        with path.open("r+b", buffering=0) as file:
-            header = file.read(HEADER_BYTES)
-            fresh = rewrap(self._ring, header, str(path)) if is_encrypted(header) else None
-            if fresh is not None:
-                file.seek(0)
-                file.write(fresh)
-                os.fsync(file.fileno())
-        return fresh is not None
+        return rewrap_file(self._ring, path, str(path))
 
     def append(self, descriptor: int, path: Path, data: bytes | memoryview) -> None:
         """Add a record; one that a death cut off before is overwritten."""
@@ -101,7 +95,7 @@ class SealedStreams:
             if os.fstat(descriptor).st_size == 0:
                 header, cipher = new_header(self._ring, STREAM)
                 try:
-                    _write(descriptor, header)
+                    write_all(descriptor, header)
                 except OSError:
                     # Half a header would be taken for something that was printed.
                     os.ftruncate(descriptor, 0)
@@ -113,7 +107,7 @@ class SealedStreams:
                 os.ftruncate(descriptor, index.end)
             nonce = secrets.token_bytes(12)
             sealed = index.cipher.encrypt(nonce, bytes(data), struct.pack(">Q", index.length))
-            _write(descriptor, struct.pack(">I", len(data)) + nonce + sealed)
+            write_all(descriptor, struct.pack(">I", len(data)) + nonce + sealed)
             index.add(len(data))
 
     def read(self, path: Path, offset: int, length: int) -> bytes:
@@ -188,9 +182,3 @@ def _decrypt(cipher: AESGCM, nonce: bytes, sealed: bytes, place: int, path: Path
         return cipher.decrypt(nonce, sealed, struct.pack(">Q", place))
     except InvalidTag:
         raise Damaged(f"{path} is damaged or was changed at {place}", "Take it from a backup.") from None
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]

@@ -12,9 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from muster.host.files import UNFINISHED
 from muster.host.hashing import sha256_of
 from muster.host.http import Answer
-from muster.storage.connectors.base import BLOCK_BYTES, PART, TransferError, check_unchanged
+from muster.storage.connectors.base import BLOCK_BYTES, TransferError, check_unchanged
 from muster.storage.connectors.web import WritableWeb
 from muster.store.pieces import HashedPieces
 from muster.wire.access import FileEntry
@@ -183,7 +184,7 @@ class Share(_Azure):
         """A file share knows no upload that is whole or not at all: the file gets its name when it is complete."""
         if fresh and self.stat(path) is not None:
             raise FileExistsError(path)
-        part = f"{path}{PART}muster"
+        part = f"{path}{UNFINISHED}muster"
         with HashedPieces(pieces) as hashed, tempfile.NamedTemporaryFile() as spool:
             # Its size has to be told before the first byte.
             for piece in hashed:

@@ -14,8 +14,6 @@ from muster.wire.access import FileEntry
 
 BLOCK_BYTES = 8 << 20
 PIECE_BYTES = 1 << 20
-PART = ".part-"
-"""In the name of a file that is not complete yet."""
 
 
 class TransferError(Exception):

@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 from muster import errors
 from muster.defaults import GRANT_S
-from muster.host.files import is_below, safe_path
+from muster.host.files import UNFINISHED, is_below, safe_path
 from muster.host.http import Address, UntrustedCertificate
 from muster.storage.connectors.azure import BEARER, Blob, Share
-from muster.storage.connectors.base import PART, Connector, TransferError
+from muster.storage.connectors.base import Connector, TransferError
 from muster.storage.connectors.credentials import FreshTokens, Keys
 from muster.storage.connectors.files import Folder
 from muster.storage.connectors.filesystems import Filesystem
@@ -60,7 +60,7 @@ class Datastore:
         with _explained(self._spec):
             for entry in self._connector.listing(safe_path(path) if path else ""):
                 # What a put has not finished is not there yet.
-                if PART not in entry.path.rpartition("/")[2]:
+                if UNFINISHED not in entry.path.rpartition("/")[2]:
                     yield entry
 
     def entry(self, path: str) -> FileEntry | None:
