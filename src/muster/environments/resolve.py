@@ -68,7 +68,7 @@ def _by_name(name: str, site: Site) -> Resolved:
     stored = site.registered(short, version)
     if stored is not None:
         found = resolve(EnvironmentSpec.model_validate({"name": short, **stored}), site)
-        return Resolved(short, found.recipe, found.python, found.notices, found.container)
+        return replace(found, name=short)
     meaning = names.meaning(name, site.is_mpi)
     if meaning is None:
         raise _refusal(
@@ -96,7 +96,7 @@ def _curated(name: str, meaning: Meaning, site: Site) -> Resolved:
             f"as it is ({meaning.curated}-{_flavour(meaning, site)} is always built)"
         )
         return Resolved(meaning.curated, notices=tuple(notices))
-    recipe = entry.recipe(_flavour(meaning, site))
+    recipe = entry.recipes[_flavour(meaning, site)]
     return Resolved(recipe.label, recipe, notices=tuple(notices))
 
 

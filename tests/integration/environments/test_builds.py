@@ -17,6 +17,7 @@ from tests.conftest import wait_until
 from tests.integration.environments.conftest import Shelf
 
 from muster.environments.venvs.cache import Cache
+from muster.environments.venvs.interpreters import Interpreter
 from muster.environments.venvs.request import Answer, Doing, Failed, Finished, Request
 from muster.host.children import Child
 from muster.wire.codec import from_json, to_json
@@ -32,7 +33,8 @@ class Building:
     def __init__(self, recipe: Recipe, root: Path, prefix: tuple[str, ...] = (), limit_bytes: int = 1 << 40) -> None:
         command = [*prefix, sys.executable, "-m", "muster.environments.venvs.build"]
         self.child = Child(command, errors=subprocess.DEVNULL)
-        request = Request(recipe, "key", sys.executable, tuple(sys.version_info[:3]), str(root), limit_bytes)
+        base = Interpreter(sys.executable, tuple(sys.version_info[:3]))
+        request = Request(recipe, "key", base, str(root), limit_bytes)
         self.child.send(to_json(request))
 
     def result(self) -> Answer | None:

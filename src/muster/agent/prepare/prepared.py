@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from muster.agent.prepare.ports import HeldPort
 from muster.agent.run.mpi.find import Found
-from muster.environments.caller import Ready
-from muster.environments.images.used import Used
+from muster.environments.caller import Ready, Used
 from muster.wire.node.agents import Facts
 
 

@@ -27,7 +27,7 @@ from muster.cli.views.environment import (
 from muster.client.connect import connect
 from muster.client.submit import register_environment
 from muster.environments.catalogue import load_all
-from muster.environments.export import conda_text
+from muster.environments.condafile import conda_text
 from muster.environments.failures import Failure
 from muster.environments.files import with_contents
 from muster.environments.limits import limit_bytes

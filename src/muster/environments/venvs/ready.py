@@ -70,7 +70,7 @@ def _held(caller: Caller, recipe: Recipe, base: Interpreter, cache: Cache) -> tu
     held = cache.hold(key)
     built_here = held is None
     while held is None:
-        _build(caller, recipe, Request(recipe, key, base.path, base.version, str(cache.root), limit_bytes()))
+        _build(caller, recipe, Request(recipe, key, base, str(cache.root), limit_bytes()))
         held = cache.hold(key)
     return held.entry, held.lock, built_here
 

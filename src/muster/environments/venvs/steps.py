@@ -9,6 +9,7 @@ from muster.environments.venvs import locks
 from muster.environments.venvs.recipe import package_names, requirement_name
 from muster.wire.node.recipes import Recipe
 
+CONDA_TOOLS = ("micromamba", "mamba", "conda")
 COMPILER = "horovod-cxx"
 """The name of the compiler wrapper, which lies beside this module."""
 _TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly")
@@ -29,6 +30,15 @@ class Step:
     """Programs that the machine must have for it."""
     hashed: bool = False
     """Every archive must be the one that the requirements name."""
+
+
+def conda_words(recipe: Recipe, python: str) -> list[str]:
+    """What conda's tool is asked for; `python` is the version where the recipe names none."""
+    channels = [part for channel in recipe.channels or ("conda-forge",) for part in ("-c", channel)]
+    wanted = recipe.python or python
+    exact = f"python{wanted}" if wanted[0] in "<>!~" else f"python={wanted}"
+    packages = locks.conda(recipe.constraints) or [exact, "pip", *recipe.conda]
+    return ["--override-channels", *channels, *packages]
 
 
 def steps(recipe: Recipe, has_cuda: bool = False) -> list[Step]:

@@ -12,7 +12,7 @@ import yaml
 
 from muster.control.verdict import judge
 from muster.environments import condafile, requirements
-from muster.environments.export import conda_text
+from muster.environments.condafile import conda_text
 from muster.environments.failures import classify
 from muster.environments.files import conda_content, requirement_file, with_contents
 from muster.environments.venvs import interpreters, sources

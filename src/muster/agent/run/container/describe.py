@@ -10,17 +10,17 @@ from pathlib import Path
 from muster.agent import devices
 from muster.agent.run.records import LaunchContainer
 from muster.agent.run.variables import NODE_MARK
+from muster.environments.caller import Used
 from muster.environments.images import probe, rootless
 from muster.environments.images.command import (
     APPTAINER,
+    AttemptContainer,
     Host,
     Mount,
-    Place,
     inspect_command,
     remove_command,
     run_command,
 )
-from muster.environments.images.used import Used
 from muster.paths import AttemptPaths
 from muster.wire.node.agents import Facts, Order
 from muster.wire.node.plan import Needs, NodePlan
@@ -91,12 +91,14 @@ def describe(
     mounts += _outside(inputs, paths.root, writable=False) + _outside(outputs, paths.root, writable=True)
     if tmp != str(paths.tmp):
         mounts.append(Mount(str(paths.tmp), tmp, True))
-    place = Place(name, mark, order.run, order.attempt, str(paths.work), list(dict.fromkeys(mounts)), hostname)
+    attempt = AttemptContainer(
+        name, mark, order.run, order.attempt, str(paths.work), list(dict.fromkeys(mounts)), hostname
+    )
     copy = library(runtime)
     inside = ["python3", "-I", "-S", str(copy / "muster/agent/run/container/inside.py"), str(copy), str(paths.root)]
     container = used.container
     command = run_command(
-        used.engine, used.image, place, _host(used, bool(node.gpus)), container.shm_bytes, container.args, inside
+        used.engine, used.image, attempt, _host(used, bool(node.gpus)), container.shm_bytes, container.args, inside
     )
     has_state = used.engine.kind != APPTAINER
     return {

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from muster.agent.run.variables import SYSTEM_PATH
-from muster.environments.images.used import Used
+from muster.environments.caller import Used
 from muster.environments.venvs.contents import MPI_LIBRARY
 from muster.host.children import spawning
 from muster.launch.mpi import INSTALL, OPEN_MPI, SLURM, Kind, recognise
