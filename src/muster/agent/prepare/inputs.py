@@ -22,11 +22,10 @@ from muster.host.children import Abandoned
 from muster.host.hashing import sha256_of
 from muster.host.http import Address
 from muster.paths import AttemptPaths, data_cache_dir
-from muster.storage.connectors.base import TransferError
+from muster.storage.connectors.base import ONE_FILE, TransferError
 from muster.storage.connectors.credentials import FreshTokens
 from muster.storage.staging.cache import Cache, Held
 from muster.storage.staging.messages import Copy, Done, Mount, Stage
-from muster.storage.staging.model import ONE_FILE
 from muster.wire.access import Access, FileEntry, FileList, HashedFile, file_etag
 from muster.wire.node.agents import InputOrder, Order
 from muster.wire.node.requests import FreshGrants

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.host.hashing import Measuring, measure_pieces
+from muster.storage.addresses import joined
 from muster.storage.connectors.base import PIECE_BYTES, SourceChanged, TransferError, check_unchanged
 from muster.store.pieces import HashedPieces, pieces_of
 from muster.store.remote import Info, replacing, written_at
@@ -44,7 +45,7 @@ class Filesystem:
             inner = path.removeprefix(base).lstrip("/")
             if inner and info.get("type") == "file":
                 entry = _entry(inner, info)
-                self._listed[f"{folder}/{inner}" if folder else inner] = entry.etag
+                self._listed[joined(folder, inner)] = entry.etag
                 yield entry
 
     def stat(self, path: str) -> FileEntry | None:

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from muster.defaults import PROTOCOL_VERSION
 from muster.host.http import Address, Answer, Repeatable
+from muster.storage.addresses import joined
 from muster.storage.connectors.base import BLOCK_BYTES, PIECE_BYTES, AccessRefused, SourceChanged, TransferError
 from muster.storage.connectors.credentials import Keys
 from muster.storage.connectors.http import Http
@@ -92,7 +93,7 @@ class Web:
         return {}
 
     def _what(self, path: str) -> str:
-        return f"{self.label.rstrip('/')}/{path}" if path else self.label
+        return joined(self.label, path)
 
 
 class WritableWeb(Web):
