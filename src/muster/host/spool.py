@@ -1,7 +1,7 @@
 """Calls through a shared folder, for nodes that cannot reach the server by network. Standard library only.
 
 A call is an HTTP request as it would go over a socket, written whole to a file; the server passes it to itself and
-writes the answer beside it. Names appear by rename, so nobody reads half of one.
+writes the answer next to it. Names appear by rename, so nobody reads half of one.
 """
 
 from __future__ import annotations

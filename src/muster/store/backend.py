@@ -149,13 +149,13 @@ def _has_magic(file: BinaryIO) -> bool:
 
 
 def _local_files(base: Path, folder: str) -> Iterator[tuple[str, int, float]]:
-    for place, folders, names in os.walk(base):
+    for parent, folders, names in os.walk(base):
         folders.sort()
-        inner = os.path.relpath(place, base)
+        inner = os.path.relpath(parent, base)
         above = "/".join(part for part in (folder, "" if inner == "." else inner) if part)
         for name in sorted(names):
             try:
-                status = Path(place, name).stat()
+                status = Path(parent, name).stat()
             except OSError:
                 continue
             if stat.S_ISREG(status.st_mode):

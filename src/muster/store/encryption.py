@@ -3,7 +3,7 @@
     header  magic 8 · kind 1 · reserved 3 · wrapped key 68 (key id 8, nonce 12, key 32, tag 16)
     object  chunks of 64 KiB, each with its tag; the nonce is the chunk's number and whether it is the last one, so a
             chunk that is missing, moved, repeated or cut off is noticed
-    stream  records as they were appended, each: length 4 · nonce 12 · ciphertext · tag 16, bound to its place
+    stream  records as they were appended, each: length 4 · nonce 12 · ciphertext · tag 16, bound to its position
 
 Every file has a key of its own, wrapped in the workspace's; a new workspace key rewraps headers, not bodies.
 """
@@ -115,10 +115,10 @@ class _Sealer:
         for first in range(0, len(chunks), _AT_ONCE):
             end = 0
             for chunk in chunks[first : first + _AT_ONCE]:
-                place = self._buffer[end : end + len(chunk) + TAG_BYTES]
-                self._cipher.encrypt_into(_nonce(self._number, last), chunk, None, place)
+                sealed = self._buffer[end : end + len(chunk) + TAG_BYTES]
+                self._cipher.encrypt_into(_nonce(self._number, last), chunk, None, sealed)
                 self._number += 1
-                end += len(place)
+                end += len(sealed)
             yield self._buffer[:end]
 
 
@@ -146,7 +146,7 @@ def open_object(ring: KeyRing | None, stored: Any, stored_size: int, name: str) 
 
 
 class PlainText(io.RawIOBase):
-    """What encrypted bytes say, to be read from any place; how it is read is left to others."""
+    """What encrypted bytes say, to be read from any offset; subclasses do the reading."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -175,7 +175,7 @@ class PlainText(io.RawIOBase):
 
 
 class _Reader(PlainText):
-    """Decrypts the chunks that are asked for; of a large object, one half in a thread beside the other half."""
+    """Decrypts the chunks that are asked for; of a large object, one half in a background thread."""
 
     def __init__(self, cipher: AESGCM, stored: Any, body: int, name: str) -> None:
         self._count = max(1, -(-body // _SEALED))
@@ -240,16 +240,16 @@ class _Reader(PlainText):
         try:
             for at in range(start, end):
                 chunk = sealed[(at - start) * _SEALED : (at - start + 1) * _SEALED]
-                place = into[at * CHUNK_BYTES : at * CHUNK_BYTES + len(chunk) - TAG_BYTES]
+                target = into[at * CHUNK_BYTES : at * CHUNK_BYTES + len(chunk) - TAG_BYTES]
                 nonce = _nonce(first + at, first + at == self._count - 1)
-                self._cipher.decrypt_into(nonce, chunk, None, place)
+                self._cipher.decrypt_into(nonce, chunk, None, target)
         except (InvalidTag, ValueError):
             raise Damaged(f"{self._name} is damaged, cut off or was changed", "Take it from a backup.") from None
 
-    def _read(self, place: int, buffer: memoryview) -> memoryview:
+    def _read(self, offset: int, buffer: memoryview) -> memoryview:
         if self._descriptor is not None:
-            return buffer[: os.preadv(self._descriptor, [buffer], place)]
-        self._stored.seek(place)
+            return buffer[: os.preadv(self._descriptor, [buffer], offset)]
+        self._stored.seek(offset)
         return buffer[: self._stored.readinto(buffer)]
 
 

@@ -1,4 +1,4 @@
-"""Growing files that are encrypted: whole records at the end, read from any place of the plain text."""
+"""Growing files that are encrypted: whole records at the end, read from any offset of the plain text."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class SealedStreams:
             return index.length if index else None
 
     def is_object(self, path: Path) -> bool:
-        """Whether it is an encrypted object, which lies beside the streams where the store is a folder."""
+        """Whether it is an encrypted object, which lies next to the streams where the store is a folder."""
         with path.open("rb") as file:
             header = file.read(HEADER_BYTES)
         return is_encrypted(header) and header[8:9] == OBJECT
@@ -119,17 +119,17 @@ class SealedStreams:
         found = bytearray()
         with path.open("rb") as file:
             at = bisect_right(index.plain, offset) - 1
-            place, stored = index.plain[at], index.stored[at]
-            while len(found) < length and place < index.length:
+            position, stored = index.plain[at], index.stored[at]
+            while len(found) < length and position < index.length:
                 file.seek(stored)
                 head = file.read(16)
                 size = struct.unpack(">I", head[:4])[0]
-                if place + size > offset:
+                if position + size > offset:
                     sealed = file.read(size + 16)
-                    plain = _decrypt(index.cipher, head[4:], sealed, place, path)
-                    start = max(0, offset - place)
+                    plain = _decrypt(index.cipher, head[4:], sealed, position, path)
+                    start = max(0, offset - position)
                     found += plain[start : start + length - len(found)]
-                place += size
+                position += size
                 stored += size + _OVERHEAD
         return bytes(found)
 
@@ -177,8 +177,8 @@ class _Reader(PlainText):
         return len(data)
 
 
-def _decrypt(cipher: AESGCM, nonce: bytes, sealed: bytes, place: int, path: Path) -> bytes:
+def _decrypt(cipher: AESGCM, nonce: bytes, sealed: bytes, position: int, path: Path) -> bytes:
     try:
-        return cipher.decrypt(nonce, sealed, struct.pack(">Q", place))
+        return cipher.decrypt(nonce, sealed, struct.pack(">Q", position))
     except InvalidTag:
-        raise Damaged(f"{path} is damaged or was changed at {place}", "Take it from a backup.") from None
+        raise Damaged(f"{path} is damaged or was changed at {position}", "Take it from a backup.") from None

@@ -132,7 +132,7 @@ def extra(environ: Mapping[str, str], name: str = RUN_ARGS) -> tuple[str, ...]:
 
 
 def sweep(
-    mark: str, environ: Mapping[str, str], tell: Callable[[str], None], key: tuple[str, int] | None = None
+    mark: str, environ: Mapping[str, str], report: Callable[[str], None], key: tuple[str, int] | None = None
 ) -> None:
     """Remove the containers that an earlier agent of this node left, or those of one attempt."""
     for kind in (PODMAN, DOCKER):
@@ -144,4 +144,4 @@ def sweep(
         found = listed.stdout.decode().split() if listed.returncode == 0 else []
         if found:
             ask(remove_command(engine, *found), environ)
-            tell(f"removed containers that were left: {', '.join(name[:12] for name in found)}")
+            report(f"removed containers that were left: {', '.join(name[:12] for name in found)}")

@@ -277,7 +277,7 @@ class _Build:
 
 
 def find_uv() -> str | None:
-    """uv on the PATH, or the one that is installed beside Muster; None where pip is to be used."""
+    """uv on the PATH, or the one that is installed with Muster; None where pip is to be used."""
     if os.environ.get(CHOICE) == "pip":
         return None
     found = shutil.which("uv")
@@ -308,7 +308,7 @@ def _compiler(folder: Path) -> dict[str, str]:
 
 
 def _linkable(folder: Path, environment: dict[str, str]) -> dict[str, str]:
-    """uv's cache beside the environments, unless the user's own is on the same disk (or chosen by hand)."""
+    """uv's cache next to the environments, unless the user's own is on the same disk (or chosen by hand)."""
     if environment.get("UV_CACHE_DIR"):
         return {}
     base = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME") or Path.home()) / ".cache")

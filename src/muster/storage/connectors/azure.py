@@ -189,7 +189,7 @@ class Share(_Azure):
             raise FileExistsError(path)
         part = f"{path}{UNFINISHED}muster"
         with HashedPieces(pieces) as hashed, tempfile.NamedTemporaryFile() as spool:
-            # Its size has to be told before the first byte.
+            # Its size must be known before the first byte.
             for piece in hashed:
                 spool.write(piece)
             hashed.verify(path, sha256)

@@ -129,7 +129,7 @@ def _entry(path: str, info: Info) -> FileEntry:
 
 
 def version_of(info: Info) -> str:
-    """What a filesystem calls this version of a file: its own mark, else its size and, where it is told, its time."""
+    """What a filesystem calls this version of a file: its own mark, else its size and, where known, its time."""
     for key in ("etag", "ETag", "md5Hash"):
         if info.get(key):
             return str(info[key]).strip('"')

@@ -80,8 +80,8 @@ class Mounted:
         while not os.path.ismount(self._target):
             if child.poll() is not None or time.monotonic() > deadline:
                 child.kill()
-                said = (child.communicate()[1] or b"").decode(errors="replace").strip().splitlines()
-                why = said[-1] if said else "it did not become ready"
+                printed = (child.communicate()[1] or b"").decode(errors="replace").strip().splitlines()
+                why = printed[-1] if printed else "it did not become ready"
                 raise TransferError("data_unavailable", f"rclone could not mount at {self._target}: {why}")
             time.sleep(0.02)
         return child

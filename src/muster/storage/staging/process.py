@@ -77,11 +77,11 @@ class Line:
         return from_json(FreshTokens, self.receive())
 
     def _report(self) -> None:
-        said: ProgressReport | None = None
+        sent: ProgressReport | None = None
         while not self.closed.wait(_REPORT_S):
             now = self.progress.report()
-            if now != said and now.total_files:
-                said = now
+            if now != sent and now.total_files:
+                sent = now
                 self.say(Report(progress=now))
 
 
