@@ -45,7 +45,8 @@ class Streams:
                 if chunk.offset > known:
                     continue
                 fresh = memoryview(chunk.data)[known - chunk.offset :]
-                lengths[key] += self._write(files[key], self.path(*key), fresh)
+                self._write(files[key], self.path(*key), fresh)
+                lengths[key] += len(fresh)
             for descriptor in files.values():
                 os.fdatasync(descriptor)
         finally:
@@ -110,13 +111,12 @@ class Streams:
         sealed = self._sealed.length(path) if self._sealed is not None and stored else None
         return stored if sealed is None else sealed
 
-    def _write(self, descriptor: int, path: Path, data: memoryview) -> int:
+    def _write(self, descriptor: int, path: Path, data: memoryview) -> None:
         """Append; a stream that began plain stays so."""
         if self._sealed is not None and self._sealed.takes(descriptor, path):
             self._sealed.append(descriptor, path, data)
-            return len(data)
-        write_all(descriptor, data)
-        return len(data)
+        else:
+            write_all(descriptor, data)
 
     def publish(self, store: Store, run: str, attempt: int, whole: bool = True) -> int:
         """Copy what an attempt printed to a store that lies elsewhere; a local store has it already.

@@ -70,10 +70,10 @@ def _install(
     lent = _lent()
     gpus = Path("/dev/nvidiactl").exists()
     work = packages.plan(recipe, container.label, contents.python, found, lent, gpus)
-    configured = sources.read(runner.environ, sys.prefix)
+    configured = sources.read(caller.environ, sys.prefix)
     name = f"muster-{caller.run}-{caller.attempt}-{caller.mark[:8]}-packages"
     with _folder(caller.folder / "packages") as folder, _container(runner, name):
-        for file, text in packages.files(recipe, work, configured, runner.environ).items():
+        for file, text in packages.files(recipe, work, configured, caller.environ).items():
             (folder / file).write_text(text)
         shutil.copyfile(installing.__file__, folder / "installing.py")
         shutil.copyfile(Path(steps.__file__).with_name(steps.COMPILER), folder / "compiler")
@@ -83,7 +83,7 @@ def _install(
         local = [path for path in packages.local_paths(recipe, configured) if Path(path).exists()]
         mounts = packages.mounted(str(folder), str(cache), lent.folder if work.lent and lent else "", local)
         attempt = (caller.mark, caller.run, caller.attempt)
-        extra = engines.extra(runner.environ)
+        extra = engines.extra(caller.environ)
         command = packages.install_command(runner.engine, base, name, attempt, mounts, extra)
         status, printed = runner.perform(command, what, watched=True)
         if status != 0:

@@ -104,7 +104,6 @@ def _stage(request: Stage, line: Line) -> Done:
     source = open_access(access, request.server, line.refresh)
     cache = Cache(Path(request.cache))
     held, entries = stage(source, f"{access.kind}:{access.url}", request.what, _announced(access), cache, line.progress)
-    fetched = held.size - line.progress.resumed_bytes
     if request.copy_to:
         target = Path(request.copy_to)
         check_room(target, held.size, request.what)
@@ -117,9 +116,8 @@ def _stage(request: Stage, line: Line) -> Done:
         held.size,
         held.digest,
         str(held.data),
-        None if entries[0].path else single_name(access),
-        max(0, fetched),
-        _new_hashes(access, entries),
+        one_file=None if entries[0].path else single_name(access),
+        found=_new_hashes(access, entries),
     )
 
 
