@@ -28,20 +28,24 @@ from muster.wire.message import wire
 _RESERVED = "reserved"
 
 
-class Sized(Protocol):
+class HasSize(Protocol):
     """Something that takes room."""
+
+    @property
+    def size(self) -> int: ...
+
+
+class Removable(HasSize, Protocol):
+    """Something that takes room and may have to go."""
 
     @property
     def key(self) -> str: ...
 
     @property
-    def size(self) -> int: ...
-
-    @property
     def used_at(self) -> float: ...
 
 
-Item = TypeVar("Item", bound=Sized)
+Item = TypeVar("Item", bound=Removable)
 
 
 @dataclass(frozen=True)
@@ -107,14 +111,8 @@ class UseLocks:
         return FileLock(self._folder / f"{key}.use")
 
 
-class HasSize(Protocol):
-    """What is written of an entry when it is complete: a message with at least its size."""
-
-    @property
-    def size(self) -> int: ...
-
-
 Record = TypeVar("Record", bound=HasSize)
+"""What is written of an entry when it is complete: a message with at least its size."""
 
 
 @wire

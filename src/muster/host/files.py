@@ -52,7 +52,7 @@ def replacing(path: Path, *, mode: int | None = None, durable: bool = False) -> 
     """
     part = _part_of(path)
     try:
-        with _created(part, mode) as file:
+        with new_file(part, mode) as file:
             yield file
             if durable:
                 flush_to_disk(file)
@@ -68,7 +68,7 @@ def create_file(path: Path, data: bytes | str, *, mode: int | None = None) -> bo
     """Write a file that was not there, whole; False when somebody else was first, whose file stays."""
     part = _part_of(path)
     try:
-        with _created(part, mode) as file:
+        with new_file(part, mode) as file:
             file.write(data.encode() if isinstance(data, str) else data)
         os.link(part, path)
     except FileExistsError:
@@ -105,9 +105,10 @@ def _part_of(path: Path) -> Path:
     return path.with_name(f".{path.name[:50]}{UNFINISHED}{secrets.token_hex(4)}")
 
 
-def _created(part: Path, mode: int | None) -> BinaryIO:
+def new_file(path: Path, mode: int | None = None) -> BinaryIO:
+    """A file that was not there, to write to; without a mode the process's usual one counts."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    descriptor = os.open(part, flags, 0o666 if mode is None else PRIVATE)
+    descriptor = os.open(path, flags, 0o666 if mode is None else PRIVATE)
     if mode is not None:
         os.fchmod(descriptor, mode)
     return os.fdopen(descriptor, "wb")

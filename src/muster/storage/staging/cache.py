@@ -56,15 +56,6 @@ class Held:
     def size(self) -> int:
         return self.tree.size
 
-    @property
-    def files(self) -> int:
-        return len(self.tree.files)
-
-    @property
-    def hashes(self) -> dict[str, str]:
-        """The hash of every file, by its stored path."""
-        return {path: item[1] for path, item in self.tree.files.items()}
-
     def release(self) -> None:
         self.lock.release()
 

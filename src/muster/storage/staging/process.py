@@ -112,7 +112,7 @@ def _stage(request: Stage, line: Line) -> Done:
     # Held by its lock, which must not be collected.
     line.at_end.append(held.release)
     return Done(
-        held.files,
+        len(held.tree.files),
         held.size,
         held.digest,
         str(held.data),
