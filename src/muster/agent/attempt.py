@@ -11,8 +11,7 @@ from muster.agent.prepare.inputs import Inputs
 from muster.agent.prepare.ports import HeldPort
 from muster.agent.run.journal import Story
 from muster.agent.run.mpi.find import Found
-from muster.environments.caller import Ready
-from muster.environments.images.used import Used
+from muster.environments.caller import Ready, Used
 from muster.host.locks import HeldLock
 from muster.paths import AttemptPaths
 from muster.wire.node.agents import AttemptKey, Facts, Order

@@ -234,7 +234,7 @@ class Environment:
         meaning = names.meaning(self.name, is_mpi=False) if self.is_curated else None
         if meaning is not None and meaning.curated is not None:
             flavour = meaning.flavour or ("gpu" if has_gpus() else "cpu")
-            recipe = catalogue.load(meaning.curated).recipe(flavour)
+            recipe = catalogue.load(meaning.curated).recipes[flavour]
             made.is_curated = False
             made.python.conda_dependencies = CondaDependencies.create(pip_packages=recipe.requirements)
             made.environment_variables |= recipe.variables

@@ -18,7 +18,7 @@ from muster.agent.refusal import Refusal
 from muster.agent.run import runtime_copy
 from muster.agent.ship import files
 from muster.host import processes
-from muster.host.cache import FolderCache
+from muster.host.cache import FolderCache, Size
 from muster.paths import AttemptPaths
 
 
@@ -84,7 +84,7 @@ def test_code_that_was_not_used_for_longest_makes_room_and_what_is_being_copied_
         (cache / digest / "entry.json").write_text('{"size": 1000}')
         os.utime(cache / ".locks" / f"{digest}.use", (age, age))
     (cache / "of-an-older-version").mkdir()
-    held = FolderCache(cache, 0).hold("busy")
+    held = FolderCache(cache, 0, Size).hold("busy")
     assert held is not None
     os.utime(held.lock.descriptor, (1, 1))
     with held.lock:

@@ -20,11 +20,10 @@ from muster.errors import UserError
 from muster.host.children import Abandoned
 from muster.host.hashing import sha256_of
 from muster.paths import AttemptPaths, data_cache_dir
-from muster.storage.connectors.base import TransferError
+from muster.storage.connectors.base import ONE_FILE, TransferError
 from muster.storage.connectors.credentials import FreshTokens
 from muster.storage.staging.cache import Cache, Held
 from muster.storage.staging.messages import Copy, Done, Mount, Stage
-from muster.storage.staging.model import ONE_FILE
 from muster.wire.access import Access, FileEntry, HashedFile, file_etag
 from muster.wire.node.agents import InputOrder, Order
 from muster.wire.states import Level

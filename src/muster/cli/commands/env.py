@@ -27,7 +27,7 @@ from muster.cli.views.environment import (
 from muster.client.connect import connect
 from muster.client.submit import register_environment
 from muster.environments.catalogue import load_all
-from muster.environments.export import conda_text
+from muster.environments.condafile import conda_text
 from muster.environments.failures import Failure
 from muster.environments.files import with_contents
 from muster.environments.limits import limit_bytes
@@ -65,7 +65,7 @@ def list_(as_json: Json = False) -> None:
     found = EnvironmentList(
         curated=tuple(CuratedView(entry.name, entry.description) for entry in load_all()),
         registered=tuple(_registered()),
-        built=tuple(_built_view(item, cache) for item in cache.all()),
+        built=tuple(_built_view(item, cache) for item in cache.entries()),
         folder=str(cache.root),
         images=tuple(map(_image_view, images_here())),
     )
@@ -193,7 +193,7 @@ def rm(
         raise UserError("no environment is named.", "Give keys as `muster env list` shows them, or --all.")
     swept = cache.sweep()
     chosen: list[Built | Image] = (
-        [*cache.all(), *images_here()] if all_ else [_one(name, cache) for name in names or []]
+        [*cache.entries(), *images_here()] if all_ else [_one(name, cache) for name in names or []]
     )
     for item in chosen:
         name = item.kept.name if isinstance(item, Image) else item.key
@@ -272,7 +272,7 @@ def _registered() -> list[EnvironmentView]:
 
 def _built(name: str, cache: Cache) -> Built | None:
     """A built environment by its key or the beginning of it; None where none is meant."""
-    found = [item for item in cache.all() if item.key.startswith(name)]
+    found = [item for item in cache.entries() if item.key.startswith(name)]
     return found[0] if len(found) == 1 and _KEY.fullmatch(name) else None
 
 
@@ -286,7 +286,7 @@ def _built_by_name(name: str, cache: Cache) -> Built | None:
 
 
 def _one(name: str, cache: Cache) -> Built | Image:
-    found: list[Built | Image] = [item for item in cache.all() if item.key.startswith(name)]
+    found: list[Built | Image] = [item for item in cache.entries() if item.key.startswith(name)]
     found = found or [image for image in images_here() if image.is_meant_by(name)]
     if len(found) == 1:
         return found[0]

@@ -11,9 +11,15 @@ from muster import errors
 from muster.host.hashing import measure_pieces
 from muster.server.context import Context
 from muster.server.data import assets, datastores, grants
-from muster.storage.addresses import DEFAULT_DATASTORE, Location, check_asset_name, parse_address, safe_path
+from muster.storage.addresses import (
+    DEFAULT_DATASTORE,
+    Location,
+    check_asset_name,
+    joined,
+    parse_address,
+    safe_path,
+)
 from muster.storage.connectors.datastore import Datastore
-from muster.storage.granting import joined
 from muster.storage.kinds import FsspecAddress, LocalFolder, SharedFolder, StoreSpec, WorkspaceFolder
 from muster.wire.access import FileEntry, HashedFile
 from muster.wire.assets import NewAsset

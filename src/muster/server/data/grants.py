@@ -19,8 +19,8 @@ from muster.server.data import assets, datastores
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import message_of
-from muster.storage.addresses import Location, parse_address, safe_path
-from muster.storage.granting import DATA_ROUTE, Asked, Terms, access_of, file_token, joined, signed
+from muster.storage.addresses import Location, joined, parse_address, safe_path
+from muster.storage.granting import DATA_ROUTE, Asked, Terms, access_of, file_token, signed
 from muster.storage.grants import Grant, new_id, sign, verify
 from muster.storage.kinds import BlobContainer, StoreSpec
 from muster.wire import states

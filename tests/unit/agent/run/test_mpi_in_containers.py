@@ -11,9 +11,9 @@ import pytest
 from muster.agent.refusal import Refusal
 from muster.agent.run.mpi.find import Found, find_inside
 from muster.agent.run.mpi.layout import Ground, MpiFiles
+from muster.environments.caller import Used
 from muster.environments.images.command import PODMAN, Engine
 from muster.environments.images.probe import Contents
-from muster.environments.images.used import Used
 from muster.launch.mpi import MPICH, OPEN_MPI, Kind
 from muster.paths import AttemptPaths
 from muster.wire.node.containers import Container

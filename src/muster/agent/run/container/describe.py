@@ -14,17 +14,17 @@ from muster.agent.run.records import LaunchContainer
 from muster.agent.run.runtime_copy import keeper_folder
 from muster.agent.run.variables import NODE_MARK
 from muster.agent.services import NodeServices
+from muster.environments.caller import Used
 from muster.environments.images import probe, rootless
 from muster.environments.images.command import (
     APPTAINER,
+    AttemptContainer,
     Host,
     Mount,
-    Place,
     inspect_command,
     remove_command,
     run_command,
 )
-from muster.environments.images.used import Used
 from muster.paths import AttemptPaths
 from muster.wire.node.agents import Facts, Order
 from muster.wire.node.plan import Needs
@@ -79,11 +79,12 @@ def describe(used: Used, attempt: Attempt, services: NodeServices, hostname: str
     mounts += _mounts_elsewhere(prepared.outputs, paths.root, writable=True)
     if prepared.tmp != str(paths.tmp):
         mounts.append(Mount(str(paths.tmp), prepared.tmp, True))
-    place = Place(name, services.mark, order.run, order.attempt, str(paths.work), list(dict.fromkeys(mounts)), hostname)
+    mount_list = list(dict.fromkeys(mounts))
+    placed = AttemptContainer(name, services.mark, order.run, order.attempt, str(paths.work), mount_list, hostname)
     copy = keeper_folder(services.runtime)
     inside = ["python3", "-I", "-S", str(copy / "muster/agent/run/container/inside.py"), str(copy), str(paths.root)]
     container, host = used.container, _host(used, bool(order.plan.gpus))
-    command = run_command(used.engine, used.image, place, host, container.shm_bytes, container.args, inside)
+    command = run_command(used.engine, used.image, placed, host, container.shm_bytes, container.args, inside)
     has_state = used.engine.kind != APPTAINER
     return {
         "command": command,

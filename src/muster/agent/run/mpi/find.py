@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from muster.agent.prepare.preflight import modified_ns
 from muster.agent.refusal import Refusal
 from muster.agent.run.variables import SYSTEM_PATH
-from muster.environments.images.used import Used
+from muster.environments.caller import Used
 from muster.environments.venvs.contents import MPI_LIBRARY
 from muster.host.children import spawning
 from muster.launch.mpi import INSTALL, OPEN_MPI, SLURM, Kind, recognise
