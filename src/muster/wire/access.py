@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Final, Literal
-from urllib.parse import quote
 
 from muster.wire.codec import Json
 from muster.wire.message import wire
@@ -30,9 +29,6 @@ INLINE_FILES = 200
 Scope = Literal["read", "write"]
 READ: Final = "read"
 WRITE: Final = "write"
-
-_QUOTED = ("azure-blob", "azure-file", "http")
-"""Kinds whose `url` is percent-encoded already; the path of `muster` is quoted when it is sent."""
 
 
 @wire
@@ -72,8 +68,8 @@ class HashedFile:
 
 
 @wire
-class StoredFile:
-    """The answer to `PUT data/STORE/PATH`."""
+class FileBrief:
+    """A file by name and size."""
 
     path: str
     size: int
@@ -99,10 +95,3 @@ class Access:
     """What a folder holds, where that is known and short."""
     manifest_by_reference: bool = False
     """What it holds is known, or has to be listed by the server: `GET agents/NODE/manifest`."""
-
-    def url_of(self, path: str) -> str:
-        """The address of one file below the folder."""
-        if not path:
-            return self.url
-        joint = "" if self.url.endswith("/") else "/"
-        return f"{self.url}{joint}{quote(path) if self.kind in _QUOTED else path}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
+from muster.wire.access import FileBrief
 from muster.wire.checkpoints import CheckpointView
 from muster.wire.codec import OMIT, Json
 from muster.wire.environments import EnvironmentBrief
@@ -112,14 +113,6 @@ def slowest(reports: Iterable[Progress]) -> Progress | None:
 
 
 @wire
-class FileBrief:
-    """A file by name and size."""
-
-    path: str
-    size: int
-
-
-@wire
 class FileView:
     """A file of a run, whole."""
 
@@ -128,15 +121,6 @@ class FileView:
     sha256: str | None
     """None: it still grows."""
     attempt: int
-
-
-@wire
-class FileStored:
-    """The answer to an upload to a run."""
-
-    path: str
-    size: int
-    sha256: str
 
 
 @wire

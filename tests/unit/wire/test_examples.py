@@ -39,7 +39,7 @@ ANSWERS: dict[str, Any] = {
     "change": runs.RunView,
     "metrics_ok": tuple[metrics.MetricPoint, ...],
     "files_ok": tuple[runs.FileView, ...],
-    "put_file": runs.FileStored,
+    "put_file": access.HashedFile,
     "health": workspace.Health,
     "plan": plan.PlanView,
     "clusters": tuple[clusters.ClusterView, ...],
@@ -61,7 +61,7 @@ ANSWERS: dict[str, Any] = {
     "assets": tuple[assets.AssetView, ...],
     "asset_manifest": access.FileList,
     "data_list": access.FileList,
-    "data_put": runs.FileBrief,
+    "data_put": access.FileBrief,
     "secret": secrets.SecretView,
     "secrets": tuple[secrets.SecretView, ...],
     "gc": retention.RetentionReport,
@@ -97,7 +97,7 @@ def test_answers(name: str) -> None:
 def test_streams(name: str) -> None:
     for kind, data in EXAMPLES[name]:
         event = stream.decode_event(kind, data)
-        assert (event.kind, stream.encode_data(event)) == (kind, data)
+        assert (event.kind, to_json(event)) == (kind, data)
 
 
 def test_what_ranks_printed_comes_out_of_the_stream() -> None:
