@@ -8,19 +8,19 @@ from typing import Any
 
 import yaml
 
+from muster.errors import JobError
+
 MAX_BYTES = 1 << 20
 MAX_VALUES = 20_000
 MAX_DEPTH = 40
 
 
-class BadDocument(ValueError):
+class BadDocument(JobError):
     """Text that is not a YAML document which Muster reads."""
 
     def __init__(self, line: int, message: str, hint: str) -> None:
-        super().__init__(message)
+        super().__init__(message, hint)
         self.line = line
-        self.message = message
-        self.hint = hint
 
 
 @dataclass

@@ -14,7 +14,7 @@ from typing import Protocol
 from muster.errors import JobError
 from muster.job.parts import Input, Output, Scalar
 from muster.job.quoting import Context, Unquotable, contexts, quoted, variable
-from muster.job.references import BadExpression, Declared, OptionalPart, Reference, check, keep, parse
+from muster.job.references import BadExpression, Declared, Reference, check, keep, parse, references
 from muster.job.refusal import Path, Problem
 
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
@@ -61,9 +61,8 @@ def resolve_environment(job: Job, secrets: Mapping[str, str] | None = None) -> d
 
 def secret_names(job: Job) -> set[str]:
     """The secrets that a job's variables refer to."""
-    parts = (part for text in job.environment_variables.values() if "secrets." in text for part in parse(text))
-    inner = (item for part in parts for item in (part.parts if isinstance(part, OptionalPart) else (part,)))
-    return {item.name for item in inner if isinstance(item, Reference) and item.kind == "secrets"}
+    texts = [text for text in job.environment_variables.values() if "secrets." in text]
+    return {item.name for text in texts for item in references(text) if item.kind == "secrets"}
 
 
 def expression_problems(job: Job) -> list[Problem]:
