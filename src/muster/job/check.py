@@ -32,7 +32,7 @@ def check_files(spec: JobSpec, base_dir: str | Path) -> list[str]:
         *_environment_problems(spec, base),
     ]
     if problems:
-        raise job_error(problems, lambda problem: "")
+        raise job_error(problems)
     return [
         f"inputs.{name}: not used by the command, and plain values reach it in no other way"
         for name in sorted(_unused_literals(spec))
