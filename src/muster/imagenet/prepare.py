@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from muster.errors import JobError, MissingExtra
+from muster.host.files import write_file, write_json
 from muster.imagenet import archives, classes, labels, pack
 from muster.imagenet.archives import Check, Image
 from muster.wire.codec import from_json, to_json
@@ -87,11 +88,11 @@ def _pack(
     _check_room(request, left, begun=any(packing.done for packing in packings.values()))
     with pack.full_disk_explained(request.out, packings.values(), sum(map(len, planned.values()))):
         # Before the first shard: its labels mean nothing without them.
-        pack.replace(classes.path_in(request.out), "".join(f"{name}\n" for name in names).encode())
+        write_file(classes.path_in(request.out), "".join(f"{name}\n" for name in names))
         for split, (archive, _) in splits.items():
             bytes_left = sum(image.size for shard in packings[split].left(planned[split]) for image in shard.images)
             advance = stage(f"packing {split}", bytes_left)
-            packings[split].write(archive, planned[split], request.resize, workers, advance)
+            packings[split].write(archive, planned[split], workers, advance)
         return _finish(request, names, {split: (planned[split], packings[split]) for split in splits})
 
 
@@ -214,5 +215,5 @@ def _finish(request: Request, names: Sequence[str], made: dict[str, tuple[list[p
             shards=tuple(packed),
         )
     manifest = Manifest("jpg+cls tar shards", len(names), splits)
-    pack.replace(path, (json.dumps(to_json(manifest), indent=2) + "\n").encode())
+    write_json(path, to_json(manifest), indent=2)
     return manifest
