@@ -1,4 +1,4 @@
-"""The classes in their order: the number of a class is its place in the list."""
+"""The classes in their order: the number of a class is its position in the list."""
 
 from __future__ import annotations
 

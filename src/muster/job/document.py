@@ -115,12 +115,12 @@ class _Composer:
                 node = self.open.pop()
                 self.keys.pop()
                 node.closed = True
-                self._place(node)
+                self._attach(node)
             elif isinstance(event, yaml.NodeEvent):
                 node = self._node(event, line)
                 root = node if root is None else root
                 if node.closed:
-                    self._place(node)
+                    self._attach(node)
                 else:
                     self.open.append(node)
                     self.keys.append(None)
@@ -172,7 +172,7 @@ class _Composer:
         if tag not in (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
             raise BadDocument(line, f"the tag {tag} is not allowed", "Remove the tag.")
 
-    def _place(self, node: Node) -> None:
+    def _attach(self, node: Node) -> None:
         if not self.open:
             return
         parent = self.open[-1]
@@ -189,9 +189,9 @@ class _Composer:
         if isinstance(parent, SequenceNode):
             parent.items.append(node)
         elif isinstance(parent, MappingNode):
-            self._place_in_mapping(parent, node)
+            self._attach_to_mapping(parent, node)
 
-    def _place_in_mapping(self, parent: MappingNode, node: Node) -> None:
+    def _attach_to_mapping(self, parent: MappingNode, node: Node) -> None:
         key = self.keys[-1]
         if key is None:
             self.keys[-1] = _checked_key(node)

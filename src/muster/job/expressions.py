@@ -1,6 +1,6 @@
 """Puts inputs and outputs into a job's command and variables.
 
-A text command runs under bash, so values are quoted for the place where they stand; paths, which are known only on the
+A text command runs under bash, so values are quoted for where they stand; paths, which are known only on the
 node, become the variables MUSTER_INPUT_x and MUSTER_OUTPUT_x. In a comment a reference is left out; in arithmetic only
 numbers can stand; where bash would read the value as code (backticks, `${…}`) the job is refused.
 """
@@ -66,7 +66,7 @@ def secret_names(job: Job) -> set[str]:
 
 
 def expression_problems(job: Job) -> list[Problem]:
-    """Every expression that cannot be resolved, with its place."""
+    """Every expression that cannot be resolved, with its key."""
     known = declared(job)
     problems = []
     commands = [job.command] if isinstance(job.command, str) else job.command
@@ -107,13 +107,13 @@ def variable_name(reference: Reference) -> str:
 
 def _resolve_text(job: Job, parts: Sequence[str | Reference]) -> str:
     items = [item for part in parts for item in (part if isinstance(part, str) else [part])]
-    places = iter(contexts(items))
+    found = iter(contexts(items))
     pieces: list[str] = []
     for index, part in enumerate(parts):
         if isinstance(part, str):
             pieces.append(part)
             continue
-        context = next(places)
+        context = next(found)
         if isinstance(context, Unquotable):
             raise BadExpression(f"{part} {context.reason}, where its value cannot be quoted", context.hint)
         after = parts[index + 1] if index + 1 < len(parts) else ""

@@ -32,7 +32,7 @@ class Context(Enum):
 
 @dataclass(frozen=True)
 class Unquotable:
-    """A place where no value can be put safely."""
+    """Why no value can be put there safely."""
 
     reason: str
     hint: str

@@ -1,4 +1,4 @@
-"""A rank's part of a sharded checkpoint, written with so little Python that the training beside it hardly notices."""
+"""A rank's part of a sharded checkpoint, written with so little Python that the training hardly notices."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ class _Writer(FileSystemWriter):
         for item in plan.items:
             own = self._pieces(planner.resolve_data(item))
             begin, end = end, end + sum(map(len, own))
-            place: Any = _StorageInfo(self.name, begin, end - begin)
-            results.append(WriteResult(index=item.index, size_in_bytes=end - begin, storage_data=place))
+            location: Any = _StorageInfo(self.name, begin, end - begin)
+            results.append(WriteResult(index=item.index, size_in_bytes=end - begin, storage_data=location))
             self.pieces += own
         self.sha256[self.name] = write_pieces(self._folder / self.name, self.pieces)
         done: Future[list[WriteResult]] = Future()
