@@ -10,7 +10,7 @@ import os
 import random
 import tarfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -94,16 +94,16 @@ def alone_in(out: Path) -> Iterator[None]:
 
 
 @contextmanager
-def full_disk_explained(out: Path, packings: Iterable[Packing], num_shards: int) -> Iterator[None]:
+def full_disk_explained(out: Path, packings: Collection[Packing]) -> Iterator[None]:
     """A disk that fills up is an interruption like any other: the user makes room and starts again."""
     try:
         yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        written = sum(len(packing.done) for packing in packings)
+        written, planned = sum(len(item.done) for item in packings), sum(len(item.shards) for item in packings)
         raise JobError(
-            f"{out} has no room left. Shards that are written, and stay: {written} of {num_shards}.",
+            f"{out} has no room left. Shards that are written, and stay: {written} of {planned}.",
             "Free some; the same command then goes on from here.",
         ) from error
 
@@ -114,9 +114,10 @@ class Packing:
     Nothing is written before `write`.
     """
 
-    def __init__(self, folder: Path, about: Work) -> None:
+    def __init__(self, folder: Path, about: Work, archive: Path, shards: Sequence[Shard]) -> None:
         self.folder = folder
-        self._about = about
+        self.shards = shards
+        self._about, self._archive = about, archive
         self._lock = threading.Lock()
         plan = folder / _PLAN
         # A plan that led to no shard binds nobody.
@@ -127,14 +128,15 @@ class Packing:
             )
         self.done = {packed.name: packed for packed in self._read_done()}
 
-    def left(self, shards: Sequence[Shard]) -> list[Shard]:
-        return [shard for shard in shards if shard.name not in self.done]
+    @property
+    def left(self) -> list[Shard]:
+        return [shard for shard in self.shards if shard.name not in self.done]
 
-    def write(self, archive: Path, shards: Sequence[Shard], workers: Executor, advance: Callable[[int], None]) -> None:
+    def write(self, workers: Executor, advance: Callable[[int], None]) -> None:
         """Write what is left, several at once; each shard counts from the moment that it is whole on disk."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(self.folder / _PLAN, asdict(self._about), indent=2)
-        jobs = [workers.submit(self._write_one, archive, shard, advance) for shard in self.left(shards)]
+        jobs = [workers.submit(self._write_one, shard, advance) for shard in self.left]
         try:
             for job in as_completed(jobs):
                 job.result()
@@ -142,8 +144,8 @@ class Packing:
             for job in jobs:
                 job.cancel()
 
-    def _write_one(self, archive: Path, shard: Shard, advance: Callable[[int], None]) -> None:
-        packed, index = _pack(archive, shard, self._about.resize, self.folder / shard.name, advance)
+    def _write_one(self, shard: Shard, advance: Callable[[int], None]) -> None:
+        packed, index = _pack(self._archive, shard, self._about.resize, self.folder / shard.name, advance)
         write_json(self.folder / f"{shard.name}.index", index)
         with self._lock, (self.folder / _DONE).open("a") as file:
             # The line break comes first: a line that was cut off earlier spoils no other.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -76,24 +76,18 @@ def prepare(request: Request, stage: Stage) -> Manifest:
 def _pack(
     request: Request, names: Sequence[str], splits: Splits, workers: ThreadPoolExecutor, stage: Stage
 ) -> Manifest:
-    planned = {
-        split: pack.plan_shards(images, request.images_per_shard, request.seed, split)
-        for split, (_, images) in splits.items()
-    }
-    packings = {
-        split: pack.Packing(request.out / split, _about(request, archive, images, names))
-        for split, (archive, images) in splits.items()
-    }
-    left = [shard for split in splits for shard in packings[split].left(planned[split])]
-    _check_room(request, left, begun=any(packing.done for packing in packings.values()))
-    with pack.full_disk_explained(request.out, packings.values(), sum(map(len, planned.values()))):
+    packings = {}
+    for split, (archive, images) in splits.items():
+        shards = pack.plan_shards(images, request.images_per_shard, request.seed, split)
+        packings[split] = pack.Packing(request.out / split, _about(request, archive, images, names), archive, shards)
+    _check_room(request, packings.values())
+    with pack.full_disk_explained(request.out, packings.values()):
         # Before the first shard: its labels mean nothing without them.
         write_file(classes.path_in(request.out), "".join(f"{name}\n" for name in names))
-        for split, (archive, _) in splits.items():
-            bytes_left = sum(image.size for shard in packings[split].left(planned[split]) for image in shard.images)
-            advance = stage(f"packing {split}", bytes_left)
-            packings[split].write(archive, planned[split], workers, advance)
-        return _finish(request, names, {split: (planned[split], packings[split]) for split in splits})
+        for split, packing in packings.items():
+            bytes_left = sum(image.size for shard in packing.left for image in shard.images)
+            packing.write(workers, stage(f"packing {split}", bytes_left))
+        return _finish(request, names, packings)
 
 
 def _require(request: Request) -> None:
@@ -189,8 +183,9 @@ def _about(request: Request, archive: Path, images: Sequence[Image], names: Sequ
     )
 
 
-def _check_room(request: Request, left: Sequence[pack.Shard], begun: bool) -> None:
-    needed, free = pack.room_needed(left), shutil.disk_usage(request.out).free
+def _check_room(request: Request, packings: Collection[pack.Packing]) -> None:
+    needed = sum(pack.room_needed(packing.left) for packing in packings)
+    begun, free = any(packing.done for packing in packings), shutil.disk_usage(request.out).free
     # Smaller images need less; how much less is known only afterwards.
     if request.resize is None and needed > free:
         # Smaller images are not mixed into shards that are there.
@@ -201,13 +196,13 @@ def _check_room(request: Request, left: Sequence[pack.Shard], begun: bool) -> No
         )
 
 
-def _finish(request: Request, names: Sequence[str], made: dict[str, tuple[list[pack.Shard], pack.Packing]]) -> Manifest:
+def _finish(request: Request, names: Sequence[str], packings: Mapping[str, pack.Packing]) -> Manifest:
     path = request.out / "manifest.json"
     # Train and val may be made by a command each.
     known = from_json(Manifest, json.loads(path.read_text())).splits if path.exists() else {}
     splits = {split: about for split, about in known.items() if (request.out / split).is_dir()}
-    for split, (shards, packing) in made.items():
-        packed = [packing.done[shard.name] for shard in shards]
+    for split, packing in packings.items():
+        packed = [packing.done[shard.name] for shard in packing.shards]
         splits[split] = Split(
             images=sum(item.images for item in packed),
             bytes=sum(item.size for item in packed),

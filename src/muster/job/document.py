@@ -50,7 +50,7 @@ class SequenceNode(Node):
 class MappingNode(Node):
     entries: dict[str, tuple[int, Node]] = field(default_factory=dict)
     """Key to the key's line and the value."""
-    merged: list[Node] = field(default_factory=list)
+    merged: list[MappingNode] = field(default_factory=list)
     """Mappings taken in with `<<`, the first wins."""
 
     def pairs(self) -> Iterator[tuple[str, int, Node]]:
@@ -59,7 +59,6 @@ class MappingNode(Node):
         for key, (line, node) in self.entries.items():
             yield key, line, node
         for other in self.merged:
-            assert isinstance(other, MappingNode)
             for key, line, node in other.pairs():
                 if key not in seen:
                     seen.add(key)
@@ -67,10 +66,7 @@ class MappingNode(Node):
 
     def find(self, key: str) -> tuple[int, Node] | None:
         """The line and value of a key, in the mapping itself or in a merged one."""
-        if key in self.entries:
-            return self.entries[key]
-        merged = (other.find(key) for other in self.merged if isinstance(other, MappingNode))
-        return next((found for found in merged if found), None)
+        return next(((line, node) for name, line, node in self.pairs() if name == key), None)
 
 
 def read_document(text: str) -> Node | None:
@@ -215,11 +211,12 @@ def _checked_key(node: Node) -> ScalarNode:
     return node
 
 
-def _merged(node: Node, line: int) -> list[Node]:
+def _merged(node: Node, line: int) -> list[MappingNode]:
     found = node.items if isinstance(node, SequenceNode) else [node]
-    if not all(isinstance(item, MappingNode) for item in found):
+    mappings = [item for item in found if isinstance(item, MappingNode)]
+    if len(mappings) < len(found):
         raise BadDocument(line, "<< takes in something that is not a mapping", "Merge mappings only.")
-    return found
+    return mappings
 
 
 def _too_deep(line: int) -> BadDocument:
