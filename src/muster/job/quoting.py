@@ -178,7 +178,9 @@ class _Scanner:
         if item == "\n" and self.pending:
             return self._enter(i + 1)
         if item == "c" and self._at_word_start(i) and self._word(i) == "case":
-            self._meet_case()
+            # A pattern's `)` looks like the end of $( … ); around it may be quotes.
+            if any(frame.kind in (Context.DOUBLE, Context.HEREDOC) for frame in self.frames):
+                self.lost = _CASE
             return i + 4
         return self._expanding(i, item)
 
@@ -312,11 +314,6 @@ class _Scanner:
         while self.frames.pop() is not body:
             pass
         return body.after
-
-    def _meet_case(self) -> None:
-        # A pattern's `)` looks like the end of $( … ); around it may be quotes.
-        if any(frame.kind in (Context.DOUBLE, Context.HEREDOC) for frame in self.frames):
-            self.lost = _CASE
 
     def _inside_double(self) -> bool:
         deciding = (Context.DOUBLE, Context.HEREDOC, Context.BARE)
