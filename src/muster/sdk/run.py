@@ -20,8 +20,7 @@ from muster.runtime.uploads import check_name, folder_files
 from muster.sdk.connected import Connected
 from muster.sdk.model import Model
 from muster.wire.codec import Json, to_json
-from muster.wire.metrics import MetricReport
-from muster.wire.runs import RunView
+from muster.wire.runs import MetricReport, RunView
 from muster.wire.states import TERMINAL
 from muster.wire.stream import LogPiece, RunEnded, StateChanged, StreamEvent
 

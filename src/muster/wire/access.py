@@ -1,4 +1,4 @@
-"""How a node reaches one input or output, and the files that it finds there.
+"""How nodes and people reach storage, and the files that they find there.
 
 kind        `url`                                       credentials
 file        an absolute path on the node                none: the node reads and writes it itself
@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Final, Literal
 
+from muster.defaults import GRANT_MOST_S, GRANT_S
 from muster.wire.codec import Json
 from muster.wire.message import wire
 
@@ -95,3 +96,47 @@ class Access:
     """What a folder holds, where that is known and short."""
     manifest_by_reference: bool = False
     """What it holds is known, or has to be listed by the server: `GET agents/NODE/manifest`."""
+
+
+@wire
+class NewGrant:
+    """The body of `POST grants`."""
+
+    address: str
+    scope: Scope = READ
+    folder: bool = True
+    lifetime_s: float = GRANT_S
+
+    def __post_init__(self) -> None:
+        if not 0 < self.lifetime_s <= GRANT_MOST_S:
+            raise ValueError(
+                f"lifetime_s {self.lifetime_s!r} is out of range: use more than 0, at most {GRANT_MOST_S:g}"
+            )
+
+
+@wire
+class GrantBrief:
+    """What a grant is for."""
+
+    id: str
+    store: str
+    path: str
+    scope: Scope
+    subject: str
+    created_at: float
+    expires_at: float
+
+
+@wire
+class GrantView(GrantBrief):
+    """A grant that holds."""
+
+    revoked_at: float | None = None
+
+
+@wire
+class IssuedGrant(GrantBrief):
+    """A grant with its token, which is seen only once."""
+
+    url: str
+    token: str = field(repr=False)

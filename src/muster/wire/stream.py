@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import ClassVar, Literal, get_args
 
-from muster.wire import metrics, runs
+from muster.wire import runs
 from muster.wire.codec import OMIT, Json, WireError, from_json
 from muster.wire.message import wire
 from muster.wire.states import Level, RunStatus
@@ -97,7 +97,7 @@ class LogPiece:
 
 
 @wire
-class MetricLogged(metrics.MetricPoint):
+class MetricLogged(runs.MetricPoint):
     """A point of a metric."""
 
     kind: ClassVar[str] = "metric"

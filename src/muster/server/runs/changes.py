@@ -18,8 +18,7 @@ from muster.server.runs import attempts, ingest
 from muster.wire import states
 from muster.wire.access import HashedFile
 from muster.wire.codec import to_json
-from muster.wire.metrics import MetricPoint, MetricReport
-from muster.wire.runs import Changes
+from muster.wire.runs import Changes, MetricPoint, MetricReport
 from muster.wire.verdicts import CANCELLED, Verdict
 
 _PARTS = (

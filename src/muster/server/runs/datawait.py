@@ -11,7 +11,7 @@ from muster.control.datawait import COMPUTE_METRIC, DATA_METRIC, advice
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import add_event
-from muster.wire.metrics import MetricPoint
+from muster.wire.runs import MetricPoint
 from muster.wire.stream import Note
 
 

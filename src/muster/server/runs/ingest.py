@@ -17,8 +17,7 @@ from muster.server.database.records import add_note, upsert
 from muster.server.models import registry
 from muster.server.runs import datawait
 from muster.wire.codec import Json
-from muster.wire.metrics import MetricPoint
-from muster.wire.runs import Progress
+from muster.wire.runs import MetricPoint, Progress
 
 _LIMIT_BYTES = 8 << 20
 _ADD_METRICS = insert(tables.metrics)

@@ -18,8 +18,7 @@ from muster.server.runs import changes, retries, submission, views
 from muster.server.runs.streaming import Cursor, follow
 from muster.store.pieces import pieces_of
 from muster.wire.access import HashedFile
-from muster.wire.metrics import MetricPoint, MetricReports
-from muster.wire.runs import Cancel, Changes, FileView, RunView, Submission
+from muster.wire.runs import Cancel, Changes, FileView, MetricPoint, MetricReports, RunView, Submission
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 

@@ -21,9 +21,9 @@ from muster.server.runs.ingest import rank_of
 from muster.wire import states
 from muster.wire.access import FileBrief
 from muster.wire.codec import Json, from_json
-from muster.wire.metrics import MetricPoint
 from muster.wire.runs import (
     AttemptView,
+    MetricPoint,
     NodeOfAttempt,
     Progress,
     RankView,
