@@ -100,11 +100,6 @@ def declared(job: Job) -> Declared:
     )
 
 
-def variable_name(reference: Reference) -> str:
-    """The variable that holds a path on the node."""
-    return f"MUSTER_{'INPUT' if reference.kind == 'inputs' else 'OUTPUT'}_{reference.name}"
-
-
 def _resolve_text(job: Job, parts: Sequence[str | Reference]) -> str:
     items = [item for part in parts for item in (part if isinstance(part, str) else [part])]
     found = iter(contexts(items))
@@ -137,7 +132,7 @@ def _in_context(job: Job, reference: Reference, context: Context, force: bool) -
                 f"{reference} is a path and stands in a here-document with a quoted delimiter",
                 "Write the delimiter without quotes, so that bash puts the path in.",
             )
-        return variable(variable_name(reference), context)
+        return variable(reference.variable, context)
     if context in (Context.HEREDOC, Context.RAW_HEREDOC) and "\n" in value:
         raise BadExpression(
             f"{reference} holds several lines and stands in a here-document", "Pass it as an argument instead."
@@ -159,7 +154,7 @@ def _resolve_element(job: Job, parts: Sequence[str | Reference], element: str) -
                 raise BadExpression(f"{part} stands right after a dollar sign", "Write $$ for a dollar sign.")
             pieces[-1] = _brace_last_name(pieces[-1])
         value = _literal(job, part)
-        pieces.append(f"${{{variable_name(part)}}}" if value is None else value.replace("$", "$$"))
+        pieces.append(f"${{{part.variable}}}" if value is None else value.replace("$", "$$"))
     return "".join(pieces)
 
 

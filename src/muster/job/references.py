@@ -26,6 +26,11 @@ class Reference:
     def __str__(self) -> str:
         return f"${{{{{self.kind}.{self.name}}}}}"
 
+    @property
+    def variable(self) -> str:
+        """The variable that holds a path on the node."""
+        return f"MUSTER_{'INPUT' if self.kind == 'inputs' else 'OUTPUT'}_{self.name}"
+
 
 @dataclass(frozen=True)
 class OptionalPart:
@@ -149,8 +154,7 @@ def _check(reference: Reference, declared: Declared, paths_allowed: bool, in_opt
             f"Give it a value, or write the part that needs it as $[[ … {reference} … ]].",
         )
     if not paths_allowed and (reference.kind == "outputs" or reference.name in declared.paths):
-        variable = f"MUSTER_{reference.kind[:-1].upper()}_{reference.name}"
         raise BadExpression(
             f"{reference} is a path, which is known only on the node",
-            f"Read it from {variable}, which every process gets.",
+            f"Read it from {reference.variable}, which every process gets.",
         )

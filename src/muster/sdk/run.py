@@ -297,7 +297,15 @@ class Run:
             raise self._failure()
 
     def _failure(self) -> RunFailed:
-        return RunFailed(*failure_text(self._view))
+        head, verdict = f"run {self.id} {self.status.lower()}", self._view.verdict
+        if verdict is None:
+            return RunFailed(f"{head}: no verdict was given")
+        where = [f"rank {verdict.rank}"] if verdict.rank is not None else []
+        where += [f"on {verdict.node}"] if verdict.node else []
+        message = f"{head}: {' '.join(where)}: {verdict.message}" if where else f"{head}: {verdict.message}"
+        if verdict.lines:
+            message += "\nlast lines:\n" + "\n".join(f"  {line}" for line in verdict.lines)
+        return RunFailed(message, to_json(verdict), verdict.next)
 
 
 def as_completed(runs: Iterable[Run], timeout: float | None = None) -> Iterator[Run]:
@@ -316,20 +324,6 @@ def as_completed(runs: Iterable[Run], timeout: float | None = None) -> Iterator[
         quiet = 0 if ended else quiet + 1
         pause_s = _POLL_S[min(quiet, len(_POLL_S)) - 1] if quiet else 0.0
         time.sleep(pause_s if deadline is None else max(0.0, min(pause_s, deadline - time.monotonic())))
-
-
-def failure_text(view: RunView) -> tuple[str, dict[str, Json], str]:
-    """Message, verdict and hint of a run that ended badly."""
-    head, verdict = f"run {view.id} {view.status.lower()}", view.verdict
-    if verdict is None:
-        return f"{head}: no verdict was given", {}, ""
-    where = [f"rank {verdict.rank}"] if verdict.rank is not None else []
-    where += [f"on {verdict.node}"] if verdict.node else []
-    cause = f"{' '.join(where)}: " if where else ""
-    message = f"{head}: {cause}{verdict.message}"
-    if verdict.lines:
-        message += "\nlast lines:\n" + "\n".join(f"  {line}" for line in verdict.lines)
-    return message, to_json(verdict), verdict.next
 
 
 class _LineMerger:
