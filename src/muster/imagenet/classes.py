@@ -32,7 +32,7 @@ def read(path: Path) -> tuple[str, ...]:
     return tuple(seen)
 
 
-def refuse_others(out: Path, classes: Sequence[str], source: Path, hint: str) -> None:
+def refuse_other_classes(out: Path, classes: Sequence[str], source: Path, hint: str) -> None:
     """The shards in a folder share one list of classes: their labels would not agree otherwise."""
     path = path_in(out)
     if not path.exists() or not any(any((out / split).glob("*.tar")) for split in _SPLITS):

@@ -81,7 +81,7 @@ def room_needed(shards: Iterable[Shard]) -> int:
 
 
 @contextmanager
-def alone_in(out: Path) -> Iterator[None]:
+def sole_writer(out: Path) -> Iterator[None]:
     """Nobody else writes to the folder meanwhile: two would spoil each other's shards."""
     out.mkdir(parents=True, exist_ok=True)
     lock = FileLock(out / _LOCK, required=False).try_acquire()

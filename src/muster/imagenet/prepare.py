@@ -29,17 +29,17 @@ class Request:
     """What is to be made of what."""
 
     out: Path
-    train: Path | None = None
-    val: Path | None = None
-    devkit: Path | None = None
-    val_labels: Path | None = None
-    classes_file: Path | None = None
-    checks: tuple[Check, ...] = ()
-    num_classes: int | None = None
-    images_per_shard: int = 1000
-    resize: int | None = None
-    seed: int = 0
-    workers: int = 4
+    train: Path | None
+    val: Path | None
+    devkit: Path | None
+    val_labels: Path | None
+    classes_file: Path | None
+    checks: tuple[Check, ...]
+    num_classes: int | None
+    images_per_shard: int
+    resize: int | None
+    seed: int
+    workers: int
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ def prepare(request: Request, stage: Stage) -> Manifest:
     names = _listed_classes(request) if request.train is None else None
     with ThreadPoolExecutor(request.workers) as workers:
         _verify(request, stage)
-        names, splits = _look(request, names, workers, stage)
-        with pack.alone_in(request.out):
+        names, splits = _find_images(request, names, workers, stage)
+        with pack.sole_writer(request.out):
             return _pack(request, names, splits, workers, stage)
 
 
@@ -128,7 +128,7 @@ def _listed_classes(request: Request) -> tuple[str, ...]:
     source = request.classes_file or own
     names = classes.read(source)
     hint = f"Leave --classes-file out: {own} is then taken. Or give another --out."
-    classes.refuse_others(request.out, names, source, hint)
+    classes.refuse_other_classes(request.out, names, source, hint)
     return names
 
 
@@ -145,7 +145,7 @@ def _verify(request: Request, stage: Stage) -> None:
             archives.verify_checksums(archive, checksums, advance)
 
 
-def _look(
+def _find_images(
     request: Request, names: tuple[str, ...] | None, workers: ThreadPoolExecutor, stage: Stage
 ) -> tuple[tuple[str, ...], Splits]:
     splits: Splits = {}
@@ -153,7 +153,7 @@ def _look(
         advance = stage(f"looking into {request.train.name}", archives.size_of(request.train))
         names, images = archives.train_images(request.train, workers, advance)
         splits["train"] = (request.train, images)
-        classes.refuse_others(request.out, names, request.train, f"Give another --out, or remove {request.out}.")
+        classes.refuse_other_classes(request.out, names, request.train, f"Give another --out, or remove {request.out}.")
     assert names is not None
     if request.num_classes is not None and len(names) != request.num_classes:
         raise JobError(

@@ -14,7 +14,7 @@ from typing import Protocol
 from muster.errors import JobError
 from muster.job.parts import Input, Output, Scalar
 from muster.job.quoting import Context, Unquotable, contexts, quoted, variable
-from muster.job.references import BadExpression, Declared, Reference, check, keep, parse, references
+from muster.job.references import BadExpression, Declared, Reference, check, kept_parts, parse, references
 from muster.job.refusal import Path, Problem
 
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
@@ -40,8 +40,8 @@ def resolve_command(job: Job) -> str | tuple[str, ...]:
     absent = declared(job).absent
     try:
         if isinstance(job.command, str):
-            return _resolve_text(job, keep(parse(job.command), absent))
-        elements = [_resolve_element(job, keep(parse(element), absent), element) for element in job.command]
+            return _resolve_text(job, kept_parts(parse(job.command), absent))
+        elements = [_resolve_element(job, kept_parts(parse(element), absent), element) for element in job.command]
     except BadExpression as error:
         raise JobError(f"command: {error.message}", error.hint) from error
     return tuple(element for element in elements if element is not None)
@@ -52,7 +52,7 @@ def resolve_environment(job: Job, secrets: Mapping[str, str] | None = None) -> d
     absent = declared(job).absent
     resolved = {}
     for name, text in job.environment_variables.items():
-        parts = keep(parse(text), absent)
+        parts = kept_parts(parse(text), absent)
         if secrets is None and any(isinstance(part, Reference) and part.kind == "secrets" for part in parts):
             continue
         resolved[name] = "".join(part if isinstance(part, str) else _value(job, part, secrets or {}) for part in parts)
@@ -74,7 +74,7 @@ def expression_problems(job: Job) -> list[Problem]:
         path: Path = ("command",) if isinstance(job.command, str) else ("command", index)
         try:
             check(text, known)
-            parts = keep(parse(text), known.absent)
+            parts = kept_parts(parse(text), known.absent)
             resolved = _resolve_text(job, parts) if isinstance(job.command, str) else _resolve_element(job, parts, text)
             if index == 0 and not (resolved or "").strip():
                 raise BadExpression("nothing is left of the command", "Write the program itself outside of $[[ … ]].")

@@ -90,7 +90,7 @@ def references(text: str) -> list[Reference]:
     return [reference for part in parse(text) for reference in _references_of(part)]
 
 
-def keep(parts: tuple[Part, ...], absent: frozenset[str]) -> list[str | Reference]:
+def kept_parts(parts: tuple[Part, ...], absent: frozenset[str]) -> list[str | Reference]:
     """The parts that remain, with every optional part taken in or dropped."""
     kept: list[str | Reference] = []
     for part in parts:

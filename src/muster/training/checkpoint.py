@@ -23,7 +23,7 @@ from muster.errors import MusterError
 from muster.training import integrity
 from muster.training.folders import CheckpointFolder, checkpoints_in
 from muster.training.integrity import About
-from muster.training.shards import Shards, hush_alone
+from muster.training.shards import Shards, silence_single_process_warning
 from muster.training.state import (
     PlainState,
     RandomState,
@@ -136,7 +136,7 @@ class Checkpointer:
                 "another model",
                 "Resume with the arguments that it was made with, or give another checkpoint folder.",
             )
-        hush_alone()
+        silence_single_process_warning()
         dcp.load(targets, storage_reader=reader, process_group=self._group, no_dist=self._size == 1)
         return self._take_own(found)
 

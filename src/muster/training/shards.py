@@ -54,7 +54,7 @@ class Shards:
             return {name: write_pieces(folder / name, pieces) for name, pieces in self._files.items()}
         self._planned_for = None
         writer = _Writer(folder)
-        hush_alone()
+        silence_single_process_warning()
         dcp.save(dict(tensors), storage_writer=writer, process_group=self._group, no_dist=self._size == 1)
         if writer.repeatable:
             self._planned_for, self._files = tensors, {writer.name: writer.pieces}
@@ -153,6 +153,6 @@ def _memory_of(tensor: Tensor) -> memoryview:
     return memoryview((ctypes.c_char * tensor.nbytes).from_address(tensor.untyped_storage().data_ptr())).cast("B")
 
 
-def hush_alone() -> None:
+def silence_single_process_warning() -> None:
     """That one process alone saves is what was asked for, and no news."""
     warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable")

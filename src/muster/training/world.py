@@ -97,7 +97,7 @@ def join(environ: Mapping[str, str] = os.environ) -> World:
             dist.init_process_group("gloo")
         else:
             _init_group(info, *meeting_point(info, environ))
-    device, group = _share_out(info)
+    device, group = _choose_device(info)
     return World(info.rank, info.size, info.local_rank, info.local_size, device, info.launcher, group)
 
 
@@ -162,7 +162,7 @@ def _device(info: RankInfo) -> torch.device:
     return device
 
 
-def _share_out(info: RankInfo) -> tuple[torch.device, dist.ProcessGroup | None]:
+def _choose_device(info: RankInfo) -> tuple[torch.device, dist.ProcessGroup | None]:
     """A GPU if every rank has one, and NCCL if none is shared; gloo otherwise."""
     device = _device(info)
     own = str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else ""

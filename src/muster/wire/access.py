@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Final, Literal
 
-from muster.defaults import GRANT_MOST_S, GRANT_S
+from muster.defaults import GRANT_MAX_S, GRANT_S
 from muster.wire.codec import Json
 from muster.wire.message import wire
 
@@ -108,9 +108,9 @@ class NewGrant:
     lifetime_s: float = GRANT_S
 
     def __post_init__(self) -> None:
-        if not 0 < self.lifetime_s <= GRANT_MOST_S:
+        if not 0 < self.lifetime_s <= GRANT_MAX_S:
             raise ValueError(
-                f"lifetime_s {self.lifetime_s!r} is out of range: use more than 0, at most {GRANT_MOST_S:g}"
+                f"lifetime_s {self.lifetime_s!r} is out of range: use more than 0, at most {GRANT_MAX_S:g}"
             )
 
 
