@@ -346,8 +346,6 @@ def _build(dockerfile: str) -> dict[str, str]:
 def _without_azure(packages: CondaDependencies) -> tuple[CondaDependencies, list[str]]:
     """Azure's own SDK has nothing to talk to here; Muster's runtime takes its place in every rank."""
     azure = [package for package in packages.pip_packages if re.match(r"azureml[-_]", package)]
-    kept = CondaDependencies.create(None, packages.pip_packages, packages.conda_packages, packages.python_version)
+    kept = copy.deepcopy(packages)
     kept.remove_pip_packages(azure)
-    for channel in packages._channels:
-        kept.add_channel(channel)
     return kept, [f"the package {package} is left out: `muster` takes its place" for package in azure]
