@@ -1,4 +1,4 @@
-"""What a job says and does not use is told; what its container may not have is refused."""
+"""A notice says what has no effect; what a container may not have is refused."""
 
 from __future__ import annotations
 
