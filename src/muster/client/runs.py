@@ -16,8 +16,7 @@ from muster.client.calls import LONG_S, Group, Progress, run_path, unwatched
 from muster.client.sse import StreamItem
 from muster.errors import ServerUnavailable
 from muster.wire.environments import RunEnvironment
-from muster.wire.metrics import MetricPoint, MetricReport, MetricReports
-from muster.wire.runs import Cancel, Changes, FileView, RunView, Submission
+from muster.wire.runs import Cancel, Changes, FileView, MetricPoint, MetricReport, MetricReports, RunView, Submission
 from muster.wire.stream import RunEnded
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ from muster.errors import Conflict, JobError, NotFound
 from muster.host.files import is_safe_path
 from muster.host.hashing import measure
 from muster.storage.addresses import check_asset_name, datastore_address, parse_address
-from muster.wire.access import FileEntry, FileList, HashedFile, Scope
+from muster.wire.access import FileEntry, FileList, GrantView, HashedFile, IssuedGrant, NewGrant, Scope
 from muster.wire.assets import AssetView, NewAsset
 from muster.wire.datastores import DatastoreTest, DatastoreTestResult, DatastoreView, NewDatastore
-from muster.wire.grants import GrantView, IssuedGrant, NewGrant
 
 _TEST_S = 120.0
 _AT_ONCE = 4

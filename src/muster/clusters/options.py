@@ -72,7 +72,7 @@ class Options(BaseModel):
 
     min_nodes: Count = 0
     max_nodes: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    idle_seconds_before_scaledown: Annotated[float, Field(ge=0)] = IDLE_SCALEDOWN_S
+    idle_seconds_before_scaledown: Annotated[float, Field(ge=0)] = float(IDLE_SCALEDOWN_S)
     vm_size: str | None = None
     vm_priority: Annotated[Literal["dedicated", "lowpriority"], BeforeValidator(_priority)] = "dedicated"
     cpus: Annotated[int, Field(ge=1, le=4096)] | None = None

@@ -21,7 +21,7 @@ from pathlib import Path
 from muster.agent.link import Backoff, Link, Trouble
 from muster.agent.ship import files
 from muster.agent.ship.renames import Renames
-from muster.defaults import CHECKPOINT_LOOK_S
+from muster.defaults import CHECKPOINT_POLL_S
 from muster.errors import Conflict, NotFound, UserError
 from muster.host.hashing import Measuring
 from muster.paths import AttemptPaths
@@ -89,7 +89,7 @@ class Publisher(threading.Thread):
 
     def run(self) -> None:
         while not self._closing:
-            self._wake.wait(CHECKPOINT_LOOK_S if self._watched else None)
+            self._wake.wait(CHECKPOINT_POLL_S if self._watched else None)
             self._wake.clear()
             for watched in list(self._watched.values()):
                 self._take(watched)

@@ -15,7 +15,7 @@ from muster.agent.link import Backoff, Trouble
 from muster.agent.mover import Failed, Mover, Rate, shown
 from muster.agent.services import NodeServices
 from muster.agent.ship.files import settle
-from muster.defaults import OUTPUT_LOOK_S, OUTPUT_RETRY_S
+from muster.defaults import OUTPUT_POLL_S, OUTPUT_RETRY_S
 from muster.errors import UserError
 from muster.host.children import Abandoned
 from muster.host.files import read_json, write_json
@@ -104,7 +104,7 @@ class Sender(threading.Thread):
         took_s = 0.0
         while not self._closing:
             # Many files take long to look at: then it is done less often.
-            self._wake.wait(max(OUTPUT_LOOK_S, 20 * took_s) if self._watched else None)
+            self._wake.wait(max(OUTPUT_POLL_S, 20 * took_s) if self._watched else None)
             self._wake.clear()
             began = time.monotonic()
             for watched in list(self._watched.values()):

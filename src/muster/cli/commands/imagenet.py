@@ -14,6 +14,7 @@ from muster.cli.commands.files import Meter
 from muster.cli.console import is_terminal, notice, say
 from muster.cli.options import Json, option, print_json
 from muster.cli.text import counted, duration, size
+from muster.defaults import IMAGES_PER_SHARD
 from muster.imagenet.archives import parse_check
 from muster.imagenet.prepare import Request, prepare
 
@@ -38,7 +39,7 @@ def imagenet(
         option("WHICH=KIND:VALUE", "What an archive must be: train=sha256:…, val=size:…; also md5, sha1; repeatable."),
     ] = None,
     classes: Annotated[int | None, option("N", "How many classes there must be.", min=1)] = None,
-    per_shard: Annotated[int, option("N", "Images in a shard.", min=1)] = 1000,
+    per_shard: Annotated[int, option("N", "Images in a shard.", min=1)] = IMAGES_PER_SHARD,
     resize: Annotated[int | None, option("PIXELS", "Shrink larger images to this shorter side.", min=1)] = None,
     seed: Annotated[int, option("N", "Seed of the shuffle.")] = 0,
     workers: Annotated[int | None, option("N", "Shards made at once (default: one per core).", min=1)] = None,

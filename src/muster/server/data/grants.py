@@ -24,8 +24,18 @@ from muster.storage.granting import DATA_ROUTE, Asked, Terms, access_of, file_to
 from muster.storage.grants import Grant, new_id, sign, verify
 from muster.storage.kinds import BlobContainer, StoreSpec
 from muster.wire import states
-from muster.wire.access import INLINE_FILES, READ, WRITE, Access, FileEntry, FileList
-from muster.wire.grants import GrantBrief, GrantView, IssuedGrant, NewGrant
+from muster.wire.access import (
+    INLINE_FILES,
+    READ,
+    WRITE,
+    Access,
+    FileEntry,
+    FileList,
+    GrantBrief,
+    GrantView,
+    IssuedGrant,
+    NewGrant,
+)
 from muster.wire.node.agents import InputOrder, OutputOrder
 from muster.wire.node.requests import FreshGrants
 

@@ -18,11 +18,10 @@ from muster.server.http.uploads import body_pieces
 from muster.storage import grants as signed
 from muster.storage.addresses import safe_path
 from muster.storage.connectors.datastore import Datastore
-from muster.wire.access import READ, WRITE, FileList, Scope, StoredFile
+from muster.wire.access import READ, WRITE, FileBrief, FileList, GrantView, IssuedGrant, NewGrant, Scope
 from muster.wire.assets import AssetView, NewAsset
 from muster.wire.codec import to_json
 from muster.wire.datastores import DatastoreTest, DatastoreTestResult, DatastoreView, NewDatastore
-from muster.wire.grants import GrantView, IssuedGrant, NewGrant
 
 router = APIRouter(tags=["data"])
 
@@ -138,13 +137,13 @@ async def read_data(store: str, request: Request, context: ContextOf, path: str 
 @router.put("/data/{store}/{path:path}", status_code=201)
 async def write_data(
     store: str, path: str, request: Request, context: ContextOf, sha256: str | None = None
-) -> StoredFile:
+) -> FileBrief:
     """Put a file into a datastore, whole or not at all; with `If-None-Match: *` only where the name is free."""
     inner = safe_path(path)
     datastore = await _admitted(context, request, store, inner, WRITE)
     fresh = request.headers.get("if-none-match") == "*"
     size = await body_pieces(request, lambda pieces: datastore.write(inner, pieces, sha256, fresh))
-    return StoredFile(inner, size)
+    return FileBrief(inner, size)
 
 
 @router.delete("/data/{store}/{path:path}", status_code=204)

@@ -16,9 +16,9 @@ from muster.server.database.connection import Transaction
 from muster.server.database.records import RUN, add_note, find_run, move_run, record_file
 from muster.server.runs import attempts, ingest
 from muster.wire import states
+from muster.wire.access import HashedFile
 from muster.wire.codec import to_json
-from muster.wire.metrics import MetricPoint, MetricReport
-from muster.wire.runs import Changes, FileStored
+from muster.wire.runs import Changes, MetricPoint, MetricReport
 from muster.wire.verdicts import CANCELLED, Verdict
 
 _PARTS = (
@@ -101,13 +101,13 @@ def log_metrics(context: Context, transaction: Transaction, ref: str, reports: t
     transaction.after_commit.append(lambda: context.hub.changed(runs=[row.id]))
 
 
-def store_file(context: Context, run_id: str, path: str, pieces: Iterator[bytes]) -> FileStored:
+def store_file(context: Context, run_id: str, path: str, pieces: Iterator[bytes]) -> HashedFile:
     """Bring the bytes of a file that a client adds to a run to the store."""
     measuring = Measuring()
     size = context.files.store.put(f"runs/{run_id}/attempts/0/{safe_path(path)}", measuring.passing(pieces))
-    return FileStored(path, size, measuring.sha256)
+    return HashedFile(path, size, measuring.sha256)
 
 
-def add_file(transaction: Transaction, run_id: str, file: FileStored) -> None:
+def add_file(transaction: Transaction, run_id: str, file: HashedFile) -> None:
     """Record a file that a client added, in place of an earlier one of the same name."""
     record_file(transaction, run_id, 0, 0, file.path, file.size, file.sha256)

@@ -19,8 +19,7 @@ from muster.server.database.connection import Transaction
 from muster.server.database.records import add_event, add_note, upsert
 from muster.server.models import registry
 from muster.wire.codec import Json, to_json
-from muster.wire.metrics import MetricPoint
-from muster.wire.runs import Progress
+from muster.wire.runs import MetricPoint, Progress
 from muster.wire.stream import Note
 
 _LIMIT_BYTES = 8 << 20

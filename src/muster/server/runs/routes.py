@@ -17,8 +17,8 @@ from muster.server.http.uploads import body_pieces
 from muster.server.runs import changes, retries, submission, views
 from muster.server.runs.streaming import Cursor, follow
 from muster.store.pieces import pieces_of
-from muster.wire.metrics import MetricPoint, MetricReports
-from muster.wire.runs import Cancel, Changes, FileStored, FileView, RunView, Submission
+from muster.wire.access import HashedFile
+from muster.wire.runs import Cancel, Changes, FileView, MetricPoint, MetricReports, RunView, Submission
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
@@ -130,7 +130,7 @@ async def download(ref: str, path: str, request: Request, context: ContextOf) ->
 
 
 @router.put("/{ref}/files/{path:path}", status_code=201)
-async def upload(ref: str, path: str, request: Request, context: ContextOf) -> FileStored:
+async def upload(ref: str, path: str, request: Request, context: ContextOf) -> HashedFile:
     """Add a file to a run from elsewhere."""
     row = await context.database.read(lambda c: find_run(c, ref))
     stored = await body_pieces(request, lambda pieces: changes.store_file(context, row.id, path, pieces))

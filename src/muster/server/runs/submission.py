@@ -12,9 +12,9 @@ from muster import errors
 from muster.control.scheduling.explain import impossible
 from muster.control.scheduling.model import Gang, Need
 from muster.control.scheduling.quota import Usage
+from muster.job.check import no_effect_notices
 from muster.job.explain import make_spec
 from muster.job.spec import JobSpec
-from muster.job.support import check_supported
 from muster.launch.layout import demand, num_ranks
 from muster.launch.plan import check as check_plan
 from muster.launch.plan import plan, sample_slots
@@ -102,7 +102,7 @@ def _check(context: Context, connection: Connection, spec: JobSpec, submission: 
         raise errors.JobError(f"the job can never start: it {why}", "Ask for less, or choose another compute.")
     if snapshot is not None and not context.files.snapshots.has(snapshot):
         raise errors.Conflict(f"the code snapshot {snapshot} is not here", "Upload it first.")
-    return check_supported(spec)
+    return no_effect_notices(spec)
 
 
 def preview(context: Context, connection: Connection, request: PlanRequest) -> PlanView:

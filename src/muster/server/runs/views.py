@@ -19,11 +19,11 @@ from muster.server.nodes import allocations
 from muster.server.runs import checkpoints, retries
 from muster.server.runs.ingest import rank_of
 from muster.wire import states
+from muster.wire.access import FileBrief
 from muster.wire.codec import Json, from_json
-from muster.wire.metrics import MetricPoint
 from muster.wire.runs import (
     AttemptView,
-    FileBrief,
+    MetricPoint,
     NodeOfAttempt,
     Progress,
     RankView,
