@@ -51,9 +51,14 @@ class Runs(Group):
     def runs(
         self, limit: int | None = None, experiment: str | None = None, status: str | Sequence[str] | None = None
     ) -> list[RunView]:
-        """Runs, newest first."""
-        query = {"limit": limit, "experiment": experiment, "status": status}
-        return self.calls.read(list[RunView], "GET", "/runs", query=query)
+        """Runs, newest first: so many, or all of them."""
+        return list(self.each_run(limit, experiment, status))
+
+    def each_run(
+        self, limit: int | None = None, experiment: str | None = None, status: str | Sequence[str] | None = None
+    ) -> Iterator[RunView]:
+        """Runs, newest first, fetched while they are looked at."""
+        return self.calls.each(RunView, "/runs", {"experiment": experiment, "status": status}, limit)
 
     def run(self, ref: str) -> RunView:
         """One run by id, unique prefix, name or `@latest`."""
@@ -125,7 +130,7 @@ class Runs(Group):
     def files(self, ref: str, checkpoints: bool = False) -> list[FileView]:
         """Everything that is kept; with `checkpoints` those too, below a folder of that name."""
         query = {"checkpoints": "true"} if checkpoints else None
-        return self.calls.read(list[FileView], "GET", run_path(ref, "files"), query=query)
+        return list(self.calls.each(FileView, run_path(ref, "files"), query))
 
     def read_file(self, ref: str, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """Bytes of a file, or of a part of it."""

@@ -13,6 +13,7 @@ from muster import errors
 from muster.server.database.records import find_run
 from muster.server.http import ranges
 from muster.server.http.dependencies import CallerOf, ContextOf
+from muster.server.http.paging import PageOf, RunsPageOf
 from muster.server.http.uploads import body_pieces
 from muster.server.runs import changes, retries, submission, views
 from muster.server.runs.streaming import Cursor, follow
@@ -32,12 +33,12 @@ async def submit(body: Submission, context: ContextOf) -> RunView:
 @router.get("")
 async def list_runs(
     context: ContextOf,
-    limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
+    page: RunsPageOf,
     experiment: str | None = None,
     status: Annotated[list[str] | None, Query()] = None,
 ) -> list[RunView]:
     """Runs, newest first."""
-    return await context.database.read(lambda c: views.list_runs(context, c, limit, experiment, status))
+    return await context.database.read(lambda c: views.list_runs(context, c, page, experiment, status))
 
 
 @router.get("/{ref}")
@@ -106,10 +107,11 @@ async def log_metrics(ref: str, body: MetricReports, context: ContextOf) -> Resp
 
 
 @router.get("/{ref}/files")
-async def files(ref: str, context: ContextOf, checkpoints: bool = False) -> list[FileView]:
+async def files(ref: str, context: ContextOf, page: PageOf, checkpoints: bool = False) -> list[FileView]:
     """The run's files by name; those of its checkpoints where they are asked for."""
     found = await context.database.read(lambda c: views.files_of(context, c, ref, checkpoints))
-    return [FileView(file.path, file.size, file.sha256, file.attempt) for file in found]
+    chosen = page.of(found, lambda file: (file.path, file.attempt))
+    return [FileView(file.path, file.size, file.sha256, file.attempt) for file in chosen]
 
 
 @router.get("/{ref}/files/{path:path}")

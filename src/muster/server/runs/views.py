@@ -15,6 +15,7 @@ from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.records import RunRow, find_run, message_of
 from muster.server.environments import records
+from muster.server.http.paging import Page
 from muster.server.nodes import allocations
 from muster.server.runs import checkpoints, retries
 from muster.server.runs.ingest import rank_of
@@ -74,15 +75,20 @@ def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) 
 
 
 def list_runs(
-    context: Context, connection: Connection, limit: int, experiment: str | None, status: Sequence[str] | None
+    context: Context, connection: Connection, page: Page, experiment: str | None, status: Sequence[str] | None
 ) -> list[RunView]:
-    """Runs, newest first."""
-    query = select(tables.runs).order_by(tables.runs.c.seq.desc()).limit(limit)
+    """A page of the runs, newest first."""
+    query = select(tables.runs).order_by(tables.runs.c.seq.desc())
+    if page.limit is not None:
+        query = query.limit(page.limit + 1)
+    if (seen := page.number_after()) is not None:
+        query = query.where(tables.runs.c.seq < seen)
     if experiment:
         query = query.where(tables.runs.c.experiment == experiment)
     if status:
         query = query.where(tables.runs.c.status.in_(status))
-    return run_views(context, connection, connection.execute(query).all())
+    rows = page.trim(connection.execute(query).all(), lambda row: (row.seq,))
+    return run_views(context, connection, rows)
 
 
 def run_view(context: Context, connection: Connection, ref: str) -> RunView:
