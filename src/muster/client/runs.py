@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from muster.client import calls
 from muster.client.calls import LONG_S, Group, Progress, run_path, unwatched
 from muster.client.sse import StreamItem
-from muster.errors import ServerUnavailable
+from muster.errors import ServerUnavailable, UserError
+from muster.wire.codec import to_json
 from muster.wire.environments import RunEnvironment
 from muster.wire.runs import Cancel, Changes, FileView, MetricPoint, MetricReport, MetricReports, RunView, Submission
-from muster.wire.stream import RunEnded
+from muster.wire.stream import LogQuery, RunEnded, StreamRefused
 
 if TYPE_CHECKING:
     # Pydantic takes longer to load than most commands take.
@@ -93,16 +94,27 @@ class Runs(Group):
         return self.calls.read(RunEnvironment, "GET", run_path(ref, "environment"))
 
     def stream(
-        self, ref: str, cursor: str | None = None, follow: bool = True, logs: bool = True, metrics: bool = True
+        self,
+        ref: str,
+        cursor: str | None = None,
+        follow: bool = True,
+        logs: bool = True,
+        metrics: bool = True,
+        query: LogQuery | None = None,
     ) -> Iterator[StreamItem]:
-        """Events of a run from `cursor` on; goes on by itself after a lost connection or server."""
+        """Events of a run from `cursor` on; goes on by itself after a lost connection or server.
+
+        `query` says which part of its logs is wanted; where there is a cursor, it goes on with the same one.
+        """
         run_id = self.run(ref).id  # `@latest` must not become another run on the way
         failures = 0
         while True:
-            query = {"cursor": cursor, "follow": int(follow), "logs": int(logs), "metrics": int(metrics)}
+            asked = {"cursor": cursor, "follow": int(follow), "logs": int(logs), "metrics": int(metrics)}
             try:
-                for item in self.calls.events(run_path(run_id, "stream"), query):
+                for item in self.calls.events(run_path(run_id, "stream"), {**asked, **to_json(query or LogQuery())}):
                     failures = 0
+                    if isinstance(item.event, StreamRefused):
+                        raise UserError(item.event.message, item.event.hint, code=item.event.code)
                     cursor = item.cursor or cursor
                     yield item
                     if isinstance(item.event, RunEnded):
@@ -134,11 +146,16 @@ class Runs(Group):
 
     def read_file(self, ref: str, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """Bytes of a file, or of a part of it."""
+        return b"".join(self.file_pieces(ref, path, offset, length))
+
+    def file_pieces(self, ref: str, path: str, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """Bytes of a file, or of a part of it, as they arrive."""
         if length == 0:
-            return b""
+            return
         end = "" if length is None else str(offset + length - 1)
         with self.calls.open(run_path(ref, "files", path), {"Range": f"bytes={offset}-{end}"}) as response:
-            return response.read()
+            while piece := response.read1(calls.PIECE_BYTES):
+                yield piece
 
     def download(self, ref: str, path: str, target: Path | str, progress: Progress = unwatched) -> Path:
         """A file of a run to `target`, whole or not at all."""

@@ -56,6 +56,14 @@ def test_a_run_can_be_looked_at_from_all_sides(cli: Any, workspace: Path) -> Non
     assert cli("logs", "otter", "--rank", "1", "--raw").stdout == "".join(f"step {step}\n" for step in range(5))
     entries = [json.loads(line) for line in cli("logs", "-f", "otter", "--rank", "0", "--json").stdout.splitlines()]
     assert [entry["text"] for entry in entries] == [f"step {step}" for step in range(5)]
+    one = ("logs", "otter", "--rank", "1")
+    assert cli(*one, "--head", "2", "--raw").stdout == "step 0\nstep 1\n"
+    assert cli(*one, "--lines", "2:3").stdout == "[rank 1] step 1\n[rank 1] step 2\n"
+    assert cli(*one, "--grep", "[13]$", "--since", "1h").stdout == "[rank 1] step 1\n[rank 1] step 3\n"
+    assert cli(*one, "--grep", "step", "--tail", "1").stdout == "[rank 1] step 4\n"
+    assert cli(*one, "--since", "2100-01-01").stdout == ""
+    assert cli(*one, "--bytes", "7:12").stdout == "step 1"
+    assert cli(*one, "--grep", "(").returncode == 2
     assert cli("logs", "otter", "--raw").returncode == 2
     assert cli("logs", "otter", "--rank", "7").returncode == 2
 

@@ -15,8 +15,10 @@ from muster.server.http import ranges
 from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.http.paging import PageOf, RunsPageOf
 from muster.server.http.uploads import body_pieces
+from muster.server.logs.cursor import Cursor
+from muster.server.logs.query import LogQueryOf
 from muster.server.runs import changes, retries, submission, views
-from muster.server.runs.streaming import Cursor, follow
+from muster.server.runs.streaming import follow, open_stream
 from muster.store.pieces import pieces_of
 from muster.wire.access import HashedFile
 from muster.wire.runs import Cancel, Changes, FileView, MetricPoint, MetricReports, RunView, Submission
@@ -81,6 +83,7 @@ async def stream(
     ref: str,
     request: Request,
     context: ContextOf,
+    query: LogQueryOf,
     cursor: str | None = None,
     follow_run: Annotated[bool, Query(alias="follow")] = True,
     logs: bool = True,
@@ -89,7 +92,8 @@ async def stream(
     """Server-sent events of a run; send the last `id:` back as `cursor` (or Last-Event-ID) to go on."""
     row = await context.database.read(lambda c: find_run(c, ref))
     start = Cursor.decode(cursor or request.headers.get("last-event-id"))
-    events = follow(context, row.id, start, follow=follow_run, logs=logs, metrics=metrics)
+    follower = await open_stream(context, row.id, start, query)
+    events = follow(follower, follow=follow_run, logs=logs, metrics=metrics)
     return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
