@@ -1,4 +1,4 @@
-"""Logs: printing 200 MB against a plain file, the last lines of 1 GB, following a thousand ranks; nothing may be lost."""
+"""Logs: printing 200 MB against a plain file, the last lines of 1 GB, following 1,000 ranks; nothing may be lost."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def by_muster(workspace: Workspace, program: str, count: int) -> float:
 
 
 def last_lines(workspace: Workspace, megabytes: int, rounds: int) -> list[Figure]:
-    """The time of `logs --tail 5` on a log of 1 GB, of `logs` on one of a single line, and of a search through it all."""
+    """The time of `logs --tail 5` on a log of 1 GB, of `logs` on an empty one, and of a search through it all."""
     large, small = an_ended_run(workspace), an_ended_run(workspace)
     block = f"{LINE}\n".encode() * 10_000
     for number in range(megabytes):

@@ -68,12 +68,14 @@ class Calls:
         except WireError as error:
             raise _unreadable(path, error) from error
 
-    def each(self, kind: type[T], path: str, query: Query | None = None, most: int | None = None) -> Iterator[T]:
+    def each(
+        self, kind: type[T], path: str, query: Query | None = None, most: int | None = None, page: int = PAGE
+    ) -> Iterator[T]:
         """The items of a list, page by page: as many as are asked for, all of them without a number."""
         cursor: str | None = None
         left = most
         while left is None or left > 0:
-            asked = {**(query or {}), "limit": PAGE if left is None else min(left, PAGE), "cursor": cursor}
+            asked = {**(query or {}), "limit": page if left is None else min(left, page), "cursor": cursor}
             found = self.read(list[kind], "GET", path, query=asked)  # type: ignore[valid-type]
             yield from found
             cursor = self._connections.to(self.address).next_page

@@ -17,12 +17,24 @@ from muster.client.sse import StreamItem
 from muster.errors import ServerUnavailable, UserError
 from muster.wire.codec import to_json
 from muster.wire.environments import RunEnvironment
-from muster.wire.runs import Cancel, Changes, FileView, MetricPoint, MetricReport, MetricReports, RunView, Submission
+from muster.wire.runs import (
+    Cancel,
+    Changes,
+    FileView,
+    MetricPoint,
+    MetricReport,
+    MetricReports,
+    MetricSeries,
+    RunView,
+    Submission,
+)
 from muster.wire.stream import LogQuery, RunEnded, StreamRefused
 
 if TYPE_CHECKING:
     # Pydantic takes longer to load than most commands take.
     from muster.job.spec import JobSpec
+
+_POINTS_PAGE = 10_000
 
 
 class Runs(Group):
@@ -133,7 +145,12 @@ class Runs(Group):
 
     def metrics(self, ref: str) -> list[MetricPoint]:
         """Every metric point in the order in which it was logged."""
-        return self.calls.read(list[MetricPoint], "GET", run_path(ref, "metrics"))
+        return list(self.calls.each(MetricPoint, run_path(ref, "metrics"), page=_POINTS_PAGE))
+
+    def metric_series(self, ref: str, name: str | None = None, points: int | None = None) -> list[MetricSeries]:
+        """Metrics by name, source and attempt: every point, or about so many of each series."""
+        query: calls.Query = {"name": name, "points": points, "full": int(points is None)}
+        return self.calls.read(list[MetricSeries], "GET", run_path(ref, "metrics", "series"), query=query)
 
     def log_metrics(self, ref: str, points: Sequence[MetricReport]) -> None:
         """Log from outside a rank."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from sqlalchemy import Connection
 
 from muster import errors
 from muster.server.database.records import find_run
@@ -18,10 +20,11 @@ from muster.server.http.uploads import body_pieces
 from muster.server.logs.cursor import Cursor
 from muster.server.logs.query import LogQueryOf
 from muster.server.runs import changes, retries, submission, views
+from muster.server.runs.metrics import load_points, load_series
 from muster.server.runs.streaming import follow, open_stream
 from muster.store.pieces import pieces_of
 from muster.wire.access import HashedFile
-from muster.wire.runs import Cancel, Changes, FileView, MetricPoint, MetricReports, RunView, Submission
+from muster.wire.runs import Cancel, Changes, FileView, MetricPoint, MetricReports, MetricSeries, RunView, Submission
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
@@ -98,9 +101,27 @@ async def stream(
 
 
 @router.get("/{ref}/metrics")
-async def metrics(ref: str, context: ContextOf, name: str | None = None) -> list[MetricPoint]:
+async def metrics(ref: str, context: ContextOf, page: PageOf, name: str | None = None) -> list[MetricPoint]:
     """Every metric point of a run, in the order of arrival."""
-    return await context.database.read(lambda c: views.load_metrics(c, ref, name))
+    return await context.database.read(lambda c: load_points(c, ref, name, page))
+
+
+@router.get("/{ref}/metrics/series", response_model=list[MetricSeries])
+async def metric_series(
+    ref: str,
+    context: ContextOf,
+    name: str | None = None,
+    points: Annotated[int, Query(ge=10, le=100_000)] = 1000,
+    full: bool = False,
+) -> Response:
+    """Metrics by name, source and attempt, each thinned out to so many points; with `full` every point."""
+
+    def load(connection: Connection) -> bytes:
+        found = load_series(connection, ref, name, None if full else points)
+        # Checking each of 100,000 points once more would take longer than reading them.
+        return json.dumps([vars(series) for series in found]).encode()
+
+    return Response(await context.database.read(load), media_type="application/json")
 
 
 @router.post("/{ref}/metrics", status_code=204)

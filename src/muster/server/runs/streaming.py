@@ -21,7 +21,8 @@ from muster.server.hub import wait_at_most
 from muster.server.logs.cursor import Cursor
 from muster.server.logs.matching import Matcher
 from muster.server.logs.reader import LogReader
-from muster.server.runs.views import doing, load_progress, metric_point, reason, verdict_of
+from muster.server.runs.metrics import metric_point
+from muster.server.runs.views import doing, load_progress, reason, verdict_of
 from muster.store.arrivals import Log
 from muster.wire import states
 from muster.wire.codec import to_json
