@@ -44,10 +44,6 @@ def cluster_json(**changes: Any) -> dict[str, Any]:
     return {**_CLUSTER, **changes}
 
 
-def point_json(name: str, **changes: Any) -> dict[str, Any]:
-    return {"name": name, **_POINT, **changes}
-
-
 def file_json(path: str, size: int = 1) -> dict[str, Any]:
     return {"path": path, "size": size, "sha256": None, "attempt": 1}
 

@@ -82,7 +82,7 @@ class Client(Runs, Clusters):
 
     def secrets(self) -> list[SecretView]:
         """Names and dates; no call gives a value back."""
-        return self.calls.read(list[SecretView], "GET", "/secrets")
+        return list(self.calls.each(SecretView, "/secrets"))
 
     def set_secret(self, name: str, value: str) -> None:
         self.calls.send("PUT", f"/secrets/{name}", message=NewSecret(value))
@@ -94,7 +94,7 @@ class Client(Runs, Clusters):
 
     def environments(self) -> list[EnvironmentView]:
         """Registered environments, each in its newest version."""
-        return self.calls.read(list[EnvironmentView], "GET", "/environments")
+        return list(self.calls.each(EnvironmentView, "/environments"))
 
     def environment(self, name: str, version: str | None = None) -> EnvironmentView:
         """A registered environment, its newest version unless one is named."""
@@ -108,7 +108,7 @@ class Client(Runs, Clusters):
     # Models
 
     def models(self, name: str | None = None) -> list[ModelView]:
-        return self.calls.read(list[ModelView], "GET", "/models", query={"name": name})
+        return list(self.calls.each(ModelView, "/models", {"name": name}))
 
     def model(self, name: str, version: int | None = None) -> ModelView:
         """One version of a model; the newest unless a version is given."""

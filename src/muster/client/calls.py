@@ -19,6 +19,8 @@ from muster.wire.codec import Json, WireError, from_json, to_json
 
 API = "/api/v1"
 PIECE_BYTES = 1 << 20
+PAGE = 1000
+"""How many items of a list are asked for at once."""
 LONG_S = 600.0
 """The timeout of a call that moves much data."""
 RETRY_PAUSES_S = (0.0, 0.2, 1.0)
@@ -65,6 +67,21 @@ class Calls:
             return from_json(kind, self.send(method, path, **request))
         except WireError as error:
             raise _unreadable(path, error) from error
+
+    def each(
+        self, kind: type[T], path: str, query: Query | None = None, most: int | None = None, page: int = PAGE
+    ) -> Iterator[T]:
+        """The items of a list, page by page: as many as are asked for, all of them without a number."""
+        cursor: str | None = None
+        left = most
+        while left is None or left > 0:
+            asked = {**(query or {}), "limit": page if left is None else min(left, page), "cursor": cursor}
+            found = self.read(list[kind], "GET", path, query=asked)  # type: ignore[valid-type]
+            yield from found
+            cursor = self._connections.to(self.address).next_page
+            if cursor is None:
+                return
+            left = None if left is None else left - len(found)
 
     def send(
         self, method: str, path: str, *, message: object = None, again: bool = True, **request: Unpack[_Plain]

@@ -14,7 +14,7 @@ class Clusters(Group):
     """Clusters, nodes, and what they cost."""
 
     def clusters(self) -> list[wire.ClusterView]:
-        return self.calls.read(list[wire.ClusterView], "GET", "/clusters")
+        return list(self.calls.each(wire.ClusterView, "/clusters"))
 
     def cluster(self, name: str) -> wire.ClusterView:
         return self.calls.read(wire.ClusterView, "GET", _cluster(name))
@@ -48,7 +48,7 @@ class Clusters(Group):
 
     def node_history(self, cluster: str, node: str) -> list[wire.NodeStateView]:
         """The node's states so far."""
-        return self.calls.read(list[wire.NodeStateView], "GET", _node(cluster, node) + "/history")
+        return list(self.calls.each(wire.NodeStateView, _node(cluster, node) + "/history"))
 
     def setup_log(self, cluster: str, node: str) -> str:
         """What the node's set-up command printed."""

@@ -14,14 +14,27 @@ from typing import TYPE_CHECKING
 from muster.client import calls
 from muster.client.calls import LONG_S, Group, Progress, run_path, unwatched
 from muster.client.sse import StreamItem
-from muster.errors import ServerUnavailable
+from muster.errors import ServerUnavailable, UserError
+from muster.wire.codec import to_json
 from muster.wire.environments import RunEnvironment
-from muster.wire.runs import Cancel, Changes, FileView, MetricPoint, MetricReport, MetricReports, RunView, Submission
-from muster.wire.stream import RunEnded
+from muster.wire.runs import (
+    Cancel,
+    Changes,
+    FileView,
+    MetricPoint,
+    MetricReport,
+    MetricReports,
+    MetricSeries,
+    RunView,
+    Submission,
+)
+from muster.wire.stream import LogQuery, RunEnded, StreamRefused
 
 if TYPE_CHECKING:
     # Pydantic takes longer to load than most commands take.
     from muster.job.spec import JobSpec
+
+_POINTS_PAGE = 10_000
 
 
 class Runs(Group):
@@ -51,9 +64,14 @@ class Runs(Group):
     def runs(
         self, limit: int | None = None, experiment: str | None = None, status: str | Sequence[str] | None = None
     ) -> list[RunView]:
-        """Runs, newest first."""
-        query = {"limit": limit, "experiment": experiment, "status": status}
-        return self.calls.read(list[RunView], "GET", "/runs", query=query)
+        """Runs, newest first: so many, or all of them."""
+        return list(self.each_run(limit, experiment, status))
+
+    def each_run(
+        self, limit: int | None = None, experiment: str | None = None, status: str | Sequence[str] | None = None
+    ) -> Iterator[RunView]:
+        """Runs, newest first, fetched while they are looked at."""
+        return self.calls.each(RunView, "/runs", {"experiment": experiment, "status": status}, limit)
 
     def run(self, ref: str) -> RunView:
         """One run by id, unique prefix, name or `@latest`."""
@@ -88,16 +106,27 @@ class Runs(Group):
         return self.calls.read(RunEnvironment, "GET", run_path(ref, "environment"))
 
     def stream(
-        self, ref: str, cursor: str | None = None, follow: bool = True, logs: bool = True, metrics: bool = True
+        self,
+        ref: str,
+        cursor: str | None = None,
+        follow: bool = True,
+        logs: bool = True,
+        metrics: bool = True,
+        query: LogQuery | None = None,
     ) -> Iterator[StreamItem]:
-        """Events of a run from `cursor` on; goes on by itself after a lost connection or server."""
+        """Events of a run from `cursor` on; goes on by itself after a lost connection or server.
+
+        `query` says which part of its logs is wanted; where there is a cursor, it goes on with the same one.
+        """
         run_id = self.run(ref).id  # `@latest` must not become another run on the way
         failures = 0
         while True:
-            query = {"cursor": cursor, "follow": int(follow), "logs": int(logs), "metrics": int(metrics)}
+            asked = {"cursor": cursor, "follow": int(follow), "logs": int(logs), "metrics": int(metrics)}
             try:
-                for item in self.calls.events(run_path(run_id, "stream"), query):
+                for item in self.calls.events(run_path(run_id, "stream"), {**asked, **to_json(query or LogQuery())}):
                     failures = 0
+                    if isinstance(item.event, StreamRefused):
+                        raise UserError(item.event.message, item.event.hint, code=item.event.code)
                     cursor = item.cursor or cursor
                     yield item
                     if isinstance(item.event, RunEnded):
@@ -116,7 +145,12 @@ class Runs(Group):
 
     def metrics(self, ref: str) -> list[MetricPoint]:
         """Every metric point in the order in which it was logged."""
-        return self.calls.read(list[MetricPoint], "GET", run_path(ref, "metrics"))
+        return list(self.calls.each(MetricPoint, run_path(ref, "metrics"), page=_POINTS_PAGE))
+
+    def metric_series(self, ref: str, name: str | None = None, points: int | None = None) -> list[MetricSeries]:
+        """Metrics by name, source and attempt: every point, or about so many of each series."""
+        query: calls.Query = {"name": name, "points": points, "full": int(points is None)}
+        return self.calls.read(list[MetricSeries], "GET", run_path(ref, "metrics", "series"), query=query)
 
     def log_metrics(self, ref: str, points: Sequence[MetricReport]) -> None:
         """Log from outside a rank."""
@@ -125,15 +159,20 @@ class Runs(Group):
     def files(self, ref: str, checkpoints: bool = False) -> list[FileView]:
         """Everything that is kept; with `checkpoints` those too, below a folder of that name."""
         query = {"checkpoints": "true"} if checkpoints else None
-        return self.calls.read(list[FileView], "GET", run_path(ref, "files"), query=query)
+        return list(self.calls.each(FileView, run_path(ref, "files"), query))
 
     def read_file(self, ref: str, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """Bytes of a file, or of a part of it."""
+        return b"".join(self.file_pieces(ref, path, offset, length))
+
+    def file_pieces(self, ref: str, path: str, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """Bytes of a file, or of a part of it, as they arrive."""
         if length == 0:
-            return b""
+            return
         end = "" if length is None else str(offset + length - 1)
         with self.calls.open(run_path(ref, "files", path), {"Range": f"bytes={offset}-{end}"}) as response:
-            return response.read()
+            while piece := response.read1(calls.PIECE_BYTES):
+                yield piece
 
     def download(self, ref: str, path: str, target: Path | str, progress: Progress = unwatched) -> Path:
         """A file of a run to `target`, whole or not at all."""

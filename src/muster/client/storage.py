@@ -38,7 +38,7 @@ class Storage(Group):
     # Datastores
 
     def datastores(self) -> list[DatastoreView]:
-        return self.calls.read(list[DatastoreView], "GET", "/datastores")
+        return list(self.calls.each(DatastoreView, "/datastores"))
 
     def datastore(self, name: str) -> DatastoreView:
         return self.calls.read(DatastoreView, "GET", f"/datastores/{name}")
@@ -65,7 +65,7 @@ class Storage(Group):
         return self.calls.read(IssuedGrant, "POST", "/grants", message=wanted, again=False)
 
     def grants(self) -> list[GrantView]:
-        return self.calls.read(list[GrantView], "GET", "/grants")
+        return list(self.calls.each(GrantView, "/grants"))
 
     def revoke(self, grant_id: str) -> None:
         self.calls.send("DELETE", f"/grants/{grant_id}")
@@ -117,7 +117,7 @@ class Storage(Group):
     # Data assets
 
     def assets(self, name: str | None = None) -> list[AssetView]:
-        return self.calls.read(list[AssetView], "GET", "/assets", query={"name": name})
+        return list(self.calls.each(AssetView, "/assets", {"name": name}))
 
     def asset(self, name: str, version: str | None = None) -> AssetView:
         """One version of a data asset; the newest unless a version is given."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, Generic, TypedDict, TypeVar, Unpack
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 from muster.errors import ServerUnavailable
 from muster.host.spool import SpoolConnection
@@ -99,11 +99,14 @@ class Connection:
         self._external = external
         self._tls = tls
         self._http: http.client.HTTPConnection | None = None
+        self.next_page: str | None = None
+        """The cursor of the next page, where the last answer was one of several."""
 
     def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Any:
         """Send a request and return its JSON answer (or None)."""
         with self.stream(method, path, **options) as response:
             data = response.read()
+            self.next_page = next_cursor(response.headers.get("Link"))
         return json.loads(data) if data else None
 
     @contextmanager
@@ -301,6 +304,14 @@ def target_of(path: str, query: Query | None = None) -> str:
     target = quote(path, safe="/@:~")
     chosen = {key: value for key, value in (query or {}).items() if value is not None}
     return f"{target}?{urlencode(chosen, doseq=True)}" if chosen else target
+
+
+def next_cursor(link: str | None) -> str | None:
+    """The cursor of the next page, out of a `Link` header."""
+    target, _, relation = (link or "").partition(">")
+    if 'rel="next"' not in relation:
+        return None
+    return next(iter(parse_qs(urlsplit(target.lstrip(" <")).query).get("cursor", ())), None)
 
 
 class _UnixConnection(http.client.HTTPConnection):

@@ -16,8 +16,6 @@ from muster.sdk.run import Run
 from muster.sdk.runconfig import ScriptRunConfig
 from muster.wire.codec import Json
 
-_MANY = 10_000
-
 
 class Experiment:
     """A group of runs."""
@@ -52,14 +50,14 @@ class Experiment:
     ) -> Iterator[Run]:
         """The experiment's runs, newest first; `tags` is a name or a mapping that they must have."""
         wanted = {tags: None} if isinstance(tags, str) else dict(tags or {})
-        for view in self.workspace.client.runs(limit=_MANY, experiment=self.name):
+        for view in self.workspace.client.each_run(experiment=self.name):
             if all(key in view.tags and value in (None, view.tags[key]) for key, value in wanted.items()):
                 yield Run._of(self.workspace, view)
 
     @staticmethod
     def list(workspace: Connected) -> list[Experiment]:
         """Every experiment that has a run."""
-        names = dict.fromkeys(view.experiment for view in workspace.client.runs(limit=_MANY))
+        names = dict.fromkeys(view.experiment for view in workspace.client.each_run())
         return [Experiment(workspace, name) for name in names]
 
     def start_logging(self, *args: Any, **kwargs: Any) -> NoReturn:

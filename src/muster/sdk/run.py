@@ -180,13 +180,19 @@ class Run:
         self._client.upload(self.id, stored, source)
         self._log("image", name, stored)
 
-    def get_metrics(self, name: str | None = None, recursive: bool = False, **kwargs: Any) -> dict[str, Json]:
-        """What the run logged: the value, or the list of values where there were several."""
-        points: dict[str, list[Json]] = {}
-        for point in self._client.metrics(self.id):
-            if name in (None, point.name):
-                points.setdefault(point.name, []).append(values.restore(point.value))
-        return {key: found[0] if len(found) == 1 else found for key, found in points.items()}
+    def get_metrics(
+        self, name: str | None = None, recursive: bool = False, *, points: int | None = None, **kwargs: Any
+    ) -> dict[str, Json]:
+        """What the run logged: the value, or the list of values where there were several.
+
+        With `points` about so many of each rank's values, the least and the greatest of every stretch among them.
+        """
+        found: dict[str, list[tuple[int, Json]]] = {}
+        for series in self._client.metric_series(self.id, name, points):
+            found.setdefault(series.name, []).extend(zip(series.order, series.values, strict=True))
+        # As they came, whichever rank logged them.
+        lists = {key: [values.restore(value) for _, value in sorted(items)] for key, items in found.items()}
+        return {key: items[0] if len(items) == 1 else items for key, items in lists.items()}
 
     def tag(self, key: str, value: Any = None) -> None:
         self.set_tags({key: value})

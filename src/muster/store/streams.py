@@ -57,6 +57,10 @@ class Streams:
     def path(self, run: str, attempt: int, stream: str) -> Path:
         return self._root / safe_path(run) / "attempts" / str(attempt) / safe_path(stream)
 
+    def folder(self, run: str) -> Path:
+        """Where all streams of a run lie."""
+        return self._root / safe_path(run)
+
     def length(self, run: str, attempt: int, stream: str) -> int:
         path = self.path(run, attempt, stream)
         try:

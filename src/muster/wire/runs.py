@@ -148,6 +148,28 @@ class MetricPoint:
 
 
 @wire
+class MetricSeries:
+    """The points of one metric that came from one source in one attempt, as columns of the same length."""
+
+    name: str
+    source: str
+    """`rank_N`, `node` or `client`."""
+    rank: int | None
+    attempt: int
+    type: str
+    count: int
+    """How many points there are; fewer may be given, never without the least and the greatest of a stretch."""
+    least: float | None
+    greatest: float | None
+    values: tuple[Json, ...]
+    """Numbers that JSON lacks are the texts `NaN`, `Infinity` and `-Infinity`."""
+    steps: tuple[float | None, ...]
+    at: tuple[float, ...]
+    order: tuple[int, ...]
+    """Rises with the order in which points of all series came."""
+
+
+@wire
 class FileView:
     """A file of a run, whole."""
 

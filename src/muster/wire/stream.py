@@ -9,9 +9,51 @@ from typing import ClassVar, Literal, get_args
 
 from muster.wire import runs
 from muster.wire.codec import OMIT, Json, WireError, from_json
-from muster.wire.message import wire
+from muster.wire.message import check_range, wire
 from muster.wire.states import Level, RunStatus
 from muster.wire.verdicts import Verdict
+
+
+@wire
+class LogQuery:
+    """Which part of what ranks print is wanted; without anything all of it. The query of `GET runs/RUN/stream`."""
+
+    rank: int | None = field(default=None, metadata=OMIT)
+    attempt: int | None = field(default=None, metadata=OMIT)
+    """Only this one."""
+    from_attempt: int | None = field(default=None, metadata=OMIT)
+    """This one and those that follow it."""
+    tail: int | None = field(default=None, metadata=OMIT)
+    """The last so many lines, and what comes after them."""
+    head: int | None = field(default=None, metadata=OMIT)
+    """So many lines, and then the end."""
+    first_line: int | None = field(default=None, metadata=OMIT)
+    """From this one on; the first is 1."""
+    since: float | None = field(default=None, metadata=OMIT)
+    """What came to the server at this time (in seconds since 1970) or later."""
+    ago_s: float | None = field(default=None, metadata=OMIT)
+    """The same, as seconds before now by the server's clock."""
+    grep: str | None = field(default=None, metadata=OMIT)
+    """Only lines that match this regular expression."""
+
+    def __post_init__(self) -> None:
+        for name in ("rank", "tail", "head", "since", "ago_s"):
+            if (value := getattr(self, name)) is not None:
+                check_range(name, value, 0, 1e15)
+        for name in ("attempt", "from_attempt", "first_line"):
+            if (value := getattr(self, name)) is not None:
+                check_range(name, value, 1, 1e15)
+        if self.tail is not None and (self.head is not None or self.first_line is not None):
+            raise ValueError("tail counts lines from the end, head and first_line from the beginning: use one of them")
+        if self.since is not None and self.ago_s is not None:
+            raise ValueError("since and ago_s both say when: use one of them")
+        if self.grep is not None:
+            check_range("the length of grep", len(self.grep), 1, 1000)
+
+    @property
+    def by_line(self) -> bool:
+        """Whether whole lines are chosen, and not only where to begin."""
+        return self.grep is not None or self.head is not None or self.first_line is not None
 
 
 @wire
@@ -120,6 +162,17 @@ class RunEnded:
     verdict: Verdict | None
 
 
+@wire
+class StreamRefused:
+    """The stream cannot go on, and would not if it were asked for again: an error of who asked."""
+
+    kind: ClassVar[str] = "refused"
+
+    message: str
+    hint: str
+    code: str
+
+
 StreamEvent = (
     StateChanged
     | Note
@@ -130,6 +183,7 @@ StreamEvent = (
     | MetricLogged
     | ProgressMade
     | RunEnded
+    | StreamRefused
 )
 
 _BY_KIND: Mapping[str, type[StreamEvent]] = {event.kind: event for event in get_args(StreamEvent)}

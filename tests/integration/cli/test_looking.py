@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +56,14 @@ def test_a_run_can_be_looked_at_from_all_sides(cli: Any, workspace: Path) -> Non
     assert cli("logs", "otter", "--rank", "1", "--raw").stdout == "".join(f"step {step}\n" for step in range(5))
     entries = [json.loads(line) for line in cli("logs", "-f", "otter", "--rank", "0", "--json").stdout.splitlines()]
     assert [entry["text"] for entry in entries] == [f"step {step}" for step in range(5)]
+    one = ("logs", "otter", "--rank", "1")
+    assert cli(*one, "--head", "2", "--raw").stdout == "step 0\nstep 1\n"
+    assert cli(*one, "--lines", "2:3").stdout == "[rank 1] step 1\n[rank 1] step 2\n"
+    assert cli(*one, "--grep", "[13]$", "--since", "1h").stdout == "[rank 1] step 1\n[rank 1] step 3\n"
+    assert cli(*one, "--grep", "step", "--tail", "1").stdout == "[rank 1] step 4\n"
+    assert cli(*one, "--since", "2100-01-01").stdout == ""
+    assert cli(*one, "--bytes", "7:12").stdout == "step 1"
+    assert cli(*one, "--grep", "(").returncode == 2
     assert cli("logs", "otter", "--raw").returncode == 2
     assert cli("logs", "otter", "--rank", "7").returncode == 2
 
@@ -241,3 +250,24 @@ def test_runs_are_completed_by_a_running_server(cli: Any) -> None:
     words = cli(env=environment).stdout.split()
     assert run_id in words
     assert "@latest" in words
+
+
+def test_a_long_list_of_runs_hides_nothing(cli: Any, workspace: Path) -> None:
+    """What runs is found behind hundreds of newer runs, and `--all` means all."""
+    running = cli.run_id(cli.script("slow.py", "import time; time.sleep(60)"))
+    with sqlite3.connect(WorkspacePaths(workspace / ".muster").database) as database:
+        columns = [row[1] for row in database.execute("PRAGMA table_info(runs)") if row[1] != "seq"]
+        (original,) = database.execute(f"SELECT {', '.join(columns)} FROM runs").fetchall()
+        for number in range(1205):
+            copy = dict(zip(columns, original, strict=True))
+            copy |= {"id": f"old-{number}", "key": f"k{number}", "name": None, "status": "Completed", "attempt": 0}
+            values = ", ".join("?" * len(columns))
+            database.execute(f"INSERT INTO runs ({', '.join(columns)}) VALUES ({values})", list(copy.values()))
+    listed = [entry["id"] for entry in json.loads(cli("ps", "--all", "--json").stdout)]
+    assert len(listed) == len(set(listed)) == 1206
+    assert listed[-1] == running
+    assert [entry["id"] for entry in json.loads(cli("status", "--json").stdout)["runs"]] == [running]
+    assert running in cli("status").stdout
+    few = cli("ps", "--limit", "3")
+    assert len(few.stdout.splitlines()) == 4
+    assert "--all" in few.stderr

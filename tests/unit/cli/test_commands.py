@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ from muster.clusters.options import Flag
 from muster.errors import NotFound, UserError
 from muster.wire.codec import Json
 from muster.wire.runs import FileView
-from muster.wire.stream import LogPiece
+from muster.wire.stream import LogQuery
 
 ROOT = Path(__file__).parents[3]
 COMMANDS = [
@@ -295,26 +296,35 @@ def test_logs_are_chosen_by_rank_and_attempt(
     ]
     view = run_view(attempts=[attempt_view(number=number, ranks=ranks) for number in (1, 2)])
 
-    def log(attempt: int, name: str) -> LogPiece:
-        return LogPiece.of(attempt, f"user_logs/std_log_node_0_{name}.txt", 0, b"")
-
-    newest = selection(view, None, None)
-    assert newest(log(2, "ps"))
-    assert not newest(log(1, "ps"))
-    assert newest(log(3, "ps"))
-    earlier = selection(view, 1, 1)
-    assert earlier(log(1, "ps"))
-    assert not earlier(log(1, "worker"))
-    assert not earlier(log(2, "ps"))
+    asked = LogQuery(tail=5)
+    assert selection(view, None, None, asked) == LogQuery(tail=5, from_attempt=2)
+    assert selection(view, 1, 1, asked) == LogQuery(tail=5, rank=1, attempt=1)
+    assert selection(run_view(attempts=[]), 1, None, asked) == LogQuery(tail=5, rank=1)
     for rank, attempt in ((2, None), (None, 3)):
         with pytest.raises(UserError, match="no such"):
-            selection(view, rank, attempt)
+            selection(view, rank, attempt, asked)
 
 
-def test_logs_of_a_run_that_has_not_started_are_chosen_by_name(run_view: Callable[..., Any]) -> None:
-    wanted = selection(run_view(attempts=[]), 1, None)
-    assert wanted(LogPiece.of(1, "user_logs/std_log_process_1.txt", 0, b""))
-    assert not wanted(LogPiece.of(1, "user_logs/std_log_process_0.txt", 0, b""))
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--tail", "1", "--head", "1"], "exclude each other"),
+        (["--lines", "1:2", "--head", "1"], "exclude each other"),
+        (["-f", "--head", "1"], "--follow is for what is still to come"),
+        (["--lines", "2:1"], "the last one comes before the first"),
+        (["--lines", "0:1"], "--lines 0:1: give the first and the last one, from 1 on"),
+        (["--lines", ":"], "--lines :: give the first and the last one"),
+        (["--rank", "0", "--bytes", "x:1"], "--bytes x:1: give the first and the last one, from 0 on"),
+        (["--since", "yesterday"], "--since yesterday: give how long ago"),
+        (["--raw", "--json"], "--json prints lines"),
+    ],
+)
+def test_parts_of_logs_that_exclude_each_other_are_refused(
+    monkeypatch: pytest.MonkeyPatch, run_view: Callable[..., Any], arguments: list[str], said: str
+) -> None:
+    monkeypatch.setattr("muster.cli.commands.logs.connect", lambda: SimpleNamespace(run=lambda ref: run_view()))
+    result = invoke("logs", "r-1", *arguments)
+    assert said in " ".join(result.output.split())
 
 
 def test_completion_offers_ids_names_and_the_latest(run_view: Callable[..., Any]) -> None:

@@ -210,3 +210,17 @@ def test_what_the_server_would_refuse_is_refused_before_it_is_sent(server: RestS
     with pytest.raises(JobError, match="lifetime_s"):
         Storage(client.calls).grant("azureml://datastores/x/paths/y", "read", True, 0)
     assert server.requests == []
+
+
+def test_a_list_is_read_page_by_page_to_its_end(server: RestServer, client: Client) -> None:
+    def page(request: Request) -> Reply:
+        if request.query.get("cursor") == "c 2":
+            return Reply([RUN])
+        return Reply([RUN, RUN], headers={"Link": '</api/v1/runs?limit=2&cursor=c+2>; rel="next"'})
+
+    server.on("GET", "/api/v1/runs", page)
+    assert len(client.runs()) == 3
+    assert len(client.runs(limit=3)) == 3
+    assert [request.query["limit"] for request in server.requests] == ["1000", "1000", "3", "1"]
+    assert len(client.runs(limit=2)) == 2
+    assert len(server.requests) == 5

@@ -14,7 +14,6 @@ from tests.sites.views import (
     datastore_json,
     file_json,
     model_json,
-    point_json,
     run_json,
     run_view,
     sse,
@@ -30,6 +29,8 @@ from muster.compute_target import ComputeTargetException
 from muster.errors import Conflict, JobError, MusterError, NotFound, RunFailed
 from muster.host.http import Address
 from muster.sdk import notices
+from muster.wire.codec import to_json
+from muster.wire.runs import MetricSeries
 from muster.wire.stream import LogPiece
 
 VERDICT = {
@@ -133,13 +134,29 @@ def test_output_is_shown_with_the_rank_in_front(
 
 
 def test_metrics_are_read_with_their_real_values(server: RestServer, workspace: Workspace) -> None:
-    points = [point_json("loss", value=2.0), point_json("loss", value="NaN"), point_json("acc", value=0.5)]
-    server.on("GET", "/api/v1/runs/r-1/metrics", points)
+    series = [
+        series_json("loss", {1: 2.0, 4: "NaN"}, rank=0),
+        series_json("loss", {3: 1.5}, rank=1),
+        series_json("acc", {2: 0.5}),
+    ]
+    server.on("GET", "/api/v1/runs/r-1/metrics/series", series)
     run = Run.get(workspace, "r-1")
     found = run.get_metrics()
     assert found["acc"] == 0.5
-    assert found["loss"][0] == 2.0 and math.isnan(found["loss"][1])
-    assert run.get_metrics("acc") == {"acc": 0.5}
+    assert found["loss"][:2] == [2.0, 1.5] and math.isnan(found["loss"][2])
+    assert server.requests[-1].query == {"full": "1"}
+    run.get_metrics("acc", points=100)
+    assert server.requests[-1].query == {"name": "acc", "points": "100", "full": "0"}
+
+
+def series_json(name: str, values: dict[int, Any], rank: int = 0) -> Any:
+    """One series, its values by the order in which they came."""
+    count = len(values)
+    nothing, times = (None,) * count, (0.0,) * count
+    texts = tuple(values.values())
+    return to_json(
+        MetricSeries(name, f"rank_{rank}", rank, 1, "scalar", count, None, None, texts, nothing, times, tuple(values))
+    )
 
 
 def test_metrics_and_tags_can_be_added_from_outside(server: RestServer, workspace: Workspace) -> None:

@@ -38,6 +38,8 @@ class Server:
     context: Context
     app: ASGIApp
     runner: asyncio.Runner
+    link: str | None = None
+    """The next page of the last answer, below /api/v1."""
 
     def write(self, work: Callable[[Transaction], T]) -> T:
         return self.context.database.submit(work).result()
@@ -54,7 +56,8 @@ class Server:
     async def _call(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
         token = self.context.tokens.admin(self.context.paths.admin_token)
         headers = [(b"authorization", f"Bearer {token}".encode()), (b"content-type", b"application/json")]
-        scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": headers}
+        path, _, query = path.partition("?")
+        scope = {"type": "http", "method": method, "path": path, "query_string": query.encode(), "headers": headers}
         sent: list[Any] = []
 
         async def receive() -> Any:
@@ -64,6 +67,8 @@ class Server:
             sent.append(message)
 
         await self.app(scope, receive, send)
+        links = [value.decode() for name, value in sent[0]["headers"] if name == b"link"]
+        self.link = links[0].partition(">")[0].removeprefix("</api/v1") if links else None
         text = b"".join(message.get("body", b"") for message in sent[1:])
         return sent[0]["status"], json.loads(text) if text else None
 

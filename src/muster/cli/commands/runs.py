@@ -41,13 +41,18 @@ def ps(
       muster ps --experiment imagenet --all --json
     """
     wanted = None if status is None else _state(status)
-    views = connect().runs(limit=None if everything else limit, experiment=experiment, status=wanted)
+    # One more than is shown tells whether there are more.
+    views = connect().runs(None if everything else limit + 1, experiment, wanted)
+    has_more = not everything and len(views) > limit
+    views = views if everything else views[:limit]
     if as_json:
         print_json(views)
     elif not views:
         say("no runs" + (" like that" if status or experiment else " yet; `muster run train.py` starts one"))
     else:
         print("\n".join(listing(views, Paint.of(sys.stdout), time.time())))
+    if has_more:
+        say(f"these are the newest {limit}; --all lists every run, --limit N more of them")
 
 
 def show(run: Run, as_json: Json = False) -> None:

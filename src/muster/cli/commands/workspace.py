@@ -19,12 +19,14 @@ from muster.client.connect import connect
 from muster.client.server_process import wait_until_gone
 from muster.client.workspace import WorkspaceRef, create_workspace, find_workspace
 from muster.errors import Conflict, NotFound, ServerUnavailable, UserError
+from muster.wire import states
 from muster.wire.clusters import ClusterView
 from muster.wire.codec import OMIT
 from muster.wire.message import wire
 from muster.wire.runs import RunView
-from muster.wire.states import TERMINAL
 from muster.wire.workspace import Health
+
+_MOST_QUEUED = 20
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ class WorkspaceStatus:
     """Why no server answers."""
     clusters: tuple[ClusterView, ...] = ()
     runs: tuple[RunView, ...] = ()
-    """Those that are active."""
+    """Those that are active, and the newest that wait."""
+    more_queued: int = 0
+    """How many more wait."""
 
 
 def init(
@@ -175,8 +179,10 @@ def _workspace_status(ref: WorkspaceRef) -> WorkspaceStatus:
     except ServerUnavailable as error:
         return WorkspaceStatus(workspace, why=error.message)
     server = ServerStatus(**vars(health), url=client.address.url)
-    active = [view for view in client.runs(limit=200) if view.status not in TERMINAL]
-    return WorkspaceStatus(workspace, server, clusters=tuple(client.clusters()), runs=tuple(active))
+    active = client.runs(status=sorted(states.ACTIVE | {states.NOT_STARTED}))
+    queued = client.runs(_MOST_QUEUED, status=states.QUEUED)
+    more = max(0, health.active_runs - len(active) - len(queued))
+    return WorkspaceStatus(workspace, server, "", tuple(client.clusters()), (*active, *queued), more)
 
 
 def status_lines(found: WorkspaceStatus, paint: Paint) -> list[str]:
@@ -193,7 +199,8 @@ def status_lines(found: WorkspaceStatus, paint: Paint) -> list[str]:
         lines += [f"           {line}" for line in table(("NODE", "STATE", "WHY"), rows)] if rows else []
     if not found.runs:
         return [*lines, f"{paint('runs', 'dim')}       none active"]
-    return [*lines, "", *listing(found.runs, paint, time.time())]
+    more = [f"… and {found.more_queued:,} more that wait: muster ps --status Queued --all"] if found.more_queued else []
+    return [*lines, "", *listing(found.runs, paint, time.time()), *more]
 
 
 def _token(path: Path) -> str:

@@ -6,7 +6,6 @@ import json
 import shutil
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -91,17 +90,6 @@ class QuietDisplay(PlainDisplay):
 
     def changed(self, state: RunState) -> None:
         pass
-
-
-class TailDisplay(PlainDisplay):
-    """Keeps the last lines instead of showing them."""
-
-    def __init__(self, out: TextIO, count: int) -> None:
-        super().__init__(out, states=False)
-        self.kept: deque[Line] = deque(maxlen=count)
-
-    def lines(self, lines: Sequence[Line]) -> None:
-        self.kept.extend(lines)
 
 
 class JsonDisplay(PlainDisplay):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from types import FrameType, TracebackType
 from typing import Protocol, Self
@@ -114,18 +114,11 @@ class Abandoned(Exception):
 class Screen:
     """Puts the events of a stream on a display."""
 
-    def __init__(
-        self,
-        display: Display,
-        state: RunState,
-        merger: Merger,
-        wanted: Callable[[LogPiece], bool] = lambda piece: True,
-    ) -> None:
+    def __init__(self, display: Display, state: RunState, merger: Merger) -> None:
         self.display = display
         self.state = state
         self.cursor: str | None = None
         self._merger = merger
-        self._wanted = wanted
         self._attempt: int | None = None
 
     def show(self, item: StreamItem) -> None:
@@ -144,8 +137,6 @@ class Screen:
         self.display.lines(self._merger.finish())
 
     def _show_log(self, piece: LogPiece) -> None:
-        if not self._wanted(piece):
-            return
         if piece.attempt != self._attempt:
             self.finish()
             if self._attempt is not None:

@@ -62,6 +62,9 @@ class RunState:
             started_at=view.started_at,
             num_ranks=view.num_ranks,
             metrics=dict(view.metrics),
+            ranks={
+                rank.rank: rank.state for entry in view.attempts[-1:] for rank in entry.ranks if rank.state != "waiting"
+            },
         )
 
     @property

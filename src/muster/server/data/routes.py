@@ -14,6 +14,7 @@ from muster.server.context import Context
 from muster.server.data import asset_content, assets, datastores, grants
 from muster.server.http import ranges
 from muster.server.http.dependencies import CallerOf, ContextOf
+from muster.server.http.paging import FilesPageOf, Page, PageOf
 from muster.server.http.uploads import body_pieces
 from muster.storage import grants as signed
 from muster.storage.addresses import safe_path
@@ -27,9 +28,10 @@ router = APIRouter(tags=["data"])
 
 
 @router.get("/datastores")
-async def list_datastores(context: ContextOf) -> list[DatastoreView]:
-    """Named storage, without credentials."""
-    return await context.database.read(lambda c: datastores.views(context, c))
+async def list_datastores(context: ContextOf, page: PageOf) -> list[DatastoreView]:
+    """Named storage, without credentials; the workspace's own first."""
+    found = await context.database.read(lambda c: datastores.views(context, c))
+    return page.of(found, lambda item: (item.created_at is not None, item.name))
 
 
 @router.post("/datastores", status_code=201)
@@ -59,9 +61,10 @@ async def delete_datastore(name: str, context: ContextOf) -> Response:
 
 
 @router.get("/grants")
-async def list_grants(context: ContextOf) -> list[GrantView]:
+async def list_grants(context: ContextOf, page: PageOf) -> list[GrantView]:
     """Grants of people that still hold; those of runs come and go with their attempts."""
-    return await context.database.read(grants.standing)
+    found = await context.database.read(grants.standing)
+    return page.of(found, lambda item: (item.expires_at, item.id))
 
 
 @router.post("/grants", status_code=201)
@@ -78,9 +81,10 @@ async def revoke_grant(grant_id: str, context: ContextOf) -> Response:
 
 
 @router.get("/assets")
-async def list_assets(context: ContextOf, name: str | None = None) -> list[AssetView]:
+async def list_assets(context: ContextOf, page: PageOf, name: str | None = None) -> list[AssetView]:
     """Data assets, the newest version of each first."""
-    return await context.database.read(lambda c: assets.listing(c, name))
+    found = await context.database.read(lambda c: assets.listing(c, name))
+    return page.of(found, lambda item: (item.name, -item.number))
 
 
 @router.post("/assets", status_code=201)
@@ -99,9 +103,10 @@ async def show_asset(name: str, context: ContextOf, version: str | None = None) 
 
 
 @router.get("/assets/{name}/manifest")
-async def asset_manifest(name: str, context: ContextOf, version: str | None = None) -> FileList:
+async def asset_manifest(name: str, context: ContextOf, page: FilesPageOf, version: str | None = None) -> FileList:
     """The files of a data asset with their sizes and hashes."""
-    return FileList(await context.database.read(lambda c: assets.files(c, assets.find(c, name, version))))
+    found = await context.database.read(lambda c: assets.files(c, assets.find(c, name, version)))
+    return FileList(tuple(page.of(found, lambda item: (item.path,))))
 
 
 @router.get("/assets/{name}/versions/{version}/files")
@@ -115,13 +120,14 @@ async def read_asset(name: str, version: str, request: Request, context: Context
 @router.get("/data/{store}", response_model=FileList)
 @router.get("/data/{store}/{path:path}", response_model=FileList)
 @router.head("/data/{store}/{path:path}", include_in_schema=False)
-async def read_data(store: str, request: Request, context: ContextOf, path: str = "") -> Response:
+async def read_data(store: str, request: Request, context: ContextOf, page: FilesPageOf, path: str = "") -> Response:
     """A file of a datastore, or a range of it; with `list=1` what lies below a folder."""
     inner = safe_path(path)
     datastore = await _admitted(context, request, store, inner, READ)
     if request.query_params.get("list"):
         only_file = request.query_params.get("only") == "file"
-        return Response(await asyncio.to_thread(_listed, datastore, inner, only_file), media_type="application/json")
+        listed = await asyncio.to_thread(_listed, datastore, inner, only_file, page)
+        return Response(listed, headers=dict(page.response.headers), media_type="application/json")
     entry = await asyncio.to_thread(datastore.entry, inner) if inner else None
     if entry is None:
         raise errors.NotFound(
@@ -166,8 +172,9 @@ async def _admitted(context: Context, request: Request, store: str, path: str, s
     return await asyncio.to_thread(datastores.open_store, context, spec)
 
 
-def _listed(datastore: Datastore, path: str, only_file: bool) -> bytes:
+def _listed(datastore: Datastore, path: str, only_file: bool, page: Page) -> bytes:
     """What lies below a folder; a file is listed as the one thing that it is."""
     found = () if only_file else tuple(datastore.entries(path))
     one = datastore.entry(path) if path and not found else None
-    return json.dumps(to_json(FileList(found if one is None else (one,)))).encode()
+    chosen = page.of(found, lambda item: (item.path,)) if one is None else (one,)
+    return json.dumps(to_json(FileList(tuple(chosen)))).encode()

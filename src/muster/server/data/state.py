@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 from muster.storage.connectors.datastore import Datastore
 from muster.storage.kinds import StoreSpec
+from muster.store.arrivals import Arrivals
 from muster.store.backend import Store
 from muster.store.keyring import KeyRing
 from muster.store.snapshots import Snapshots
@@ -23,8 +24,13 @@ class WorkspaceFiles:
     streams: Streams
     ring: KeyRing | None = None
     """The keys with which the store is encrypted; None: it is not."""
+    arrivals: Arrivals = field(init=False)
+    """In which order logs grew."""
     code_lock: threading.Lock = field(default_factory=threading.Lock)
     """Held while a code snapshot is named, or bytes that none names are removed."""
+
+    def __post_init__(self) -> None:
+        self.arrivals = Arrivals(self.streams)
 
     def open(self, location: str) -> BinaryIO:
         """An object of the workspace, wherever its bytes are by now."""

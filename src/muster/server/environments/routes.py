@@ -9,15 +9,16 @@ from muster import errors
 from muster.server.database.records import find_run
 from muster.server.environments import records
 from muster.server.http.dependencies import ContextOf
+from muster.server.http.paging import PageOf
 from muster.wire.environments import EnvironmentView, NewEnvironment, RunEnvironment
 
 router = APIRouter(tags=["environments"])
 
 
 @router.get("/environments")
-async def list_environments(context: ContextOf) -> list[EnvironmentView]:
+async def list_environments(context: ContextOf, page: PageOf) -> list[EnvironmentView]:
     """Registered environments, each in its newest version."""
-    return await context.database.read(records.list_all)
+    return page.of(await context.database.read(records.list_all), lambda item: (item.name,))
 
 
 @router.post("/environments", status_code=201)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from muster.server.http.dependencies import ContextOf
+from muster.server.http.paging import PageOf
 from muster.server.models import registry
 from muster.wire.models import ModelView, NewModel
 
@@ -12,9 +13,10 @@ router = APIRouter(prefix="/models", tags=["models"])
 
 
 @router.get("")
-async def list_models(context: ContextOf, name: str | None = None) -> list[ModelView]:
+async def list_models(context: ContextOf, page: PageOf, name: str | None = None) -> list[ModelView]:
     """Registered models, newest version first."""
-    return await context.database.read(lambda c: registry.list_models(c, name))
+    found = await context.database.read(lambda c: registry.list_models(c, name))
+    return page.of(found, lambda item: (item.name, -item.version))
 
 
 @router.post("", status_code=201)

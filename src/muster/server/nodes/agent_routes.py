@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from io import BytesIO
 
 from fastapi import APIRouter, Request
@@ -25,6 +25,7 @@ from muster.server.nodes.orders import forgettable, orders_for
 from muster.server.people.access import Caller
 from muster.server.runs import attempts, ingest
 from muster.server.runs.views import stored_name
+from muster.store.arrivals import PRINTED, Log
 from muster.wire import states
 from muster.wire.node.agents import (
     AttemptKey,
@@ -193,11 +194,22 @@ def _append(context: Context, node: str, chunks: list[Chunk]) -> dict[tuple[str,
     mine = {(row.run_id, row.number) for row in rows}
     accepted = [chunk for chunk in chunks if (chunk.run, chunk.attempt) in mine]
     lengths = context.files.streams.append(accepted)
+    _index(context, lengths)
     for chunk in chunks:
         # A removed run has no place for its bytes: they count as delivered.
         if (chunk.run, chunk.attempt) not in mine:
             lengths[chunk.run, chunk.attempt, chunk.stream] = chunk.offset + len(chunk.data)
     return lengths
+
+
+def _index(context: Context, lengths: Mapping[tuple[str, int, str], int]) -> None:
+    """Note in which order logs grew, for those who follow them."""
+    grown: dict[str, dict[Log, int]] = {}
+    for (run, attempt, stream), length in lengths.items():
+        if stream.startswith(PRINTED):
+            grown.setdefault(run, {})[Log(attempt, stream)] = length
+    for run, logs in grown.items():
+        context.files.arrivals.record(run, logs)
 
 
 def _take(

@@ -11,6 +11,7 @@ from muster import errors
 from muster.engines.base import Cluster
 from muster.server.database.connection import Transaction
 from muster.server.http.dependencies import CallerOf, ContextOf
+from muster.server.http.paging import PageOf
 from muster.server.nodes import cluster_changes, clusters, costs
 from muster.wire.clusters import (
     ChangedCluster,
@@ -29,9 +30,10 @@ router = APIRouter(tags=["clusters"])
 
 
 @router.get("/clusters")
-async def list_clusters(context: ContextOf) -> list[ClusterView]:
+async def list_clusters(context: ContextOf, page: PageOf) -> list[ClusterView]:
     """Compute targets with their nodes."""
-    return await context.database.read(lambda c: cluster_changes.list_views(context, c))
+    found = await context.database.read(lambda c: cluster_changes.list_views(context, c))
+    return page.of(found, lambda item: (item.name,))
 
 
 @router.post("/clusters", status_code=201)
@@ -81,9 +83,12 @@ async def change_node(name: str, node: str, body: NodeChanges, context: ContextO
 
 
 @router.get("/clusters/{name}/nodes/{node}/history")
-async def node_history(name: str, node: str, context: ContextOf) -> list[NodeStateView]:
+async def node_history(name: str, node: str, context: ContextOf, page: PageOf) -> list[NodeStateView]:
     """The states of a node so far, oldest first."""
-    return await context.database.read(lambda c: cluster_changes.history(c, name, node))
+    states = await context.database.read(lambda c: cluster_changes.history(c, name, node))
+    # Nothing is ever taken out of it, so that a state's number stays its own.
+    numbered = page.of(list(enumerate(states)), lambda item: (item[0],))
+    return [state for _, state in numbered]
 
 
 @router.get("/clusters/{name}/nodes/{node}/setup")

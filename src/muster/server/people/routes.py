@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from muster.server.http.dependencies import CallerOf, ContextOf
+from muster.server.http.paging import PageOf
 from muster.server.people import secrets
 from muster.wire.secrets import NewSecret, SecretView
 
@@ -12,9 +13,9 @@ router = APIRouter(prefix="/secrets", tags=["secrets"])
 
 
 @router.get("")
-async def list_secrets(context: ContextOf) -> list[SecretView]:
+async def list_secrets(context: ContextOf, page: PageOf) -> list[SecretView]:
     """The names of secrets, and when they were set."""
-    return await context.database.read(secrets.listing)
+    return page.of(await context.database.read(secrets.listing), lambda item: (item.name,))
 
 
 @router.put("/{name}", status_code=201)

@@ -6,6 +6,7 @@ from the database.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -134,6 +135,8 @@ class RunsState:
     """What waits, and why."""
     retry: Retry = field(default_factory=Retry)
     """The workspace's defaults of `retry` in a job file."""
+    reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(3))
+    """Held while logs are read in a thread."""
 
 
 def gang_of(row: Any) -> Gang:

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from sqlalchemy import Connection
 
 from muster import errors
 from muster.server.database.records import find_run
 from muster.server.http import ranges
 from muster.server.http.dependencies import CallerOf, ContextOf
+from muster.server.http.paging import PageOf, RunsPageOf
 from muster.server.http.uploads import body_pieces
+from muster.server.logs.cursor import Cursor
+from muster.server.logs.query import LogQueryOf
 from muster.server.runs import changes, retries, submission, views
-from muster.server.runs.streaming import Cursor, follow
+from muster.server.runs.metrics import load_points, load_series
+from muster.server.runs.streaming import follow, open_stream
 from muster.store.pieces import pieces_of
 from muster.wire.access import HashedFile
-from muster.wire.runs import Cancel, Changes, FileView, MetricPoint, MetricReports, RunView, Submission
+from muster.wire.runs import Cancel, Changes, FileView, MetricPoint, MetricReports, MetricSeries, RunView, Submission
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
@@ -32,12 +38,12 @@ async def submit(body: Submission, context: ContextOf) -> RunView:
 @router.get("")
 async def list_runs(
     context: ContextOf,
-    limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
+    page: RunsPageOf,
     experiment: str | None = None,
     status: Annotated[list[str] | None, Query()] = None,
 ) -> list[RunView]:
     """Runs, newest first."""
-    return await context.database.read(lambda c: views.list_runs(context, c, limit, experiment, status))
+    return await context.database.read(lambda c: views.list_runs(context, c, page, experiment, status))
 
 
 @router.get("/{ref}")
@@ -80,6 +86,7 @@ async def stream(
     ref: str,
     request: Request,
     context: ContextOf,
+    query: LogQueryOf,
     cursor: str | None = None,
     follow_run: Annotated[bool, Query(alias="follow")] = True,
     logs: bool = True,
@@ -88,14 +95,33 @@ async def stream(
     """Server-sent events of a run; send the last `id:` back as `cursor` (or Last-Event-ID) to go on."""
     row = await context.database.read(lambda c: find_run(c, ref))
     start = Cursor.decode(cursor or request.headers.get("last-event-id"))
-    events = follow(context, row.id, start, follow=follow_run, logs=logs, metrics=metrics)
+    follower = await open_stream(context, row.id, start, query)
+    events = follow(follower, follow=follow_run, logs=logs, metrics=metrics)
     return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
 @router.get("/{ref}/metrics")
-async def metrics(ref: str, context: ContextOf, name: str | None = None) -> list[MetricPoint]:
+async def metrics(ref: str, context: ContextOf, page: PageOf, name: str | None = None) -> list[MetricPoint]:
     """Every metric point of a run, in the order of arrival."""
-    return await context.database.read(lambda c: views.load_metrics(c, ref, name))
+    return await context.database.read(lambda c: load_points(c, ref, name, page))
+
+
+@router.get("/{ref}/metrics/series", response_model=list[MetricSeries])
+async def metric_series(
+    ref: str,
+    context: ContextOf,
+    name: str | None = None,
+    points: Annotated[int, Query(ge=10, le=100_000)] = 1000,
+    full: bool = False,
+) -> Response:
+    """Metrics by name, source and attempt, each thinned out to so many points; with `full` every point."""
+
+    def load(connection: Connection) -> bytes:
+        found = load_series(connection, ref, name, None if full else points)
+        # Checking each of 100,000 points once more would take longer than reading them.
+        return json.dumps([vars(series) for series in found]).encode()
+
+    return Response(await context.database.read(load), media_type="application/json")
 
 
 @router.post("/{ref}/metrics", status_code=204)
@@ -106,10 +132,11 @@ async def log_metrics(ref: str, body: MetricReports, context: ContextOf) -> Resp
 
 
 @router.get("/{ref}/files")
-async def files(ref: str, context: ContextOf, checkpoints: bool = False) -> list[FileView]:
+async def files(ref: str, context: ContextOf, page: PageOf, checkpoints: bool = False) -> list[FileView]:
     """The run's files by name; those of its checkpoints where they are asked for."""
     found = await context.database.read(lambda c: views.files_of(context, c, ref, checkpoints))
-    return [FileView(file.path, file.size, file.sha256, file.attempt) for file in found]
+    chosen = page.of(found, lambda file: (file.path, file.attempt))
+    return [FileView(file.path, file.size, file.sha256, file.attempt) for file in chosen]
 
 
 @router.get("/{ref}/files/{path:path}")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, Table, select
+from sqlalchemy import Connection, Row, Table, func, select
 
 from muster import errors
 from muster.defaults import STREAM_KEEPALIVE_S
@@ -18,49 +18,33 @@ from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.records import RunRow
 from muster.server.hub import wait_at_most
-from muster.server.runs.views import doing, load_progress, metric_point, reason, verdict_of
+from muster.server.logs.cursor import Cursor
+from muster.server.logs.matching import Matcher
+from muster.server.logs.reader import LogReader
+from muster.server.runs.metrics import metric_point
+from muster.server.runs.views import doing, load_progress, reason, verdict_of
+from muster.store.arrivals import Log
 from muster.wire import states
 from muster.wire.codec import to_json
 from muster.wire.runs import Progress
 from muster.wire.stream import (
-    LogPiece,
+    LogQuery,
     MetricLogged,
     ProgressMade,
     RunEnded,
     StateChanged,
     StreamEvent,
+    StreamRefused,
     decode_event,
 )
 
 _LONG = (states.PREPARING, states.FINALIZING)
-_LOG_PIECE = 256 << 10
-_LOG_ROUND = 2 << 20
 _ROWS_PER_ROUND = 1000
+_ROUND_S = 0.02
+_PROGRESS_S = 0.5
+_KEEPALIVE = ": keepalive\n\n"
 
-
-@dataclass
-class Cursor:
-    """How far a follower has come; goes with every event, so that it can go on from there."""
-
-    event: int = 0
-    metric: int = 0
-    logs: dict[str, int] = field(default_factory=dict)
-    """`attempt/stream` to offset."""
-
-    def encode(self) -> str:
-        return base64.urlsafe_b64encode(json.dumps(asdict(self), separators=(",", ":")).encode()).decode().rstrip("=")
-
-    @classmethod
-    def decode(cls, text: str | None) -> Cursor:
-        if not text:
-            return cls()
-        try:
-            data = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-            return cls(int(data["event"]), int(data["metric"]), {str(k): int(v) for k, v in data["logs"].items()})
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise errors.JobError(
-                f"{text!r} is no cursor of a stream", "Send the last `id:` back as it came."
-            ) from None
+T = TypeVar("T")
 
 
 @dataclass
@@ -71,24 +55,48 @@ class _Round:
     events: list[tuple[int, StreamEvent]]
     metrics: list[tuple[int, MetricLogged]]
     progress: list[Progress]
+    of_rank: frozenset[Log]
+    """The logs of the rank that is asked for."""
 
 
 @dataclass
-class _Follower:
-    """Somebody who follows a run: what was said of what carries no cursor."""
+class Follower:
+    """Somebody who follows a run: what was read, and what was said of what carries no cursor."""
 
     context: Context
-    cursor: Cursor
+    reader: LogReader
+    beginning: Iterator[bool]
     doing: str = ""
     progress: dict[int | None, Progress] = field(default_factory=dict)
+    progress_at: float = 0.0
+    is_begun: bool = False
+
+    @property
+    def cursor(self) -> Cursor:
+        return self.reader.cursor
+
+    def begin(self) -> bool:
+        """Go on looking for where to begin; whether that is found. Reads files."""
+        self.is_begun = self.is_begun or next(self.beginning)
+        return self.is_begun
+
+    def wants_progress(self, row: RunRow) -> bool:
+        """Whether it is time to look again how far each rank is: a thousand ranks are a thousand rows."""
+        now = time.monotonic()
+        if now < self.progress_at + _PROGRESS_S and row.status not in states.TERMINAL:
+            return False
+        self.progress_at = now
+        return True
 
     def recorded(self, found: _Round) -> Iterator[str]:
         """What the database keeps in order: events and metrics."""
-        for self.cursor.event, event in found.events:
+        for number, event in found.events:
+            self.cursor.event = number
             if isinstance(event, StateChanged) and event.status == found.row.status:
                 event = replace(event, reason=reason(self.context, found.row))
             yield self.text(event)
-        for self.cursor.metric, point in found.metrics:
+        for number, point in found.metrics:
+            self.cursor.metric = number
             yield self.text(point)
 
     def passing(self, found: _Round) -> Iterator[str]:
@@ -102,53 +110,115 @@ class _Follower:
                 self.progress[item.rank] = item
                 yield self.text(ProgressMade(item.done, item.total, item.unit, item.rank))
 
-    def printed(self, row: RunRow) -> list[str]:
-        """Bytes of logs that are new, taken from all ranks in turn. Reads files: not for the event loop."""
+    def printed(self, found: _Round) -> str:
+        """What is new of logs, in the order in which it came. Reads files: not for the event loop."""
+        self.reader.of_rank = found.of_rank
+        return "".join(self.text(piece) for piece in self.reader.read())
+
+    def ended(self) -> str:
+        """What is left of logs when nothing more will come, or is wanted. Reads files."""
+        reader = self.reader
+        attempts = {log.attempt for log in reader.files.arrivals.lengths(reader.run_id)}
+        reader.files.arrivals.catch_up(reader.run_id, attempts)
         found: list[str] = []
-        total = 0
-        for attempt in range(1, row.attempt + 1):
-            for stream, size in self.context.files.streams.names(row.id, attempt):
-                key = f"{attempt}/{stream}"
-                offset = self.cursor.logs.get(key, 0)
-                if not stream.startswith("user_logs/") or size <= offset or total >= _LOG_ROUND:
-                    continue
-                data = self.context.files.streams.read(row.id, attempt, stream, offset, _LOG_PIECE)
-                total += len(data)
-                self.cursor.logs[key] = offset + len(data)
-                found.append(self.text(LogPiece.of(attempt, stream, offset, data)))
-        return found
+        while reader.is_behind:
+            found += [self.text(piece) for piece in reader.read()]
+        return "".join(found) + "".join(self.text(piece) for piece in reader.ends())
 
     def text(self, event: StreamEvent) -> str:
         return f"event: {event.kind}\nid: {self.cursor.encode()}\ndata: {json.dumps(to_json(event))}\n\n"
 
 
-async def follow(
-    context: Context, run_id: str, cursor: Cursor, *, follow: bool, logs: bool, metrics: bool
-) -> AsyncIterator[str]:
+async def open_stream(context: Context, run_id: str, cursor: Cursor, query: LogQuery) -> Follower:
+    """Somebody who is about to follow a run; refuses a cursor or a pattern that is none."""
+    if query.ago_s is not None:
+        query = replace(query, since=time.time() - query.ago_s, ago_s=None)
+    newest = await context.database.read(lambda c: _newest(c, run_id))
+    is_fresh = cursor == Cursor()
+    # Who comes with a cursor goes on; what the index missed is looked for at the end of the run once more.
+    attempts = range(1, newest.attempt + 1) if is_fresh else ()
+    follower = await _in_thread(context, lambda: _open(context, run_id, cursor, query, attempts))
+    if is_fresh and (query.tail is not None or query.since is not None):
+        # Who wants the latest lines wants to hear of what happens from now on.
+        cursor.event, cursor.metric = newest.event, newest.metric
+    return follower
+
+
+async def follow(follower: Follower, *, follow: bool, logs: bool, metrics: bool) -> AsyncIterator[str]:
     """The run's events from the cursor on, until it has ended (or, without `follow`, until now)."""
-    follower = _Follower(context, cursor)
-    with context.hub.watch_run(run_id) as changed:
-        while True:
-            changed.clear()
-            found = await context.database.read(lambda c: _look(c, run_id, cursor, metrics))
-            quiet = not found.events and not found.metrics
-            for text in (*follower.recorded(found), *follower.passing(found)):
-                yield text
-            for text in await asyncio.to_thread(follower.printed, found.row) if logs else ():
-                quiet = False
-                yield text
-            if not quiet:
-                continue
-            if found.row.status in states.TERMINAL:
-                yield follower.text(RunEnded(found.row.status, verdict_of(found.row)))
-                return
-            if not follow or context.hub.closing:
-                return
-            await wait_at_most(changed, STREAM_KEEPALIVE_S)
-            yield ": keepalive\n\n"
+    context, run_id, reader = follower.context, follower.reader.run_id, follower.reader
+    try:
+        while logs and not await _in_thread(context, follower.begin):
+            yield _KEEPALIVE
+        with context.hub.watch_run(run_id) as changed:
+            while True:
+                changed.clear()
+                found = await context.database.read(lambda c: _look(c, follower, metrics))
+                # Sent together: a thousand ranks are a thousand events.
+                yield "".join((*follower.recorded(found), *follower.passing(found))) or _KEEPALIVE
+                if logs and (text := await _in_thread(context, partial(follower.printed, found))):
+                    yield text
+                if reader.done:
+                    return
+                if found.events or found.metrics or (logs and await _in_thread(context, lambda: reader.is_behind)):
+                    continue
+                is_over = found.row.status in states.TERMINAL
+                if logs and (is_over or not follow) and (text := await _in_thread(context, follower.ended)):
+                    yield text
+                if is_over:
+                    yield follower.text(RunEnded(found.row.status, verdict_of(found.row)))
+                if is_over or not follow or context.hub.closing:
+                    return
+                # Many nodes deliver many times a second; nobody reads that fast.
+                await asyncio.sleep(_ROUND_S)
+                await wait_at_most(changed, STREAM_KEEPALIVE_S)
+    except errors.UserError as error:
+        yield follower.text(StreamRefused(error.message, error.hint, error.code))
+    finally:
+        reader.close()
 
 
-def _look(connection: Connection, run_id: str, cursor: Cursor, metrics: bool) -> _Round:
+@dataclass(frozen=True)
+class _Newest:
+    """How far a run is."""
+
+    attempt: int
+    event: int
+    metric: int
+
+
+def _newest(connection: Connection, run_id: str) -> _Newest:
+    attempt = connection.execute(select(tables.runs.c.attempt).where(tables.runs.c.id == run_id)).scalar()
+    last = [
+        connection.execute(select(func.max(table.c.id)).where(table.c.run_id == run_id)).scalar()
+        for table in (tables.events, tables.metrics)
+    ]
+    return _Newest(attempt or 0, last[0] or 0, last[1] or 0)
+
+
+def _open(context: Context, run_id: str, cursor: Cursor, query: LogQuery, attempts: Iterable[int]) -> Follower:
+    matcher = Matcher(query.grep) if query.grep else None
+    reader = LogReader(context.files, run_id, query, cursor, matcher)
+    try:
+        context.files.arrivals.catch_up(run_id, attempts)
+        if query.rank is not None:
+            reader.of_rank = context.database.read_now(lambda c: _logs_of(c, run_id, query.rank))
+        follower = Follower(context, reader, reader.begin())
+        follower.begin()
+    except BaseException:
+        reader.close()
+        raise
+    return follower
+
+
+async def _in_thread(context: Context, work: Callable[[], T]) -> T:
+    """Have files read in a thread; those who read much never take all threads, which the database needs too."""
+    async with context.runs.reading:
+        return await asyncio.to_thread(work)
+
+
+def _look(connection: Connection, follower: Follower, metrics: bool) -> _Round:
+    run_id, cursor, query = follower.reader.run_id, follower.reader.cursor, follower.reader.query
     row = connection.execute(select(tables.runs).where(tables.runs.c.id == run_id)).first()
     if row is None:
         raise errors.NotFound(f"the run {run_id} was removed")
@@ -158,8 +228,16 @@ def _look(connection: Connection, run_id: str, cursor: Cursor, metrics: bool) ->
         row,
         [(item.id, decode_event(item.kind, {**item.data, "at": item.at})) for item in events],
         [(item.id, metric_point(MetricLogged, item)) for item in points],
-        load_progress(connection, [run_id]).get(run_id, []),
+        load_progress(connection, [run_id]).get(run_id, []) if follower.wants_progress(row) else [],
+        _logs_of(connection, run_id, query.rank) if query.rank is not None else frozenset(),
     )
+
+
+def _logs_of(connection: Connection, run_id: str, rank: int | None) -> frozenset[Log]:
+    """The logs of a rank in all attempts."""
+    ranks = tables.ranks
+    mine = select(ranks.c.number, ranks.c.log).where(ranks.c.run_id == run_id, ranks.c.rank == rank)
+    return frozenset(Log(row.number, row.log) for row in connection.execute(mine))
 
 
 def _after(connection: Connection, table: Table, run_id: str, last: int) -> Sequence[Row[Any]]:

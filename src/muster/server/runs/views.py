@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import Connection, func, select
 
@@ -15,15 +15,14 @@ from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.records import RunRow, find_run, message_of
 from muster.server.environments import records
+from muster.server.http.paging import Page
 from muster.server.nodes import allocations
 from muster.server.runs import checkpoints, retries
-from muster.server.runs.ingest import rank_of
 from muster.wire import states
 from muster.wire.access import FileBrief
 from muster.wire.codec import Json, from_json
 from muster.wire.runs import (
     AttemptView,
-    MetricPoint,
     NodeOfAttempt,
     Progress,
     RankView,
@@ -31,8 +30,6 @@ from muster.wire.runs import (
     slowest,
 )
 from muster.wire.verdicts import Verdict
-
-P = TypeVar("P", bound=MetricPoint)
 
 
 @dataclass(frozen=True)
@@ -74,15 +71,20 @@ def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) 
 
 
 def list_runs(
-    context: Context, connection: Connection, limit: int, experiment: str | None, status: Sequence[str] | None
+    context: Context, connection: Connection, page: Page, experiment: str | None, status: Sequence[str] | None
 ) -> list[RunView]:
-    """Runs, newest first."""
-    query = select(tables.runs).order_by(tables.runs.c.seq.desc()).limit(limit)
+    """A page of the runs, newest first."""
+    query = select(tables.runs).order_by(tables.runs.c.seq.desc())
+    if page.limit is not None:
+        query = query.limit(page.limit + 1)
+    if (seen := page.number_after()) is not None:
+        query = query.where(tables.runs.c.seq < seen)
     if experiment:
         query = query.where(tables.runs.c.experiment == experiment)
     if status:
         query = query.where(tables.runs.c.status.in_(status))
-    return run_views(context, connection, connection.execute(query).all())
+    rows = page.trim(connection.execute(query).all(), lambda row: (row.seq,))
+    return run_views(context, connection, rows)
 
 
 def run_view(context: Context, connection: Connection, ref: str) -> RunView:
@@ -185,20 +187,6 @@ def visible_names(rows: Iterable[Any]) -> list[tuple[str, Any]]:
 
 def stored_name(node_rank: int, path: str) -> str:
     return path if node_rank == 0 else f"node_{node_rank}/{path}"
-
-
-def load_metrics(connection: Connection, ref: str, name: str | None) -> list[MetricPoint]:
-    """Every metric point of a run, in the order of arrival."""
-    row = find_run(connection, ref)
-    query = select(tables.metrics).where(tables.metrics.c.run_id == row.id).order_by(tables.metrics.c.id)
-    if name is not None:
-        query = query.where(tables.metrics.c.name == name)
-    return [metric_point(MetricPoint, item) for item in connection.execute(query)]
-
-
-def metric_point(kind: type[P], row: Any) -> P:
-    """A row of the metrics table as a message of the given type."""
-    return kind(row.name, row.value, row.step, rank_of(row.source), row.source, row.type, row.at, row.attempt)
 
 
 def load_progress(connection: Connection, ids: Sequence[str]) -> dict[str, list[Progress]]:

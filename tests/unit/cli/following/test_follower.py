@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from muster.cli.following.display import PlainDisplay, TailDisplay
+from muster.cli.following.display import PlainDisplay
 from muster.cli.following.follower import Abandoned, Follower, Interrupts, Screen
 from muster.cli.following.lines import Merger
 from muster.cli.following.state import RunState
@@ -156,11 +156,3 @@ def test_a_further_attempt_does_not_continue_a_line_of_the_earlier_one(
     server = FakeServer(run_view(), [log("1", b"cut o"), log("2", b"again\n", attempt=2), end("Completed")])
     assert follow(server)[1] == "[rank 0] cut o\n[rank 0] again\n"
     assert "attempt 2" in capsys.readouterr().err
-
-
-def test_the_last_lines_can_be_kept_instead_of_shown() -> None:
-    kept = TailDisplay(io.StringIO(), 2)
-    screen = Screen(kept, RunState(), Merger())
-    screen.show(log("1", b"a\nb\nc\nd"))
-    screen.finish()
-    assert [line.text for line in kept.kept] == ["c", "d"]

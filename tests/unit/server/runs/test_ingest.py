@@ -8,7 +8,7 @@ from typing import Any
 from tests.unit.server.conftest import Server
 
 from muster.server.database import records
-from muster.server.runs import ingest, views
+from muster.server.runs import ingest
 from muster.server.runs.submission import submit
 from muster.wire.codec import from_json
 from muster.wire.node.agents import Chunk
@@ -70,13 +70,13 @@ def test_numbers_that_json_lacks_are_texts(server: Server) -> None:
     values = {"nan": float("nan"), "list": [1.5, float("-inf")], "row": {"a": float("inf")}}
     log(server, run_id, 0, *({"kind": "metric", "name": name, "value": value} for name, value in values.items()))
     assert shown(server, run_id).metrics == {"nan": "NaN", "list": [1.5, "-Infinity"], "row": {"a": "Infinity"}}
-    points = server.context.database.read_now(lambda c: views.load_metrics(c, run_id, None))
-    assert {(point.rank, point.source, point.attempt) for point in points} == {(0, "rank_0", 1)}
+    _, points = server.call("GET", f"/runs/{run_id}/metrics")
+    assert {(point["rank"], point["source"], point["attempt"]) for point in points} == {(0, "rank_0", 1)}
 
 
 def test_points_of_a_client_are_kept_beside_those_of_ranks(server: Server) -> None:
     run_id = started(server)
     report = {"name": "loss", "value": 0.5, "step": 3}
     assert server.call("POST", f"/runs/{run_id}/metrics", {"points": [report]}) == (204, None)
-    (point,) = server.context.database.read_now(lambda c: views.load_metrics(c, run_id, "loss"))
-    assert (point.value, point.step, point.rank, point.source, point.type) == (0.5, 3.0, None, "client", "scalar")
+    _, (point,) = server.call("GET", f"/runs/{run_id}/metrics?name=loss")
+    assert [point[key] for key in ("value", "step", "rank", "source", "type")] == [0.5, 3.0, None, "client", "scalar"]
