@@ -153,6 +153,6 @@ def test_the_script_is_kept_with_the_run_and_holds_no_token(site: Site):
     run_id = site.run(command="true", compute="hpc", limits={"timeout": 600})
     site.wait(run_id)
     script = site.log(run_id, "logs/submitted.sh").decode()
-    assert script.startswith("#!/bin/bash\n#SBATCH --job-name=muster-")
+    assert script.startswith(f"#!/bin/bash\n#SBATCH --job-name={run_id}.1@muster-")
     assert "#SBATCH --time=13\n" in script
     assert "muster_" not in script

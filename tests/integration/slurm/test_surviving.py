@@ -107,7 +107,10 @@ def test_a_node_that_fails_leaves_a_stale_attempt_that_publishes_nothing(site: S
         (tmp_path / "late").touch()
         view = site.wait(run_id, timeout_s=60)
         assert view["status"] == "Completed", view["verdict"]
-        assert view["attempts"][0]["verdict"]["code"] == "node_lost"
+        first = view["attempts"][0]["verdict"]
+        assert (first["code"], first["node"]) == ("node_lost", victim["node"]), first
+        assert f"node {victim['node']} (down" in first["message"]
+        assert view["excluded_nodes"] == [victim["node"]]
         assert victim["node"] not in [rank["node"] for rank in view["attempts"][1]["ranks"]]
         assert [item for item in view["checkpoints"] if item["attempt"] == 1] == []
         wait_until(lambda: not stale.is_running() or stale.status() == psutil.STATUS_ZOMBIE, 60, "the stale rank's end")

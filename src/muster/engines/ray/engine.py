@@ -283,11 +283,12 @@ class RayEngine(QueueEngine):
 def _state_of(allocation: Allocation, report: GangReport) -> AllocationState:
     """What the broker's report means for the run."""
     if report.lost:
-        why = f"Ray lost the node {', '.join(report.hosts[rank] for rank in report.lost)}"
+        lost = tuple(report.hosts[rank] for rank in report.lost)
+        why = f"Ray lost the node {', '.join(lost)}"
         lives: dict[str, NodeLife] = {
             name: "gone" if rank in report.lost else "up" for rank, name in enumerate(allocation.nodes)
         }
-        return AllocationState(lives, why, Ending("node_lost", why))
+        return AllocationState(lives, why, Ending("node_lost", why, lost))
     if report.draining:
         why = f"Ray takes the node {', '.join(report.hosts[rank] for rank in report.draining)} back"
         return _all(allocation, "up", why, Ending("preempted", why))
