@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 from muster.defaults import LINGER_S
 from muster.paths import NodePaths
 from muster.wire.codec import Json
-from muster.wire.node.agents import AgentConfig
+from muster.wire.node.agents import AgentConfig, ServerContact
 
 
 @dataclass(frozen=True)
@@ -185,6 +185,8 @@ class AllocationState:
     """Why nodes are still starting, or are gone."""
     ending: Ending | None = None
     """Set once it is over, by engines that can tell why."""
+    unreached: Mapping[str, ServerContact] = field(default_factory=dict)
+    """What agents met that live and cannot reach the server, by node."""
     job_id: str = ""
     """What the manager calls it, for people who ask the manager themselves."""
 

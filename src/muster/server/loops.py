@@ -91,6 +91,7 @@ def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str,
 async def watch_nodes(context: Context) -> None:
     """Notice agents that are gone, bring them back to deliver, and give up on those that stay away."""
     gone_since: dict[str, float] = {}
+    met: set[str] = set()
     loop = asyncio.get_running_loop()
     tidied = loop.time()
     while True:
@@ -102,16 +103,21 @@ async def watch_nodes(context: Context) -> None:
             open_nodes = await context.database.read(_open_nodes)
             lives = await poll(context, open_nodes)
             over = await _note_endings(context, {node for _, node in open_nodes})
+            met = (met | context.hub.contacts.keys()) & {node for _, node in open_nodes}
             for cluster, node in open_nodes:
                 life, why = lives.get(node, ("gone", "its cluster was deleted"))
-                silent = life == "up" and context.hub.silent_s(node) > NODE_LOST_S
+                unreached = context.nodes.unreached.get(node) if node not in context.hub.contacts else None
+                silent = life == "up" and (unreached is not None or context.hub.silent_s(node) > NODE_LOST_S)
                 if life != "gone" and not silent:
                     gone_since.pop(node, None)
                     continue
                 waited_s = loop.time() - gone_since.setdefault(node, loop.time())
                 context.hub.contacts.pop(node, None)
-                give_up = waited_s > NODE_REVIVE_S or node in over
-                await context.database.write(partial(attempts.lose_node, context, node=node, give_up=give_up, why=why))
+                # An agent that lives and has never been heard of may still be on its way.
+                on_its_way = life == "up" and unreached is None and node not in met
+                give_up = waited_s > (NODE_LOST_S if on_its_way else NODE_REVIVE_S) or node in over
+                lose = partial(attempts.lose_node, context, node=node, give_up=give_up, why=why, unreached=unreached)
+                await context.database.write(lose)
                 if give_up:
                     gone_since.pop(node, None)
                 else:

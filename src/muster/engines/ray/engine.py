@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
 
 from muster import errors
 from muster.clusters.options import Options, unknown_size_notice
@@ -114,7 +115,9 @@ class RayEngine(QueueEngine):
 
     def connection(self, cluster: Cluster) -> Connection:
         chosen = RayOptions.parse(cluster.options)
-        return Connection("tls", chosen.server_address, chosen.server_port, chosen.linger_seconds)
+        head = urlsplit(chosen.address if "//" in chosen.address else f"//{chosen.address}").hostname
+        near = (head,) if head else ()
+        return Connection("tls", chosen.server_address, chosen.server_port, chosen.linger_seconds, near)
 
     def submit(self, request: GangRequest) -> None:
         site = self._site(request.cluster)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from muster import errors
 from muster.defaults import SLURM_POLL_S
-from muster.engines.agents import Collectors, last_lines
+from muster.engines.agents import Collectors, contact_of, last_lines
 from muster.engines.base import (
     Allocation,
     AllocationState,
@@ -32,6 +32,7 @@ from muster.engines.slurm.partitions import Partitions
 from muster.engines.slurm.script import allocation_of, gpus_per_node, job_name, kept_off, make_script
 from muster.engines.slurm.site_check import check_site
 from muster.engines.slurm.submission import Submitter
+from muster.wire.node.agents import ServerContact
 
 log = logging.getLogger("muster.server")
 
@@ -121,7 +122,7 @@ class SlurmEngine(QueueEngine):
 
     def connection(self, cluster: Cluster) -> Connection:
         chosen = SlurmOptions.parse(cluster.options)
-        near = tuple(node.address for node in self._partitions.nodes(chosen.partition)[:_ROUTES_TRIED])
+        near = tuple(node.address for node in self._partitions.nodes(chosen.partition, wait=False)[:_ROUTES_TRIED])
         return Connection(chosen.connection, chosen.server_address, chosen.server_port, chosen.linger_seconds, near)
 
     def script(self, request: GangRequest) -> str:
@@ -166,8 +167,8 @@ class SlurmEngine(QueueEngine):
             return
         with self._lock:
             self._released[job.name] = self._clock()
-        # What Slurm said last may be old; whether somebody came lies in the folder.
-        self._submitter.cancel(job.id, at_once=not _has_agents(allocation))
+        # What Slurm said last may be old; whether somebody came, and hears when to go, lies in the folder.
+        self._submitter.cancel(job.id, at_once=not _has_agents(allocation) or bool(_unreached(allocation)))
 
     def close(self) -> None:
         self._submitter.close()
@@ -288,12 +289,12 @@ class SlurmEngine(QueueEngine):
             self._ease(allocation, job, chosen)
             return _all(allocation, "starting", explanations.why_it_waits(job))
         if job.state in _STATES_OF_WORK and job.used_s > _START_PATIENCE_S:
-            return _all(allocation, "up")
+            return AllocationState(dict.fromkeys(allocation.nodes, "up"), unreached=_unreached(allocation))
         why = f"Slurm job {job.id} is {job.state.lower()}" + (f" on {job.nodes}" if job.nodes else "")
         lives: dict[str, NodeLife] = {
             name: "up" if paths.log.exists() else "starting" for name, paths in allocation.nodes.items()
         }
-        return AllocationState(lives, f"{why}; its agents are on their way")
+        return AllocationState(lives, f"{why}; its agents are on their way", unreached=_unreached(allocation))
 
     def _may_come_back(self, job: Job) -> bool:
         """A job whose node failed, or was taken back, is over for a moment before Slurm puts it back."""
@@ -392,6 +393,12 @@ def _first_folder(allocation: Allocation) -> Path:
 def _has_agents(allocation: Allocation) -> bool:
     """Whether agents came, as far as the shared folder shows it."""
     return any(paths.log.exists() for paths in allocation.nodes.values())
+
+
+def _unreached(allocation: Allocation) -> dict[str, ServerContact]:
+    """What agents met that cannot reach the server: they say so in the shared folder."""
+    found = {name: contact_of(paths) for name, paths in allocation.nodes.items()}
+    return {name: contact for name, contact in found.items() if contact is not None and contact.trouble}
 
 
 def _last_words(allocation: Allocation) -> str:

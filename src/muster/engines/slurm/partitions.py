@@ -42,14 +42,14 @@ class Partitions:
             if found != self._nodes.get(partition):
                 self._nodes[partition] = found
 
-    def nodes(self, partition: str | None) -> list[NodeInfo]:
+    def nodes(self, partition: str | None, wait: bool = True) -> list[NodeInfo]:
         with self._lock:
             fresh_s = _AGAIN_S if self._commands.trouble else _FRESH_S
             if self._clock() - self._asked.get(partition, float("-inf")) > fresh_s:
                 self._start_asking(partition)
             asking = self._asking.get(partition)
             known = self._nodes.get(partition)
-        if known is None and asking is not None:
+        if known is None and asking is not None and wait:
             # The first time of all: nothing can be said without an answer.
             asking.join(_FIRST_WAIT_S)
             with self._lock:

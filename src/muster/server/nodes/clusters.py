@@ -80,9 +80,9 @@ def scales(context: Context, cluster: Cluster) -> bool:
     return engine is not None and engine.scales(cluster)
 
 
-def reach_of_remote_clusters(context: Context, connection: Connection) -> Reach | None:
-    """How clusters on other machines want to reach this server; None: there are none."""
-    found: Reach | None = None
+def reaches(context: Context, connection: Connection) -> dict[str, Reach]:
+    """How each cluster on other machines wants to reach this server, by name."""
+    found: dict[str, Reach] = {}
     for row in connection.execute(CLUSTERS):
         engine = context.nodes.engines.owner(row.engine) or context.nodes.engines.queue(row.engine)
         try:
@@ -92,9 +92,7 @@ def reach_of_remote_clusters(context: Context, connection: Connection) -> Reach 
             log.warning("the settings of the cluster %s are not valid any more: %s", row.name, error)
             reach = Reach()
         if reach is not None:
-            # The first that names an address or a port is listened to.
-            address = (found and found.server_address) or reach.server_address
-            found = Reach(reach.mode, address, (found and found.server_port) or reach.server_port)
+            found[row.name] = reach
     return found
 
 

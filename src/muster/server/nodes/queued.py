@@ -51,6 +51,11 @@ class QueuedNodes:
         for key, allocation in allocations.items():
             state = self.context.nodes.allocations[key] = polled[allocation.id]
             found |= {node: NodeState(life, state.reason) for node, life in state.nodes.items()}
+            for node in state.nodes:
+                if node in state.unreached:
+                    self.context.nodes.unreached[node] = state.unreached[node]
+                else:
+                    self.context.nodes.unreached.pop(node, None)
         return found
 
     def views(self, connection: Connection, held: Sequence[Held]) -> list[NodeView]:
