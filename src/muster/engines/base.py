@@ -187,8 +187,6 @@ class AllocationState:
     """Set once it is over, by engines that can tell why."""
     unreached: Mapping[str, ServerContact] = field(default_factory=dict)
     """What agents met that live and cannot reach the server, by node."""
-    job_id: str = ""
-    """What the manager calls it, for people who ask the manager themselves."""
 
     @classmethod
     def of_all(
@@ -215,6 +213,10 @@ class QueueEngine(Engine):
 
     def connection(self, cluster: Cluster) -> Connection:
         return Connection()
+
+    def job_id(self, allocation: Allocation) -> str:
+        """What the queue calls an allocation, for people who ask it themselves; empty: not known, or nothing."""
+        return ""
 
 
 @runtime_checkable

@@ -17,7 +17,7 @@ from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import CLUSTERS
-from muster.server.nodes import allocations, clusters, lifecycle
+from muster.server.nodes import allocations, clusters, lifecycle, managers
 from muster.server.nodes.agents import ensure_agents, poll
 from muster.server.runs import attempts
 from muster.server.runs.queue import RunQueue, load_running
@@ -92,6 +92,7 @@ async def watch_nodes(context: Context) -> None:
     """Notice agents that are gone, bring them back to deliver, and give up on those that stay away."""
     gone_since: dict[str, float] = {}
     met: set[str] = set()
+    known: dict[str, managers.Manager] = {}
     loop = asyncio.get_running_loop()
     tidied = loop.time()
     while True:
@@ -100,6 +101,7 @@ async def watch_nodes(context: Context) -> None:
             if loop.time() - tidied > TIDY_S:
                 tidied = loop.time()
                 await asyncio.to_thread(allocations.tidy, context)
+            await managers.watch(context, known)
             open_nodes = await context.database.read(_open_nodes)
             lives = await poll(context, open_nodes)
             over = await _note_endings(context, {node for _, node in open_nodes})

@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from muster import errors
@@ -149,10 +148,17 @@ class SlurmEngine(QueueEngine):
     def poll(self, allocations: Sequence[Allocation]) -> Mapping[str, AllocationState]:
         chosen = {item.cluster.name: SlurmOptions.parse(item.cluster.options) for item in allocations}
         self._ask(min((item.poll_seconds for item in chosen.values()), default=SLURM_POLL_S))
-        return {
-            item.id: replace(self._state(item, chosen[item.cluster.name]), job_id=self._job_id(item))
-            for item in allocations
-        }
+        return {item.id: self._state(item, chosen[item.cluster.name]) for item in allocations}
+
+    def job_id(self, allocation: Allocation) -> str:
+        with self._lock:
+            job = self._job_of(allocation.id)
+        if job is not None:
+            return job.id
+        try:
+            return _mark(allocation).read_text().strip()
+        except OSError:
+            return ""
 
     def release(self, allocation: Allocation, followed: bool) -> None:
         """Agents leave by themselves; a job that still waits, or stays, is cancelled."""
@@ -252,16 +258,6 @@ class SlurmEngine(QueueEngine):
     @staticmethod
     def _attempt_now(job: Job) -> int:
         return _attempt(_allocation(job)) + job.restarts
-
-    def _job_id(self, allocation: Allocation) -> str:
-        with self._lock:
-            job = self._job_of(allocation.id)
-        if job is not None:
-            return job.id
-        try:
-            return _mark(allocation).read_text().strip()
-        except OSError:
-            return ""
 
     def _state(self, allocation: Allocation, chosen: SlurmOptions) -> AllocationState:
         refused = self._submitter.refusal(allocation.id)

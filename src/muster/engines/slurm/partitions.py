@@ -32,7 +32,7 @@ class Partitions:
         self._nodes: dict[str | None, list[NodeInfo]] = {}
         self._asked: dict[str | None, float] = {}
         self._asking: dict[str | None, threading.Thread] = {}
-        self._offers: dict[str, tuple[list[NodeInfo], SlurmOptions, list[NodeOffer]]] = {}
+        self._offers: dict[str, tuple[list[NodeInfo], SlurmOptions, bool, list[NodeOffer]]] = {}
 
     def refresh(self, partition: str | None) -> None:
         """Ask now; Busy or Refused where that fails."""
@@ -79,10 +79,11 @@ class Partitions:
         nodes = self.nodes(options.partition)
         with self._lock:
             made = self._offers.get(cluster)
-            if made is None or made[0] is not nodes or made[1] != options:
-                made = (nodes, options, [_offer(node, options) for node in nodes[: options.max_nodes]])
-                self._offers[cluster] = made
-            return made[2]
+            trouble = bool(self._commands.trouble)
+            if made is None or made[0] is not nodes or made[1:3] != (options, trouble):
+                offers = [_offer(node, options, trouble) for node in nodes[: options.max_nodes]]
+                made = self._offers[cluster] = (nodes, options, trouble, offers)
+            return made[3]
 
     def _renew(self, partition: str | None) -> None:
         try:
@@ -94,9 +95,9 @@ class Partitions:
                 self._asking.pop(partition, None)
 
 
-def _offer(node: NodeInfo, options: SlurmOptions) -> NodeOffer:
+def _offer(node: NodeInfo, options: SlurmOptions, trouble: bool) -> NodeOffer:
     """What a job gets of a node."""
-    state, reason = node_state(node)
+    state, reason = ("unknown", "Slurm does not answer") if trouble else node_state(node)
     cpus = min(options.cpus, node.cpus) if options.cpus else node.cpus
     memory = min(int(options.memory_gb * 1e9), node.memory_mb << 20) if options.memory_gb else node.memory_mb << 20
     return NodeOffer.of_machine(node.name, node.name, cpus, memory, gpus_per_node(options, node), state, reason)

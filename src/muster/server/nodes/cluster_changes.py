@@ -33,6 +33,8 @@ from muster.wire.clusters import (
 _CLUSTERS, _PLACEMENTS, _RUNS = tables.clusters, tables.placements, tables.runs
 _UNFINISHED = (*states.ACTIVE, states.QUEUED)
 _COUNTED = 1000
+_PATIENCE_S = 1.5
+"""How long a cluster's own manager is waited for when somebody looks at the cluster."""
 
 
 def check(context: Context, cluster: Cluster) -> list[str]:
@@ -118,6 +120,7 @@ def history(connection: Connection, cluster: str, node: str) -> list[NodeStateVi
 def _view(context: Context, connection: Connection, row: Any) -> ClusterView:
     cluster, options = clusters.cluster_of(row), clusters.options_of(row)
     engine = context.nodes.engines.owner(cluster.engine) or context.nodes.engines.queue(cluster.engine)
+    trouble = engine.trouble(cluster, _PATIENCE_S) if engine is not None else context.nodes.engines.trouble(row.engine)
     offers = engine.nodes(cluster) if engine is not None else ()
     held = select(_PLACEMENTS.c.node, _PLACEMENTS.c.host, _PLACEMENTS.c.run_id).where(
         _PLACEMENTS.c.cluster == row.name, _PLACEMENTS.c.phase.in_(states.HOLDS_RESOURCES)
@@ -126,6 +129,8 @@ def _view(context: Context, connection: Connection, row: Any) -> ClusterView:
     return message_of(
         ClusterView,
         row,
+        state=clusters.UNREACHABLE if trouble and row.state == clusters.READY else row.state,
+        reason=trouble,
         min_nodes=options.min_nodes,
         max_nodes=len(offers),
         lent=context.nodes.engines.queue(cluster.engine) is not None,

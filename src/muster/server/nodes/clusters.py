@@ -23,6 +23,8 @@ from muster.server.database.records import CLUSTERS
 log = logging.getLogger("muster.server")
 
 READY, STOPPED, DELETING = "ready", "stopped", "deleting"
+UNREACHABLE = "unreachable"
+"""As it is shown while its own manager does not answer; never recorded."""
 PREPARING, IDLE, RUNNING = "preparing", "idle", "running"
 LEAVING, PREEMPTED, UNUSABLE, GONE = "leaving", "preempted", "unusable", "gone"
 TAKES_GANGS = (IDLE, RUNNING)
@@ -138,6 +140,10 @@ def rules_of(context: Context, row: Any, states: Mapping[str, NodeRecord], num_u
         out = sum(item.state == UNUSABLE or item.cordoned is not None for item in states.values())
         coming = max(0, len(offered(context, cluster)) - num_usable - out)
     closed = context.nodes.engines.trouble(cluster.engine)
+    queue = context.nodes.engines.queue(cluster.engine)
+    if queue is not None and not num_usable:
+        # Where nothing is known of its nodes, its gangs wait here.
+        closed = queue.trouble(cluster)
     if row.state == STOPPED:
         closed = f"{row.name} is stopped; `muster cluster start {row.name}` starts it"
     quotas = options.quotas
@@ -145,7 +151,7 @@ def rules_of(context: Context, row: Any, states: Mapping[str, NodeRecord], num_u
         preemption=options.preemption,
         coming=coming,
         closed=closed,
-        hands_on=context.nodes.engines.queue(cluster.engine) is not None,
+        hands_on=queue is not None,
         per_user=_quota(quotas.per_user),
         per_experiment=_quota(quotas.per_experiment),
         users={name: _quota(limit) for name, limit in quotas.users.items()},

@@ -26,6 +26,8 @@ class NodesState:
     """What engines with a queue of their own said last of each open attempt."""
     announced: set[tuple[str, int]] = field(default_factory=set)
     """The attempts whose followers know why they wait."""
+    job_ids: dict[tuple[str, int], str] = field(default_factory=dict)
+    """What the queues of clusters call open attempts, as it is recorded."""
     unreached: dict[str, ServerContact] = field(default_factory=dict)
     """What agents met that live and have not reached this server, by node."""
 
