@@ -130,8 +130,9 @@ class RayEngine(QueueEngine):
                 asking = site.asking
             if asking is not None:
                 asking.join(patience_s)
-                if asking.is_alive() and not site.trouble:
-                    return f"Ray does not answer: no answer for {patience_s:g} s"
+                with site.lock:
+                    if site.asking is asking and not site.trouble:
+                        site.trouble = f"no answer for {patience_s:g} s"
         return f"Ray does not answer: {site.trouble}" if site.trouble else ""
 
     def connection(self, cluster: Cluster) -> Connection:

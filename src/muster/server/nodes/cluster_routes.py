@@ -52,8 +52,10 @@ async def show_cluster(name: str, context: ContextOf) -> ClusterView:
 
 @router.patch("/clusters/{name}")
 async def change_cluster(name: str, body: ClusterChanges, context: ContextOf) -> ChangedCluster:
-    """Resize, stop or start a cluster; nodes that go finish their runs first, unless `now`."""
-    notices = await context.database.write(lambda transaction: cluster_changes.change(context, transaction, name, body))
+    """Change settings, resize, stop or start a cluster; nodes that go finish their runs first, unless `now`."""
+    wanted = await context.database.read(lambda c: cluster_changes.changed(c, name, body))
+    notices = await asyncio.to_thread(cluster_changes.check, context, wanted) if body.options else []
+    await context.database.write(lambda transaction: cluster_changes.change(context, transaction, name, body))
     notices += await _listen_for(context)
     context.hub.changed(queue=True)
     return _changed(await show_cluster(name, context), notices)
