@@ -110,7 +110,7 @@ def test_a_cluster_that_the_site_could_never_serve_is_refused_and_its_share_is_s
         with pytest.raises(errors.JobError, match=re.escape(why)):
             cluster("never", **dict([options]))
     made = site.client.create_cluster("share", "slurm", {**OPTIONS, "cpus": 2, "account": "nobodys"})
-    assert any("this Slurm keeps no accounts, so nobodys is handed on unchecked" in text for text in made.notices)
+    assert any("accounts cannot be listed, so nobodys is handed on unchecked" in text for text in made.notices)
     assert "2 CPUs" in muster("cluster", "show", "share")
 
 

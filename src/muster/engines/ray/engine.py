@@ -246,9 +246,8 @@ class RayEngine(QueueEngine):
             for name, report in site.reports.items():
                 if report.state != "pending" and name in site.gangs:
                     site.gangs[name].placed = True
-            for name in names:
-                if name in site.gangs and name not in site.reports:
-                    site.gangs[name].lost = site.gangs[name].placed
+            for name in site.gangs.keys() & set(names):
+                site.gangs[name].lost = site.gangs[name].placed and name not in site.reports
             site.answered_at = time.monotonic()
         return ""
 

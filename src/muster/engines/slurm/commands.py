@@ -104,7 +104,7 @@ class Commands:
         self.call("sbatch", "--test-only", stdin=script, tries=1)
 
     def accounts(self) -> list[str] | None:
-        """The accounts that this user may charge; None where the site keeps none."""
+        """The accounts that this user may charge; None where the site keeps none, or does not tell."""
         who = getpass.getuser()
         code, printed, _ = self._run(
             ("sacctmgr", "--noheader", "--parsable2", "show", "assoc", f"user={who}", "format=account"),

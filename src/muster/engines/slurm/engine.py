@@ -59,6 +59,8 @@ class SlurmEngine(QueueEngine):
         """By the allocations that their names tell of."""
         self._hosts: dict[tuple[str, int], list[str]] = {}
         """The nodes that each start of a job was seen to have."""
+        self._reached: set[str] = set()
+        """Nodes whose agents have reached the server."""
         self._avoiding: dict[str, Gang] = {}
         """Allocations whose jobs keep off nodes that failed them."""
         self._asked_at: float | None = None
@@ -166,6 +168,8 @@ class SlurmEngine(QueueEngine):
         with self._lock:
             self._avoiding.pop(allocation.id, None)
             job = self._job_of(allocation.id)
+        unreached = self._unreached(allocation)
+        self._reached -= allocation.nodes.keys()
         if job is None or job.is_over:
             return
         if followed and self._attempt_now(job) != _attempt(allocation.id):
@@ -174,7 +178,7 @@ class SlurmEngine(QueueEngine):
         with self._lock:
             self._released[job.name] = self._clock()
         # What Slurm said last may be old; whether somebody came, and hears when to go, lies in the folder.
-        self._submitter.cancel(job.id, at_once=not _has_agents(allocation) or bool(_unreached(allocation)))
+        self._submitter.cancel(job.id, at_once=not _has_agents(allocation) or bool(unreached))
 
     def close(self) -> None:
         self._submitter.close()
@@ -285,12 +289,12 @@ class SlurmEngine(QueueEngine):
             self._ease(allocation, job, chosen)
             return _all(allocation, "starting", explanations.why_it_waits(job))
         if job.state in _STATES_OF_WORK and job.used_s > _START_PATIENCE_S:
-            return AllocationState(dict.fromkeys(allocation.nodes, "up"), unreached=_unreached(allocation))
+            return AllocationState(dict.fromkeys(allocation.nodes, "up"), unreached=self._unreached(allocation))
         why = f"Slurm job {job.id} is {job.state.lower()}" + (f" on {job.nodes}" if job.nodes else "")
         lives: dict[str, NodeLife] = {
             name: "up" if paths.log.exists() else "starting" for name, paths in allocation.nodes.items()
         }
-        return AllocationState(lives, f"{why}; its agents are on their way", unreached=_unreached(allocation))
+        return AllocationState(lives, f"{why}; its agents are on their way", unreached=self._unreached(allocation))
 
     def _may_come_back(self, job: Job) -> bool:
         """A job whose node failed, or was taken back, is over for a moment before Slurm puts it back."""
@@ -346,6 +350,13 @@ class SlurmEngine(QueueEngine):
         }
         return AllocationState(lives, ending.message, ending)
 
+    def _unreached(self, allocation: Allocation) -> dict[str, ServerContact]:
+        """What agents met that cannot reach the server, as the shared folder says until they do."""
+        new = [(name, paths) for name, paths in allocation.nodes.items() if name not in self._reached]
+        found = {name: contact for name, paths in new if (contact := contact_of(paths)) is not None}
+        self._reached |= {name for name, contact in found.items() if contact.reached}
+        return {name: contact for name, contact in found.items() if contact.trouble}
+
     def _lost_nodes(self, chosen: SlurmOptions, hosts: Sequence[str] | None = None) -> list[NodeInfo]:
         """The nodes of the partition that Slurm has lost by now, of these hosts where they are known."""
         try:
@@ -389,12 +400,6 @@ def _first_folder(allocation: Allocation) -> Path:
 def _has_agents(allocation: Allocation) -> bool:
     """Whether agents came, as far as the shared folder shows it."""
     return any(paths.log.exists() for paths in allocation.nodes.values())
-
-
-def _unreached(allocation: Allocation) -> dict[str, ServerContact]:
-    """What agents met that cannot reach the server: they say so in the shared folder."""
-    found = {name: contact_of(paths) for name, paths in allocation.nodes.items()}
-    return {name: contact for name, contact in found.items() if contact is not None and contact.trouble}
 
 
 def _last_words(allocation: Allocation) -> str:

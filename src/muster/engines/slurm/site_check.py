@@ -44,7 +44,7 @@ def _check_account(commands: Commands, chosen: SlurmOptions) -> list[str]:
         return []
     known = commands.accounts()
     if known is None:
-        return [f"account: this Slurm keeps no accounts, so {chosen.account} is handed on unchecked"]
+        return [f"account: this site's accounts cannot be listed, so {chosen.account} is handed on unchecked"]
     if chosen.account not in known:
         raise errors.JobError(
             f"account: you may not charge {chosen.account!r} at this site",
