@@ -91,6 +91,8 @@ class NodePaths:
     lock = _Below("agent.lock")
     """Held by the living agent: a second one exits at once."""
     log = _Below("agent.log")
+    contact = _Below("contact.json")
+    """Whether the agent has reached the server, and what it met instead (ServerContact)."""
     setup_log = _Below("setup.log")
     """What the node's set-up command printed."""
     setup_done = _Below("setup.done")

@@ -122,13 +122,16 @@ class RaySite:
         for host in gone:
             self.wait_for_ray(host)
 
-    def start_ray(self, host: str, wait: bool = True) -> None:
+    def start_ray(self, host: str, wait: bool = True, python_path: str = "") -> None:
+        """Ray on a host; `python_path`: where its processes find modules first."""
         me = starting.Host(self.addresses[host])
         made = [*starting.arguments(self.setup, me), *(self._of_head if host == self.hosts[0] else ())]
         self._session.mkdir(exist_ok=True)
         if self._autoscaling is not None:
             (self.root / "autoscaling.yaml").write_text(json.dumps(self._autoscaling))
         told = {**self._environment, "RAY_TMPDIR": str(self._session)}
+        if python_path:
+            told["PYTHONPATH"] = python_path
         if self._autoscaling is not None:
             told |= {"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"}
             told |= {"RAY_OVERRIDE_NODE_ID_FOR_TESTING": FAKE_HEAD_ID}

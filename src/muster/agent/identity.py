@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from muster.host.network import source_of
 from muster.wire.node.agents import AgentConfig
 
 HOST_VARIABLE = "MUSTER_AGENT_HOST"
@@ -53,18 +54,10 @@ def own_address(servers: tuple[str, ...]) -> str:
         parts = urlsplit(url)
         if parts.scheme == "https" and parts.hostname:
             try:
-                # Nothing is sent: the kernel only chooses the way.
-                return _source_of(parts.hostname, parts.port or 443)
+                return source_of(parts.hostname, parts.port or 443)
             except OSError:
                 continue
     try:
         return socket.gethostbyname(socket.gethostname())
     except OSError:
         return "127.0.0.1"
-
-
-def _source_of(host: str, port: int) -> str:
-    family, kind, protocol, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-    with socket.socket(family, kind, protocol) as probe:
-        probe.connect(target)
-        return str(probe.getsockname()[0])

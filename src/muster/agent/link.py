@@ -79,6 +79,8 @@ class Link:
         self._agent_id = agent_id
         self._index = 0
         self._connections = PerThread(ServerConnection)
+        self.met: dict[str, str] = {}
+        """What went wrong last at each address."""
         self._contact = time.monotonic()
 
     @property
@@ -179,6 +181,7 @@ class Link:
             self.close()
             # Another address may answer; only one thread needs to turn the page.
             if isinstance(error, (ServerUnavailable, OSError)) and index == self._index:
+                self.met[Address(self._config.server[index]).shown] = str(error.__cause__ or error)
                 self._index = (index + 1) % len(self._config.server)
             raise
 

@@ -33,11 +33,12 @@ from muster.defaults import ORDERS_WAIT_S, PROTOCOL_VERSION
 from muster.environments.images import engines
 from muster.errors import AccessDenied, ProtocolMismatch
 from muster.host import processes
+from muster.host.files import PRIVATE, write_json
 from muster.host.locks import FileLock
 from muster.paths import NodePaths
 from muster.version import VERSION
-from muster.wire.codec import from_json
-from muster.wire.node.agents import AgentConfig, Hello
+from muster.wire.codec import from_json, to_json
+from muster.wire.node.agents import AgentConfig, Hello, ServerContact
 
 log = logging.getLogger("muster.agent")
 
@@ -104,7 +105,11 @@ def _run(config: AgentConfig, paths: NodePaths, is_first: bool) -> None:
     def greet() -> None:
         link.hello(replace(hello, holding=node.holding))
 
-    listener = threading.Thread(target=_listen, args=(link, node, greet), name="orders", daemon=True)
+    def note(reached: bool) -> None:
+        met = {} if reached else dict(link.met)
+        write_json(paths.contact, to_json(ServerContact(hello.host, reached, met)), mode=PRIVATE)
+
+    listener = threading.Thread(target=_listen, args=(link, node, greet, note), name="orders", daemon=True)
     loop.post(listener.start)
     # While the hello is on its way; orders are looked at after it.
     loop.post(partial(runtime_copy.install, runtime))
@@ -113,21 +118,29 @@ def _run(config: AgentConfig, paths: NodePaths, is_first: bool) -> None:
     log.info("agent of %s ends", config.node)
 
 
-def _listen(link: Link, node: Node, greet: Callable[[], None]) -> None:
-    """In a thread: wait for orders, and say hello whenever the server may not know this agent."""
+def _listen(link: Link, node: Node, greet: Callable[[], None], note: Callable[[bool], None]) -> None:
+    """In a thread: wait for orders, and say hello whenever the server may not know this agent.
+
+    Until the first hello, what went wrong is noted where its engine finds it.
+    """
     backoff = Backoff()
-    greeted, seen = False, -1
+    greeted, reached, seen = False, False, -1
     while True:
         try:
             if not greeted:
                 greet()
                 greeted, seen = True, -1
+                if not reached:
+                    reached = True
+                    note(True)
             answer = link.orders(seen, ORDERS_WAIT_S)
             seen = answer.version
             node.apply_orders(answer)
             backoff.reset()
         except Trouble as error:
             greeted = False
+            if not reached:
+                note(False)
             if backoff.fresh:
                 log.info("no orders: %s", error)
             hopeless = isinstance(error, (AccessDenied, ProtocolMismatch))

@@ -49,7 +49,7 @@ def judge(evidence: Evidence) -> Verdict:
         return _verdict(CANCELLED, f"cancelled{who}", evidence)
     if _taken_back(evidence):
         assert evidence.ending is not None
-        gone_to, code = _gone(evidence.nodes), evidence.ending.code
+        gone_to, code = _gone(evidence), evidence.ending.code
         # Only a lost node is one to avoid next time.
         lost = gone_to.name if gone_to and code == "node_lost" else None
         return _verdict(code, evidence.ending.message, evidence, node=lost)
@@ -67,7 +67,7 @@ def judge(evidence: Evidence) -> Verdict:
     found = (_in_context(cause_of(rank), alone, mpi) for rank in ranks if rank.failed)
     causes = sorted(found, key=lambda item: item.order)
     first = causes[0] if causes else None
-    gone = _gone(evidence.nodes)
+    gone = _gone(evidence)
     if evidence.stop_reason == "preempted" and not gone and (first is None or first.weight >= RENDEZVOUS):
         return _verdict("preempted", "its nodes were wanted elsewhere", evidence)
     if gone and (
@@ -147,9 +147,17 @@ def _in_context(cause: Cause, alone: bool, mpi: bool) -> Cause:
     return Cause(code, cause.rank, cause.signal, cause.headline, cause.lines)
 
 
-def _gone(nodes: Sequence[NodeEvidence]) -> NodeEvidence | None:
-    """The node that went away; one that was asked to go says more than one that vanished."""
-    return next((node for node in nodes if node.leaving), None) or next((node for node in nodes if node.lost), None)
+def _gone(evidence: Evidence) -> NodeEvidence | None:
+    """The node that went away; one that was asked to go says more than one that vanished.
+
+    Once a node is lost, whoever lent it asks the healthy ones of the gang to go too.
+    """
+    nodes, ending = evidence.nodes, evidence.ending
+    lost = next((node for node in nodes if node.lost), None)
+    if ending is not None and ending.code == "node_lost":
+        named = next((node for node in nodes if node.name in ending.lost), None) or lost
+        return replace(named, lost=True, leaving=False) if named else None
+    return next((node for node in nodes if node.leaving), None) or lost
 
 
 def _of_node(node: NodeEvidence, evidence: Evidence) -> Verdict:

@@ -7,7 +7,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from muster.host.files import read_json
 from muster.paths import NodePaths
+from muster.wire.codec import WireError, from_json
+from muster.wire.node.agents import ServerContact
 
 _COLLECT_TRIES = 3
 
@@ -43,6 +46,14 @@ def last_lines(log: Path) -> list[str]:
 def last_words(paths: NodePaths) -> str:
     """The last line of an agent's log."""
     return (last_lines(paths.log) or [""])[-1]
+
+
+def contact_of(paths: NodePaths) -> ServerContact | None:
+    """Whether the agent of a node's folder has reached the server; None where it has not said."""
+    try:
+        return from_json(ServerContact, read_json(paths.contact))
+    except (OSError, ValueError, WireError):
+        return None
 
 
 def has_undelivered(paths: NodePaths) -> bool:

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 from muster.defaults import LINGER_S
 from muster.paths import NodePaths
 from muster.wire.codec import Json
-from muster.wire.node.agents import AgentConfig
+from muster.wire.node.agents import AgentConfig, ServerContact
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ class Connection:
     server_port: int | None = None
     linger_s: float = LINGER_S
     """How long nodes that came with a gang are kept for a server that is away once nothing runs on them."""
+    near: tuple[str, ...] = ()
+    """Hosts of the cluster, its head first: the way to them is the way back."""
 
 
 class Engine(ABC):
@@ -79,6 +81,10 @@ class Engine(ABC):
     @abstractmethod
     def close(self) -> None:
         """Let go; agents work on without the server."""
+
+    def trouble(self, cluster: Cluster, patience_s: float = 0.0) -> str:
+        """Why the cluster's own manager does not answer; empty: it does. With patience it is asked now."""
+        return ""
 
     def connection(self, cluster: Cluster) -> Connection | None:
         """How the nodes reach the server from other machines; None: they use its socket."""
@@ -166,6 +172,8 @@ class Ending:
     code: str = ""
     """A verdict: cancelled, preempted, node_lost, timeout, time_slice, host_oom, bad_input; empty: nothing special."""
     message: str = ""
+    lost: tuple[str, ...] = ()
+    """Machines that the manager has lost."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +185,8 @@ class AllocationState:
     """Why nodes are still starting, or are gone."""
     ending: Ending | None = None
     """Set once it is over, by engines that can tell why."""
+    unreached: Mapping[str, ServerContact] = field(default_factory=dict)
+    """What agents met that live and cannot reach the server, by node."""
 
     @classmethod
     def of_all(
@@ -203,6 +213,10 @@ class QueueEngine(Engine):
 
     def connection(self, cluster: Cluster) -> Connection:
         return Connection()
+
+    def job_id(self, allocation: Allocation) -> str:
+        """What the queue calls an allocation, for people who ask it themselves; empty: not known, or nothing."""
+        return ""
 
 
 @runtime_checkable

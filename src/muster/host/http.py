@@ -30,6 +30,8 @@ Refused = Callable[[int, bytes], Exception]
 """The error that a refusal becomes: its status and its body."""
 
 _HINT = "Is it running? `muster status` tells; `muster up` starts one for a team."
+_CONNECT_S = 10.0
+"""A host that does not answer at all is given up sooner than one that takes its time over an answer."""
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _PASSING = {408, 429, 500, 502, 503, 504}
 """Statuses that another try may not meet."""
@@ -170,7 +172,7 @@ class Connection:
 
     def _connect(self, timeout_s: float) -> http.client.HTTPConnection:
         if self._http is None:
-            fresh = _open(self.address, timeout_s, self._external, self._tls)
+            fresh = _open(self.address, min(timeout_s, _CONNECT_S), self._external, self._tls)
             try:
                 fresh.connect()
             except OSError as error:

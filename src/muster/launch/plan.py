@@ -91,6 +91,16 @@ def sample_slots(spec: JobSpec, *, cpus: int = 1, gpus: Sequence[str] = ()) -> t
     return tuple(slots)
 
 
+def placeholder_slots(spec: JobSpec, *, cpus: int = 1, gpus: Sequence[str] = ()) -> tuple[Slot, ...]:
+    """Machines that are yet to come, to plan with: names, addresses and ports stand for theirs."""
+    most = spec.resources.gpus_per_node
+    held = tuple(gpus if most is None else gpus[:most])
+    return tuple(
+        Slot(f"NODE_{rank}", f"ADDRESS_OF_NODE_{rank}", cpus, held, _free_ports(ports_wanted(spec, rank), set()))
+        for rank in range(spec.resources.instance_count)
+    )
+
+
 def _require_slots(gang: Gang) -> None:
     nodes = gang.spec.resources.instance_count
     if len(gang.slots) != nodes:

@@ -25,6 +25,7 @@ class NodeContact:
     """What the preparation of a run that takes long is at, and since when."""
     setup_error: str | None = None
     """Why its node's set-up failed, if it did."""
+    host: str = ""
 
 
 class Hub:

@@ -17,7 +17,7 @@ from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import CLUSTERS
-from muster.server.nodes import allocations, clusters, lifecycle
+from muster.server.nodes import allocations, clusters, lifecycle, managers
 from muster.server.nodes.agents import ensure_agents, poll
 from muster.server.runs import attempts
 from muster.server.runs.queue import RunQueue, load_running
@@ -91,6 +91,8 @@ def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str,
 async def watch_nodes(context: Context) -> None:
     """Notice agents that are gone, bring them back to deliver, and give up on those that stay away."""
     gone_since: dict[str, float] = {}
+    met: set[str] = set()
+    known: dict[str, managers.Manager] = {}
     loop = asyncio.get_running_loop()
     tidied = loop.time()
     while True:
@@ -99,19 +101,25 @@ async def watch_nodes(context: Context) -> None:
             if loop.time() - tidied > TIDY_S:
                 tidied = loop.time()
                 await asyncio.to_thread(allocations.tidy, context)
+            await managers.watch(context, known)
             open_nodes = await context.database.read(_open_nodes)
             lives = await poll(context, open_nodes)
             over = await _note_endings(context, {node for _, node in open_nodes})
+            met = (met | context.hub.contacts.keys()) & {node for _, node in open_nodes}
             for cluster, node in open_nodes:
                 life, why = lives.get(node, ("gone", "its cluster was deleted"))
-                silent = life == "up" and context.hub.silent_s(node) > NODE_LOST_S
+                unreached = context.nodes.unreached.get(node) if node not in context.hub.contacts else None
+                silent = life == "up" and (unreached is not None or context.hub.silent_s(node) > NODE_LOST_S)
                 if life != "gone" and not silent:
                     gone_since.pop(node, None)
                     continue
                 waited_s = loop.time() - gone_since.setdefault(node, loop.time())
                 context.hub.contacts.pop(node, None)
-                give_up = waited_s > NODE_REVIVE_S or node in over
-                await context.database.write(partial(attempts.lose_node, context, node=node, give_up=give_up, why=why))
+                # An agent that lives and has never been heard of may still be on its way.
+                on_its_way = life == "up" and unreached is None and node not in met
+                give_up = waited_s > (NODE_LOST_S if on_its_way else NODE_REVIVE_S) or node in over
+                lose = partial(attempts.lose_node, context, node=node, give_up=give_up, why=why, unreached=unreached)
+                await context.database.write(lose)
                 if give_up:
                     gone_since.pop(node, None)
                 else:

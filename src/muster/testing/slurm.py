@@ -42,6 +42,14 @@ class FakeSlurm:
         """So many of the next submissions are heard, but their answer is lost."""
         self.refusal = ""
         """What sbatch says instead of taking a job."""
+        self.test_refusals: dict[str, str] = {}
+        """What `sbatch --test-only` says of a script that has such a part."""
+        self.node_states: dict[str, str] = {}
+        """Of nodes that are not idle."""
+        self.accounts: Sequence[str] | None = None
+        """That the user may charge; None: the site keeps none."""
+        self.updates: list[tuple[str, ...]] = []
+        """What `scontrol update` was given."""
         self.json_works = True
         self.mpi_plugins: Sequence[str] = ("pmi2",)
         """Of `srun --mpi`."""
@@ -61,7 +69,7 @@ class FakeSlurm:
                 self.busy -= 1
                 return 1, "", f"{command[0]}: {_BUSY}"
             answers = {"sbatch": self._sbatch, "squeue": self._squeue, "sinfo": self._sinfo, "scancel": self._scancel,
-                       "sacct": self._sacct}  # fmt: skip
+                       "sacct": self._sacct, "sacctmgr": self._sacctmgr, "scontrol": self._scontrol}  # fmt: skip
             if command[0] == "srun":
                 return 0, "", "".join(f"srun: {name}\n" for name in ("MPI types are...", "none", *self.mpi_plugins))
             return answers[command[0]](command, stdin or "")
@@ -76,7 +84,10 @@ class FakeSlurm:
         with self._lock:
             del self.jobs[job]
 
-    def _sbatch(self, _command: Sequence[str], stdin: str) -> tuple[int, str, str]:
+    def _sbatch(self, command: Sequence[str], stdin: str) -> tuple[int, str, str]:
+        if "--test-only" in command:
+            known = next((said for part, said in self.test_refusals.items() if part in stdin), "")
+            return (1, "", f"allocation failure: {known}") if known else (0, "", "sbatch: Job 1 to start at once")
         if self.refusal:
             return 1, "", f"sbatch: error: Batch job submission failed: {self.refusal}"
         name = re.search(r"--job-name=(\S+)", stdin)
@@ -97,7 +108,17 @@ class FakeSlurm:
     def _sinfo(self, command: Sequence[str], _stdin: str) -> tuple[int, str, str]:
         if "%P" in command:
             return 0, "batch*\ngpu\n", ""
-        return 0, "".join(f"{node}|idle|4|1000|1:00:00|{self._gres}|none\n" for node in self._nodes), ""
+        listed = ((node, self.node_states.get(node, "idle")) for node in self._nodes)
+        return 0, "".join(f"{node}|{state}|4|1000|1:00:00|{self._gres}|{node}|none\n" for node, state in listed), ""
+
+    def _sacctmgr(self, _command: Sequence[str], _stdin: str) -> tuple[int, str, str]:
+        if self.accounts is None:
+            return 1, "", "You are not running a supported accounting_storage plugin"
+        return 0, "".join(f"{name}\n" for name in self.accounts), ""
+
+    def _scontrol(self, command: Sequence[str], _stdin: str) -> tuple[int, str, str]:
+        self.updates.append(tuple(command[2:]))
+        return 0, "", ""
 
     def _scancel(self, command: Sequence[str], _stdin: str) -> tuple[int, str, str]:
         job = self.jobs.get(command[-1])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
-from muster.wire.codec import Json
+from muster.wire.codec import OMIT, Json
 from muster.wire.message import check_name, wire
 from muster.wire.states import ClusterState
 
@@ -111,6 +111,8 @@ class ClusterView:
     queued: int
     """How many runs wait for it, counted up to 1,000."""
     nodes: tuple[NodeView, ...]
+    reason: str = field(default="", metadata=OMIT)
+    """Why it is unreachable."""
 
 
 @wire

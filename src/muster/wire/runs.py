@@ -93,6 +93,8 @@ class AttemptView:
     verdict: Verdict | None
     nodes: tuple[NodeOfAttempt, ...]
     ranks: tuple[RankView, ...]
+    job_id: str | None = field(default=None, metadata=OMIT)
+    """What the queue of its cluster calls it: Slurm's job id, for `sacct`, `seff` and `scontrol`."""
 
 
 @wire

@@ -52,7 +52,7 @@ IS_OPEN: tuple[Phase, ...] = (ORDERED, PREPARED, STARTED, ENDED, DELIVERED)
 """Phases in which the agent still has something to do or to hear."""
 
 RankState = Literal["waiting", "running", "ended"]
-ClusterState = Literal["ready", "stopped", "deleting"]
+ClusterState = Literal["ready", "stopped", "deleting", "unreachable"]
 
 
 class RankEnd:

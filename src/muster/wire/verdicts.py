@@ -77,6 +77,8 @@ class Ending:
     code: str
     """A verdict's code; empty where it says nothing about the cause."""
     message: str
+    lost: tuple[str, ...] = field(default=(), metadata=OMIT)
+    """Machines that it has lost."""
 
 
 @wire

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,11 @@ from tests.integration.ray.conftest import PATIENCE_S
 from tests.integration.server.conftest import Site
 from tests.sites.ray import RaySite
 
+import muster
+from muster.version import VERSION
+from muster.wire.clusters import ClusterView
+
+SOURCE = Path(muster.__file__).parent
 GANG = {"distribution": {"type": "pytorch", "process_count_per_instance": 1}, "resources": {"instance_count": 2}}
 
 # The first attempt trains until somebody ends it; each step is reduced over the nodes and saved. Later ones go on.
@@ -138,6 +144,73 @@ def test_a_head_that_is_killed_ends_the_attempt_and_the_run_waits_for_the_next_h
     assert_went_on(site, view, "node_lost", None)
     assert view["attempts"][0]["verdict"]["node"] in ray.hosts
     wait_until(lambda: not any(map(lives, ranks)), 30, "the end of the first attempt's ranks")
+
+
+def test_a_head_that_comes_back_at_once_holds_nothing_for_the_attempt_that_it_lost(
+    site: Site, ray: RaySite, workplace: Path
+):
+    with training(site, workplace) as run_id:
+        ray.kill_ray(ray.hosts[0])
+        ray.revive()
+        # All CPUs of all hosts: it has to wait for whatever still holds some.
+        wide = {
+            "resources": {"instance_count": 3},
+            "distribution": {**GANG["distribution"], "process_count_per_instance": 2},
+        }
+        other = site.run(command="true", compute="many", **wide)
+        views = [site.wait(item, timeout_s=PATIENCE_S) for item in (run_id, other)]
+    assert [view["status"] for view in views] == ["Completed", "Completed"], [view["verdict"] for view in views]
+    assert_went_on(site, views[0], "node_lost", None)
+    assert len(views[1]["attempts"]) == 1
+
+
+def test_a_head_that_is_started_anew_while_idle_is_attached_to_again(site: Site, ray: RaySite):
+    assert site.client.cluster("many").state == "ready"
+    ray.kill_ray(ray.hosts[0])
+    away = wait_until(lambda: _if(site, lambda view: view.state == "unreachable"), PATIENCE_S, "the word of its loss")
+    assert "Ray does not answer" in away.reason
+    assert {node.state for node in away.nodes} <= {"unknown", "away"}
+    waiting = site.run(command="true", compute="many", **GANG)
+    ray.revive()
+    back = wait_until(lambda: _if(site, lambda view: view.state == "ready"), PATIENCE_S, "the new head")
+    assert back.reason == ""
+    assert site.wait(waiting, timeout_s=PATIENCE_S)["status"] == "Completed"
+    wait_until(lambda: _if(site, lambda view: [node.state for node in view.nodes] == ["idle"] * 3), 30, "its nodes")
+
+
+def test_another_muster_on_the_head_is_said_and_forgotten_once_the_head_has_this_one(
+    site: Site, ray: RaySite, tmp_path: Path
+):
+    shutil.copytree(SOURCE, tmp_path / "muster", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "muster" / "version.py").write_text('VERSION = "0.0.1"\n')
+    for host in ray.hosts:
+        ray.kill_ray(host)
+    ray.start_ray(ray.hosts[0], python_path=str(tmp_path))
+    said = f"the Ray cluster's nodes have Muster 0.0.1, the server has {VERSION}"
+    wait_until(lambda: _if(site, lambda view: said in view.reason), PATIENCE_S, "the other version")
+    ray.kill_ray(ray.hosts[0])
+    ray.revive()
+    run_id = site.run(command="true", compute="many", **GANG)
+    assert site.wait(run_id, timeout_s=PATIENCE_S)["status"] == "Completed"
+    assert site.client.cluster("many").reason == ""
+
+
+def test_without_an_address_nodes_are_given_the_servers_on_their_network(site: Site, ray: RaySite):
+    options = {key: value for key, value in ray.options.items() if key != "server_address"}
+    site.client.create_cluster("plain", "ray", options)
+    view = site.wait(site.run(command="true", compute="plain"), timeout_s=PATIENCE_S)
+    assert view["status"] == "Completed", view["verdict"]
+    site.client.create_cluster("astray", "ray", {**options, "server_address": "::1"})
+    view = site.wait(site.run(command="true", compute="astray"), timeout_s=PATIENCE_S)
+    assert (view["verdict"]["code"], len(view["attempts"])) == ("bad_input", 1), view["verdict"]
+    assert view["verdict"]["node"] in ray.hosts
+    assert "cannot reach the server: https://[::1]:" in view["verdict"]["message"]
+
+
+def _if(site: Site, holds: Callable[[ClusterView], bool]) -> ClusterView | None:
+    """The cluster, once that holds of it."""
+    view = site.client.cluster("many")
+    return view if holds(view) else None
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -108,6 +110,15 @@ def start_long_run(site: Site) -> str:
 def make_cluster(site: Site, name: str, **options: Any) -> str:
     site.client.create_cluster(name, "slurm", OPTIONS | options)
     return name
+
+
+def muster(*words: str) -> str:
+    """What a command prints, in the folder where the test is."""
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("muster")), *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
 
 
 def job_of(slurm: SlurmSite, run_id: str) -> str:

@@ -6,12 +6,15 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tests.conftest import wait_until
 from tests.integration.server.conftest import Site
+from tests.integration.slurm.conftest import muster
 from tests.sites.slurm import SlurmSite
 
 from muster.client.storage import Storage
+from muster.host.network import address_towards
 from muster.wire.datastores import NewDatastore
 
 TWO_NODES = {"instance_count": 2}
@@ -149,10 +152,39 @@ def test_agents_reach_the_server_over_tls_alone(site: Site, cluster: Callable[..
     assert view["status"] == "Completed", view["verdict"]
 
 
+def test_the_address_of_a_server_is_the_clusters_own_and_changes_at_once(site: Site, cluster: Callable[..., str]):
+    # The server listens to IPv4 alone.
+    cluster("astray", connection="tls", server_address="::1")
+    run_id = site.run(command="true", compute="astray")
+    view = site.wait(run_id)
+    assert (view["status"], view["verdict"]["code"], len(view["attempts"])) == ("Failed", "bad_input", 1), view[
+        "verdict"
+    ]
+    verdict = view["verdict"]
+    assert verdict["node"] in ("n1", "n2", "n3", "n4")
+    assert verdict["message"].startswith(f"{verdict['node']}: its agent cannot reach the server: https://[::1]:")
+    assert "[Errno " in verdict["message"]
+    assert "`muster cluster set astray server_address=ADDRESS`" in verdict["next"]
+
+    muster("cluster", "set", "astray", "server_address=127.0.0.1")
+    view = site.wait(site.run(command="true", compute="astray"))
+    assert view["status"] == "Completed", view["verdict"]
+
+
+def test_without_an_address_nodes_are_given_one_that_other_machines_reach(site: Site, cluster: Callable[..., str]):
+    cluster("plain", connection="tls", server_address=None)
+    run_id = site.run(command="true", compute="plain")
+    view = site.wait(run_id)
+    assert view["status"] == "Completed", view["verdict"]
+    config = json.loads((site.folder / ".muster" / "nodes" / f"{run_id}.1.0" / "agent.json").read_text())
+    host = urlsplit(config["server"][0]).hostname
+    assert host == address_towards([]), "the nodes of this site are this machine"
+
+
 def test_the_script_is_kept_with_the_run_and_holds_no_token(site: Site):
     run_id = site.run(command="true", compute="hpc", limits={"timeout": 600})
     site.wait(run_id)
     script = site.log(run_id, "logs/submitted.sh").decode()
-    assert script.startswith("#!/bin/bash\n#SBATCH --job-name=muster-")
+    assert script.startswith(f"#!/bin/bash\n#SBATCH --job-name={run_id}.1@muster-")
     assert "#SBATCH --time=13\n" in script
     assert "muster_" not in script

@@ -9,8 +9,10 @@ from typing import Any
 import psutil
 from tests.conftest import wait_until
 from tests.integration.server.conftest import Site
-from tests.integration.slurm.conftest import SlurmWorkspace, job_of, make_cluster
+from tests.integration.slurm.conftest import SlurmWorkspace, job_of, make_cluster, muster
 from tests.sites.slurm import SlurmSite
+
+from muster.wire.stream import Note
 
 GANG = {"distribution": {"type": "pytorch", "process_count_per_instance": 1}, "resources": {"instance_count": 2}}
 
@@ -49,7 +51,14 @@ def test_a_controller_that_restarts_is_waited_for(site: Site, slurm: SlurmSite, 
     waiting = site.run(command="true", compute="hpc")
     wait_until(lambda: "Slurm does not answer" in site.view(waiting)["reason"], 30, "the reason")
     assert site.view(going)["status"] == "Running"
+    shown = site.client.cluster("hpc")
+    assert (shown.state, {node.state for node in shown.nodes}) == ("unreachable", {"unknown"})
+    assert shown.reason.startswith("Slurm does not answer: ")
+    assert "hpc  unreachable" in muster("cluster", "show", "hpc")
+    wait_until(lambda: _told(site, going, "Slurm does not answer"), 30, "the word to those who follow it")
     slurm.start_controller()
+    wait_until(lambda: _told(site, going, "Slurm answers again"), 30, "the word of its return")
+    assert site.client.cluster("hpc").state == "ready"
     (tmp_path / "go").touch()
     assert site.wait(going)["status"] == "Completed"
     assert site.wait(waiting)["status"] == "Completed"
@@ -107,7 +116,10 @@ def test_a_node_that_fails_leaves_a_stale_attempt_that_publishes_nothing(site: S
         (tmp_path / "late").touch()
         view = site.wait(run_id, timeout_s=60)
         assert view["status"] == "Completed", view["verdict"]
-        assert view["attempts"][0]["verdict"]["code"] == "node_lost"
+        first = view["attempts"][0]["verdict"]
+        assert (first["code"], first["node"]) == ("node_lost", victim["node"]), first
+        assert f"node {victim['node']} (down" in first["message"]
+        assert view["excluded_nodes"] == [victim["node"]]
         assert victim["node"] not in [rank["node"] for rank in view["attempts"][1]["ranks"]]
         assert [item for item in view["checkpoints"] if item["attempt"] == 1] == []
         wait_until(lambda: not stale.is_running() or stale.status() == psutil.STATUS_ZOMBIE, 60, "the stale rank's end")
@@ -133,6 +145,12 @@ def test_a_preempted_job_that_may_not_be_requeued_is_a_preempted_run(site: Site,
     slurm.command("scancel", urgent)
     assert (view["status"], view["verdict"]["code"]) == ("Failed", "preempted"), view["verdict"]
     assert "was preempted by Slurm" in view["verdict"]["message"]
+
+
+def _told(site: Site, run_id: str, what: str) -> bool:
+    """Whether those who follow a run heard something."""
+    events = (item.event for item in site.client.stream(run_id, follow=False))
+    return any(what in event.text for event in events if isinstance(event, Note))
 
 
 def _started(site: Site, run_id: str, rank: int) -> dict[str, Any] | None:

@@ -46,3 +46,12 @@ def test_a_slice_goes_on_without_end_as_long_as_it_gets_on():
 def test_slices_use_up_no_budget():
     past = [Past("time_slice", progressed=True)] * 40 + [Past("preempted")]
     assert isinstance(decide(past, Policy(preemption=1), "run"), Retry)
+
+
+def test_the_node_that_the_lender_lost_is_to_blame_and_not_the_healthy_one_that_it_asked_to_go():
+    nodes = (NodeEvidence(0, "n1", leaving=True), NodeEvidence(1, "n2"))
+    ranks = (RankEvidence(0, "n1", signal=15, expected=True), RankEvidence(1, "n2", state="running"))
+    verdict = judge(Evidence(ranks, nodes, "preempted", ending=Ending("node_lost", "n2 is down", ("n2",))))
+    assert (verdict.code, verdict.node) == ("node_lost", "n2")
+    unnamed = judge(Evidence(ranks, nodes, "preempted", ending=Ending("node_lost", "a node is down")))
+    assert (unnamed.code, unnamed.node) == ("node_lost", None)

@@ -175,6 +175,19 @@ def resize(
     _say(connect().change_cluster(name, options, now=now))
 
 
+def set_(
+    name: Name, settings: Annotated[list[str], argument("KEY=VALUE", "Settings; an empty value is the default again.")]
+) -> None:
+    """Change settings of a cluster. They hold for runs that start from then on.
+
+    \b
+    Examples:
+      muster cluster set small idle_seconds_before_scaledown=60
+    """
+    given = {key: yaml.safe_load(value) for key, value in parse_pairs("KEY=VALUE", settings).items()}
+    _say(connect().change_cluster(name, given))
+
+
 def stop(
     name: Name, now: Annotated[bool, switch("Requeue its runs instead of waiting for them.", "--now")] = False
 ) -> None:
@@ -264,4 +277,4 @@ def _say(view: ChangedCluster) -> None:
     say(summary(view))
 
 
-COMMANDS = (with_flags(create, FLAGS), list_, show, nodes, cordon, uncordon, resize, stop, start, delete)
+COMMANDS = (with_flags(create, FLAGS), list_, show, nodes, cordon, uncordon, resize, set_, stop, start, delete)

@@ -15,33 +15,37 @@ from muster.job.spec import JobSpec
 from muster.launch.describe import describe
 from muster.launch.plan import plan, sample_slots
 from muster.wire.codec import to_json
+from muster.wire.node.plan import PlanView
 
 
 def show_plan(job: LoadedJob, as_json: bool) -> None:
-    """The whole plan on simulated nodes, and the script that a site's own queue would be given."""
+    """The whole plan, on nodes like those of the job's cluster, and the script that its own queue would be given."""
     notices = [*job.notices, *check_files(job.spec, job.base_dir)]
-    slots = sample_slots(job.spec, cpus=os.cpu_count() or 1)
     # What a node builds is found on its PATH.
     python = sys.executable if job.spec.environment is None else "python"
-    made = plan(job.spec, slots, run_id="dry-run", attempt=1, python=python)
-    script = _script(job.spec, notices)
+    made = _of_cluster(job.spec, python, notices) or _of_this_machine(job.spec, python)
     if as_json:
-        more = {"notices": [*notices, *made.notices], "spec": job.spec.model_dump(mode="json"), "script": script}
+        more = {"notices": [*notices, *made.notices], "spec": job.spec.model_dump(mode="json"), "script": made.script}
         print_json({**to_json(made), **more})
         return
     for text in notices:
         notice(text)
     print(describe(made), end="")
-    if script is not None:
-        print(f"\n{script}", end="")
+    if made.script is not None:
+        print(f"\n{made.script}", end="")
 
 
-def _script(spec: JobSpec, notices: list[str]) -> str | None:
-    """What the job's cluster hands to somebody else's queue; only a server knows clusters other than `local`."""
+def _of_cluster(spec: JobSpec, python: str, notices: list[str]) -> PlanView | None:
+    """As the job's cluster would run it; only a server knows clusters other than `local`."""
     if spec.compute == "local":
         return None
     try:
-        return connect().plan(spec).script
+        return connect().plan(spec, python)
     except MusterError as error:
-        notices.append(f"compute {spec.compute}: {error.message}")
+        notices.append(f"compute {spec.compute}: {error.message}; the plan is for this machine instead")
         return None
+
+
+def _of_this_machine(spec: JobSpec, python: str) -> PlanView:
+    made = plan(spec, sample_slots(spec, cpus=os.cpu_count() or 1), run_id="dry-run", attempt=1, python=python)
+    return PlanView(made.nodes, made.notices)

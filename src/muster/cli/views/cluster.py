@@ -35,6 +35,7 @@ def summary(view: ClusterView) -> str:
 def cluster_lines(view: ClusterView, paint: Paint, now: float) -> list[str]:
     """Everything about one cluster."""
     rows = [
+        ("why", view.reason),
         ("engine", view.engine),
         ("nodes", _extent(view)),
         ("kind", _kind(view)),

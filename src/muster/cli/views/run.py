@@ -67,6 +67,8 @@ def everything(view: RunView, paint: Paint, now: float) -> list[str]:
         ("experiment", view.experiment),
         ("description", view.description),
         ("compute", view.compute),
+        ("job id", view.attempts[-1].job_id if view.attempts else None),
+        ("why", view.verdict.message if view.verdict and view.status == states.CANCELED else None),
         ("environment", _environment(view.environment)),
         ("submitted", f"{moment(view.created_at, now)} by {view.submitted_by or 'unknown'}"),
         ("started", moment(view.started_at, now) if view.started_at else None),
@@ -109,7 +111,7 @@ def ref(view: RunView) -> str:
 
 
 def _why(view: RunView) -> str:
-    if view.verdict and view.status not in (states.COMPLETED, states.CANCELED):
+    if view.verdict and view.status != states.COMPLETED:
         return _first_line(view.verdict.message)
     return _first_line(view.reason)
 
@@ -193,6 +195,8 @@ def _heading(attempt: AttemptView, paint: Paint, now: float) -> list[str]:
         took = duration((attempt.ended_at or now) - attempt.started_at)
         title += f"  {moment(attempt.started_at, now)}, {took}"
     lines = [title]
+    if attempt.job_id:
+        lines.append(f"  job {attempt.job_id}")
     if attempt.resumed_from is not None:
         lines.append("  resumed from a checkpoint")
     if attempt.verdict and attempt.verdict.code != verdicts.COMPLETED:

@@ -17,6 +17,8 @@ class QueuedGang:
     asked: bool = False
     """Whether Ray has been asked for its nodes."""
     placed: bool = False
+    lost: bool = False
+    """Ray has no nodes of it any more, though it had: a head that was started anew."""
 
     @property
     def num_nodes(self) -> int:
@@ -30,6 +32,7 @@ def next_gangs(gangs: Collection[QueuedGang], most_nodes: int) -> list[QueuedGan
     only as far as whole machines are left, so that what waits in Ray never exceeds the cluster and nobody overtakes.
     """
     chosen: list[QueuedGang] = []
+    gangs = [gang for gang in gangs if not gang.lost]
     held = sum(gang.num_nodes for gang in gangs if gang.asked)
     someone_waits = any(gang.asked and not gang.placed for gang in gangs)
     waiting = [gang for gang in gangs if not gang.asked]

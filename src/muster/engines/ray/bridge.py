@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from muster.engines.ray.messages import About, BridgeMessage, Call
 from muster.host.children import Parent
+from muster.version import VERSION
 from muster.wire.codec import Json, from_json, to_json
 
 _CALLS_AT_ONCE = 8
@@ -31,18 +32,23 @@ def main() -> None:
         parent.send(to_json(message))
 
     try:
-        broker = _attach(sys.argv[1])
+        broker, end_broker = _attach(sys.argv[1])
         about = from_json(About, broker("about", {}))
     except Exception as error:
         say(BridgeMessage(failed=str(error), kind=type(error).__name__))
         os._exit(1)
     say(BridgeMessage(attached=about))
+    if about.muster != VERSION:
+        # Of use to nobody under this name; once the nodes have this Muster, the next one is of that.
+        end_broker()
+        os._exit(1)
     pool = ThreadPoolExecutor(_CALLS_AT_ONCE)
     for asked in parent.requests():
         pool.submit(_serve, broker, from_json(Call, asked), say)
 
 
-def _attach(address: str) -> Broker:
+def _attach(address: str) -> tuple[Broker, Callable[[], None]]:
+    """A way to call the broker, and one to end it."""
     import ray
 
     from muster.engines.ray import broker
@@ -66,7 +72,7 @@ def _attach(address: str) -> Broker:
         answer: Json = ray.get(getattr(actor, name).remote(**arguments), timeout=_ANSWER_S)
         return answer
 
-    return call
+    return call, lambda: ray.kill(actor)
 
 
 def _serve(broker: Broker, asked: Call, say: Callable[[BridgeMessage], None]) -> None:
@@ -75,9 +81,16 @@ def _serve(broker: Broker, asked: Call, say: Callable[[BridgeMessage], None]) ->
     except Exception as error:
         lines = str(error).strip().splitlines()
         say(BridgeMessage(id=asked.id, error=": ".join([type(error).__name__, *lines[-1:]])))
-        if isinstance(error, ConnectionError | SystemError):
+        if not _still_attached(error):
             # The cluster is gone, and this process with it; the server starts another.
             os._exit(1)
+
+
+def _still_attached(error: Exception) -> bool:
+    """Whether a call failed on the broker's side, or is only late; Ray tells of a lost head in many ways."""
+    from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayTaskError
+
+    return isinstance(error, (ActorUnavailableError, GetTimeoutError, RayTaskError))
 
 
 if __name__ == "__main__":

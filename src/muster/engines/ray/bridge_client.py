@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import threading
 import time
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 
 from muster import errors
 from muster.engines.ray import explanations
@@ -23,6 +25,7 @@ log = logging.getLogger("muster.server")
 _FIRST_WAIT_S = 1.0
 _MOST_WAIT_S = 15.0
 _END_S = 5.0
+_SILENT_S = 30.0
 _KEPT = 20
 
 
@@ -42,6 +45,8 @@ class Bridge:
         self._number = 0
         self._not_before = 0.0
         self._wait_s = _FIRST_WAIT_S
+        self._heard_at = 0.0
+        """When the bridge last said something."""
         self._closed = False
         self.trouble: errors.JobError | None = None
         """Why the last try to attach failed."""
@@ -74,7 +79,12 @@ class Bridge:
             child.send(to_json(Call(number, what, arguments)))
             return future.result(timeout_s)
         except FutureTimeout:
-            raise Away(f"no answer for {timeout_s:g} s") from None
+            silent_s = time.monotonic() - self._heard_at
+            if child is not None and silent_s > _SILENT_S:
+                # Its head may be gone without a word; a new bridge finds whoever is there now.
+                with suppress(ProcessLookupError):
+                    os.kill(child.pid, signal.SIGKILL)
+            raise Away(f"no answer for {max(timeout_s, silent_s):.0f} s") from None
         except (ChildEnded, OSError) as error:
             raise Away(str(error)) from error
         finally:
@@ -105,6 +115,7 @@ class Bridge:
                 self._fail(errors.JobError(why, "See docs/ray.md."), self._attached)
                 return
             child, attached = self._child, self._attached
+            self._heard_at = time.monotonic()
         threading.Thread(target=self._listen, args=(child, attached), name="ray", daemon=True).start()
 
     @property
@@ -114,6 +125,7 @@ class Bridge:
     def _listen(self, child: Child, attached: Future[About]) -> None:
         try:
             for message in child.messages():
+                self._heard_at = time.monotonic()
                 self._take(from_json(BridgeMessage, message), attached)
             child.wait(_END_S)
         except WireError as error:

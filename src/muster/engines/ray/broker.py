@@ -26,7 +26,7 @@ from muster.engines.ray.cluster import RayNode, read_nodes
 from muster.engines.ray.messages import About, AgentOrder, GangOrder, GangReport, GangState, Site
 from muster.version import VERSION
 from muster.wire.codec import Json, from_json, to_json
-from muster.wire.node.agents import AgentConfig
+from muster.wire.node.agents import AgentConfig, ServerContact
 
 NAMESPACE = "muster"
 NAME = f"broker-{VERSION}"
@@ -35,6 +35,8 @@ _LOOK_S = 10.0
 _TASK_S = 90.0
 _PLACE_LOOK_S = 5.0
 _FORGOTTEN_S = 60.0
+_CONTACT_LOOK_S = 3.0
+_CONTACT_LOOKS = 60
 
 
 @dataclass
@@ -53,6 +55,7 @@ class _Gang:
     asked_at: float = field(default_factory=time.monotonic)
     missed: int = 0
     """How many looks in a row found no agent anywhere."""
+    unreached: dict[str, ServerContact] = field(default_factory=dict)
 
 
 class Broker:
@@ -135,6 +138,24 @@ class Broker:
             return
         wrong = [f"{node.name}: {answer}" for node, answer in zip(gang.nodes, answers, strict=True) if answer]
         gang.state, gang.reason = ("failed", "; ".join(wrong)) if wrong else ("up", "")
+        if not wrong:
+            self._watch_contact(gang)
+
+    def _watch_contact(self, gang: _Gang) -> None:
+        """Until every agent has reached its server: keep what those met that have not."""
+        for _ in range(_CONTACT_LOOKS):
+            if gang.unwanted.wait(_CONTACT_LOOK_S):
+                return
+            with contextlib.suppress(RayError):
+                said = self._on_each(gang, _contact, partial(_agent_of, gang))
+                known = {
+                    agent.node: from_json(ServerContact, answer)
+                    for agent, answer in zip(gang.agents, said, strict=True)
+                    if isinstance(answer, Mapping)
+                }
+                gang.unreached = {node: contact for node, contact in known.items() if contact.trouble}
+                if len(known) == len(gang.agents) and not gang.unreached:
+                    return
 
     def _end(self, gang: _Gang) -> None:
         if gang.nodes:
@@ -204,6 +225,7 @@ def _report(gang: _Gang, alive: Mapping[str, RayNode]) -> GangReport:
         lost=lost,
         draining=tuple(rank for rank, node in ranked if rank not in lost and alive[node.id].draining),
         living=sum(node.alive for node in alive.values()),
+        unreached=gang.unreached,
     )
 
 
@@ -239,4 +261,6 @@ def _start_agent(version: str, order: Json) -> str:
     return node_tasks.start_agent(version, order, gpus)
 
 
-_start, _stop, _is_there = map(ray.remote, (_start_agent, node_tasks.end_agent, node_tasks.agent_is_there))
+_start, _stop, _is_there, _contact = map(
+    ray.remote, (_start_agent, node_tasks.end_agent, node_tasks.agent_is_there, node_tasks.contact)
+)

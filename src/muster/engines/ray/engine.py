@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
 
 from muster import errors
 from muster.clusters.options import Options, unknown_size_notice
@@ -36,7 +37,9 @@ _AGAIN_S = 0.5
 _ANSWER_S = 5.0
 _POLL_S = 2.0
 _FRESH_S = 3.0
-_UNKNOWN = 64
+_MOMENT_S = 1.0
+_REMEMBERED_S = 600.0
+_WAS_HERE = "Ray has lost it, and it may come back"
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,9 @@ class _Known:
 
     nodes: tuple[RayNode, ...]
     options: RayOptions
-    answered: bool
-    """Whether Ray has listed its nodes."""
+    gone: tuple[RayNode, ...]
+    """Those that it had a while ago."""
+    trouble: bool
     busy: frozenset[str]
 
 
@@ -62,9 +66,13 @@ class _Site:
     """What the broker said last of each allocation."""
     to_release: set[str] = field(default_factory=set)
     nodes: list[RayNode] = field(default_factory=list)
+    seen: dict[str, tuple[float, RayNode]] = field(default_factory=dict)
+    """Every node of late, and when Ray last had it."""
     nodes_at: float = float("-inf")
     nodes_known: bool = False
-    asking: bool = False
+    asking: threading.Thread | None = None
+    trouble: str = "it is being attached to"
+    """Why Ray does not answer."""
     offers: tuple[_Known | None, list[NodeOffer]] = (None, [])
     answered_at: float = float("-inf")
 
@@ -107,14 +115,31 @@ class RayEngine(QueueEngine):
         self._refresh(site)
         with site.lock:
             busy = frozenset(host for report in site.reports.values() for host in report.hosts)
-            known = _Known(tuple(site.nodes), site.options, site.nodes_known, busy)
+            here = {node.name for node in site.nodes}
+            gone = tuple(node for name, (_, node) in sorted(site.seen.items()) if name not in here)
+            known = _Known(tuple(site.nodes), site.options, gone, bool(site.trouble), busy)
             if site.offers[0] != known:
                 site.offers = (known, _offers(cluster.name, known))
             return site.offers[1]
 
+    def trouble(self, cluster: Cluster, patience_s: float = 0.0) -> str:
+        site = self._site(cluster)
+        if patience_s:
+            self._refresh(site, _MOMENT_S)
+            with site.lock:
+                asking = site.asking
+            if asking is not None:
+                asking.join(patience_s)
+                with site.lock:
+                    if site.asking is asking and not site.trouble:
+                        site.trouble = f"no answer for {patience_s:g} s"
+        return f"Ray does not answer: {site.trouble}" if site.trouble else ""
+
     def connection(self, cluster: Cluster) -> Connection:
         chosen = RayOptions.parse(cluster.options)
-        return Connection("tls", chosen.server_address, chosen.server_port, chosen.linger_seconds)
+        head = urlsplit(chosen.address if "//" in chosen.address else f"//{chosen.address}").hostname
+        near = (head,) if head else ()
+        return Connection("tls", chosen.server_address, chosen.server_port, chosen.linger_seconds, near)
 
     def submit(self, request: GangRequest) -> None:
         site = self._site(request.cluster)
@@ -213,12 +238,16 @@ class RayEngine(QueueEngine):
             names = [item.id for item in items]
             answer = site.bridge.call("poll", _POLL_S, names=names, owner=_owner(items[0]))
         except Away as error:
-            return str(error)
+            site.trouble = str(error)
+            return site.trouble
         with site.lock:
+            site.trouble = ""
             site.reports = from_json(dict[str, GangReport], answer)
             for name, report in site.reports.items():
                 if report.state != "pending" and name in site.gangs:
                     site.gangs[name].placed = True
+            for name in site.gangs.keys() & set(names):
+                site.gangs[name].lost = site.gangs[name].placed and name not in site.reports
             site.answered_at = time.monotonic()
         return ""
 
@@ -233,13 +262,13 @@ class RayEngine(QueueEngine):
             with site.lock:
                 site.to_release.discard(name)
 
-    def _refresh(self, site: _Site) -> None:
+    def _refresh(self, site: _Site, fresh_s: float = _FRESH_S) -> None:
         """Have the nodes listed anew in the background, where what is known is old."""
         with site.lock:
-            if site.asking or time.monotonic() - site.nodes_at < _FRESH_S:
+            if site.asking or time.monotonic() - site.nodes_at < fresh_s:
                 return
-            site.asking = True
-        threading.Thread(target=self._renew_quietly, args=(site,), name="ray-nodes", daemon=True).start()
+            site.asking = threading.Thread(target=self._renew_quietly, args=(site,), name="ray-nodes", daemon=True)
+            site.asking.start()
 
     def _renew_quietly(self, site: _Site) -> None:
         try:
@@ -248,14 +277,22 @@ class RayEngine(QueueEngine):
             with site.lock:
                 site.nodes_at = time.monotonic()
         finally:
-            site.asking = False
+            site.asking = None
 
     def _renew(self, site: _Site) -> None:
-        listed = from_json(tuple[RayNode, ...], site.bridge.call("nodes", _ANSWER_S))
+        try:
+            listed = from_json(tuple[RayNode, ...], site.bridge.call("nodes", _ANSWER_S))
+        except Away as error:
+            site.trouble = str(error)
+            raise
+        now = time.monotonic()
         with site.lock:
+            site.trouble = ""
             site.nodes = [node for node in listed if node.alive]
+            site.seen |= {node.name: (now, node) for node in site.nodes}
+            site.seen = {name: item for name, item in site.seen.items() if now - item[0] < _REMEMBERED_S}
             site.nodes_known = True
-            site.nodes_at = time.monotonic()
+            site.nodes_at = now
 
     # What becomes of an allocation
 
@@ -283,18 +320,19 @@ class RayEngine(QueueEngine):
 def _state_of(allocation: Allocation, report: GangReport) -> AllocationState:
     """What the broker's report means for the run."""
     if report.lost:
-        why = f"Ray lost the node {', '.join(report.hosts[rank] for rank in report.lost)}"
+        lost = tuple(report.hosts[rank] for rank in report.lost)
+        why = f"Ray lost the node {', '.join(lost)}"
         lives: dict[str, NodeLife] = {
             name: "gone" if rank in report.lost else "up" for rank, name in enumerate(allocation.nodes)
         }
-        return AllocationState(lives, why, Ending("node_lost", why))
+        return AllocationState(lives, why, Ending("node_lost", why, lost))
     if report.draining:
         why = f"Ray takes the node {', '.join(report.hosts[rank] for rank in report.draining)} back"
         return _all(allocation, "up", why, Ending("preempted", why))
     if report.state == "failed":
         return _all(allocation, "gone", report.reason, Ending("platform", report.reason))
     if report.state == "up":
-        return _all(allocation, "up")
+        return AllocationState(dict.fromkeys(allocation.nodes, "up"), unreached=report.unreached)
     return _all(allocation, "starting", explanations.why_it_waits(report, len(allocation.nodes)))
 
 
@@ -344,26 +382,40 @@ def bundle_for(ranks: int, gpus: int | None, common: Options, nodes: Sequence[Ra
 
 
 def _offers(cluster: str, known: _Known) -> list[NodeOffer]:
-    """What Ray has, then what may come; while Ray has not answered yet, no job is refused for want of nodes."""
+    """What Ray has, then what may come: up to the largest size, or what it had until a short while ago."""
     chosen = known.options
     here = [node for node in known.nodes if node.cpus and fits(replace(node, draining=False), chosen.labels, {})]
     found = [
         NodeOffer.of_machine(
             node.name,
             node.address,
-            node.cpus,
+            min(chosen.cpus, node.cpus) if chosen.cpus else node.cpus,
             node.memory_bytes,
             node.gpus,
-            state="leaving" if node.draining else "running" if node.name in known.busy else "idle",
-            reason="Ray takes it back" if node.draining else "",
+            *_state_of_node(node, known),
         )
         for node in here
     ]
+    if not chosen.max_nodes:
+        found += [
+            NodeOffer.of_machine(node.name, node.address, node.cpus, node.memory_bytes, node.gpus, "away", _WAS_HERE)
+            for node in known.gone
+            if fits(replace(node, draining=False), chosen.labels, {})
+        ]
     size, like = chosen.size, here[0] if here else None
     cpus = chosen.cpus_of_node or (like.cpus if like else 1)
     gpus = chosen.gpus_of_node if chosen.gpus_of_node is not None else like.gpus if like else 0
     memory = int((chosen.memory_gb or (size.memory_gb if size else 0)) * 1e9) or (like.memory_bytes if like else 0)
-    why = "comes when a job needs it" if known.answered else "Ray does not answer yet"
-    for number in range(len(found), chosen.max_nodes or (0 if known.answered else _UNKNOWN)):
+    why = "comes when a job needs it"
+    for number in range(len(found), chosen.max_nodes or 0):
         found.append(NodeOffer.of_machine(f"{cluster}-{number}", "", cpus, memory, gpus, "away", why))
     return found[: chosen.max_nodes] if chosen.max_nodes else found
+
+
+def _state_of_node(node: RayNode, known: _Known) -> tuple[str, str]:
+    """A node's state, and why."""
+    if known.trouble:
+        return "unknown", "Ray does not answer"
+    if node.draining:
+        return "leaving", "Ray takes it back"
+    return ("running" if node.name in known.busy else "idle"), ""

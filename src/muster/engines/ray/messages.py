@@ -11,7 +11,7 @@ from typing import Literal
 
 from muster.wire.codec import OMIT, Json
 from muster.wire.message import wire
-from muster.wire.node.agents import AgentConfig
+from muster.wire.node.agents import AgentConfig, ServerContact
 
 
 @wire
@@ -93,3 +93,5 @@ class GangReport:
     """Ranks of nodes that Ray takes back."""
     living: int
     """Nodes in the cluster."""
+    unreached: Mapping[str, ServerContact] = field(default_factory=dict, metadata=OMIT)
+    """What agents met that live and cannot reach the server, by node."""

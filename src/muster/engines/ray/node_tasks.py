@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from muster.engines.agents import has_undelivered, last_words
+from muster.engines.agents import contact_of, has_undelivered, last_words
 from muster.engines.ray import leash
 from muster.engines.ray.leash import LeashSettings
 from muster.engines.ray.messages import AgentOrder, Site
@@ -54,6 +54,13 @@ def start_agent(version: str, asked: Json, gpus: Sequence[str]) -> str:
 
 def agent_is_there(node: str, site: Json) -> bool:
     return _somebody_there(_folder(from_json(Site, site)) / node)
+
+
+def contact(node: str, site: Json) -> Json:
+    """Whether the agent of a node has reached the server (a ServerContact); None where it has not said."""
+    said = contact_of(NodePaths(_folder(from_json(Site, site)) / node))
+    found: Json = to_json(said) if said is not None else None
+    return found
 
 
 def end_agent(node: str, site: Json, patience_s: float = _LEAVE_S) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
 import shutil
@@ -44,6 +45,8 @@ _BUSY = (
     "Unexpected message received",
     "Unable to establish",
 )
+_NOT_THE_CONTROLLER = ("sacct", "sacctmgr")
+"""They ask the accounting, which may be away alone."""
 _LATER = (
     "MaxSubmitJob",
     "job submit limit",
@@ -79,6 +82,10 @@ class Commands:
         self._lock = threading.Lock()
         self._version: tuple[int, int] | None = None
         self._json_works = True
+        self.trouble = ""
+        """What the last call to the controller met, where it did not answer."""
+        self.answered_at = float("-inf")
+        """When a call to the controller last ended, by the monotonic clock."""
 
     @property
     def version(self) -> tuple[int, int]:
@@ -91,6 +98,24 @@ class Commands:
         """Hand a script over; returns the job's id. Asked once: who is not sure looks before asking again."""
         printed = self.call("sbatch", "--parsable", stdin=script, tries=1)
         return printed.strip().splitlines()[-1].split(";")[0]
+
+    def try_out(self, script: str) -> None:
+        """Have Slurm check a script without submitting it; Refused where it would never start."""
+        self.call("sbatch", "--test-only", stdin=script, tries=1)
+
+    def accounts(self) -> list[str] | None:
+        """The accounts that this user may charge; None where the site keeps none, or does not tell."""
+        who = getpass.getuser()
+        code, printed, _ = self._run(
+            ("sacctmgr", "--noheader", "--parsable2", "show", "assoc", f"user={who}", "format=account"),
+            None,
+            _DEADLINE_S,
+        )
+        return sorted(set(printed.split())) if code == 0 else None
+
+    def keep_off(self, job: str, nodes: str) -> None:
+        """Change the nodes that a waiting job keeps off."""
+        self.call("scontrol", "update", f"JobId={job}", f"ExcNodeList={nodes}", tries=1)
 
     def jobs(self) -> list[Job]:
         """Every job of this user that Slurm remembers, with one call; who asks asks again soon."""
@@ -142,12 +167,18 @@ class Commands:
 
     def _once(self, command: Sequence[str], stdin: str | None) -> str:
         code, printed, said = self._run(command, stdin, _DEADLINE_S)
-        if code == 0:
-            return printed
         said = said.strip() or printed.strip() or f"exit code {code}"
         # sbatch ends with the reason; the lines before are often only context.
-        reason = said.splitlines()[-1].strip().removeprefix("sbatch: ").removeprefix("error: ")
-        if any(part in said for part in _BUSY):
+        reason = said.splitlines()[-1].strip()
+        for prefix in ("sbatch: ", "error: ", "allocation failure: "):
+            reason = reason.removeprefix(prefix)
+        busy = code != 0 and any(part in said for part in _BUSY)
+        if command[0] not in _NOT_THE_CONTROLLER and "--version" not in command:
+            self.trouble = f"{command[0]}: {reason}" if busy else ""
+            self.answered_at = time.monotonic()
+        if code == 0:
+            return printed
+        if busy:
             raise Busy(f"{command[0]}: {reason}")
         if any(part in said for part in _LATER):
             raise Later(reason)

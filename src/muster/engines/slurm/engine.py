@@ -10,13 +10,14 @@ from pathlib import Path
 
 from muster import errors
 from muster.defaults import SLURM_POLL_S
-from muster.engines.agents import Collectors, last_lines
+from muster.engines.agents import Collectors, contact_of, last_lines
 from muster.engines.base import (
     Allocation,
     AllocationState,
     Cluster,
     Connection,
     Ending,
+    Gang,
     GangRequest,
     NodeLife,
     NodeOffer,
@@ -25,10 +26,12 @@ from muster.engines.base import (
 from muster.engines.slurm import explanations
 from muster.engines.slurm.commands import Busy, Commands, Refused, require_installed
 from muster.engines.slurm.options import MPIRUN, WITHOUT_EFFECT, SlurmOptions
-from muster.engines.slurm.parsing import Job
+from muster.engines.slurm.parsing import Job, NodeInfo, host_names
 from muster.engines.slurm.partitions import Partitions
-from muster.engines.slurm.script import gpus_per_node, job_name, make_script
+from muster.engines.slurm.script import allocation_of, gpus_per_node, job_name, kept_off, make_script
+from muster.engines.slurm.site_check import check_site
 from muster.engines.slurm.submission import Submitter
+from muster.wire.node.agents import ServerContact
 
 log = logging.getLogger("muster.server")
 
@@ -36,6 +39,7 @@ _START_PATIENCE_S = 60.0
 _ANSWER_S = 1.0
 _REQUEUE_S = 4.0
 _GONE_AFTER_S = 30.0
+_ROUTES_TRIED = 8
 _all = AllocationState.of_all
 _STATES_OF_WORK = ("RUNNING", "COMPLETING", "SIGNALING", "RESIZING", "STAGE_OUT", "STOPPED")
 _OVERLAP_SINCE = (20, 11)
@@ -52,10 +56,16 @@ class SlurmEngine(QueueEngine):
         self._clock = clock
         self._lock = threading.RLock()
         self._jobs: dict[str, Job] = {}
-        """By name."""
+        """By the allocations that their names tell of."""
+        self._hosts: dict[tuple[str, int], list[str]] = {}
+        """The nodes that each start of a job was seen to have."""
+        self._reached: set[str] = set()
+        """Nodes whose agents have reached the server."""
+        self._avoiding: dict[str, Gang] = {}
+        """Allocations whose jobs keep off nodes that failed them."""
         self._asked_at: float | None = None
         self._asking: threading.Thread | None = None
-        self._answered = False
+        self._answered_at = float("-inf")
         self._over_since: dict[str, float] = {}
         self._trouble = ""
         self._released: dict[str, float] = {}
@@ -76,12 +86,13 @@ class SlurmEngine(QueueEngine):
                 )
             self._partitions.refresh(chosen.partition)
             self._check_mpi(chosen)
+            said = check_site(self._commands, chosen, self._partitions.nodes(chosen.partition))
         except Busy as error:
             return [f"Slurm does not answer now, so the settings are not checked ({error})"]
         except Refused as error:
             raise errors.JobError(f"Slurm refuses to answer: {error}", "Try `sinfo` in this shell.") from error
         given = [key for key in WITHOUT_EFFECT if cluster.options.get(key)]
-        said = [f"{key} means nothing on Slurm: {WITHOUT_EFFECT[key]}" for key in given]
+        said += [f"{key} means nothing on Slurm: {WITHOUT_EFFECT[key]}" for key in given]
         if chosen.cpus is None and not chosen.exclusive and self._gpus(chosen):
             said.append("each rank gets one CPU; --cpus says how many CPUs a node gives (data loaders want some)")
         if chosen.vm_size and chosen.hourly_price is None:
@@ -104,12 +115,22 @@ class SlurmEngine(QueueEngine):
     def nodes(self, cluster: Cluster) -> Sequence[NodeOffer]:
         return self._partitions.offers(cluster.name, SlurmOptions.parse(cluster.options))
 
+    def trouble(self, cluster: Cluster, patience_s: float = 0.0) -> str:
+        if patience_s:
+            self._partitions.ask(SlurmOptions.parse(cluster.options).partition, patience_s)
+        trouble = self._commands.trouble
+        return f"Slurm does not answer: {trouble}" if trouble else ""
+
     def connection(self, cluster: Cluster) -> Connection:
         chosen = SlurmOptions.parse(cluster.options)
-        return Connection(chosen.connection, chosen.server_address, chosen.server_port, chosen.linger_seconds)
+        near = tuple(node.address for node in self._partitions.nodes(chosen.partition, wait=False)[:_ROUTES_TRIED])
+        return Connection(chosen.connection, chosen.server_address, chosen.server_port, chosen.linger_seconds, near)
 
     def script(self, request: GangRequest) -> str:
         chosen = SlurmOptions.parse(request.cluster.options)
+        if request.gang.excluded:
+            # Whether enough others are left is asked of Slurm now.
+            self._lost_nodes(chosen)
         return make_script(request, chosen, self._partitions.nodes(chosen.partition))
 
     def submit(self, request: GangRequest) -> None:
@@ -120,6 +141,9 @@ class SlurmEngine(QueueEngine):
         except errors.JobError as error:
             self._submitter.refuse(request.id, f"{error.message}. {error.hint}")
             return
+        if request.gang.excluded:
+            with self._lock:
+                self._avoiding[request.id] = request.gang
         Path(request.gang.folder).mkdir(mode=0o700, parents=True, exist_ok=True)
         self._submitter.put(request.id, text, _mark(request))
 
@@ -128,11 +152,24 @@ class SlurmEngine(QueueEngine):
         self._ask(min((item.poll_seconds for item in chosen.values()), default=SLURM_POLL_S))
         return {item.id: self._state(item, chosen[item.cluster.name]) for item in allocations}
 
+    def job_id(self, allocation: Allocation) -> str:
+        with self._lock:
+            job = self._job_of(allocation.id)
+        if job is not None:
+            return job.id
+        try:
+            return _mark(allocation).read_text().strip()
+        except OSError:
+            return ""
+
     def release(self, allocation: Allocation, followed: bool) -> None:
         """Agents leave by themselves; a job that still waits, or stays, is cancelled."""
         self._submitter.drop(allocation.id)
         with self._lock:
+            self._avoiding.pop(allocation.id, None)
             job = self._job_of(allocation.id)
+        unreached = self._unreached(allocation)
+        self._reached -= allocation.nodes.keys()
         if job is None or job.is_over:
             return
         if followed and self._attempt_now(job) != _attempt(allocation.id):
@@ -140,8 +177,8 @@ class SlurmEngine(QueueEngine):
             return
         with self._lock:
             self._released[job.name] = self._clock()
-        # What Slurm said last may be old; whether somebody came lies in the folder.
-        self._submitter.cancel(job.id, at_once=not _has_agents(allocation))
+        # What Slurm said last may be old; whether somebody came, and hears when to go, lies in the folder.
+        self._submitter.cancel(job.id, at_once=not _has_agents(allocation) or bool(unreached))
 
     def close(self) -> None:
         self._submitter.close()
@@ -176,7 +213,7 @@ class SlurmEngine(QueueEngine):
                 self._asking = None
 
     def _take(self, all_jobs: Sequence[Job]) -> None:
-        jobs = [job for job in all_jobs if job.name.startswith("muster-") and job.name.rpartition(".")[2].isdigit()]
+        jobs = [job for job in all_jobs if allocation_of(job.name) is not None]
         for job in _doubles(jobs):
             log.warning("Slurm job %s came back although its run goes on in another: it is cancelled", job.id)
             self._submitter.cancel(job.id, at_once=True)
@@ -185,10 +222,12 @@ class SlurmEngine(QueueEngine):
             self._submitter.cancel(job.id, at_once=True)
         with self._lock:
             # Names are used once; of several jobs the one that is not over counts, otherwise the last.
-            self._jobs = {job.name: job for job in sorted(jobs, key=lambda item: (not item.is_over, item.id))}
+            self._jobs = {_allocation(job): job for job in sorted(jobs, key=lambda item: (not item.is_over, item.id))}
+            ids = {job.id for job in jobs}
+            self._hosts = {key: hosts for key, hosts in self._hosts.items() if key[0] in ids}
+            self._hosts |= {(job.id, job.restarts): host_names(job.nodes) for job in jobs if job.nodes}
             self._trouble = ""
-            self._asked_at = self._clock()
-            self._answered = True
+            self._asked_at = self._answered_at = self._clock()
 
     def _risen(self, jobs: Sequence[Job]) -> list[Job]:
         """Jobs that should have ended long ago: a controller that crashed may have forgotten their cancel."""
@@ -215,14 +254,14 @@ class SlurmEngine(QueueEngine):
         """The job that is this attempt, or was until Slurm put it back into its queue."""
         stem, number = allocation_id.rpartition(".")[0], _attempt(allocation_id)
         for earlier in range(number, 0, -1):
-            job = self._jobs.get(job_name(f"{stem}.{earlier}"))
+            job = self._jobs.get(f"{stem}.{earlier}")
             if job is not None:
                 return job if self._attempt_now(job) >= number else None
         return None
 
     @staticmethod
     def _attempt_now(job: Job) -> int:
-        return _attempt(job.name) + job.restarts
+        return _attempt(_allocation(job)) + job.restarts
 
     def _state(self, allocation: Allocation, chosen: SlurmOptions) -> AllocationState:
         refused = self._submitter.refusal(allocation.id)
@@ -234,7 +273,9 @@ class SlurmEngine(QueueEngine):
         if job is None:
             return self._unknown(allocation, chosen, trouble)
         if self._attempt_now(job) != _attempt(allocation.id):
-            return self._collected(allocation, explanations.how_it_was_requeued(job, self._has_lost_node(chosen)))
+            start = _attempt(allocation.id) - _attempt(_allocation(job))
+            lost = self._lost_nodes(chosen, self._hosts.get((job.id, start)))
+            return self._collected(allocation, explanations.how_it_was_requeued(job, lost))
         self._submitter.done(allocation.id, job.id, _mark(allocation))
         if job.is_over and chosen.requeue and self._may_come_back(job):
             return _all(
@@ -245,27 +286,44 @@ class SlurmEngine(QueueEngine):
         if trouble:
             return _all(allocation, "starting", f"Slurm does not answer: {trouble}")
         if job.waits:
+            self._ease(allocation, job, chosen)
             return _all(allocation, "starting", explanations.why_it_waits(job))
         if job.state in _STATES_OF_WORK and job.used_s > _START_PATIENCE_S:
-            return _all(allocation, "up")
+            return AllocationState(dict.fromkeys(allocation.nodes, "up"), unreached=self._unreached(allocation))
         why = f"Slurm job {job.id} is {job.state.lower()}" + (f" on {job.nodes}" if job.nodes else "")
         lives: dict[str, NodeLife] = {
             name: "up" if paths.log.exists() else "starting" for name, paths in allocation.nodes.items()
         }
-        return AllocationState(lives, f"{why}; its agents are on their way")
+        return AllocationState(lives, f"{why}; its agents are on their way", unreached=self._unreached(allocation))
 
     def _may_come_back(self, job: Job) -> bool:
         """A job whose node failed, or was taken back, is over for a moment before Slurm puts it back."""
         if job.state not in ("NODE_FAIL", "PREEMPTED"):
             return False
-        return self._clock() - self._over_since.setdefault(job.id, self._clock()) < _REQUEUE_S
+        # By what Slurm said, not by the clock: it is asked only now and then.
+        return self._answered_at - self._over_since.setdefault(job.id, self._answered_at) < _REQUEUE_S
+
+    def _ease(self, allocation: Allocation, job: Job, chosen: SlurmOptions) -> None:
+        """A gang that waits stops keeping off nodes that failed it once the others are too few."""
+        with self._lock:
+            gang = self._avoiding.get(allocation.id)
+        nodes = self._partitions.nodes(chosen.partition) if gang is not None else []
+        if gang is None or not nodes or kept_off(gang.excluded, chosen, nodes, len(allocation.nodes)):
+            return
+        try:
+            self._commands.keep_off(job.id, chosen.exclude or "")
+        except (Busy, Refused) as error:
+            log.warning("Slurm job %s still keeps off %s: %s", job.id, ", ".join(gang.excluded), error)
+            return
+        with self._lock:
+            self._avoiding.pop(allocation.id, None)
 
     def _unknown(self, allocation: Allocation, chosen: SlurmOptions, trouble: str) -> AllocationState:
         """Slurm knows no job of this attempt: it is being submitted, has long ended, or nobody has asked yet."""
         waiting = self._submitter.waiting(allocation.id)
         if waiting is not None:
             return _all(allocation, "starting", waiting)
-        if trouble or not self._answered:
+        if trouble or self._answered_at == float("-inf"):
             return _all(allocation, "starting", f"Slurm does not answer{f': {trouble}' if trouble else ' yet'}")
         mark = _mark(allocation)
         if not mark.exists():
@@ -277,7 +335,9 @@ class SlurmEngine(QueueEngine):
         return self._collected(allocation, Ending("", why))
 
     def _ending(self, allocation: Allocation, job: Job, chosen: SlurmOptions) -> Ending:
-        ending = explanations.how_it_ended(job, chosen.chain, chosen.signal_seconds)
+        failed = job.state in ("NODE_FAIL", "BOOT_FAIL")
+        lost = self._lost_nodes(chosen, self._hosts.get((job.id, job.restarts))) if failed else []
+        ending = explanations.how_it_ended(job, chosen.chain, chosen.signal_seconds, lost)
         if ending.code or _has_agents(allocation):
             return ending
         last = _last_words(allocation)
@@ -290,26 +350,38 @@ class SlurmEngine(QueueEngine):
         }
         return AllocationState(lives, ending.message, ending)
 
-    def _has_lost_node(self, chosen: SlurmOptions) -> bool:
-        """Whether some node of the partition is down: the likely reason for a job that was put back."""
+    def _unreached(self, allocation: Allocation) -> dict[str, ServerContact]:
+        """What agents met that cannot reach the server, as the shared folder says until they do."""
+        new = [(name, paths) for name, paths in allocation.nodes.items() if name not in self._reached]
+        found = {name: contact for name, paths in new if (contact := contact_of(paths)) is not None}
+        self._reached |= {name for name, contact in found.items() if contact.reached}
+        return {name: contact for name, contact in found.items() if contact.trouble}
+
+    def _lost_nodes(self, chosen: SlurmOptions, hosts: Sequence[str] | None = None) -> list[NodeInfo]:
+        """The nodes of the partition that Slurm has lost by now, of these hosts where they are known."""
         try:
             self._partitions.refresh(chosen.partition)
-        except (Busy, Refused):
-            return False
-        states = [node.state.lower() for node in self._partitions.nodes(chosen.partition)]
-        return any(state.startswith("down") or state.endswith("*") for state in states)
+        except (Busy, Refused) as error:
+            log.warning("Slurm was asked about its nodes in vain: %s", error)
+        lost = [node for node in self._partitions.nodes(chosen.partition) if node.is_lost]
+        return lost if hosts is None else [node for node in lost if node.name in hosts]
 
 
 def _doubles(jobs: Sequence[Job]) -> list[Job]:
     """Jobs of a run that has a later one: only the last is wanted."""
     last: dict[str, Job] = {}
     extra = []
-    for job in sorted((job for job in jobs if not job.is_over), key=lambda item: _attempt(item.name)):
-        stem = job.name.rpartition(".")[0]
+    for job in sorted((job for job in jobs if not job.is_over), key=lambda item: _attempt(_allocation(item))):
+        stem = _allocation(job).rpartition(".")[0]
         if stem in last:
             extra.append(last[stem])
         last[stem] = job
     return extra
+
+
+def _allocation(job: Job) -> str:
+    """The id of the allocation that a job was submitted for."""
+    return allocation_of(job.name) or ""
 
 
 def _attempt(identifier: str) -> int:

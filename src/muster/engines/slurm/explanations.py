@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from muster.engines.base import Ending
 from muster.engines.slurm.parsing import Job, NodeInfo
@@ -72,10 +73,10 @@ def _plain(reason: str) -> str:
     return f"Slurm says {reason}"
 
 
-def how_it_ended(job: Job, chain: bool, warned_s: float) -> Ending:
-    """What the end of a job means for its run."""
+def how_it_ended(job: Job, chain: bool, warned_s: float, lost: Sequence[NodeInfo] = ()) -> Ending:
+    """What the end of a job means for its run; `lost`: those of its nodes that Slurm has lost."""
     name = f"Slurm job {job.id}"
-    limit = f" of {_duration(job.limit_s)}" if job.limit_s else ""
+    limit = f" of {duration(job.limit_s)}" if job.limit_s else ""
     if job.state in ("TIMEOUT", "DEADLINE") or _was_warned(job, warned_s):
         return Ending("time_slice" if chain else "timeout", f"the time limit{limit} of {name} is reached")
     if job.state == "CANCELLED":
@@ -83,17 +84,29 @@ def how_it_ended(job: Job, chain: bool, warned_s: float) -> Ending:
     if job.state == "PREEMPTED":
         return Ending("preempted", f"{name} was preempted by Slurm")
     if job.state in ("NODE_FAIL", "BOOT_FAIL"):
-        return Ending("node_lost", f"a node of {name} ({job.nodes or 'unknown'}) failed")
+        which = _named(lost) if lost else f"a node of {name} ({job.nodes or 'unknown'})"
+        return Ending("node_lost", f"{which} failed" + (f" under {name}" if lost else ""), _names(lost))
     if job.state == "OUT_OF_MEMORY":
         return Ending("host_oom", f"{name} used more memory than it was given, and Slurm ended it")
     return Ending("", f"{name} ended as {job.state}")
 
 
-def how_it_was_requeued(job: Job, lost: bool) -> Ending:
-    """A job that Slurm put back into its queue is the end of an attempt."""
+def how_it_was_requeued(job: Job, lost: Sequence[NodeInfo]) -> Ending:
+    """A job that Slurm put back into its queue is the end of an attempt; `lost`: those of its nodes that are lost."""
     if lost:
-        return Ending("node_lost", f"a node of Slurm job {job.id} failed, and Slurm put the job back into its queue")
+        why = f"{_named(lost)} failed, and Slurm put job {job.id} back into its queue"
+        return Ending("node_lost", why, _names(lost))
     return Ending("preempted", f"Slurm took the nodes of job {job.id} back and put it back into its queue")
+
+
+def _names(nodes: Sequence[NodeInfo]) -> tuple[str, ...]:
+    return tuple(node.name for node in nodes)
+
+
+def _named(nodes: Sequence[NodeInfo]) -> str:
+    """`node n2 (down*: Not responding)`."""
+    said = (f"{node.name} ({node.state}{f': {node.reason}' if node.reason else ''})" for node in nodes)
+    return f"node{'s' * (len(nodes) > 1)} {', '.join(said)}"
 
 
 def node_state(node: NodeInfo) -> tuple[str, str]:
@@ -117,7 +130,8 @@ def _was_warned(job: Job, warned_s: float) -> bool:
     return ended_itself and job.limit_s is not None and job.used_s >= max(1.0, job.limit_s - warned_s - 60)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Hours and minutes."""
     hours, minutes = divmod(int(seconds // 60), 60)
     if not hours:
         return f"{minutes} min"

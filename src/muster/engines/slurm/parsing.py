@@ -13,7 +13,7 @@ from muster.wire.codec import Json
 _FIELDS = (("jobid", 24), ("state", 24), ("reason", 80), ("restartcnt", 12), ("timeused", 24), ("timelimit", 24),
            ("nodelist", 400), ("name", 260))  # fmt: skip
 SQUEUE_FORMAT = ",".join(f"{name}:{width}" for name, width in _FIELDS)
-SINFO_FORMAT = "%N|%T|%c|%m|%l|%G|%E"
+SINFO_FORMAT = "%N|%T|%c|%m|%l|%G|%o|%E"
 SACCT_FORMAT = "JobIDRaw,State,JobName"
 
 OVER = frozenset(
@@ -60,6 +60,14 @@ class NodeInfo:
     limit_s: float | None
     """The longest that a job of the partition may take; None: as long as it likes."""
     gpus: int = 0
+    address: str = ""
+    """Where Slurm's own daemons reach it."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Slurm has declared it down, or it does not respond."""
+        state = self.state.lower()
+        return state.startswith(("down", "fail")) or state.endswith("*")
 
 
 def squeue_text(text: str) -> list[Job]:
@@ -99,10 +107,10 @@ def sinfo_text(text: str) -> list[NodeInfo]:
     """The answer of `sinfo -N -h -o FORMAT`, each node once."""
     found: dict[str, NodeInfo] = {}
     for line in text.splitlines():
-        parts = line.split("|", 6)
-        if len(parts) != 7:
+        parts = line.split("|", 7)
+        if len(parts) != 8:
             continue
-        name, state, cpus, memory, limit, gres, reason = (part.strip() for part in parts)
+        name, state, cpus, memory, limit, gres, address, reason = (part.strip() for part in parts)
         found[name] = NodeInfo(
             name,
             state,
@@ -111,6 +119,7 @@ def sinfo_text(text: str) -> list[NodeInfo]:
             _none(reason),
             limit_of(limit),
             num_gpus(gres),
+            address,
         )
     return list(found.values())
 
@@ -134,6 +143,25 @@ def num_gpus(gres: str) -> int:
         if parts[0] == "gpu":
             total += int(parts[-1]) if parts[-1].isdigit() else 1
     return total
+
+
+def host_names(text: str) -> list[str]:
+    """`n[1-3,07],m5` as the names that it stands for."""
+    found: list[str] = []
+    for item in re.findall(r"(?:[^,\[\]]+|\[[^\]]*\])+", text):
+        before, bracket, rest = item.partition("[")
+        if not bracket:
+            found.append(item)
+            continue
+        inside, _, after = rest.partition("]")
+        for part in inside.split(","):
+            first, _, last = part.partition("-")
+            if first.isdigit() and (last or first).isdigit():
+                numbers = range(int(first), int(last or first) + 1)
+                found += [
+                    f"{before}{number:0{len(first)}}{tail}" for number in numbers for tail in host_names(after) or [""]
+                ]
+    return found
 
 
 def seconds_of(text: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from muster.engines.base import NodeOffer
@@ -16,6 +17,8 @@ from muster.engines.slurm.script import gpus_per_node
 log = logging.getLogger("muster.server")
 
 _FRESH_S = 30.0
+_AGAIN_S = 5.0
+_MOMENT_S = 1.0
 _FIRST_WAIT_S = 10.0
 
 
@@ -29,7 +32,7 @@ class Partitions:
         self._nodes: dict[str | None, list[NodeInfo]] = {}
         self._asked: dict[str | None, float] = {}
         self._asking: dict[str | None, threading.Thread] = {}
-        self._offers: dict[str, tuple[list[NodeInfo], SlurmOptions, list[NodeOffer]]] = {}
+        self._offers: dict[str, tuple[list[NodeInfo], SlurmOptions, bool, list[NodeOffer]]] = {}
 
     def refresh(self, partition: str | None) -> None:
         """Ask now; Busy or Refused where that fails."""
@@ -39,32 +42,48 @@ class Partitions:
             if found != self._nodes.get(partition):
                 self._nodes[partition] = found
 
-    def nodes(self, partition: str | None) -> list[NodeInfo]:
+    def nodes(self, partition: str | None, wait: bool = True) -> list[NodeInfo]:
         with self._lock:
-            old = self._clock() - self._asked.get(partition, float("-inf")) > _FRESH_S
-            if old and partition not in self._asking:
-                self._asked[partition] = self._clock()
-                thread = threading.Thread(target=self._renew, args=(partition,), name="sinfo", daemon=True)
-                self._asking[partition] = thread
-                thread.start()
+            fresh_s = _AGAIN_S if self._commands.trouble else _FRESH_S
+            if self._clock() - self._asked.get(partition, float("-inf")) > fresh_s:
+                self._start_asking(partition)
             asking = self._asking.get(partition)
             known = self._nodes.get(partition)
-        if known is None and asking is not None:
+        if known is None and asking is not None and wait:
             # The first time of all: nothing can be said without an answer.
             asking.join(_FIRST_WAIT_S)
             with self._lock:
                 known = self._nodes.get(partition)
         return known or []
 
+    def ask(self, partition: str | None, patience_s: float) -> None:
+        """Have Slurm asked now, unless it answered a moment ago, and wait for its answer for a while."""
+        if not self._commands.trouble and time.monotonic() - self._commands.answered_at < _MOMENT_S:
+            return
+        with self._lock:
+            self._start_asking(partition)
+            asking = self._asking[partition]
+        asking.join(patience_s)
+        if asking.is_alive() and not self._commands.trouble:
+            self._commands.trouble = f"sinfo: no answer for {patience_s:g} s"
+
+    def _start_asking(self, partition: str | None) -> None:
+        if partition not in self._asking:
+            self._asked[partition] = self._clock()
+            thread = threading.Thread(target=self._renew, args=(partition,), name="sinfo", daemon=True)
+            self._asking[partition] = thread
+            thread.start()
+
     def offers(self, cluster: str, options: SlurmOptions) -> Sequence[NodeOffer]:
         """The nodes of a cluster; the same list as long as nothing has changed."""
         nodes = self.nodes(options.partition)
         with self._lock:
             made = self._offers.get(cluster)
-            if made is None or made[0] is not nodes or made[1] != options:
-                made = (nodes, options, [_offer(node, options) for node in nodes[: options.max_nodes]])
-                self._offers[cluster] = made
-            return made[2]
+            trouble = bool(self._commands.trouble)
+            if made is None or made[0] is not nodes or made[1:3] != (options, trouble):
+                offers = [_offer(node, options, trouble) for node in nodes[: options.max_nodes]]
+                made = self._offers[cluster] = (nodes, options, trouble, offers)
+            return made[3]
 
     def _renew(self, partition: str | None) -> None:
         try:
@@ -76,7 +95,9 @@ class Partitions:
                 self._asking.pop(partition, None)
 
 
-def _offer(node: NodeInfo, options: SlurmOptions) -> NodeOffer:
-    state, reason = node_state(node)
-    num_gpus = gpus_per_node(options, node)
-    return NodeOffer.of_machine(node.name, node.name, node.cpus, node.memory_mb << 20, num_gpus, state, reason)
+def _offer(node: NodeInfo, options: SlurmOptions, trouble: bool) -> NodeOffer:
+    """What a job gets of a node."""
+    state, reason = ("unknown", "Slurm does not answer") if trouble else node_state(node)
+    cpus = min(options.cpus, node.cpus) if options.cpus else node.cpus
+    memory = min(int(options.memory_gb * 1e9), node.memory_mb << 20) if options.memory_gb else node.memory_mb << 20
+    return NodeOffer.of_machine(node.name, node.name, cpus, memory, gpus_per_node(options, node), state, reason)

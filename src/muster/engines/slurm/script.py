@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from muster import errors
 from muster.defaults import GRACE_CANCEL_S, START_MARGIN_S
 from muster.engines.base import Gang, GangRequest
+from muster.engines.slurm.explanations import node_state
 from muster.engines.slurm.options import MPIRUN, SlurmOptions
-from muster.engines.slurm.parsing import NodeInfo, num_gpus
+from muster.engines.slurm.parsing import NodeInfo, host_names, num_gpus
 
 _STEP_ENDS_AFTER_S = 90
 """When an agent has died: long enough for the server to miss it and to stop the others, which end by themselves."""
 _CONFIG_PATIENCE_S = 600
 _LOW_PRIORITY_NICE = 1000
+_NAME = re.compile(r"(.+\.\d+)@muster-([^-@]+)")
+_OLD_NAME = re.compile(r"muster-([^-]+-.+\.\d+)")
 
 
 @dataclass(frozen=True)
@@ -37,15 +41,25 @@ def make_script(request: GangRequest, options: SlurmOptions, nodes: Sequence[Nod
 
 
 def job_name(allocation_id: str) -> str:
-    """Says which attempt a job is, so that it is found again whatever happened to whoever submitted it."""
-    return f"muster-{allocation_id}"
+    """Says which attempt a job is, so that it is found again whatever happened to whoever submitted it.
+
+    The run comes first, because `squeue` shows eight characters; the workspace last, because queues are shared.
+    """
+    workspace, _, attempt = allocation_id.partition("-")
+    return f"{attempt}@muster-{workspace}"
+
+
+def allocation_of(name: str) -> str | None:
+    """The id of the allocation that a job's name tells of, also as earlier versions wrote it; None: not Muster's."""
+    if match := _NAME.fullmatch(name):
+        return f"{match[2]}-{match[1]}"
+    match = _OLD_NAME.fullmatch(name)
+    return match[1] if match else None
 
 
 def limit_for(gang: Gang, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> Limit:
     """The time to ask for; a refusal where the partition never gives as much."""
-    longest_s = max((node.limit_s for node in nodes if node.limit_s is not None), default=None)
-    if any(node.limit_s is None for node in nodes):
-        longest_s = None
+    longest_s = longest_limit_s(nodes)
     slice_s = options.time if options.time is not None else longest_s
     wanted_s = gang.time_limit_s
     if wanted_s is None:
@@ -67,6 +81,13 @@ def limit_for(gang: Gang, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> L
         minutes = min(minutes, max(1, int(longest_s // 60)))
     warning_s = options.signal_seconds if minutes is None else max(1, min(options.signal_seconds, minutes * 15))
     return Limit(minutes, warning_s)
+
+
+def longest_limit_s(nodes: Sequence[NodeInfo]) -> float | None:
+    """The longest that a job may take on these nodes; None: as long as it likes."""
+    if any(node.limit_s is None for node in nodes):
+        return None
+    return max((node.limit_s for node in nodes if node.limit_s is not None), default=None)
 
 
 def _directives(request: GangRequest, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> list[str]:
@@ -161,11 +182,16 @@ def _gres(gang: Gang, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> str |
 
 def _excluded(gang: Gang, options: SlurmOptions, nodes: Sequence[NodeInfo], wanted: int) -> str | None:
     """What the cluster keeps off, and nodes that failed this run, where enough others are left."""
-    names = {node.name for node in nodes}
-    failed = sorted(names & set(gang.excluded))
-    if len(names) - len(failed) < wanted:
-        failed = []
+    failed = kept_off(gang.excluded, options, nodes, wanted)
     return ",".join([*([options.exclude] if options.exclude else []), *failed]) or None
+
+
+def kept_off(excluded: Collection[str], options: SlurmOptions, nodes: Sequence[NodeInfo], wanted: int) -> list[str]:
+    """The nodes that a gang keeps off because they failed it; none where the others that work are too few."""
+    never = set(host_names(options.exclude or ""))
+    working = {node.name for node in nodes if node_state(node)[0] != "unusable"} - never
+    failed = {node.name for node in nodes} & set(excluded)
+    return sorted(failed - never) if len(working - failed) >= wanted else []
 
 
 def gpus_per_node(options: SlurmOptions, node: NodeInfo) -> int:

@@ -81,6 +81,7 @@ attempts = Table(
     Column("verdict", JSON),
     Column("granted_at", Float),
     Column("ending", JSON),
+    Column("job_id", String(255)),
 )
 
 placements = Table(

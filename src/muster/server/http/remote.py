@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import uvicorn
 
@@ -23,16 +24,16 @@ from muster.defaults import (
     SPOOL_POLL_S,
     WATCH_S,
 )
-from muster.engines.base import Connection as Reach
 from muster.host.files import PRIVATE, write_file
 from muster.host.spool import ANSWER, PART, REQUEST
 from muster.server.context import Context
 from muster.server.database.connection import on_network_filesystem
-from muster.server.nodes.clusters import reach_of_remote_clusters
+from muster.server.nodes.clusters import reaches
 
 log = logging.getLogger("muster.server")
 
 _PIECE = 1 << 20
+_EVERY_INTERFACE = ("0.0.0.0", "::", None)
 
 Serve = Callable[[Path, Path], uvicorn.Server]
 
@@ -46,46 +47,68 @@ class RemoteListener:
         self._context = context
         self._serve = serve
         self._socket_path = socket_path
-        self._tasks: list[asyncio.Task[Any]] = []
-        self._server: uvicorn.Server | None = None
+        self._spool: asyncio.Task[Any] | None = None
+        self._serving: list[tuple[uvicorn.Server, asyncio.Task[Any]]] = []
+        self._for_a_team = bool(url and certificate)
         if url and certificate:
             # It serves a team with TLS already.
-            context.remote.addresses, context.remote.certificate = (url,), certificate.read_text()
+            parts = urlsplit(url)
+            context.remote.ports[None], context.remote.certificate = parts.port or 443, certificate.read_text()
+            context.remote.host = parts.hostname if parts.hostname not in _EVERY_INTERFACE else None
 
-    async def open(self) -> None:
-        """Listen, where some cluster needs it and nobody does yet; called again after every new cluster."""
-        wanted = await self._context.database.read(partial(reach_of_remote_clusters, self._context))
-        if wanted is None or self._tasks:
-            return
-        folder = self._context.paths.spool
-        folder.mkdir(mode=0o700, exist_ok=True)
-        self._tasks.append(asyncio.create_task(serve_spool(folder, self._socket_path)))
-        if not self._context.remote.addresses:
-            self._listen(wanted)
+    async def open(self) -> list[str]:
+        """Listen where some cluster needs it and nobody does yet; called again after every change. Returns notices."""
+        wanted = await self._context.database.read(partial(reaches, self._context))
+        if not wanted:
+            return []
+        if self._spool is None:
+            folder = self._context.paths.spool
+            folder.mkdir(mode=0o700, exist_ok=True)
+            self._spool = asyncio.create_task(serve_spool(folder, self._socket_path))
+        ports = self._context.remote.ports
+        missing = {None, *(reach.server_port for reach in wanted.values())} - ports.keys() - set(ports.values())
+        listening = () if self._for_a_team else sorted(missing, key=lambda port: port or 0)
+        notices = [self._listen(port) for port in listening]
+        for name, reach in wanted.items():
+            urls = await asyncio.to_thread(self._context.remote.urls, reach)
+            log.info("agents of %s reach this server at %s", name, ", ".join(urls))
+        return [text for text in notices if text]
 
     async def close(self) -> None:
-        if self._server is not None:
-            self._server.should_exit = True
-            await asyncio.wait(self._tasks[1:], timeout=SERVER_LEAVE_S)
-        for task in self._tasks:
+        for server, _ in self._serving:
+            server.should_exit = True
+        tasks = [task for _, task in self._serving]
+        if tasks:
+            await asyncio.wait(tasks, timeout=SERVER_LEAVE_S)
+        tasks += [self._spool] if self._spool is not None else []
+        for task in tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        if tasks:
+            await asyncio.wait(tasks)
 
-    def _listen(self, wanted: Reach) -> None:
+    def _listen(self, wanted: int | None) -> str:
+        """Listen on a port, or on one that is chosen once and kept; returns a notice where it is taken."""
         from muster.server.http.tls import self_signed
 
-        host = wanted.server_address or socket.gethostname()
-        remembered = self._context.paths.tls_dir / "port"
-        certificate, key = self_signed(self._context.paths.tls_dir, host)
-        listener = _bind(wanted.server_port or (int(remembered.read_text()) if remembered.exists() else 0))
-        port = listener.getsockname()[1]
-        write_file(remembered, str(port), mode=PRIVATE)
-        self._context.remote.addresses = (f"https://{host}:{port}",)
-        self._context.remote.certificate = certificate.read_text()
-        self._server = self._serve(certificate, key)
-        self._tasks.append(asyncio.create_task(self._server.serve([listener])))
-        log.info("agents on other machines reach this server at %s", self._context.remote.addresses[0])
+        remote, folder = self._context.remote, self._context.paths.tls_dir
+        certificate, key = self_signed(folder, socket.gethostname())
+        remembered = folder / "port"
+        port = wanted or (int(remembered.read_text()) if remembered.exists() else 0)
+        notice = ""
+        try:
+            listener = _bind(port)
+        except OSError as error:
+            listener = _bind(0)
+            other = listener.getsockname()[1]
+            notice = f"server_port {port} is taken here ({error.strerror}), so nodes are given port {other}"
+            log.warning("%s; agents that know the old one use the shared folder", notice)
+        remote.ports[wanted] = listener.getsockname()[1]
+        if wanted is None:
+            write_file(remembered, str(remote.ports[None]), mode=PRIVATE)
+        remote.certificate = remote.certificate or certificate.read_text()
+        server = self._serve(certificate, key)
+        self._serving.append((server, asyncio.create_task(server.serve([listener]))))
+        return notice if wanted else ""
 
 
 def _bind(port: int) -> socket.socket:
@@ -93,10 +116,9 @@ def _bind(port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(("0.0.0.0", port))
-    except OSError as error:
-        log.warning("port %d is taken (%s): another is chosen; agents that know the old one use the shared folder",
-                    port, error)  # fmt: skip
-        listener.bind(("0.0.0.0", 0))
+    except OSError:
+        listener.close()
+        raise
     listener.listen(1024)
     return listener
 

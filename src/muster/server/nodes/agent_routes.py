@@ -58,7 +58,8 @@ async def hello(body: Hello, context: ContextOf, caller: CallerOf) -> Welcome:
             "Install the same version of Muster on the node and on the server.",
         )
     holding = set(body.holding)
-    context.hub.contacts[body.node] = NodeContact(body.agent, time.monotonic(), holding, setup_error=body.setup_error)
+    contact = NodeContact(body.agent, time.monotonic(), holding, setup_error=body.setup_error, host=body.host)
+    context.hub.contacts[body.node] = contact
     if body.setup_log is not None:
         location = f"clusters/{safe_path(body.cluster)}/{safe_path(body.node)}/setup.log"
         await asyncio.to_thread(context.files.store.put, location, [body.setup_log.encode()])

@@ -25,9 +25,11 @@ from muster.paths import NodePaths
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import CLUSTERS
+from muster.server.database.records import ATTEMPT, CLUSTERS
 from muster.server.nodes.clusters import cluster_of
 from muster.wire import states
+from muster.wire.node.agents import ServerContact
+from muster.wire.verdicts import Refusal
 
 log = logging.getLogger("muster.server")
 
@@ -98,6 +100,16 @@ def preview(context: Context, cluster: Cluster, spec: JobSpec) -> str | None:
     return engine.script(GangRequest(allocation_id(context, key), cluster, folders, gang))
 
 
+def cannot_reach(cluster: str, contact: ServerContact) -> Refusal:
+    """For an attempt whose agent lives and never reached this server, though the server is there."""
+    return Refusal(
+        "bad_input",
+        f"its agent cannot reach the server: {contact.trouble}",
+        "Give the cluster the server's address as its nodes see it, and submit again: "
+        f"`muster cluster set {cluster} server_address=ADDRESS`.",
+    )
+
+
 def release_after(context: Context, transaction: Transaction, run: Any, number: int, followed: bool) -> None:
     """Once this is committed, give back what an attempt had; the last word on it has been said."""
     row = transaction.execute(CLUSTERS.where(tables.clusters.c.name == run.compute)).first()
@@ -108,6 +120,9 @@ def release_after(context: Context, transaction: Transaction, run: Any, number: 
     folders = node_folders(context, key, range(run.num_nodes))
     allocation = Allocation(allocation_id(context, key), cluster_of(row), folders)
     context.nodes.allocations.pop(key, None)
+    if context.nodes.job_ids.pop(key, None) is None and (job_id := engine.job_id(allocation)):
+        # It was over before anybody looked at the queue.
+        ATTEMPT.set(transaction, *key, job_id=job_id)
     transaction.after_commit.append(lambda: context.hub.in_background(lambda: engine.release(allocation, followed)))
 
 
@@ -157,6 +172,13 @@ def _cluster_of_folder(folder: Path) -> str | None:
 
 
 def shown_name(row: Any) -> str:
-    """The name of a placement's node as people know it."""
-    brought = is_brought(row.node, row.run_id, row.number, row.node_rank)
-    return str(row.host if brought and row.host else row.node)
+    """The name of a placement's node as people know it; of one that has not come, its rank."""
+    if not is_brought(row.node, row.run_id, row.number, row.node_rank):
+        return str(row.node)
+    return str(row.host or f"node {row.node_rank}")
+
+
+def named(row: Any) -> str:
+    """The same inside a sentence."""
+    name = shown_name(row)
+    return name if name.startswith("node ") else f"node {name}"

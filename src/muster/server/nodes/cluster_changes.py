@@ -33,6 +33,8 @@ from muster.wire.clusters import (
 _CLUSTERS, _PLACEMENTS, _RUNS = tables.clusters, tables.placements, tables.runs
 _UNFINISHED = (*states.ACTIVE, states.QUEUED)
 _COUNTED = 1000
+_PATIENCE_S = 2.0
+"""How long a cluster's own manager is waited for when somebody looks at the cluster."""
 
 
 def check(context: Context, cluster: Cluster) -> list[str]:
@@ -49,21 +51,26 @@ def create(transaction: Transaction, wanted: NewCluster) -> None:
     transaction.execute(insert(_CLUSTERS).values(**vars(wanted), state=clusters.READY, created_at=time.time()))
 
 
-def change(context: Context, transaction: Transaction, name: str, changes: ClusterChanges) -> list[str]:
-    """Resize, stop or start a cluster; returns notices."""
+def changed(connection: Connection | Transaction, name: str, changes: ClusterChanges) -> Cluster:
+    """A cluster as it would be."""
     if name == DEFAULT:
         raise errors.Conflict(f"the cluster `{name}` is this machine and stays as it is", "Create one of your own.")
-    row = clusters.find(transaction, name)
+    row = clusters.find(connection, name)
     if row.state == clusters.DELETING:
         raise errors.Conflict(f"the cluster {name} is being deleted")
     options = {key: value for key, value in {**row.options, **changes.options}.items() if value is not None}
-    changed, state = Cluster(name, row.engine, options), changes.state or row.state
-    notices = check(context, changed)
-    transaction.execute(update(_CLUSTERS).where(_CLUSTERS.c.name == name).values(options=options, state=state))
+    return Cluster(name, row.engine, options)
+
+
+def change(context: Context, transaction: Transaction, name: str, changes: ClusterChanges) -> None:
+    """Record changes that are checked."""
+    cluster = changed(transaction, name, changes)
+    state = changes.state or clusters.find(transaction, name).state
+    values = {"options": cluster.options, "state": state}
+    transaction.execute(update(_CLUSTERS).where(_CLUSTERS.c.name == name).values(**values))
     if changes.now:
-        stays = set() if state == clusters.STOPPED else {node.name for node in clusters.offered(context, changed)}
+        stays = set() if state == clusters.STOPPED else {node.name for node in clusters.offered(context, cluster)}
         _preempt_elsewhere(context, transaction, name, stays)
-    return notices
 
 
 def remove(context: Context, transaction: Transaction, name: str, mode: DeleteMode, caller: Caller) -> None:
@@ -118,6 +125,7 @@ def history(connection: Connection, cluster: str, node: str) -> list[NodeStateVi
 def _view(context: Context, connection: Connection, row: Any) -> ClusterView:
     cluster, options = clusters.cluster_of(row), clusters.options_of(row)
     engine = context.nodes.engines.owner(cluster.engine) or context.nodes.engines.queue(cluster.engine)
+    trouble = engine.trouble(cluster, _PATIENCE_S) if engine is not None else context.nodes.engines.trouble(row.engine)
     offers = engine.nodes(cluster) if engine is not None else ()
     held = select(_PLACEMENTS.c.node, _PLACEMENTS.c.host, _PLACEMENTS.c.run_id).where(
         _PLACEMENTS.c.cluster == row.name, _PLACEMENTS.c.phase.in_(states.HOLDS_RESOURCES)
@@ -126,6 +134,8 @@ def _view(context: Context, connection: Connection, row: Any) -> ClusterView:
     return message_of(
         ClusterView,
         row,
+        state=clusters.UNREACHABLE if trouble and row.state == clusters.READY else row.state,
+        reason=trouble,
         min_nodes=options.min_nodes,
         max_nodes=len(offers),
         lent=context.nodes.engines.queue(cluster.engine) is not None,

@@ -41,8 +41,7 @@ async def create_cluster(body: NewCluster, context: ContextOf) -> ChangedCluster
     """Create a compute target."""
     notices = await asyncio.to_thread(cluster_changes.check, context, Cluster(body.name, body.engine, body.options))
     await context.database.write(lambda transaction: cluster_changes.create(transaction, body))
-    if context.remote.open is not None:
-        await context.remote.open()
+    notices += await _listen_for(context)
     context.hub.clusters.set()
     return _changed(await show_cluster(body.name, context), notices)
 
@@ -55,8 +54,11 @@ async def show_cluster(name: str, context: ContextOf) -> ClusterView:
 
 @router.patch("/clusters/{name}")
 async def change_cluster(name: str, body: ClusterChanges, context: ContextOf) -> ChangedCluster:
-    """Resize, stop or start a cluster; nodes that go finish their runs first, unless `now`."""
-    notices = await context.database.write(lambda transaction: cluster_changes.change(context, transaction, name, body))
+    """Change settings, resize, stop or start a cluster; nodes that go finish their runs first, unless `now`."""
+    wanted = await context.database.read(lambda c: cluster_changes.changed(c, name, body))
+    notices = await asyncio.to_thread(cluster_changes.check, context, wanted) if body.options else []
+    await context.database.write(lambda transaction: cluster_changes.change(context, transaction, name, body))
+    notices += await _listen_for(context)
     context.hub.changed(queue=True)
     return _changed(await show_cluster(name, context), notices)
 
@@ -105,6 +107,11 @@ async def setup_log(name: str, node: str, context: ContextOf) -> SetupLog:
 async def cost(context: ContextOf, by: CostBy = "run") -> CostReport:
     """Node hours and, where prices are known, their cost."""
     return await context.database.read(lambda c: costs.report(c, by, time.time()))
+
+
+async def _listen_for(context: ContextOf) -> list[str]:
+    """Have nodes on other machines reach the server as their clusters want it now."""
+    return await context.remote.open() if context.remote.open is not None else []
 
 
 def _changed(view: ClusterView, notices: list[str]) -> ChangedCluster:

@@ -23,6 +23,8 @@ from muster.server.database.records import CLUSTERS
 log = logging.getLogger("muster.server")
 
 READY, STOPPED, DELETING = "ready", "stopped", "deleting"
+UNREACHABLE = "unreachable"
+"""As it is shown while its own manager does not answer; never recorded."""
 PREPARING, IDLE, RUNNING = "preparing", "idle", "running"
 LEAVING, PREEMPTED, UNUSABLE, GONE = "leaving", "preempted", "unusable", "gone"
 TAKES_GANGS = (IDLE, RUNNING)
@@ -80,9 +82,9 @@ def scales(context: Context, cluster: Cluster) -> bool:
     return engine is not None and engine.scales(cluster)
 
 
-def reach_of_remote_clusters(context: Context, connection: Connection) -> Reach | None:
-    """How clusters on other machines want to reach this server; None: there are none."""
-    found: Reach | None = None
+def reaches(context: Context, connection: Connection) -> dict[str, Reach]:
+    """How each cluster on other machines wants to reach this server, by name."""
+    found: dict[str, Reach] = {}
     for row in connection.execute(CLUSTERS):
         engine = context.nodes.engines.owner(row.engine) or context.nodes.engines.queue(row.engine)
         try:
@@ -92,9 +94,7 @@ def reach_of_remote_clusters(context: Context, connection: Connection) -> Reach 
             log.warning("the settings of the cluster %s are not valid any more: %s", row.name, error)
             reach = Reach()
         if reach is not None:
-            # The first that names an address or a port is listened to.
-            address = (found and found.server_address) or reach.server_address
-            found = Reach(reach.mode, address, (found and found.server_port) or reach.server_port)
+            found[row.name] = reach
     return found
 
 
@@ -140,6 +140,10 @@ def rules_of(context: Context, row: Any, states: Mapping[str, NodeRecord], num_u
         out = sum(item.state == UNUSABLE or item.cordoned is not None for item in states.values())
         coming = max(0, len(offered(context, cluster)) - num_usable - out)
     closed = context.nodes.engines.trouble(cluster.engine)
+    queue = context.nodes.engines.queue(cluster.engine)
+    if queue is not None and not num_usable:
+        # Where nothing is known of its nodes, its gangs wait here.
+        closed = queue.trouble(cluster)
     if row.state == STOPPED:
         closed = f"{row.name} is stopped; `muster cluster start {row.name}` starts it"
     quotas = options.quotas
@@ -147,7 +151,7 @@ def rules_of(context: Context, row: Any, states: Mapping[str, NodeRecord], num_u
         preemption=options.preemption,
         coming=coming,
         closed=closed,
-        hands_on=context.nodes.engines.queue(cluster.engine) is not None,
+        hands_on=queue is not None,
         per_user=_quota(quotas.per_user),
         per_experiment=_quota(quotas.per_experiment),
         users={name: _quota(limit) for name, limit in quotas.users.items()},

@@ -43,5 +43,5 @@ def write_config(
 
 def _addresses(context: Context, connection: Connection) -> tuple[str, ...]:
     """How nodes on other machines reach the server: TLS first, a shared folder where that does not work."""
-    tls, files = context.remote.addresses, f"file:{context.paths.spool}"
+    tls, files = context.remote.urls(connection), f"file:{context.paths.spool}"
     return {"tls": tls, "files": (files,)}.get(connection.mode) or (*tls, files)

@@ -12,10 +12,11 @@ from sqlalchemy import Connection
 from muster import errors
 from muster.engines.base import Allocation, Cluster, Gang, GangRequest, NodeState, QueueEngine, Scripted
 from muster.server.context import Context
-from muster.server.database.records import RUN, record_file
+from muster.server.database.records import ATTEMPT, PLACEMENTS, RUN, record_file
 from muster.server.nodes.allocations import Key, allocation_id, attempt_of, node_folders, time_left_s
 from muster.server.nodes.clusters import Held
 from muster.server.nodes.configs import write_config
+from muster.wire import states
 from muster.wire.clusters import NodeView
 
 SCRIPT = "logs/submitted.sh"
@@ -32,6 +33,8 @@ class QueuedNodes:
     def start(self, nodes: Sequence[str]) -> None:
         """Hand the gangs of these nodes to the queue, each whole."""
         for key in sorted({attempt_of(node) for node in nodes}):
+            if not self.context.database.read_now(lambda c, key=key: _wants_nodes(c, key)):  # type: ignore[misc]
+                continue
             request = self.context.database.read_now(lambda c, key=key: self._request(c, key))  # type: ignore[misc]
             self._keep_script(request)
             self.engine.submit(request)
@@ -50,7 +53,13 @@ class QueuedNodes:
         found: dict[str, NodeState] = {}
         for key, allocation in allocations.items():
             state = self.context.nodes.allocations[key] = polled[allocation.id]
+            self._keep_job_id(key, self.engine.job_id(allocation))
             found |= {node: NodeState(life, state.reason) for node, life in state.nodes.items()}
+            for node in state.nodes:
+                if node in state.unreached:
+                    self.context.nodes.unreached[node] = state.unreached[node]
+                else:
+                    self.context.nodes.unreached.pop(node, None)
         return found
 
     def views(self, connection: Connection, held: Sequence[Held]) -> list[NodeView]:
@@ -93,6 +102,13 @@ class QueuedNodes:
         agents = [write_config(context, cluster, name, reach, address="", linger_s=reach.linger_s) for name in folders]
         return GangRequest(allocation_id(context, key), cluster, folders, gang, tuple(agents))
 
+    def _keep_job_id(self, key: Key, job_id: str) -> None:
+        """Keep what the queue calls an attempt, once that is known."""
+        known = self.context.nodes.job_ids
+        if job_id and known.get(key) != job_id:
+            known[key] = job_id
+            self.context.database.submit(lambda t: ATTEMPT.set(t, *key, job_id=job_id)).result()
+
     def _keep_script(self, request: GangRequest) -> None:
         """Keep what is handed on with the run, where people look at its files."""
         if not isinstance(self.engine, Scripted):
@@ -106,3 +122,12 @@ class QueuedNodes:
         self.context.files.store.put(f"runs/{run_id}/attempts/{number}/{SCRIPT}", [data])
         sha256 = hashlib.sha256(data).hexdigest()
         self.context.database.submit(lambda t: record_file(t, run_id, number, 0, SCRIPT, len(data), sha256)).result()
+
+
+def _wants_nodes(connection: Connection, key: Key) -> bool:
+    """Whether an attempt has yet to begin; one that has lost its nodes is over, and is not asked for again."""
+    attempt = connection.execute(ATTEMPT.select, {"key_run_id": key[0], "key_number": key[1]}).first()
+    placements = connection.execute(PLACEMENTS.select, {"key_run_id": key[0], "key_number": key[1]})
+    if attempt is None or attempt.ended_at is not None or attempt.stop_reason or attempt.ending:
+        return False
+    return all(row.phase == states.ORDERED for row in placements)

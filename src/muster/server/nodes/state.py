@@ -6,8 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from muster.control.scheduling.model import Node
-from muster.engines.base import AllocationState, NodeOffer
+from muster.engines.base import AllocationState, Connection, NodeOffer
 from muster.engines.registry import Engines
+from muster.host.network import address_towards, in_url
+from muster.wire.node.agents import ServerContact
 
 
 @dataclass
@@ -24,14 +26,28 @@ class NodesState:
     """What engines with a queue of their own said last of each open attempt."""
     announced: set[tuple[str, int]] = field(default_factory=set)
     """The attempts whose followers know why they wait."""
+    job_ids: dict[tuple[str, int], str] = field(default_factory=dict)
+    """What the queues of clusters call open attempts, as it is recorded."""
+    unreached: dict[str, ServerContact] = field(default_factory=dict)
+    """What agents met that live and have not reached this server, by node."""
 
 
 @dataclass
 class RemoteAccess:
     """How agents on other machines reach the server."""
 
-    addresses: tuple[str, ...] = ()
+    ports: dict[int | None, int] = field(default_factory=dict)
+    """Where it listens for clusters that want a certain port; None: for all others."""
+    host: str | None = None
+    """The host that a server for a team was started on."""
     certificate: str | None = None
     """What the server presents to those who come over TLS."""
-    open: Callable[[], Awaitable[None]] | None = None
-    """Listens for other machines once a cluster has some."""
+    open: Callable[[], Awaitable[list[str]]] | None = None
+    """Listens for other machines as their clusters want it; returns notices."""
+
+    def urls(self, reach: Connection) -> tuple[str, ...]:
+        """Where the nodes of a cluster reach the server over TLS, as the cluster's settings are now."""
+        port = self.ports.get(reach.server_port) or self.ports.get(None)
+        if port is None:
+            return ()
+        return (f"https://{in_url(reach.server_address or self.host or address_towards(reach.near))}:{port}",)

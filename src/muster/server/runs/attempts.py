@@ -24,6 +24,7 @@ from muster.server.database.connection import Transaction
 from muster.server.database.records import add_note
 from muster.server.environments import records
 from muster.server.nodes import allocations
+from muster.server.nodes.allocations import named, shown_name
 from muster.server.runs import ingest, readiness, retries
 from muster.server.runs.attempt_record import AttemptRecord, Record
 from muster.server.runs.evidence import gather
@@ -39,6 +40,7 @@ from muster.wire.node.agents import (
     Noted,
     Prepared,
     Refused,
+    ServerContact,
     Started,
     StartedRank,
     TimedOut,
@@ -97,8 +99,15 @@ def preempt(context: Context, transaction: Transaction, run_id: str, why: str) -
     _go_on(context, transaction, record)
 
 
-def lose_node(context: Context, transaction: Transaction, node: str, give_up: bool, why: str = "") -> None:
-    """A node's agent is gone: its attempts end; with `give_up` nothing more is expected of it."""
+def lose_node(
+    context: Context,
+    transaction: Transaction,
+    node: str,
+    give_up: bool,
+    why: str = "",
+    unreached: ServerContact | None = None,
+) -> None:
+    """A node's agent is gone or cannot reach this server: its attempts end; with `give_up` nothing more comes."""
     placements = tables.placements
     rows = transaction.execute(
         select(placements.c.run_id, placements.c.number).where(
@@ -110,7 +119,7 @@ def lose_node(context: Context, transaction: Transaction, node: str, give_up: bo
         placement = record.node(node) if record else None
         if record is None or placement is None:
             continue
-        _lose(record, placement, give_up, why)
+        _lose(record, placement, give_up, why, unreached)
         _go_on(context, transaction, record)
 
 
@@ -152,27 +161,27 @@ def _record(record: AttemptRecord, placement: Record, event: Event) -> None:
         placement.set(ports=list(data.ports), address=data.address or placement.address, resumed=data.resumed)
         placement.set(facts=to_json(data.facts))
         if data.environment is not None:
-            _record_environment(record, placement.node, data.environment)
+            _record_environment(record, shown_name(placement), data.environment)
         if placement.phase == states.ORDERED:
             placement.set(phase=states.PREPARED)
             _note_all(record, readiness.notices([placement]) if record.attempt.plan is not None else ())
     elif isinstance(data, Refused):
         placement.set(refusal=to_json(data))
-        record.note("error", f"{placement.node}: {data.message}")
+        record.note("error", f"{shown_name(placement)}: {data.message}")
     elif isinstance(data, Started):
         if placement.phase in (states.ORDERED, states.PREPARED):
             placement.set(phase=states.STARTED)
         for started in data.ranks:
             _record_start(record, event, started)
     elif isinstance(data, Exited):
-        _record_exit(record, event, data, placement.node)
+        _record_exit(record, event, data, shown_name(placement))
     elif isinstance(data, Noted):
-        record.note(data.level, f"{placement.node}: {data.text}")
+        record.note(data.level, f"{shown_name(placement)}: {data.text}")
     elif isinstance(data, TimedOut):
         record.attempt.set(timed_out=True)
     elif isinstance(data, Leaving):
         placement.set(leaving=True)
-        record.note("warning", f"node {placement.node} was told to go")
+        record.note("warning", f"{named(placement)} was told to go")
     elif isinstance(data, Ended):
         if placement.phase in states.HOLDS_RESOURCES:
             placement.set(phase=states.ENDED)
@@ -216,18 +225,22 @@ def _record_exit(record: AttemptRecord, event: Event, exited: Exited, node: str)
     record.announce(RankEnded(rank.rank, node, "ended", exited.exit_code, exited.signal, event.at))
 
 
-def _lose(record: AttemptRecord, placement: Record, give_up: bool, why: str) -> None:
+def _lose(record: AttemptRecord, placement: Record, give_up: bool, why: str, unreached: ServerContact | None) -> None:
     if placement.phase == states.ORDERED:
         # Nothing has begun there: the next agent of the node takes the order up.
         if not give_up:
             return
         ending = from_json(Ending, record.attempt.ending) if record.attempt.ending else Ending("", "")
-        text = ending.message or f"the agent of {placement.node} did not come" + (f": {why}" if why else "")
-        placement.set(lost=True, refusal=to_json(Refusal(ending.code or "platform", text)))
-        record.note("error", text)
+        text = ending.message or f"the agent of {shown_name(placement)} did not come" + (f": {why}" if why else "")
+        refusal = Refusal(ending.code or "platform", text)
+        if unreached is not None and not ending.code:
+            placement.set(host=unreached.host)
+            refusal = allocations.cannot_reach(placement.cluster, unreached)
+        placement.set(lost=True, refusal=to_json(refusal))
+        record.note("error", f"{shown_name(placement)}: {refusal.message}" if unreached else refusal.message)
     elif placement.phase in states.HOLDS_RESOURCES and not placement.lost:
         placement.set(lost=True)
-        record.note("error", f"node {placement.node} or its agent went away")
+        record.note("error", f"{named(placement)} or its agent went away")
     if give_up:
         placement.set(phase=states.GIVEN_UP)
 
@@ -275,7 +288,7 @@ def _note_all(record: AttemptRecord, texts: Sequence[str]) -> None:
 def _plan(transaction: Transaction, record: AttemptRecord, spec: JobSpec) -> None:
     machines = readiness.machines(record.nodes)
     slots: Sequence[Slot] = [
-        Slot(row.node, row.address, row.cpus, tuple(row.gpus), tuple(row.ports), machines.count(machine) > 1)
+        Slot(shown_name(row), row.address, row.cpus, tuple(row.gpus), tuple(row.ports), machines.count(machine) > 1)
         for row, machine in zip(record.nodes, machines, strict=True)
     ]
     slots, about_network = readiness.networked(transaction, record.nodes, spec, slots)

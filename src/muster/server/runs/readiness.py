@@ -14,6 +14,7 @@ from muster.launch.plan import with_network
 from muster.launch.preflight import disagreement, joined_notices
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.server.nodes.allocations import shown_name
 from muster.server.runs.attempt_record import Record
 from muster.wire.codec import from_json
 from muster.wire.node.agents import Facts
@@ -37,14 +38,14 @@ def check_agreement(nodes: Sequence[Record]) -> None:
         raise NotReady(
             "platform", "the nodes found different checkpoints to resume from; a damaged one is not used again"
         )
-    trouble = disagreement([node.node for node in nodes], _facts(nodes))
+    trouble = disagreement([shown_name(node) for node in nodes], _facts(nodes))
     if trouble:
         raise NotReady("environment", trouble)
 
 
 def notices(nodes: Sequence[Record]) -> list[str]:
     """What the nodes have to say, each thing once."""
-    return joined_notices([node.node for node in nodes], _facts(nodes))
+    return joined_notices([shown_name(node) for node in nodes], _facts(nodes))
 
 
 def machines(nodes: Sequence[Record]) -> list[str]:

@@ -17,7 +17,7 @@ from muster.job.explain import make_spec
 from muster.job.spec import JobSpec
 from muster.launch.layout import demand, num_ranks
 from muster.launch.plan import check as check_plan
-from muster.launch.plan import plan, sample_slots
+from muster.launch.plan import placeholder_slots, plan, sample_slots
 from muster.server.context import Context
 from muster.server.data import check as datacheck
 from muster.server.database import tables
@@ -98,11 +98,15 @@ def _check(context: Context, connection: Connection, spec: JobSpec, submission: 
     user, snapshot = submission.submitted_by or "", submission.snapshot
     gang = Gang("", "", spec.compute, shape, user=user, experiment=spec.experiment_name)
     quotas = Usage(clusters.rules_of(context, row, {}, 0), len(nodes[0].gpus) if nodes else 0)
-    if why := impossible(gang, nodes) or quotas.exceeded_by(gang):
+    queue = context.nodes.engines.queue(row.engine)
+    away = queue.trouble(clusters.cluster_of(row)) if queue is not None else ""
+    if why := (impossible(gang, nodes) if not away else None) or quotas.exceeded_by(gang):
         raise errors.JobError(f"the job can never start: it {why}", "Ask for less, or choose another compute.")
     if snapshot is not None and not context.files.snapshots.has(snapshot):
         raise errors.Conflict(f"the code snapshot {snapshot} is not here", "Upload it first.")
-    return no_effect_notices(spec)
+    # A job that its cluster's queue would never take is refused now.
+    allocations.preview(context, clusters.cluster_of(row), spec)
+    return [*no_effect_notices(spec), *([f"{row.name}: {away}"] if away else [])]
 
 
 def preview(context: Context, connection: Connection, request: PlanRequest) -> PlanView:
@@ -111,9 +115,14 @@ def preview(context: Context, connection: Connection, request: PlanRequest) -> P
     cluster = clusters.cluster_of(find_cluster(connection, spec.compute))
     nodes, script = clusters.offered(context, cluster), allocations.preview(context, cluster, spec)
     check_plan(spec)
-    slots = sample_slots(spec, cpus=nodes[0].cpus, gpus=nodes[0].gpus) if nodes else sample_slots(spec)
+    made_up = sample_slots if context.nodes.engines.on_this_machine(cluster.engine) else placeholder_slots
+    slots = made_up(spec, cpus=nodes[0].cpus, gpus=nodes[0].gpus) if nodes else made_up(spec)
     made = plan(spec, slots, run_id="RUN", attempt=1, python=request.python or "python")
-    return PlanView(**vars(made), script=script)
+    notices = made.notices
+    if made_up is placeholder_slots:
+        stand = "NODE_0, ADDRESS_OF_NODE_0 and ports stand for those of the nodes"
+        notices = (f"{stand} that {cluster.name} gives the run when it starts", *notices)
+    return PlanView(made.nodes, notices, script=script)
 
 
 def find_cluster(connection: Connection, name: str) -> Any:

@@ -114,7 +114,12 @@ def reason(context: Context, row: RunRow, now: float | None = None) -> str:
 def doing(context: Context, run_id: str, now: float | None = None) -> str:
     """What a run's nodes are at while they prepare or deliver, with `now` for how long; empty when it is soon done."""
     contacts = context.hub.contacts.items()
-    busy = [(name, *contact.doing[run_id]) for name, contact in contacts if run_id in contact.doing]
+    busy = [
+        # A node that came with the run is known by its machine's name.
+        (contact.host if name.startswith(f"{run_id}.") and contact.host else name, *contact.doing[run_id])
+        for name, contact in contacts
+        if run_id in contact.doing
+    ]
     if not busy:
         return ""
     name, text, since = min(busy, key=lambda item: item[2])

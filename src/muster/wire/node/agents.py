@@ -60,6 +60,22 @@ class AgentConfig:
 
 
 @wire
+class ServerContact:
+    """What an agent writes down in its folder: engines read it there while the server cannot be reached."""
+
+    host: str
+    """The machine's name as its manager knows it."""
+    reached: bool
+    met: Mapping[str, str] = field(default_factory=dict)
+    """What it met at each address that it tried."""
+
+    @property
+    def trouble(self) -> str:
+        """Empty where the server was reached, or nothing has been tried yet."""
+        return "" if self.reached else "; ".join(f"{address}: {met}" for address, met in self.met.items())
+
+
+@wire
 class Hello:
     """The body of `POST agents/hello`: an agent introduces itself."""
 

@@ -257,3 +257,36 @@ def test_what_is_released_is_given_back(fake: Fake):
     fake.engine.submit(item)
     fake.engine.release(item, followed=False)
     assert fake.calls("release") == [{"name": item.id}]
+
+
+def test_nodes_that_ray_had_a_while_ago_may_come_back(fake: Fake):
+    fake.engine.check(fake.cluster)
+    assert fake.engine.trouble(fake.cluster) == ""
+    fake.answers(nodes=[node(1)])
+    fake.engine._renew(fake.engine._site(fake.cluster))
+    offers = fake.engine.nodes(fake.cluster)
+    assert [(offer.name, offer.state) for offer in offers] == [("n1", "idle"), ("n2", "away"), ("n3", "away")]
+
+
+def test_a_gang_whose_nodes_went_with_the_head_holds_up_nobody(fake: Fake):
+    fake.engine.check(fake.cluster)
+    lost, other = fake.allocation("a", nodes=3), fake.allocation("b", nodes=3)
+    fake.engine.submit(lost)
+    fake.answers(poll={lost.id: fake.report("up", hosts=["n1", "n2", "n3"])})
+    fake.engine.poll([lost])
+    waiting = fake.allocation("c", nodes=1)
+    fake.answers(poll={})
+    fake.engine.poll([lost])
+    fake.engine.submit(other)
+    fake.engine.submit(waiting)
+    assert [call["name"] for call in fake.calls("allocate")] == [lost.id, other.id]
+
+
+def test_an_agent_that_cannot_reach_the_server_is_told_of(fake: Fake):
+    fake.engine.check(fake.cluster)
+    item = fake.allocation("a")
+    fake.engine.submit(item)
+    met = {"host": "n2", "reached": False, "met": {"https://10.0.0.9:1": "refused"}}
+    fake.answers(poll={item.id: fake.report("up", unreached={"a.1.0": met})})
+    state = fake.engine.poll([item])[item.id]
+    assert state.unreached["a.1.0"].trouble == "https://10.0.0.9:1: refused"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from muster import errors
 from muster.engines.base import Allocation, AllocationState, Cluster, Gang, GangRequest
 from muster.engines.slurm.commands import Busy, Commands, Refused
 from muster.engines.slurm.engine import SlurmEngine
+from muster.engines.slurm.script import job_name
 from muster.paths import NodePaths
 from muster.testing.slurm import FakeSlurm
 
@@ -44,7 +46,7 @@ class Bed:
         return str(wait_until(lambda: self.job(allocation.id), 5, "the submission"))
 
     def job(self, name: str) -> str | None:
-        return next((job.id for job in self.slurm.jobs.values() if job.name == f"muster-{name}"), None)
+        return next((job.id for job in self.slurm.jobs.values() if job.name == job_name(name)), None)
 
     def poll(self, allocation: Allocation) -> AllocationState:
         self.now += 10.0
@@ -227,7 +229,7 @@ def test_a_job_that_slurm_has_forgotten_is_looked_up_in_the_accounting(bed: Bed)
     allocation = bed.allocation()
     job = bed.submitted(allocation)
     bed.poll(allocation)
-    bed.slurm.accounting = {"muster-ab-run.1": "CANCELLED by 1000"}
+    bed.slurm.accounting = {job_name("ab-run.1"): "CANCELLED by 1000"}
     bed.slurm.forget(job)
     state = bed.poll(allocation)
     assert state.ending is not None
@@ -335,3 +337,56 @@ def test_a_controller_that_forgot_a_cancel_is_told_again(bed: Bed):
     bed.now += 30.0
     bed.poll(bed.allocation("ab-other.1"))
     wait_until(lambda: bed.slurm.jobs[job].state == "CANCELLED", 5, "the second cancel")
+
+
+def test_a_lost_node_is_named_as_slurm_names_it_and_the_healthy_one_is_not(bed: Bed):
+    allocation = bed.allocation(poll_seconds=1)
+    job = bed.submitted(allocation)
+    bed.slurm.move(job, state="RUNNING", used="2:00", nodes="n[1-2]")
+    bed.poll(allocation)
+    bed.slurm.node_states["n2"] = "down*"
+    bed.slurm.move(job, state="PENDING", restarts=1, nodes="")
+    ending = bed.poll(allocation).ending
+    assert ending is not None
+    assert (ending.code, ending.lost) == ("node_lost", ("n2",))
+    assert ending.message == f"node n2 (down*) failed, and Slurm put job {job} back into its queue"
+
+
+def test_a_job_put_back_while_a_node_of_others_is_down_was_preempted(bed: Bed):
+    allocation = bed.allocation(nodes=1)
+    job = bed.submitted(allocation)
+    bed.slurm.move(job, state="RUNNING", used="2:00", nodes="n1")
+    bed.poll(allocation)
+    bed.slurm.node_states["n2"] = "down*"
+    bed.slurm.move(job, state="PENDING", restarts=1, nodes="")
+    ending = bed.poll(allocation).ending
+    assert ending is not None
+    assert ending.code == "preempted"
+
+
+def test_a_job_that_waits_stops_keeping_off_a_node_once_the_others_are_too_few(tmp_path: Path):
+    bed = Bed(tmp_path, FakeSlurm(nodes=("n1", "n2", "n3")))
+    made = bed.allocation()
+    allocation = replace(made, gang=replace(made.gang, excluded=("n1",)))
+    job = bed.submitted(allocation)
+    assert "#SBATCH --exclude=n1\n" in bed.slurm.jobs[job].script
+    bed.poll(allocation)
+    assert bed.slurm.updates == []
+    bed.slurm.node_states["n2"] = "down*"
+    wait_until(lambda: bed.poll(allocation) and bed.slurm.updates, 10, "the change of the job")
+    assert bed.slurm.updates[0] == (f"JobId={job}", "ExcNodeList=")
+    bed.engine.close()
+
+
+def test_a_site_that_lacks_a_setting_refuses_the_cluster_by_its_name(bed: Bed, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("muster.engines.slurm.engine.require_installed", lambda: None)
+    bed.slurm.test_refusals = {"--gres=gpu:9": "Requested node configuration is not available"}
+    with pytest.raises(errors.JobError, match=r"^gres: Slurm would refuse every job with gpu:9: .*not available"):
+        bed.engine.check(Cluster("hpc", "slurm", {"gres": "gpu:9", "constraint": "fast"}))
+    with pytest.raises(errors.JobError, match=r"time: 2 h is more than the partition batch allows, 1 h"):
+        bed.engine.check(Cluster("hpc", "slurm", {"partition": "batch", "time": 120}))
+    bed.slurm.accounts = ["nlp", "vision"]
+    with pytest.raises(errors.JobError, match="you may not charge 'nip'") as refused:
+        bed.engine.check(Cluster("hpc", "slurm", {"account": "nip"}))
+    assert refused.value.hint == "Your accounts: nlp, vision."
+    assert bed.engine.check(Cluster("hpc", "slurm", {"account": "nlp", "time": 60})) == []

@@ -11,6 +11,7 @@ from muster.engines.slurm import explanations
 from muster.engines.slurm.parsing import (
     Job,
     NodeInfo,
+    host_names,
     limit_of,
     num_gpus,
     sacct_text,
@@ -56,14 +57,30 @@ def test_text_columns_are_read_by_their_width_whatever_they_hold():
 
 def test_nodes_are_read_once_each_with_their_gpus_and_limit():
     text = (
-        "g1|mixed|96|1000000|2-00:00:00|gpu:a100:4(S:0-1),nvme:1|none\n"
-        "g1|mixed|96|1000000|2-00:00:00|gpu:a100:4(S:0-1),nvme:1|none\n"
-        "c1|down*|64+|256000+|infinite|(null)|Not responding | disk\nrubbish\n"
+        "g1|mixed|96|1000000|2-00:00:00|gpu:a100:4(S:0-1),nvme:1|10.0.0.7|none\n"
+        "g1|mixed|96|1000000|2-00:00:00|gpu:a100:4(S:0-1),nvme:1|10.0.0.7|none\n"
+        "c1|down*|64+|256000+|infinite|(null)|c1|Not responding | disk\nrubbish\n"
     )
     first, second = sinfo_text(text)
     assert (first.name, first.gpus, first.limit_s) == ("g1", 4, 172_800.0)
     assert (second.cpus, second.memory_mb, second.limit_s, second.gpus) == (64, 256_000, None, 0)
     assert second.reason == "Not responding | disk"
+    assert (first.address, second.address) == ("10.0.0.7", "c1")
+    assert (first.is_lost, second.is_lost) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("n1", ["n1"]),
+        ("n[1-3,7],m5", ["n1", "n2", "n3", "n7", "m5"]),
+        ("rack[08-10]-gpu", ["rack08-gpu", "rack09-gpu", "rack10-gpu"]),
+        ("a[1-2]b[3-4]", ["a1b3", "a1b4", "a2b3", "a2b4"]),
+        ("", []),
+    ],
+)
+def test_lists_of_hosts_are_read_as_slurm_writes_them(text: str, names: list[str]):
+    assert host_names(text) == names
 
 
 def test_the_accounting_tells_how_a_job_ended_even_who_cancelled_it():

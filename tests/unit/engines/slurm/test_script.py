@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,14 @@ def test_a_chain_asks_for_slices_and_a_last_piece():
 def test_nodes_that_failed_are_used_again_where_no_others_are_left():
     text = script({}, {"excluded": ("cpu0", "cpu1", "cpu2")}, CPU_NODES)
     assert "--exclude" not in text
+
+
+def test_nodes_that_are_down_are_not_counted_among_the_others():
+    gang = {"excluded": ("cpu0",)}
+    down = [replace(node, state="down*") if node.name in ("cpu1", "cpu2") else node for node in CPU_NODES]
+    assert "--exclude=cpu0\n" in script({}, gang, CPU_NODES)
+    assert "--exclude" not in script({}, gang, down)
+    assert "--exclude=cpu[1-2]\n" in script({"exclude": "cpu[1-2]"}, gang, CPU_NODES)
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from socket import AF_INET
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
+import psutil
 import pytest
 
 from muster.engines.base import Cluster, Connection
 from muster.engines.registry import Engines
 from muster.server.nodes import clusters
 from muster.server.nodes.agents import UnusableNodes, nodes_of
-from muster.server.nodes.clusters import NodeRecord, reach_of_remote_clusters, rules_of, scales, usable
+from muster.server.nodes.clusters import NodeRecord, reaches, rules_of, scales, usable
 from muster.server.nodes.configs import _addresses
 from muster.server.nodes.owned import OwnedNodes
 from muster.server.nodes.queued import QueuedNodes
@@ -75,25 +78,36 @@ def test_a_cluster_whose_engine_is_broken_waits_with_the_reason_and_gives_nobody
     assert lives["c-0"].life == "starting" and "cannot be used" in lives["c-0"].reason
 
 
-def test_the_server_listens_as_the_first_cluster_on_other_machines_says(context: Any):
-    def reach(*rows: Any) -> Connection | None:
-        return reach_of_remote_clusters(context, SimpleNamespace(execute=lambda _: rows))  # type: ignore[arg-type]
+def test_each_cluster_on_other_machines_reaches_the_server_as_it_says(context: Any):
+    def reach(*rows: Any) -> dict[str, Connection]:
+        return reaches(context, SimpleNamespace(execute=lambda _: rows))  # type: ignore[arg-type]
 
-    assert reach(row("local", "local"), row("c", "broken")) is None
-    found = reach(row("a", "slurm", server_port=7), row("b", "ray", **RAY, server_port=8, server_address="head"))
-    assert found is not None and (found.server_address, found.server_port) == ("head", 7)
-    assert reach(row("c", "ray", **RAY, token_file="/gone")) == Connection(), "a server starts all the same"
+    assert reach(row("local", "local"), row("c", "broken")) == {}
+    found = reach(row("a", "ray", **RAY, server_port=7), row("b", "ray", **RAY, server_port=8, server_address="me"))
+    context.remote.ports = {None: 1, 7: 77, 8: 8}
+    context.remote.host = "team"
+    assert [context.remote.urls(found[name]) for name in "ab"] == [("https://team:77",), ("https://me:8",)]
+    assert reach(row("c", "ray", **RAY, token_file="/gone")) == {"c": Connection()}, "a server starts all the same"
+
+
+def test_a_server_without_a_given_address_is_reached_on_the_interface_that_routes_to_the_cluster(context: Any):
+    context.remote.ports = {None: 1}
+    (url,) = context.remote.urls(Connection(near=("127.0.0.1",)))
+    others = [part.address for parts in psutil.net_if_addrs().values() for part in parts if part.family == AF_INET]
+    outward = [address for address in others if not address.startswith("127.")]
+    assert urlsplit(url).hostname in (outward or ["127.0.0.1"]), "never loopback, never a host name"
+    assert context.remote.urls(Connection(server_address="fd00::1")) == ("https://[fd00::1]:1",)
 
 
 @pytest.mark.parametrize(
     ("outside", "mode", "addresses"),
     [
-        (("https://h:1",), "auto", ("https://h:1", "file:/w/spool")),
-        (("https://h:1",), "tls", ("https://h:1",)),
-        (("https://h:1",), "files", ("file:/w/spool",)),
-        ((), "tls", ("file:/w/spool",)),
+        ({None: 1}, "auto", ("https://h:1", "file:/w/spool")),
+        ({None: 1}, "tls", ("https://h:1",)),
+        ({None: 1}, "files", ("file:/w/spool",)),
+        ({}, "tls", ("file:/w/spool",)),
     ],
 )
 def test_agents_on_other_machines_try_tls_first(context: Any, outside: Any, mode: Any, addresses: tuple[str, ...]):
-    context.remote.addresses = outside
-    assert _addresses(context, Connection(mode)) == addresses
+    context.remote.ports = outside
+    assert _addresses(context, Connection(mode, "h")) == addresses

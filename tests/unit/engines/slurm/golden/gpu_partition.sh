@@ -1,5 +1,5 @@
 #!/bin/bash
-#SBATCH --job-name=muster-1f2e3d4c-resnet50-k3v9x2ab.1
+#SBATCH --job-name=resnet50-k3v9x2ab.1@muster-1f2e3d4c
 #SBATCH --partition=gpu
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1

@@ -1,0 +1,81 @@
+"""Whether a site would ever take the jobs of a cluster: Slurm itself is asked, with a job that is not submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from muster import errors
+from muster.engines.base import Cluster, Gang, GangRequest
+from muster.engines.slurm.commands import Busy, Commands, Later, Refused
+from muster.engines.slurm.explanations import duration
+from muster.engines.slurm.options import SlurmOptions
+from muster.engines.slurm.parsing import NodeInfo
+from muster.engines.slurm.script import longest_limit_s, make_script
+from muster.paths import NodePaths
+
+_PASSING = ("down, drained or reserved", "nodes are busy", "Nodes required", "not available (down", "inactive")
+_SUSPECTS = ("gres", "constraint", "qos", "account", "cpus", "memory_gb", "exclude", "sbatch")
+
+
+def check_site(commands: Commands, chosen: SlurmOptions, nodes: Sequence[NodeInfo]) -> list[str]:
+    """Refuse what this site lacks; returns notices about what could not be checked."""
+    longest_s = longest_limit_s(nodes)
+    if chosen.time is not None and longest_s is not None and chosen.time > longest_s:
+        raise errors.JobError(
+            f"time: {duration(chosen.time)} is more than the partition {chosen.partition or '(default)'} allows, "
+            f"{duration(longest_s)}",
+            "Give less, choose another partition, or create the cluster with --chain.",
+        )
+    said = _check_account(commands, chosen)
+    try:
+        commands.try_out(_sample(chosen, nodes))
+    except (Busy, Later) as error:
+        said.append(f"Slurm did not check the settings now: {error}")
+    except Refused as error:
+        if any(part in str(error) for part in _PASSING):
+            return [*said, f"Slurm could start no job of this cluster now: {error}"]
+        raise _explained(commands, chosen, nodes, error) from error
+    return said
+
+
+def _check_account(commands: Commands, chosen: SlurmOptions) -> list[str]:
+    if chosen.account is None:
+        return []
+    known = commands.accounts()
+    if known is None:
+        return [f"account: this site's accounts cannot be listed, so {chosen.account} is handed on unchecked"]
+    if chosen.account not in known:
+        raise errors.JobError(
+            f"account: you may not charge {chosen.account!r} at this site",
+            f"Your accounts: {', '.join(known) or 'none'}.",
+        )
+    return []
+
+
+def _explained(
+    commands: Commands, chosen: SlurmOptions, nodes: Sequence[NodeInfo], refusal: Refused
+) -> errors.JobError:
+    """The refusal with the setting to blame: the first without which Slurm would take the job."""
+    for name in _SUSPECTS:
+        value = getattr(chosen, name)
+        if not value:
+            continue
+        without = chosen.model_copy(update={name: SlurmOptions.model_fields[name].default})
+        try:
+            commands.try_out(_sample(without, nodes))
+        except (Busy, Later, Refused):
+            continue
+        shown = " ".join(value) if isinstance(value, list) else value
+        return errors.JobError(
+            f"{name}: Slurm would refuse every job with {shown}: {refusal}",
+            "`sinfo -N -o '%N %c %m %G %f'` shows the CPUs, memory, GRES and features of the site's nodes.",
+        )
+    return errors.JobError(f"Slurm would refuse every job of this cluster: {refusal}", "See docs/slurm.md.")
+
+
+def _sample(chosen: SlurmOptions, nodes: Sequence[NodeInfo]) -> str:
+    """The script of a run with one rank on one node."""
+    where = {"muster-check.1.0": NodePaths(Path("/tmp/muster-check.1.0"))}
+    gang = Gang("muster-check", 1, "muster-check", "/tmp")
+    return make_script(GangRequest("0-muster-check.1", Cluster("", "slurm"), where, gang), chosen, nodes)
