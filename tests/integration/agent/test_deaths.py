@@ -237,3 +237,19 @@ def _leads(pid: int) -> bool:
 
     process = processes.read(pid)
     return process is not None and not process.dead
+
+
+@pytest.mark.parametrize("then", ["exit 1", "sleep 1000"])
+def test_an_attempt_whose_folder_was_removed_says_so_whatever_its_ranks_do_then(node: Harness, then: str) -> None:
+    node.start_agent()
+    key = node.run(f"echo before; cd ..; until [ ! -e work ]; do sleep 0.02; done; echo after; {then}")
+    node.wait_log(key, b"before")
+    shutil.rmtree(node.paths.attempt(*key).root)
+    refused = node.server.wait_event(key, "refused").data
+    assert refused.code == "platform" and "clears up" in refused.next
+    assert refused.message.startswith(f"the attempt's folder {node.paths.attempt(*key).root} was removed")
+    node.server.wait_event(key, "delivered")
+    kinds = [event.kind for event in node.server.events(key) if event.kind in ("refused", "exited")]
+    assert kinds == ["refused", "exited"]
+    later = node.run("echo later")
+    node.server.wait_event(later, "delivered")

@@ -1,8 +1,8 @@
 """Whether the kernel killed for want of memory around a keeper. Standard library only, and valid in Python 3.8.
 
-It counts in the memory cgroup of the process that it killed. A rank may have one of its own (`cgexec`, a script, Slurm),
-which in version 1 its parent does not count too; and once dead it does not say which. So the cgroups of all processes
-are looked up while they live: often at first, and then now and then.
+It counts in the memory cgroup of the process that it killed. A rank may have one of its own (`cgexec`, a script,
+Slurm), which in version 1 its parent does not count too; and once dead it does not say which. So the cgroups of all
+processes are looked up while they live: often at first, and then now and then.
 """
 
 from __future__ import annotations

@@ -38,12 +38,24 @@ def send(sink: Sink, files: Sequence[Sending], progress: Progress) -> None:
                 sink.remove(file.already)
             progress.add(0, 1)
         except OSError as error:
-            code = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "data_unavailable"
-            final = isinstance(error, PermissionError) or error.errno in _FINAL
-            raise TransferError(code, f"{file.name}: {error.strerror or error}", final) from error
+            raise _trouble(file.name, error) from error
 
     with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
         list(pool.map(one, files))
+
+
+def check(sink: Sink, name: str) -> None:
+    """Raise TransferError where a file by that name could not be sent."""
+    try:
+        sink.check_writable(name)
+    except OSError as error:
+        raise _trouble(name, error) from error
+
+
+def _trouble(name: str, error: OSError) -> TransferError:
+    code = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "data_unavailable"
+    final = isinstance(error, PermissionError) or error.errno in _FINAL
+    return TransferError(code, f"{name}: {error.strerror or error}", final)
 
 
 def _renamed(sink: Sink, file: Sending) -> bool:
