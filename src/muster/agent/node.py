@@ -52,6 +52,7 @@ _TICK_S = 1.0
 _TEND_S = 0.01
 _LAST_DELIVERY_S = 10.0
 _REMEMBERED = 10_000
+_FILES_NAMED = 1_000
 _CLEARED_UP = (
     "Find what clears up there (a cron job, systemd-tmpfiles, a quota script) and exempt it, or move the workspace."
 )
@@ -288,12 +289,12 @@ class Node:
         if not attempt.folder_lost and not folder.is_there(paths):
             text = f"{_removed(attempt)} before everything was delivered"
             missed.insert(0, verdicts.Refusal("platform", text, _CLEARED_UP, late=True))
-        notes += [f"not kept: {text}" for text in sent.left_out]
+        notes += [f"not kept: {text}" for text in files.first_few(sent.left_out)]
         if sent.unsent:
             total = sent.unsent + len(sent.files)
             code = verdicts.CANCELLED if attempt.abandoned else "platform"
             missed.append(verdicts.Refusal(code, f"{sent.unsent:,} of {total:,} files", late=True))
-        delivered = Delivered(tuple(sent.files), tuple(notes), undelivered(missed))
+        delivered = Delivered(tuple(sent.files[:_FILES_NAMED]), tuple(notes), undelivered(missed))
         self._loop.post(partial(self._services.tell, attempt.key, delivered))
 
     def delivered(self, key: AttemptKey) -> None:

@@ -9,7 +9,7 @@ import queue
 import shutil
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,6 +34,7 @@ _BATCH_BYTES = 4 << 20
 _BATCH_FILES = 256
 _AT_ONCE = 4
 _REPORT_S = 0.5
+_MOST_NOTES = 5
 
 
 @dataclass
@@ -127,6 +128,12 @@ class SentFiles:
     files: list[HashedFile] = field(default_factory=list)
     unsent: int = 0
     """When it was given up."""
+
+
+def first_few(left_out: Sequence[str]) -> list[str]:
+    """What was left out, in a few notes however much it is."""
+    more = len(left_out) - _MOST_NOTES
+    return [*left_out[:_MOST_NOTES], *([f"{more:,} more like these"] if more > 0 else [])]
 
 
 def send_all(

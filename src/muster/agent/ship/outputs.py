@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from muster.agent.link import Backoff, Link, Trouble
 from muster.agent.mover import Failed, Mover, Rate, Renew, shown
 from muster.agent.services import NodeServices
-from muster.agent.ship.files import settle
+from muster.agent.ship.files import first_few, settle
 from muster.defaults import OUTPUT_POLL_S, OUTPUT_RETRY_S
 from muster.errors import UserError
 from muster.host.children import Abandoned
@@ -30,7 +30,6 @@ from muster.wire.verdicts import CANCELLED, Refusal
 log = logging.getLogger(__name__)
 
 _LEFT_ALONE_S = 2.0
-_MOST_NOTES = 5
 _WRITABLE = "See that the datastore is there and its credential may write, and fetch the files with `muster download`."
 Files = dict[str, FileFacts]
 
@@ -169,8 +168,7 @@ class Sender(threading.Thread):
         return []
 
     def _report_left_out(self, watched: Watched, name: str, left_out: list[str]) -> None:
-        more = len(left_out) - _MOST_NOTES
-        for what in [*left_out[:_MOST_NOTES], *([f"{more:,} more like these"] if more > 0 else [])]:
+        for what in first_few(left_out):
             self._services.note(watched.order, "warning", f"output {name}: left out {what}")
 
     def _bring(self, watched: Watched, item: OutputOrder, access: Access, found: Files, succeeded: bool) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,8 @@ class Filesystem:
         target = f"{self._path(name)}.{secrets.token_hex(4)}"
         self._fs.makedirs(target.rpartition("/")[0], exist_ok=True)
         self._fs.pipe_file(target, b"")
-        self._fs.rm_file(target)
+        with suppress(OSError, NotImplementedError):
+            self._fs.rm_file(target)
 
     def move(self, name: str, new_name: str) -> None:
         target = self._path(new_name)

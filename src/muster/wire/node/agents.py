@@ -287,6 +287,7 @@ class Delivered:
     kind: ClassVar[str] = "delivered"
 
     files: tuple[HashedFile, ...] = ()
+    """The first thousand: the server has recorded all of them as they came."""
     notes: tuple[str, ...] = ()
     """What was not kept, and why."""
     undelivered: Refusal | None = field(default=None, metadata=OMIT)
