@@ -132,6 +132,7 @@ def train_sampler(dataset: Source | Synthetic, args: argparse.Namespace, world: 
         seed=args.seed,
         contiguous=isinstance(dataset, Shards),
         order=partial(dataset.order, seed=args.seed) if isinstance(dataset, Shards) else None,
+        with_epoch=True,
     )
 
 

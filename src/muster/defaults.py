@@ -46,6 +46,7 @@ LOG_LIMIT_BYTES = 10 << 30
 ENVIRONMENTS_LIMIT_BYTES = 100 << 30
 IMAGES_LIMIT_BYTES = 100 << 30
 SHIP_BATCH_BYTES = 4 << 20
+FILES_BODY_BYTES = 64 << 20
 CACHE_SHARE_OF_DISK = 0.5
 CACHE_KEEP_FREE_BYTES = 1 << 30
 # Azure's; the engines' own 64 MB end data loaders with a bus error.

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from muster.errors import JobError
 from muster.wire.codec import from_json, to_json
 from muster.wire.node.agents import (
     AttemptKey,
@@ -33,6 +34,7 @@ from muster.wire.node.agents import (
     Welcome,
     decode,
 )
+from muster.wire.node.requests import decode_files
 
 
 @dataclass
@@ -53,6 +55,10 @@ class Kept:
     leave: bool = False
     received_chunks: int = 0
     received_events: int = 0
+    orders_seen: int = 0
+    """The version of the orders that the agent has."""
+    file_calls: int = 0
+    """That brought several files."""
 
 
 class AgentServer:
@@ -67,6 +73,11 @@ class AgentServer:
         """So many deliveries are dropped before they are applied."""
         self.unknown_agents = 0
         """So many deliveries are answered as from an agent that never said hello."""
+        self.takes_files = threading.Event()
+        self.takes_files.set()
+        """While it is cleared, calls that bring files have no answer."""
+        self.refused_files: set[str] = set()
+        """Names that are not taken."""
         self.changed = threading.Condition()
         self._server: _UnixServer | None = None
         self._thread: threading.Thread | None = None
@@ -170,6 +181,7 @@ class AgentServer:
     def orders_since(self, seen: int, wait_s: float) -> Orders:
         deadline = time.monotonic() + wait_s
         with self.changed:
+            self.kept.orders_seen = max(self.kept.orders_seen, seen)
             while self.kept.version == seen and self.serving and time.monotonic() < deadline:
                 self.changed.wait(deadline - time.monotonic())
             return Orders(self.kept.version, tuple(self.kept.orders.values()), self.kept.leave)
@@ -198,9 +210,17 @@ class AgentServer:
             stream += chunk.data[len(stream) - chunk.offset :]
         lengths[name] = len(stream)
 
+    def put_files(self, query: Mapping[str, str], body: bytes) -> None:
+        self.kept.file_calls += 1
+        self.takes_files.wait()
+        for file, content in decode_files(io.BytesIO(body)):
+            self.put_file({**query, "path": file.path, "size": str(file.size), "sha256": file.sha256}, content)
+
     def put_file(self, query: Mapping[str, str], content: bytes) -> None:
         if hashlib.sha256(content).hexdigest() != query["sha256"] or len(content) != int(query["size"]):
             raise ValueError("the file's content is not what was announced")
+        if query["path"] in self.refused_files:
+            raise JobError("no such name")
         with self.changed:
             self.kept.files[(query["run"], int(query["attempt"]), query["path"])] = content
             self.changed.notify_all()
@@ -253,9 +273,11 @@ def _handler(server: AgentServer) -> type[http.server.BaseHTTPRequestHandler]:
                 self._send(server.kept.archives[path.split("/")[-2]])
 
         def do_POST(self) -> None:
-            path, _ = self._target()
+            path, query = self._target()
             body = b"".join(self._body())
-            if path.endswith("/hello"):
+            if path.endswith("/files"):
+                self._take_files(lambda: server.put_files(query, body))
+            elif path.endswith("/hello"):
                 self._answer(server.hello(from_json(Hello, json.loads(body))))
             elif server.unknown_agents > 0:
                 server.unknown_agents -= 1
@@ -273,8 +295,16 @@ def _handler(server: AgentServer) -> type[http.server.BaseHTTPRequestHandler]:
 
         def do_PUT(self) -> None:
             _, query = self._target()
-            server.put_file(query, b"".join(self._body()))
-            self._answer({})
+            content = b"".join(self._body())
+            self._take_files(lambda: server.put_file(query, content))
+
+        def _take_files(self, take: Callable[[], None]) -> None:
+            try:
+                take()
+            except JobError as error:
+                self._send(json.dumps({"error": {"code": error.code, "message": error.message}}).encode(), 400)
+            else:
+                self._answer({})
 
         def _target(self) -> tuple[str, dict[str, str]]:
             parts = urlsplit(self.path)
@@ -293,8 +323,8 @@ def _handler(server: AgentServer) -> type[http.server.BaseHTTPRequestHandler]:
         def _answer(self, value: Any) -> None:
             self._send(json.dumps(to_json(value)).encode())
 
-        def _send(self, content: bytes) -> None:
-            self.send_response(200)
+        def _send(self, content: bytes, status: int = 200) -> None:
+            self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)

@@ -16,6 +16,9 @@ from muster.host.locks import HeldLock
 from muster.paths import AttemptPaths
 from muster.wire.node.agents import AttemptKey, Facts, Order
 
+ABANDONED = "abandoned"
+"""The reason of a stop that ends nothing but the delivery."""
+
 
 class Phase(Enum):
     """Where an attempt stands on its node."""
@@ -38,6 +41,8 @@ class Step(Enum):
     STOP = "stop"
     END = "end"
     """Nothing runs and nothing will: say so."""
+    ABANDON = "abandon"
+    """Nobody wants what it left any more: give up delivering it."""
     REMOVE = "remove"
 
 
@@ -48,6 +53,8 @@ def next_step(order: Order, phase: Phase) -> Step | None:
             return None
         return Step.STOP if phase is Phase.RUNNING else Step.REMOVE
     if order.action == "stop":
+        if phase is Phase.ENDED and order.stop_reason == ABANDONED:
+            return Step.ABANDON
         if phase is Phase.RUNNING:
             return Step.STOP
         # Its worker, while it prepares, sees that nobody wants it any more.
@@ -113,6 +120,10 @@ class Attempt:
     """Its environment, once it is in place."""
     unwanted: threading.Event = field(default_factory=threading.Event)
     """Set when its workers should give up."""
+    folder_lost: bool = False
+    """Somebody removed its folder, and the server was told."""
+    abandoned: bool = False
+    """Somebody cancelled the delivery: what is not with the server yet is reported as lost."""
 
     @property
     def key(self) -> AttemptKey:

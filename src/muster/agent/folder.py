@@ -36,6 +36,11 @@ def read_order(paths: AttemptPaths) -> Order | None:
         return None
 
 
+def is_there(paths: AttemptPaths) -> bool:
+    """Whether the folder still is what was made; others may clear up where it lies."""
+    return paths.order.exists() and (paths.streams / "user_logs").is_dir()
+
+
 def mark_reported(paths: AttemptPaths) -> None:
     """Note that the server hears of this attempt from now on."""
     with suppress(OSError):

@@ -25,6 +25,7 @@ from muster.wire.node.requests import (
     HashesReport,
     OutputClaim,
     OutputNames,
+    encode_files,
 )
 
 log = logging.getLogger(__name__)
@@ -103,6 +104,11 @@ class Link:
         """Keep a file that an attempt left."""
         query = {**_attempt(order), "node_rank": order.node_rank, **to_json(file), "agent": self._agent_id}
         self._call("PUT", self._path("files"), body=body, query=query, timeout_s=_FILE_S)
+
+    def put_files(self, order: Order, files: Iterable[tuple[HashedFile, bytes]]) -> None:
+        """Keep small files that an attempt left, all in one call."""
+        query = {**_attempt(order), "node_rank": order.node_rank, "agent": self._agent_id}
+        self._call("POST", self._path("files"), body=b"".join(encode_files(files)), query=query, timeout_s=_FILE_S)
 
     @contextmanager
     def archive(self, digest: str) -> Iterator[Arriving]:

@@ -26,11 +26,12 @@ from muster.agent.run.records import Entry
 from muster.agent.run.sampler import Sampler
 from muster.agent.services import NodeServices
 from muster.agent.ship import checkpoints, files
-from muster.agent.ship.outputs import Sender
+from muster.agent.ship.outputs import Sender, undelivered
 from muster.agent.threads import Loop, Workers
 from muster.defaults import GRACE_CANCEL_S, KILL_AFTER_TERM_S
 from muster.environments.images import engines
 from muster.paths import AttemptPaths
+from muster.wire import verdicts
 from muster.wire.node.agents import (
     AgentConfig,
     AttemptKey,
@@ -41,6 +42,7 @@ from muster.wire.node.agents import (
     Order,
     Orders,
     Prepared,
+    Refused,
     TimedOut,
 )
 
@@ -50,6 +52,10 @@ _TICK_S = 1.0
 _TEND_S = 0.01
 _LAST_DELIVERY_S = 10.0
 _REMEMBERED = 10_000
+_FILES_NAMED = 1_000
+_CLEARED_UP = (
+    "Find what clears up there (a cron job, systemd-tmpfiles, a quota script) and exempt it, or move the workspace."
+)
 
 
 class Node:
@@ -141,6 +147,9 @@ class Node:
             self._stop(attempt, order.grace_s if order.action == "stop" else 0.0, order.stop_reason)
         elif step is Step.END:
             self._end(attempt, order.stop_reason or "done", time.time())
+        elif step is Step.ABANDON:
+            attempt.abandoned = True
+            attempt.unwanted.set()
         elif step is Step.REMOVE:
             self._remove(attempt)
 
@@ -209,12 +218,21 @@ class Node:
         attempt = self._attempts.get(key)
         if attempt is None or attempt.phase is not Phase.RUNNING:
             return
+        self._check_folder(attempt)
         if entry["kind"] == "running" and attempt.order.timeout_s is not None:
             attempt.deadline = time.monotonic() + attempt.order.timeout_s
         self._tell_all(attempt, attempt.story.add(entry))
         if entry["kind"] == "ended":
             self._end(attempt, attempt.reason or entry["reason"], entry["at"])
         self._shipper.look()
+
+    def _check_folder(self, attempt: Attempt) -> None:
+        """A rank that finds its files gone fails in any way whatever: that they are is said first."""
+        if attempt.folder_lost or folder.is_there(attempt.paths):
+            return
+        attempt.folder_lost = True
+        self._services.tell(attempt.key, Refused("platform", f"{_removed(attempt)} while it ran", _CLEARED_UP))
+        self._stop_here(attempt, KILL_AFTER_TERM_S, "refused")
 
     def keeper_closed(self, key: AttemptKey) -> None:
         """Nothing of the keeper is left; if it did not say how it ended, its journal may."""
@@ -264,11 +282,20 @@ class Node:
         """In a worker: send every file that the job left, as often as it takes."""
         order, paths, unwanted = attempt.order, attempt.paths, attempt.unwanted
         self._publisher.finish(order, paths, unwanted)
-        notes = self._outputs.finish(order, paths, unwanted, attempt.succeeded)
-        sent, left_out = files.send_all(order, paths, self._link, unwanted)
-        if not unwanted.is_set():
-            delivered = Delivered(tuple(sent), (*notes, *(f"not kept: {text}" for text in left_out)))
-            self._loop.post(partial(self._services.tell, attempt.key, delivered))
+        notes, missed = self._outputs.finish(order, paths, unwanted, attempt.succeeded)
+        sent = files.send_all(order, paths, self._link, unwanted, partial(self._services.doing, order.key))
+        if unwanted.is_set() and not attempt.abandoned:
+            return
+        if not attempt.folder_lost and not folder.is_there(paths):
+            text = f"{_removed(attempt)} before everything was delivered"
+            missed.insert(0, verdicts.Refusal("platform", text, _CLEARED_UP, late=True))
+        notes += [f"not kept: {text}" for text in files.first_few(sent.left_out)]
+        if sent.unsent:
+            total = sent.unsent + len(sent.files)
+            code = verdicts.CANCELLED if attempt.abandoned else "platform"
+            missed.append(verdicts.Refusal(code, f"{sent.unsent:,} of {total:,} files", late=True))
+        delivered = Delivered(tuple(sent.files[:_FILES_NAMED]), tuple(notes), undelivered(missed))
+        self._loop.post(partial(self._services.tell, attempt.key, delivered))
 
     def delivered(self, key: AttemptKey) -> None:
         """Everything of an attempt is with the server. Callable from every thread, like the next two."""
@@ -340,6 +367,8 @@ class Node:
             self._terminate()
         stale = self._link.silence_s > self._config.stale_after_s
         for attempt in list(self._attempts.values()):
+            if attempt.phase is Phase.RUNNING:
+                self._check_folder(attempt)
             if attempt.deadline is not None and now >= attempt.deadline:
                 attempt.deadline = None
                 self._services.tell(attempt.key, TimedOut())
@@ -401,3 +430,8 @@ class Node:
 
     def _update_holding(self) -> None:
         self.holding = tuple(self._attempts)
+
+
+def _removed(attempt: Attempt) -> str:
+    lost = "with what its ranks had written and printed and the server did not have yet"
+    return f"the attempt's folder {attempt.paths.root} was removed, {lost},"

@@ -23,4 +23,7 @@ def refusal_of(error: OSError, folder: Path) -> Refusal:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         message = f"the disk of {folder} is full ({what}). Free some space there, or move the workspace."
         return Refusal("disk_full", message)
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        next_step = "Raise their limit (`ulimit -n`, LimitNOFILE) for what starts Muster there, and start it again."
+        return Refusal("platform", f"the node's agent has used up its file descriptors ({what})", next_step)
     return Refusal("platform", f"the attempt could not be prepared in {folder}: {what}")

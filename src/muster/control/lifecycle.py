@@ -48,7 +48,7 @@ class AttemptView:
     planned: bool
     """The plan was made and go was said."""
     cancel: str | None = None
-    """None, "cancel" (with grace) or "kill"."""
+    """None, "cancel" (with grace), "kill", or "abandon": nothing runs any more, what is not delivered is left out."""
     timed_out: bool = False
     stop_reason: str | None = None
     ending_pending: bool = False
@@ -104,11 +104,13 @@ def decide(view: AttemptView) -> list[Action]:
 
 
 def _stop(view: AttemptView) -> Stop | None:
-    if view.cancel == "kill" and view.stop_reason != "killed":
+    # What ended the ranks stays the reason, whoever cancels while their files are delivered.
+    cancel = None if all(node.phase in _GONE for node in view.nodes) else view.cancel
+    if cancel == "kill" and view.stop_reason != "killed":
         return Stop("killed", 0.0)
     if view.stop_reason:
         return None
-    if view.cancel:
+    if cancel:
         return Stop("cancelled", GRACE_CANCEL_S)
     if any(node.refused for node in view.nodes):
         return Stop("refused", 0.0)

@@ -44,9 +44,8 @@ _NAMED_RANK = re.compile(
 
 def judge(evidence: Evidence) -> Verdict:
     """The verdict of an attempt that has ended."""
-    if evidence.stop_reason in ("cancelled", "killed"):
-        who = f" by {evidence.cancel_by}" if evidence.cancel_by else ""
-        return _verdict(CANCELLED, f"cancelled{who}", evidence)
+    if evidence.stop_reason in ("cancelled", "killed") and not _done_in_time(evidence):
+        return _verdict(CANCELLED, f"cancelled{_by(evidence)}", evidence)
     if _taken_back(evidence):
         assert evidence.ending is not None
         gone_to, code = _gone(evidence), evidence.ending.code
@@ -54,8 +53,8 @@ def judge(evidence: Evidence) -> Verdict:
         lost = gone_to.name if gone_to and code == "node_lost" else None
         return _verdict(code, evidence.ending.message, evidence, node=lost)
     if _done_in_time(evidence):
-        return _verdict(COMPLETED, "every rank ended well", evidence)
-    refused = next((node for node in evidence.nodes if node.refusal), None)
+        return _of_delivery(evidence)
+    refused = next((node for node in evidence.nodes if node.refusal and not node.refusal.late), None)
     if refused and refused.refusal:
         why = refused.refusal
         message = f"{refused.name}: {why.message or 'refused'}"
@@ -84,7 +83,23 @@ def judge(evidence: Evidence) -> Verdict:
     unfinished = next((rank for rank in ranks if rank.essential and not rank.succeeded), None)
     if unfinished:
         return _verdict("platform", f"rank {unfinished.rank} has no record of its end", evidence, unfinished)
+    return _of_delivery(evidence)
+
+
+def _of_delivery(evidence: Evidence) -> Verdict:
+    """Every rank ended well: it has completed if what they left arrived where it belongs."""
+    for node in evidence.nodes:
+        why = node.refusal
+        if why is not None and why.code == CANCELLED:
+            return _verdict(CANCELLED, f"cancelled{_by(evidence)} after its ranks had ended; {why.message}", evidence)
+        if why is not None:
+            message = f"every rank ended well, but {why.message}"
+            return _verdict(why.code or "platform", message, evidence, node=node.name, hint=why.next)
     return _verdict(COMPLETED, "every rank ended well", evidence)
+
+
+def _by(evidence: Evidence) -> str:
+    return f" by {evidence.cancel_by}" if evidence.cancel_by else ""
 
 
 def _by_mpirun(cause: Cause) -> bool:
@@ -128,7 +143,7 @@ def _by_signal(rank: RankEvidence) -> bool:
 def _done_in_time(evidence: Evidence) -> bool:
     """Every rank had ended well before a stop reached it."""
     essential = [rank for rank in evidence.ranks if rank.essential]
-    refused = any(node.refusal for node in evidence.nodes)
+    refused = any(node.refusal and not node.refusal.late for node in evidence.nodes)
     return bool(essential) and not refused and all(rank.succeeded and not rank.expected for rank in essential)
 
 

@@ -164,24 +164,46 @@ def command_line(pid: int) -> str:
     return _contents(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace")
 
 
-def oom_kills(root: str = "/") -> int:
-    """How many processes the kernel has killed for want of memory: of this process's own memory cgroup where it has
-    one, so that neighbours do not count; otherwise of the machine."""
-    for path in (*_cgroup_counters(root), "proc/vmstat"):
+class OomCount(NamedTuple):
+    """How many processes the kernel has killed for want of memory, and where it counts them."""
+
+    counter: str
+    kills: int
+
+
+def oom_kills(root: str = "/") -> OomCount:
+    """Those of this process's own memory cgroup where it has one, so that neighbours do not count; otherwise of the
+    machine."""
+    return _first_count(root, (*_cgroup_counters(root, "self"), "proc/vmstat")) or OomCount("", 0)
+
+
+def oom_kills_around(pid: int, root: str = "/") -> OomCount | None:
+    """Those of another process's memory cgroup; None where it has none that counts, or the process is gone."""
+    return _first_count(root, _cgroup_counters(root, str(pid))[:1])
+
+
+def oom_kills_at(counter: str, root: str = "/") -> int | None:
+    """What a counter says now; None when its cgroup is gone."""
+    found = _first_count(root, (counter,))
+    return found.kills if found else None
+
+
+def _first_count(root: str, counters: Iterable[str]) -> OomCount | None:
+    for path in counters:
         try:
             with open(root + path, "rb") as file:  # noqa: PTH123
                 for line in file:
                     if line.startswith(b"oom_kill "):
-                        return int(line.split()[1])
+                        return OomCount(path, int(line.split()[1]))
         except OSError:
             continue
-    return 0
+    return None
 
 
-def _cgroup_counters(root: str) -> list[str]:
-    """Where this process's memory cgroup counts them, if it does, in version 1 and 2."""
+def _cgroup_counters(root: str, process: str) -> list[str]:
+    """Where a process's memory cgroup counts them, if it does, in version 1 and 2."""
     try:
-        with open(f"{root}proc/self/cgroup") as file:  # noqa: PTH123
+        with open(f"{root}proc/{process}/cgroup") as file:  # noqa: PTH123
             lines = [line.rstrip("\n").split(":", 2) for line in file]
     except OSError:
         return []

@@ -7,6 +7,7 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -20,6 +21,8 @@ from muster.store import encryption, remote
 from muster.store.keyring import MAGIC, KeyRing
 from muster.store.pieces import HashedPieces, pieces_of
 from muster.wire.codec import Json
+
+_AT_ONCE = 16
 
 
 class Store:
@@ -106,6 +109,12 @@ class Store:
             if self._local:
                 flush_to_disk(file)
         return hashed.size
+
+    def put_all(self, objects: Iterable[tuple[str, bytes, str]]) -> None:
+        """Write small objects (name, content, hash), several at once, since each waits for the disk."""
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for _ in pool.map(lambda item: self.put(item[0], [item[1]], sha256=item[2]), objects):
+                pass
 
     def files(self, folder: str = "") -> Iterator[tuple[str, int, float]]:
         """Every object below a folder: its name from the store's root, its size and when it was written."""

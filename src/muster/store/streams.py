@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,6 +22,7 @@ from muster.wire.node.agents import Chunk
 _PUBLISHED = "published.json"
 """How much of each stream the workspace store has, where that lies elsewhere."""
 _ALWAYS_WORTH_BYTES = 4 << 20
+_LOCKS = 64
 
 
 class Streams:
@@ -30,29 +32,41 @@ class Streams:
         self._root = root
         self._sealed = SealedStreams(ring) if ring is not None else None
         self._publishing = threading.Lock()
+        self._appending = [threading.Lock() for _ in range(_LOCKS)]
+        """Each guards the streams whose names fall to it, from looking at their lengths to having written."""
 
     def append(self, chunks: list[Chunk]) -> dict[tuple[str, int, str], int]:
         """Add what is new of each chunk; returns the durable length of every stream named."""
         lengths: dict[tuple[str, int, str], int] = {}
         files: dict[tuple[str, int, str], int] = {}
         try:
-            for chunk in chunks:
-                key = (chunk.run, chunk.attempt, chunk.stream)
-                if key not in files:
-                    files[key] = self._open(*key)
-                    lengths[key] = self._size(self.path(*key), os.fstat(files[key]).st_size)
-                known = lengths[key]
-                if chunk.offset > known:
-                    continue
-                fresh = memoryview(chunk.data)[known - chunk.offset :]
-                self._write(files[key], self.path(*key), fresh)
-                lengths[key] += len(fresh)
+            with self._alone({(chunk.run, chunk.attempt, chunk.stream) for chunk in chunks}):
+                for chunk in chunks:
+                    key = (chunk.run, chunk.attempt, chunk.stream)
+                    if key not in files:
+                        files[key] = self._open(*key)
+                        lengths[key] = self._size(self.path(*key), os.fstat(files[key]).st_size)
+                    known = lengths[key]
+                    if chunk.offset > known:
+                        continue
+                    fresh = memoryview(chunk.data)[known - chunk.offset :]
+                    self._write(files[key], self.path(*key), fresh)
+                    lengths[key] += len(fresh)
+            # Whoever finds the bytes there syncs them too before answering, so nobody has to wait for this.
             for descriptor in files.values():
                 os.fdatasync(descriptor)
         finally:
             for descriptor in files.values():
                 os.close(descriptor)
         return lengths
+
+    @contextmanager
+    def _alone(self, keys: set[tuple[str, int, str]]) -> Iterator[None]:
+        """Keep other deliveries of the same streams out. Taken in one order, so that no two wait for each other."""
+        with ExitStack() as held:
+            for index in sorted({hash(key) % _LOCKS for key in keys}):
+                held.enter_context(self._appending[index])
+            yield
 
     def path(self, run: str, attempt: int, stream: str) -> Path:
         return self._root / safe_path(run) / "attempts" / str(attempt) / safe_path(stream)

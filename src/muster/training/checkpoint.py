@@ -94,11 +94,14 @@ class Checkpointer:
         self._shards = Shards(self._rank, self._size, self._group)
         self._sharing, self._part, self._parts = self._find_parts()
         self._claim_folder()
+        self._foreign = {step for steps in self._gather(self._steps_here()) for step in steps}
+        """Checkpoints in the folder that this training has neither loaded nor written: not its own to remove."""
         self._best: tuple[float, int] | None = None
         self._checked: set[tuple[str, type]] = set()
         self._thread: threading.Thread | None = None
         self._problem: str | None = None
         self._failures = 0
+        self._warned = False
 
     def save(self, step: int, progress: Mapping[str, Any] | None = None, *, metric: float | None = None) -> None:
         """Save the state after `step` steps with each rank's `progress`: plain values, and tensors (loaded to the CPU).
@@ -106,6 +109,7 @@ class Checkpointer:
         With a `metric`, the checkpoint with the best one is kept as well as the last few.
         """
         self.wait()
+        self._check_own(step)
         given, plain = dict(progress or {}), self._state.plain()
         self._check_loadable(given, plain)
         own = RankState(progress=snapshot(given), plain=snapshot(plain), random=random_state())
@@ -156,6 +160,25 @@ class Checkpointer:
                 raise self._failed("the last checkpoint")
         finally:
             self._folder.release()
+
+    def _check_own(self, step: int) -> None:
+        """Another training's checkpoint is not replaced; that others lie there is said once."""
+        if step in self._foreign:
+            raise CheckpointFailed(
+                f"{self._folder.path}/step_{step} is there already, and this training did not load it",
+                "Call load() first to go on from it, or give another folder.",
+            )
+        if self._foreign and not self._warned and self._leads:
+            log.warning(
+                "%s holds checkpoints that this training did not load (the newest: step_%d). They are kept, and the "
+                "next load() takes the newest: give each training a folder of its own",
+                self._folder.path,
+                max(self._foreign),
+            )
+        self._warned = True
+
+    def _steps_here(self) -> list[int]:
+        return [step for step, _ in checkpoints_in(self._folder.path)]
 
     def _failed(self, what: str) -> CheckpointFailed:
         return CheckpointFailed(
@@ -246,7 +269,7 @@ class Checkpointer:
 
     def _prune(self, about: About) -> None:
         if self._leads:
-            self._folder.prune(about.step, self._keep_last, best=about.best and about.best[1])
+            self._folder.prune(about.step, self._keep_last, about.best and about.best[1], self._foreign)
 
     # What the ranks agree on
 
@@ -364,6 +387,9 @@ class Checkpointer:
         # The best of another training says nothing of this one.
         of_this_run = self._resumes_own_run or folder.parent == self._folder.path
         self._best = about.best if of_this_run else None
+        if folder.parent == self._folder.path:
+            # It goes on with the training whose folder this is.
+            self._foreign = set()
         return own["progress"]
 
 

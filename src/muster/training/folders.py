@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import weakref
+from collections.abc import Collection
 from pathlib import Path
 
 from muster.training import integrity
@@ -71,9 +72,12 @@ class CheckpointFolder:
         integrity.sync_folder(self.path)
         shutil.rmtree(replaced, ignore_errors=True)
 
-    def prune(self, newest: int, keep_last: int, best: int | None) -> None:
-        """Keep the last few up to the newest, and the best. Larger numbers are damaged, or of a line that was left."""
-        steps = [step for step, _ in checkpoints_in(self.path)]
+    def prune(self, newest: int, keep_last: int, best: int | None, foreign: Collection[int] = ()) -> None:
+        """Keep the last few up to the newest, the best, and what is another training's.
+
+        Larger numbers of its own are damaged, or of a line that was left.
+        """
+        steps = [step for step, _ in checkpoints_in(self.path) if step not in foreign]
         kept = {*[step for step in steps if step <= newest][:keep_last], best}
         for step in steps:
             if step not in kept:

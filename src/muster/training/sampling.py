@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TypedDict
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypedDict, TypeVar
 
 import torch
 from torch import Tensor
 
 Ranges = list[tuple[int, int]]
+Batch = TypeVar("Batch")
 
 
 class SamplerState(TypedDict):
@@ -20,15 +21,16 @@ class SamplerState(TypedDict):
 
 
 class ResumableSampler:
-    """Batches of `(epoch, index)` for one rank, from any position in an epoch on.
+    """Batches of indices for one rank, from any position in an epoch on: the `batch_sampler` of a `DataLoader`.
 
     Every rank works out the same order of all samples. Interleaved, each step takes the next `batch_size * world_size`
     of them, so the number of ranks does not change what a step sees. With `contiguous=True` each rank walks
     through a stretch of its own, as reading packed shards one after the other wants it. What does not fill a step
     is left out, and every epoch leaves out something else.
 
-    The position is given, not counted: a loader that reads ahead has asked for more than was trained on.
-    `state(step)` is that position after `step` batches of this epoch; `restore` takes it, whatever the world size was.
+    A loader reads ahead, so it has asked for more than was trained on. Take its batches through `counted(loader)`: then
+    `state()` is the position behind the batch in hand, and `restore` goes on from there, whatever the world size was.
+    With `with_epoch=True` batches hold `(epoch, index)`, for a dataset that seeds its augmentation with both.
     """
 
     def __init__(
@@ -41,14 +43,21 @@ class ResumableSampler:
         seed: int = 0,
         contiguous: bool = False,
         order: Callable[[int], Tensor] | None = None,
+        with_epoch: bool = False,
     ) -> None:
         if length < batch_size * world_size:
             raise ValueError(f"{length} samples do not fill one step of {world_size} x {batch_size}")
         self.length, self.batch_size, self.seed = length, batch_size, seed
         self.rank, self.world_size, self.contiguous = rank, world_size, contiguous
-        self._order = order or self._shuffled
-        self.epoch = 0
-        self._remaining: Ranges = [(0, length)]
+        self._order, self._with_epoch = order or self._shuffled, with_epoch
+        self._begin_at(0, [(0, length)])
+
+    def _begin_at(self, epoch: int, remaining: Ranges) -> None:
+        self.epoch, self._remaining = epoch, remaining
+        self._drawn: int | None = None
+        """Batches that were asked for since then, if this object was."""
+        self._counted: int | None = None
+        """Batches that were handed to the training since then, where it takes them through `counted`."""
 
     @property
     def full_epoch_steps(self) -> int:
@@ -59,20 +68,34 @@ class ResumableSampler:
         """Steps that are left of this epoch."""
         return self._left() // (self.batch_size * self.world_size)
 
-    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+    def __iter__(self) -> Iterator[list[int] | list[tuple[int, int]]]:
         order, epoch = self._order(self.epoch), self.epoch
         positions = _concatenated(self._remaining)
+        self._drawn = 0
         for step in range(len(self)):
             begin = self._begin(step)
-            taken = order[positions[begin : begin + self.batch_size]]
-            yield [(epoch, index) for index in taken.tolist()]
+            taken = order[positions[begin : begin + self.batch_size]].tolist()
+            self._drawn = step + 1
+            yield [(epoch, index) for index in taken] if self._with_epoch else taken
+
+    def counted(self, loader: Iterable[Batch]) -> Iterator[Batch]:
+        """The loader's batches, counted as the training takes them: then `state()` needs no number."""
+        self._counted = 0
+        for batch in loader:
+            self._counted += 1
+            yield batch
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin an epoch from its start."""
-        self.epoch, self._remaining = epoch, [(0, self.length)]
+        """Begin an epoch from its start. One that `restore` has just gone into is gone on with."""
+        if epoch != self.epoch or self._drawn is not None or self._counted is not None:
+            self._begin_at(epoch, [(0, self.length)])
 
-    def state(self, step: int) -> SamplerState:
-        """Where all ranks are after `step` batches since the start or `restore`; the same on every rank."""
+    def state(self, step: int | None = None) -> SamplerState:
+        """Where all ranks are after `step` batches since `set_epoch` or `restore`; the same on every rank.
+
+        Left out, they are as many as `counted` has handed over.
+        """
+        step = self._checked(step)
         left, world_size = self._left(), self.world_size
         if self.contiguous:
             share = left // world_size
@@ -83,18 +106,34 @@ class ResumableSampler:
         remaining = [part for begin, end in kept for part in _cut(self._remaining, begin, end)]
         return {"epoch": self.epoch, "length": self.length, "remaining": remaining}
 
-    def progress(self, step: int) -> float:
-        """How far the training is after `step` batches since the start or `restore`, in epochs."""
+    def progress(self, step: int | None = None) -> float:
+        """How far the training is after `step` batches since `set_epoch` or `restore`, in epochs."""
+        step = self._checked(step)
         return self.epoch + 1 - (self._left() - step * self.batch_size * self.world_size) / self.length
 
     def restore(self, state: SamplerState) -> None:
         """Go on from there; the samples that are left are shared out anew."""
         if state["length"] != self.length:
             raise ValueError(f"the checkpoint was made with {state['length']} samples, the data has {self.length} now")
-        self.epoch = state["epoch"]
-        self._remaining = [(int(begin), int(end)) for begin, end in state["remaining"]]
+        self._begin_at(state["epoch"], [(int(begin), int(end)) for begin, end in state["remaining"]])
         if len(self) == 0:
             self.set_epoch(self.epoch + 1)
+
+    def _checked(self, step: int | None) -> int:
+        """The batches since `set_epoch` or `restore`; ValueError for a number that they cannot be."""
+        if step is None and self._counted is None and self._drawn is not None:
+            raise ValueError("which batch is trained on is not known: go through `sampler.counted(loader)`")
+        counted = self._counted or 0
+        if step is None:
+            return counted
+        most = len(self) if self._drawn is None else self._drawn
+        if 0 <= step <= most and (self._counted is None or step == counted):
+            return step
+        known = f"0 to {most}" if self._counted is None else str(counted)
+        raise ValueError(
+            f"step={step} is not the number of batches since set_epoch or restore ({known}). It is not the step of the "
+            "whole training: leave it out, and take the batches through `sampler.counted(loader)`"
+        )
 
     def _begin(self, step: int) -> int:
         if self.contiguous:

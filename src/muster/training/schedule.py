@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 MILESTONES = (30, 60, 80)
+DECAYS = ("step", "cosine", "none")
 
 
 def learning_rate(
@@ -24,6 +25,10 @@ def learning_rate(
     for. The warm-up rises in a straight line from `base` to the peak. `step` divides by ten at each milestone,
     `cosine` falls to nothing at the end, `none` stays.
     """
+    if decay not in DECAYS:
+        raise ValueError(f"the decay is {decay!r}; it is one of {', '.join(DECAYS)}")
+    if not epoch >= 0 or warmup_epochs < 0:
+        raise ValueError(f"epoch={epoch} and warmup_epochs={warmup_epochs} must not be negative")
     peak = base * scale
     if epoch < warmup_epochs:
         start = min(base, peak)
@@ -33,6 +38,4 @@ def learning_rate(
     if decay == "cosine":
         done = min(1.0, (epoch - warmup_epochs) / max(epochs - warmup_epochs, 1e-9))
         return peak * 0.5 * (1.0 + math.cos(math.pi * done))
-    if decay == "none":
-        return peak
-    raise ValueError(f"the decay is {decay!r}; it is one of step, cosine, none")
+    return peak

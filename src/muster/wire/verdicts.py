@@ -60,7 +60,7 @@ class Verdict:
 
 @wire
 class Refusal:
-    """Why an attempt could not be prepared or started on a node."""
+    """Why an attempt could not be prepared or started on a node, or what it left not be delivered."""
 
     code: str = field(default="", metadata=OMIT)
     """A verdict's code."""
@@ -68,6 +68,8 @@ class Refusal:
     next: str = field(default="", metadata=OMIT)
     """What the user can do, where that is known better than by the code."""
     lines: tuple[str, ...] = field(default=(), metadata=OMIT)
+    late: bool = field(default=False, metadata=OMIT)
+    """Its ranks had ended: what they left did not arrive where it belongs."""
 
 
 @wire

@@ -161,6 +161,42 @@ def test_files_are_delivered_with_odd_names_and_without_escaping(node: Harness) 
     assert "outputs/pipe: not a regular file" in left_out
 
 
+def test_many_files_are_sent_together_and_what_is_refused_or_unreadable_holds_up_no_other(node: Harness) -> None:
+    node.start_agent()
+    node.server.refused_files.add("outputs/77")
+    key = node.run(
+        "for i in $(seq 1 600); do echo $i > outputs/$i; done; head -c 300000 /dev/zero > outputs/large;"
+        "until [ -e go ]; do sleep 0.02; done"
+    )
+    node.server.wait_event(key, "started")
+    (node.paths.attempt(*key).work / "go").touch()
+    delivered = node.server.wait_event(key, "delivered")
+    kept = {name.removeprefix("outputs/"): content for (_, _, name), content in node.server.kept.files.items()}
+    assert len(kept.pop("large")) == 300000
+    assert kept == {str(i): b"%d\n" % i for i in range(1, 601) if i != 77}
+    assert {file.path for file in delivered.data.files} == {f"outputs/{name}" for name in (*kept, "large")}
+    assert delivered.data.notes == ("not kept: outputs/77: the server refuses it: no such name",)
+    assert delivered.data.undelivered is None
+    assert node.server.kept.file_calls <= 5
+
+
+def test_a_delivery_can_be_cancelled_and_what_is_missing_is_said(node: Harness) -> None:
+    node.start_agent()
+    node.server.takes_files.clear()
+    key = node.run("for i in $(seq 1 2000); do : > outputs/$i; done; echo printed")
+    node.server.wait(lambda kept: kept.file_calls, what="the first files")
+    assert not node.server.events(key, "delivered")
+    node.stop(key, grace_s=0.0, reason="abandoned")
+    until(lambda: node.server.kept.orders_seen >= node.server.kept.version, what="the agent's having heard it")
+    node.server.takes_files.set()
+    undelivered = node.server.wait_event(key, "delivered").data.undelivered
+    assert undelivered.code == "cancelled" and undelivered.late
+    count = len(node.server.kept.files)
+    assert undelivered.message == f"not delivered: {2000 - count:,} of 2,000 files"
+    assert 0 < count < 2000
+    assert node.log(key) == b"printed\n"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small filesystem of its own needs root")
 def test_a_full_disk_ends_the_job_and_not_the_agent(node: Harness) -> None:
     node.paths.root.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""SIGKILL to rank, keeper, nursery and agent, alone and together: no process and no byte is lost."""
+"""SIGKILL and SIGSTOP to rank, keeper, nursery and agent, alone and together: no process and no byte is lost."""
 
 from __future__ import annotations
 
@@ -73,6 +73,51 @@ def test_nursery_and_keeper_may_die_at_once(node: Harness) -> None:
         os.kill(pid, signal.SIGKILL)
     assert node.server.wait_event(key, "ended").data.reason == "keeper_lost"
     assert not any(alive(pid) for pid in family)
+
+
+def test_a_stopped_keeper_does_not_outlive_a_kill(node: Harness) -> None:
+    node.start_agent()
+    key = node.run(_FAMILY)
+    family, keeper = _family(node, key), node.keeper(key)
+    os.kill(keeper, signal.SIGSTOP)
+    node.stop(key, grace_s=0.0, reason="killed")
+    assert node.server.wait_event(key, "ended").data.reason == "keeper_lost"
+    assert not any(alive(pid) for pid in (*family, keeper))
+    node.server.wait_event(key, "delivered")
+
+
+def test_a_stopped_keeper_is_continued_and_its_attempt_ends_as_if_nothing_had_happened(node: Harness) -> None:
+    node.start_agent()
+    key = node.run("echo ready; until [ -e go ]; do sleep 0.02; done; echo done")
+    node.wait_log(key, b"ready")
+    os.kill(node.keeper(key), signal.SIGSTOP)
+    (node.paths.attempt(*key).work / "go").touch()
+    assert node.server.wait_event(key, "ended").data.reason == "done"
+
+
+def test_a_stopped_nursery_holds_up_neither_a_new_attempt_nor_the_end_of_an_old_one(node: Harness) -> None:
+    node.start_agent()
+    old = node.run(_FAMILY)
+    family, keeper, before = _family(node, old), node.keeper(old), node.nursery()
+    os.kill(before, signal.SIGSTOP)
+    os.kill(keeper, signal.SIGKILL)
+    new = node.run("echo new", ports_count=1)
+    assert node.server.wait_event(new, "ended").data.reason == "done"
+    assert node.log(new) == b"new\n"
+    assert node.server.wait_event(old, "ended").data.reason == "keeper_lost"
+    assert not any(alive(pid) for pid in (*family, keeper, before))
+
+
+def test_an_agent_that_ends_takes_a_stopped_nursery_and_keeper_along(node: Harness) -> None:
+    agent = node.start_agent()
+    key = node.run(_FAMILY)
+    family, keeper, nursery = _family(node, key), node.keeper(key), node.nursery()
+    for pid in (nursery, keeper):
+        os.kill(pid, signal.SIGSTOP)
+    for _ in range(2):
+        agent.send_signal(signal.SIGTERM)
+    agent.wait(40)
+    until(lambda: not any(alive(pid) for pid in (*family, keeper, nursery)), what="the end of all")
 
 
 def test_ranks_end_with_their_agent_and_the_next_one_delivers(node: Harness) -> None:
@@ -192,3 +237,19 @@ def _leads(pid: int) -> bool:
 
     process = processes.read(pid)
     return process is not None and not process.dead
+
+
+@pytest.mark.parametrize("then", ["exit 1", "sleep 1000"])
+def test_an_attempt_whose_folder_was_removed_says_so_whatever_its_ranks_do_then(node: Harness, then: str) -> None:
+    node.start_agent()
+    key = node.run(f"echo before; cd ..; until [ ! -e work ]; do sleep 0.02; done; echo after; {then}")
+    node.wait_log(key, b"before")
+    shutil.rmtree(node.paths.attempt(*key).root)
+    refused = node.server.wait_event(key, "refused").data
+    assert refused.code == "platform" and "clears up" in refused.next
+    assert refused.message.startswith(f"the attempt's folder {node.paths.attempt(*key).root} was removed")
+    node.server.wait_event(key, "delivered")
+    kinds = [event.kind for event in node.server.events(key) if event.kind in ("refused", "exited")]
+    assert kinds == ["refused", "exited"]
+    later = node.run("echo later")
+    node.server.wait_event(later, "delivered")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -260,3 +263,33 @@ def _command(pid: int) -> str:
     from muster.host import processes
 
     return processes.command_line(pid)
+
+
+@pytest.fixture
+def small_memory() -> Iterator[Path]:
+    """A memory cgroup of version 1 below this process's own, with room for little."""
+    lines = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    own = next((path for _, controllers, path in lines if "memory" in controllers.split(",")), None)
+    folder = Path(f"/sys/fs/cgroup/memory{own}/muster-test-{os.getpid()}")
+    try:
+        folder.mkdir()
+        (folder / "memory.limit_in_bytes").write_text(str(40 << 20))
+    except OSError:
+        pytest.skip("this machine does not let this user make a memory cgroup of version 1")
+    yield folder
+    until(lambda: not (folder / "cgroup.procs").read_text().strip(), what="an empty cgroup")
+    folder.rmdir()
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_rank_that_is_killed_for_memory_in_a_cgroup_of_its_own_was_out_of_memory(
+    node: Harness, small_memory: Path, wrapped: bool
+) -> None:
+    node.start_agent()
+    # A training reads its data before it grows; meanwhile the keeper sees where it is.
+    fail = f"echo $BASHPID > {small_memory}/cgroup.procs; sleep 2; exec tail /dev/zero"
+    key = node.run(f"( {fail} ); exit $?" if wrapped else fail)
+    node.server.wait_event(key, "ended")
+    ended = node.exits(key)[0]
+    assert (ended["signal"], ended["exit_code"]) in ((9, None), (None, 137))
+    assert ended["oom_killed"]

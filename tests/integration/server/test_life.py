@@ -126,6 +126,46 @@ def test_a_second_cancel_kills(site: Site):
     assert not rank.is_running() or rank.status() == psutil.STATUS_ZOMBIE
 
 
+def hold_delivery(site: Site, run_id: str) -> Path:
+    """Have the store refuse a run's outputs until what is returned is gone."""
+    (obstacle,) = site.folder.glob(f".muster/store/runs/{run_id}/attempts/1")
+    obstacle = obstacle / "outputs"
+    obstacle.write_text("a file where a folder belongs")
+    return obstacle
+
+
+WRITES = "until [ -e go ]; do sleep 0.02; done; echo 1 > outputs/model"
+
+
+def end_ranks(site: Site, run_id: str) -> None:
+    (work,) = site.folder.glob(f".muster/nodes/*/attempts/{run_id}.1/work")
+    (work / "go").touch()
+
+
+def test_a_delivery_that_cannot_be_made_can_be_cancelled(site: Site):
+    run_id = site.run(command=f"echo on; {WRITES}")
+    wait_until(lambda: any(file["size"] for file in site.view(run_id)["files"]), 30, "the first line")
+    hold_delivery(site, run_id)
+    end_ranks(site, run_id)
+    site.wait(run_id, "Finalizing")
+    site.client.cancel(run_id)
+    view = site.wait(run_id)
+    assert (view["status"], view["verdict"]["code"]) == ("Canceled", "cancelled")
+    assert view["verdict"]["message"].endswith("after its ranks had ended; not delivered: 1 of 1 files")
+    assert site.log(run_id) == b"on\n"
+
+
+def test_a_run_whose_ranks_failed_stays_failed_whoever_cancels_its_delivery(site: Site):
+    run_id = site.run(command=f"echo on; {WRITES}; exit 3")
+    wait_until(lambda: any(file["size"] for file in site.view(run_id)["files"]), 30, "the first line")
+    hold_delivery(site, run_id)
+    end_ranks(site, run_id)
+    site.wait(run_id, "Finalizing")
+    site.client.cancel(run_id, force=True)
+    view = site.wait(run_id)
+    assert (view["status"], view["verdict"]["code"]) == ("Failed", "exit_code")
+
+
 def test_the_time_limit_ends_a_run(site: Site):
     run_id = site.run(command="echo on; exec sleep 600", limits={"timeout": 1})
     view = site.wait(run_id)

@@ -1,4 +1,4 @@
-"""Outputs that a real blob server refuses for good: said at once, and nothing is lost."""
+"""Outputs that a real blob server refuses for good: said before the job starts, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -44,17 +44,38 @@ def another_key(blob: Container) -> dict[str, str]:
     ],
     ids=["a signature that only reads", "another account key"],
 )
-def test_an_output_that_may_not_be_written_is_kept_with_the_run(
+def test_a_job_whose_output_may_not_be_written_does_not_start(
     site: Site, blob: Container, credential: Callable[[Container], dict[str, str]], said: str
 ) -> None:
     blob.register(credential=credential(blob))
     run = site.run(command="echo weights > ${{outputs.m}}/a", outputs=output())
     site.wait(run)
-    told = notes(site, run)
-    assert any("output m could not be written" in note and said in note for note in told), told
-    assert any("It is kept with the run, under outputs/m" in note for note in told)
-    assert site.log(run, "outputs/m/a") == b"weights\n"
+    view = site.view(run)
+    assert (view["status"], view["verdict"]["code"]) == ("Failed", "data_unavailable")
+    assert "output 'm' cannot be written to azureml://datastores/blob/paths/out" in view["verdict"]["message"]
+    assert said in view["verdict"]["message"]
+    assert "a credential that may write" in view["verdict"]["next"]
     assert blob.names() == []
+
+
+@pytest.mark.parametrize("path", ["out", "out/file.bin"])
+def test_a_job_whose_output_has_no_container_does_not_start(site: Site, blob: Container, path: str) -> None:
+    blob.register(container="missing")
+    kind = "uri_file" if "." in path else "uri_folder"
+    given = {"m": {"type": kind, "path": f"azureml://datastores/blob/paths/{path}", "mode": "upload"}}
+    run = site.run(command="false", outputs=given)
+    site.wait(run)
+    verdict = site.view(run)["verdict"]
+    assert verdict["code"] == "data_unavailable" and "404 ContainerNotFound" in verdict["message"]
+
+
+def test_looking_whether_an_output_can_be_written_leaves_nothing_behind(site: Site, blob: Container) -> None:
+    blob.put("out/file.bin", b"before")
+    given = {"m": {"type": "uri_file", "path": "azureml://datastores/blob/paths/out/file.bin", "mode": "upload"}}
+    run = site.run(command="true", outputs={**output(), "f": given["m"]})
+    site.wait(run)
+    assert site.view(run)["status"] == "Completed"
+    assert blob.names() == ["out/file.bin"] and blob.get("out/file.bin") == b"before"
 
 
 def test_a_container_that_goes_half_way_is_told_while_the_job_runs(site: Site, blob: Container) -> None:
@@ -75,3 +96,7 @@ def test_a_container_that_goes_half_way_is_told_while_the_job_runs(site: Site, b
     told = notes(site, run)
     assert any("output m could not be written" in note and "404 ContainerNotFound" in note for note in told), told
     assert site.log(run, "outputs/m/a") == b"1\n"
+    view = site.view(run)
+    assert (view["status"], view["verdict"]["code"]) == ("Failed", "data_unavailable")
+    assert view["verdict"]["message"].startswith("every rank ended well, but output m could not be written")
+    assert "kept with the run, under outputs/m" in view["verdict"]["message"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import tarfile
@@ -14,7 +15,7 @@ import pytest
 from muster.agent import devices
 from muster.agent.prepare import code
 from muster.agent.prepare.code import Archive
-from muster.agent.refusal import Refusal
+from muster.agent.refusal import Refusal, refusal_of
 from muster.agent.run import runtime_copy
 from muster.agent.ship import files
 from muster.host import processes
@@ -136,3 +137,16 @@ def _tar(info: tarfile.TarInfo) -> io.BytesIO:
         tar.addfile(info, io.BytesIO())
     buffer.seek(0)
     return buffer
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [
+        (errno.ENOSPC, "disk_full", "is full"),
+        (errno.EMFILE, "platform", "has used up its file descriptors"),
+        (errno.EIO, "platform", "could not be prepared"),
+    ],
+)
+def test_a_failure_of_the_system_is_named(tmp_path: Path, number: int, code: str, said: str) -> None:
+    refusal = refusal_of(OSError(number, os.strerror(number)), tmp_path)
+    assert refusal.event.code == code and said in refusal.event.message

@@ -63,6 +63,13 @@ def test_a_cancel_gives_grace_and_a_second_one_does_not():
     assert decide(stopping) == [Stop("killed", 0.0)]
 
 
+@pytest.mark.parametrize("cancel", ["cancel", "kill", "abandon"])
+@pytest.mark.parametrize("reason", [None, "done", "rank_failed"])
+def test_who_cancels_while_files_are_delivered_does_not_change_why_the_ranks_ended(cancel, reason):
+    done = [RankView(0, 0, state="ended", exit_code=0)]
+    assert decide(view((states.ENDED,), done, states.FINALIZING, cancel=cancel, stop_reason=reason)) == []
+
+
 def test_a_lost_node_stops_the_others_at_once():
     lost = view((states.STARTED, states.STARTED))
     lost = replace(lost, nodes=[lost.nodes[0], replace(lost.nodes[1], lost=True)])

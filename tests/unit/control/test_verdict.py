@@ -88,6 +88,32 @@ def test_cancel_says_by_whom():
     assert (verdict.code, verdict.message) == ("cancelled", "cancelled by owner")
 
 
+def test_a_run_that_was_done_before_the_cancel_reached_it_has_completed():
+    done = [rank(0, code=0)]
+    verdict = judge(Evidence(ranks=done, nodes=[NodeEvidence(0, "node-0")], stop_reason="killed", cancel_by="owner"))
+    assert verdict.code == "completed"
+
+
+def test_a_cancel_of_the_delivery_says_what_is_missing():
+    node = NodeEvidence(0, "node-0", refusal=Refusal("cancelled", "not delivered: 3 of 7 files", late=True))
+    verdict = judge(Evidence(ranks=[rank(0, code=0)], nodes=[node], cancel_by="owner"))
+    said = "cancelled by owner after its ranks had ended; not delivered: 3 of 7 files"
+    assert (verdict.code, verdict.message) == ("cancelled", said)
+
+
+def test_a_run_whose_output_did_not_arrive_has_not_completed():
+    late = Refusal("data_unavailable", "output m could not be written to blob: 403", "Give it a key.", late=True)
+    verdict = judge(Evidence(ranks=[rank(0, code=0)], nodes=[NodeEvidence(0, "node-0", refusal=late)]))
+    assert (verdict.code, verdict.next) == ("data_unavailable", "Give it a key.")
+    assert verdict.message == "every rank ended well, but output m could not be written to blob: 403"
+
+
+def test_an_output_that_did_not_arrive_is_not_why_a_rank_failed():
+    late = NodeEvidence(0, "node-0", refusal=Refusal("data_unavailable", "output m: 403", late=True))
+    failed = [rank(0, code=3)]
+    assert judge(Evidence(ranks=failed, nodes=[late], stop_reason="rank_failed")).code == "exit_code"
+
+
 def test_timeout_names_the_limit():
     verdict = judge(Evidence(ranks=[rank(0, signal=15, expected=True)], stop_reason="timeout", timeout_s=60))
     assert (verdict.code, verdict.message) == ("timeout", "the time limit of 60 s passed")

@@ -41,8 +41,8 @@ V1 = "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"
     ],
 )
 def test_kills_are_counted_in_the_own_memory_cgroup_where_there_is_one(tmp_path, files, expected) -> None:
-    assert oom_kills(write(tmp_path, {**MACHINE, **files})) == expected
+    assert oom_kills(write(tmp_path, {**MACHINE, **files})).kills == expected
 
 
 def test_nothing_is_known_without_proc(tmp_path) -> None:
-    assert oom_kills(f"{tmp_path}/") == 0
+    assert oom_kills(f"{tmp_path}/").kills == 0

@@ -1,6 +1,9 @@
 """Growing files: written once, in order, whatever the deliveries look like."""
 
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 
 from muster.errors import JobError
 from muster.store.backend import Store
+from muster.store.keyring import Key, KeyRing
 from muster.store.streams import Streams
 from muster.wire.node.agents import Chunk
 
@@ -25,6 +29,25 @@ def test_bytes_that_come_twice_are_written_once(tmp_path):
     lengths = streams.append([chunk(b"hello ", 0), chunk(b"lo world", 3)])
     assert lengths == {KEY: 11}
     assert streams.read(*KEY, 0, 100) == b"hello world"
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_the_same_bytes_delivered_twice_at_once_are_written_once(tmp_path, monkeypatch, encrypted):
+    """Both deliveries would see the same length, were they not kept apart until the bytes are written."""
+    streams = Streams(tmp_path, KeyRing(Key.of(b"k" * 32)) if encrypted else None)
+    both_looked = threading.Barrier(2)
+    size = streams._size
+
+    def looking(path, stored):
+        with suppress(threading.BrokenBarrierError):
+            both_looked.wait(0.2)
+        return size(path, stored)
+
+    monkeypatch.setattr(streams, "_size", looking)
+    with ThreadPoolExecutor(2) as pool:
+        deliveries = [pool.submit(streams.append, [chunk(b"hello\n", 0)]) for _ in range(2)]
+    assert [delivery.result() for delivery in deliveries] == [{KEY: 6}] * 2
+    assert streams.read(*KEY, 0, 100) == b"hello\n"
 
 
 def test_a_gap_is_not_filled_and_the_length_tells_where_to_go_on(tmp_path):

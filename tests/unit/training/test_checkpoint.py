@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import random
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -209,6 +210,27 @@ def test_a_damaged_one_with_a_larger_number_does_not_outlive_the_new(tmp_path):
     assert steps_in(tmp_path) == [2]
 
 
+def test_checkpoints_that_a_training_did_not_load_are_not_removed(tmp_path, caplog):
+    trained(tmp_path, steps=9, keep_last=3)
+    keeper = checkpointer(Training(), tmp_path, keep_last=1)
+    for step in (1, 2):
+        keeper.save(step, {"step": "new"})
+    keeper.close()
+    assert steps_in(tmp_path) == [2, 7, 8, 9]
+    assert caplog.text.count("did not load (the newest: step_9)") == 1
+
+
+def test_a_checkpoint_that_a_training_did_not_load_is_not_replaced(tmp_path):
+    trained(tmp_path, steps=2)
+    keeper = checkpointer(Training(), tmp_path)
+    with pytest.raises(
+        CheckpointFailed, match=r"step_2 is there already, and this training did not load it\s+Call load"
+    ):
+        keeper.save(2, {"step": "new"})
+    keeper.close()
+    assert checkpointer(Training(), tmp_path).load() == {"step": 2}
+
+
 @pytest.mark.parametrize("metric", [float("nan"), None])
 def test_what_is_no_number_is_not_the_best(tmp_path, metric):
     scored(tmp_path, metric, 0.9, metric, 0.5, keep_last=1).close()
@@ -302,7 +324,10 @@ def test_what_a_killed_training_left_is_removed_with_the_next_save(tmp_path):
     trained(tmp_path, steps=1)
     for name in (".step_7.tmp", ".replaced_1.tmp", ".removed_3.tmp"):
         shutil.copytree(tmp_path / "step_1", tmp_path / name)
-    trained(tmp_path, steps=2)
+    keeper = checkpointer(Training(), tmp_path)
+    keeper.load()
+    keeper.save(2)
+    keeper.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "step_1", "step_2"]
 
 
@@ -537,3 +562,15 @@ def test_steps_are_counted_where_the_optimizer_wants_it(option, place):
     state.take_plain(state.plain())
     assert [optimizer.state[parameter]["step"].device.type for parameter in model.values()] == [place, place]
     assert optimizer.state[model["a"]]["row_var"].device.type == "meta"
+
+
+@pytest.mark.parametrize("name", ["exact_checkpoints", '"checkpoints"'])
+def test_the_examples_of_the_document_resume_from_what_they_saved(tmp_path, monkeypatch, name):
+    document = (Path(__file__).parents[3] / "docs" / "training.md").read_text()
+    (example,) = [block for block in re.findall(r"```python\n(.*?)```", document, re.DOTALL) if name in block]
+    monkeypatch.chdir(tmp_path)
+    exec(example, {})
+    again: dict = {}
+    exec(example, again)
+    (folder,) = tmp_path.iterdir()
+    assert again["progress"]["step"] == max(steps_in(folder)) > 0

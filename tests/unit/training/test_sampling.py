@@ -3,8 +3,10 @@
 import itertools
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils.data import DataLoader, TensorDataset
 
 from muster.training import ResumableSampler
 
@@ -22,7 +24,7 @@ def ranks(length, batch, world, contiguous=False, state=None):
 def taken(samplers, steps=None):
     """Indices step by step, of all ranks together."""
     rows = zip(*(itertools.islice(sampler, steps) for sampler in samplers), strict=True)
-    return [[index for batch in row for _, index in batch] for row in rows]
+    return [[index for batch in row for index in batch] for row in rows]
 
 
 def flat(rows):
@@ -73,7 +75,7 @@ def test_a_rank_with_a_stretch_of_its_own_reads_on_in_it():
     sampler = ResumableSampler(
         40, 5, rank=1, world_size=2, contiguous=True, order=lambda epoch: __import__("torch").arange(40)
     )
-    assert [index for batch in sampler for _, index in batch] == list(range(20, 40))
+    assert [index for batch in sampler for index in batch] == list(range(20, 40))
 
 
 def test_epochs_differ_and_an_epoch_is_always_the_same():
@@ -105,3 +107,73 @@ def test_other_data_is_refused():
 def test_less_than_one_step_is_refused():
     with pytest.raises(ValueError, match="7 samples do not fill one step of 2 x 4"):
         ResumableSampler(7, 4, world_size=2)
+
+
+def test_an_ordinary_dataset_gives_rows():
+    rows = torch.arange(24).reshape(12, 2)
+    loader = DataLoader(TensorDataset(rows), batch_sampler=ResumableSampler(12, 3))
+    assert [batch.shape for (batch,) in loader] == [(3, 2)] * 4
+
+
+def test_a_dataset_that_asks_for_it_hears_the_epoch():
+    sampler = ResumableSampler(4, 2, with_epoch=True)
+    sampler.set_epoch(7)
+    assert [key for batch in sampler for key in batch] == [(7, index) for index in taken_once(4, 2, 7)]
+
+
+def taken_once(length, batch, epoch):
+    sampler = ResumableSampler(length, batch)
+    sampler.set_epoch(epoch)
+    return [index for batch in sampler for index in batch]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loop_that_counts_for_itself_resumes_exactly_in_any_epoch(workers):
+    """As in docs/training.md: three epochs, interrupted after every number of steps, with a loader that reads ahead."""
+
+    def train(state, stop):
+        sampler, seen = ResumableSampler(10, 2, seed=1), []
+        loader = DataLoader(list(range(10)), batch_sampler=sampler, num_workers=workers)
+        if state:
+            sampler.restore(state)
+        while sampler.epoch < 3:
+            for batch in sampler.counted(loader):
+                seen.append(batch.tolist())
+                if len(seen) == stop:
+                    return seen, sampler.state()
+            sampler.set_epoch(sampler.epoch + 1)
+        return seen, None
+
+    whole, _ = train(None, None)
+    for stop in range(1, 15) if not workers else (7,):
+        before, state = train(None, stop)
+        assert before + train(state, None)[0] == whole
+
+
+def test_the_step_of_the_whole_training_is_refused():
+    sampler = ResumableSampler(10, 2)
+    with pytest.raises(ValueError, match=r"step=7 is not the number of batches since .* \(0 to 5\).*leave it out"):
+        sampler.state(7)
+    sampler.restore(sampler.state(2))
+    drawing = iter(sampler)
+    next(drawing)
+    with pytest.raises(ValueError, match=r"step=3 is not .* \(0 to 1\)"):
+        sampler.state(3)
+    with pytest.raises(ValueError, match=r"through `sampler.counted"):
+        sampler.state()
+    counting = sampler.counted(sampler)
+    next(counting)
+    with pytest.raises(ValueError, match=r"step=2 is not .* \(1\)"):
+        sampler.progress(2)
+    assert sampler.state() == sampler.state(1)
+
+
+def test_an_epoch_that_was_gone_into_by_a_restore_is_not_begun_again():
+    """A loop that calls set_epoch before every epoch, as with PyTorch's own sampler, keeps its place."""
+    first = ResumableSampler(10, 2)
+    sampler = ResumableSampler(10, 2)
+    sampler.restore(first.state(3))
+    sampler.set_epoch(0)
+    assert list(sampler) == list(first)[3:]
+    sampler.set_epoch(0)
+    assert len(sampler) == 5

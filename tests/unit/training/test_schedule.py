@@ -36,6 +36,13 @@ def test_a_cosine_ends_at_nothing():
     assert at == pytest.approx({5: 0.8, 47.5: 0.4, 90: 0.0, 95: 0.0})
 
 
-def test_an_unknown_decay_is_refused_with_the_known_ones():
+@pytest.mark.parametrize("epoch", [0, 9])
+def test_an_unknown_decay_is_refused_at_once_with_the_known_ones(epoch):
     with pytest.raises(ValueError, match="'linear'; it is one of step, cosine, none"):
-        learning_rate(9, base=0.1, decay="linear")
+        learning_rate(epoch, base=0.1, decay="linear")
+
+
+@pytest.mark.parametrize(("epoch", "warmup"), [(-1, 5), (float("nan"), 5), (1, -1)])
+def test_times_before_the_start_are_refused(epoch, warmup):
+    with pytest.raises(ValueError, match="must not be negative"):
+        learning_rate(epoch, base=0.1, warmup_epochs=warmup)

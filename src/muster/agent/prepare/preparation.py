@@ -18,13 +18,13 @@ from muster.agent.attempt import Attempt, PreparedAttempt
 from muster.agent.link import Backoff
 from muster.agent.prepare import code, ports, preflight
 from muster.agent.prepare.inputs import Inputs
+from muster.agent.prepare.outputs import check_outputs, output_paths
 from muster.agent.refusal import Refusal, refusal_of
 from muster.agent.run.container.describe import look as look_into
 from muster.agent.run.mpi.find import Found, find, find_inside
 from muster.agent.run.variables import NODE_MARK
 from muster.agent.services import NodeServices
 from muster.agent.ship import checkpoints
-from muster.agent.ship.outputs import output_paths
 from muster.environments.caller import Caller, Ready
 from muster.environments.failures import Failure
 from muster.environments.venvs import ready as venvs
@@ -75,6 +75,7 @@ class Preparation:
         resumed, resume_dir, about_resume = checkpoints.fetch(order, paths, self._services.link)
         facts = replace(facts, notices=(*facts.notices, *about_resume), machine=identity.machine())
         outputs = output_paths(order, paths)
+        check_outputs(order, self._services.link, self._mover(), self._doing)
         inputs = self._bring_inputs(order, paths)
         held = ports.hold(order.ports_count, order.ports_preferred, order.ports_avoid, chosen=needs.port)
         tmp = str(folder.short_tmp(paths))
@@ -135,9 +136,11 @@ class Preparation:
         )
 
     def _bring_inputs(self, order: Order, paths: AttemptPaths) -> dict[str, str]:
-        moving = mover.Mover(self._services.mark, self._attempt.unwanted)
-        self._attempt.inputs = Inputs(order, paths, self._services.link, moving, self._doing, self._note)
+        self._attempt.inputs = Inputs(order, paths, self._services.link, self._mover(), self._doing, self._note)
         return self._attempt.inputs.prepare()
+
+    def _mover(self) -> mover.Mover:
+        return mover.Mover(self._services.mark, self._attempt.unwanted)
 
     def _python_bin(self, python: str) -> str:
         """A folder in which `python` is the interpreter: its own, or a small one made for it."""

@@ -15,13 +15,13 @@ import socket
 import time
 from typing import NamedTuple
 
+from muster.agent.run.memory import MemoryWatch
 from muster.agent.run.mpi.coordinator import MpiCoordinator
 from muster.agent.run.records import Channel, Launch, LaunchRank, StopCommand, Value, entry_line
 from muster.host import processes
 
 KILL_PASS_S = 0.01
 SPARE_CLEANERS_S = 0.2
-OOM_WINDOW_S = 5.0
 DAEMON_PATIENCE_S = 10.0
 DESERTED_S = 0.3
 
@@ -177,8 +177,7 @@ class Keeper:
         """Ranks that mpirun has told to end."""
         self._deserted: tuple[str, float] | None = None
         """What should have waited for ranks and has ended, and when to look whether any is left."""
-        self._oom_kills = [processes.oom_kills()] * 2
-        self._oom_seen = time.monotonic()
+        self._memory = MemoryWatch()
 
     def run(self) -> None:
         self._record("keeper", pid=os.getpid())
@@ -296,7 +295,7 @@ class Keeper:
             max_rss_kb=max_rss_kb,
             core_dumped=bool(number and os.WCOREDUMP(status)),
             expected=self._signalled or interrupted,
-            oom_killed=code != 0 and not self._signalled and processes.oom_kills() > self._oom_kills[0],
+            oom_killed=code != 0 and not self._signalled and self._memory.killed(),
         )
         now = time.monotonic()
         if ended.essential and code != 0 and not self._signalled and not interrupted:
@@ -368,23 +367,19 @@ class Keeper:
     def _wait(self) -> None:
         watched = [self._wake] if self._agent_gone else [self._wake, self._agent.fileno()]
         watched += self._mpi.descriptors() if self._mpi else []
-        wait_s = self._ending.wait_s(time.monotonic(), self._signalled)
+        now = time.monotonic()
+        wait_s = self._ending.wait_s(now, self._signalled)
         if self._deserted is not None:
             wait_s = DESERTED_S
-        ready, _, _ = select.select(watched, [], [], OOM_WINDOW_S if wait_s is None else min(wait_s, OOM_WINDOW_S))
-        self._watch_memory()
+        look_s = self._memory.wait_s(now)
+        ready, _, _ = select.select(watched, [], [], look_s if wait_s is None else min(wait_s, look_s))
+        self._memory.look(time.monotonic(), lambda: [process.pid for process in self._descendants()])
         if self._wake in ready:
             os.read(self._wake, 4096)
         if self._agent.fileno() in ready:
             self._listen()
         if self._mpi is not None and (trouble := self._mpi.serve(ready)):
             self._refuse_wrapped(trouble)
-
-    def _watch_memory(self) -> None:
-        """Remember the count of a while ago: only kills around an exit have to do with it."""
-        if time.monotonic() - self._oom_seen >= OOM_WINDOW_S:
-            self._oom_seen = time.monotonic()
-            self._oom_kills = [self._oom_kills[1], processes.oom_kills()]
 
     def _listen(self) -> None:
         commands: list[StopCommand] | None = self._agent.receive()

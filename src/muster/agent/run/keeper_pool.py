@@ -1,7 +1,8 @@
 """All keepers of a node: asks the nursery for them, hears them, and knows when nothing of one is left.
 
 Runs in the agent's loop. While the nursery lives it ends what a dead keeper left; keepers that have outlived their
-nursery became children of the agent, which then does the same for them.
+nursery became children of the agent, which then does the same for them. A process can be stopped as well as killed: one
+that does not do its part in time is ended from here, the keeper for its nursery to clear up, the nursery for the agent.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,6 +30,16 @@ from muster.host.children import own_children, spawning
 from muster.wire.node.agents import AttemptKey
 
 log = logging.getLogger(__name__)
+
+_NURSERY_S = 6.0
+"""In which a nursery starts a keeper, and ends what a dead one left; both take milliseconds."""
+_STOPPED_S = 3.0
+"""After the grace, for a keeper that somebody stopped (SIGSTOP)."""
+_BUSY_S = 90.0
+"""After the grace, for one that works: a container takes a while to remove."""
+_LOOK_S = 1.0
+_LAUNCHES = 3
+"""Of one attempt, by nurseries that did not live to start its keeper."""
 
 # Without site-packages it is small and starts in 20 ms.
 _NURSERY = "import sys; sys.path.append(sys.argv[1]); from muster.agent.run.nursery import main; main()"
@@ -51,8 +63,28 @@ class Kept:
     pid: int | None = None
     generation: int = 0
     """Which nursery forked it."""
+    launch: bytes = b""
+    """What the nursery was asked, with descriptors that the keeper takes along: until it is there."""
+    locks: list[int] = field(default_factory=list)
+    launches: int = 1
+    nursery_due: float = float("inf")
+    """When the nursery must have started it, or ended what it left."""
+    stop_due: float = float("inf")
+    """When it must have ended its ranks, since it was told to."""
     silent: bool = False
     """Its channel is closed: it has ended or died."""
+
+    @property
+    def told_to_stop(self) -> bool:
+        return self.stop_due < float("inf")
+
+    def born(self, pid: int) -> None:
+        self.pid, self.nursery_due = pid, float("inf")
+        self.drop_locks()
+
+    def drop_locks(self) -> None:
+        while self.locks:
+            os.close(self.locks.pop())
 
 
 @dataclass
@@ -67,6 +99,8 @@ class KeeperPool:
     _nursery: subprocess.Popen[bytes] | None = None
     _channel: Channel | None = None
     _generation: int = 0
+    _looked: float = 0.0
+    """When the deadlines were looked at last."""
 
     def start(self) -> None:
         """Start a nursery."""
@@ -91,30 +125,38 @@ class KeeperPool:
 
     def launch(self, key: AttemptKey, launch_file: Path, locks: Sequence[int]) -> None:
         """Have the ranks started; the keeper takes the descriptors along."""
-        ours, theirs = socket.socketpair()
-        kept = self._kept[key] = Kept(key, Channel(ours), generation=self._generation)
-        self.selector.register(kept.channel, selectors.EVENT_READ, lambda: self._hear_keeper(kept))
         request = json.dumps({"key": f"{key[0]}.{key[1]}", "launch": str(launch_file)}).encode()
+        ours, theirs = socket.socketpair()
+        kept = self._kept[key] = Kept(key, Channel(ours), launch=request, locks=[os.dup(lock) for lock in locks])
+        self._ask_nursery(kept, theirs)
+
+    def _ask_nursery(self, kept: Kept, theirs: socket.socket) -> None:
+        kept.generation, kept.nursery_due = self._generation, time.monotonic() + _NURSERY_S
+        self.selector.register(kept.channel, selectors.EVENT_READ, lambda: self._hear_keeper(kept))
         try:
             assert self._channel is not None
-            socket.send_fds(self._channel.socket, [request], [theirs.fileno(), *locks])
+            descriptors = [theirs.fileno(), *kept.locks]
+            # Without waiting for a nursery that is stopped: it is replaced when its time is up.
+            socket.send_fds(self._channel.socket, [kept.launch], descriptors, socket.MSG_DONTWAIT)
         except OSError as error:
-            # The nursery is dying; closing the keeper's end tells this attempt so, too.
-            log.warning("the nursery did not take the request of %s: %s", key, error)
+            # Closing the keeper's end tells this attempt so, too.
+            log.warning("the nursery did not take the request of %s: %s", kept.key, error)
         theirs.close()
 
     def stop(self, key: AttemptKey, grace_s: float, reason: str) -> None:
         kept = self._kept.get(key)
         if kept is None or kept.silent:
             return
+        kept.stop_due = min(kept.stop_due, time.monotonic() + grace_s)
         command: StopCommand = {"grace_s": grace_s, "reason": reason}
         if not kept.channel.send(json.dumps(command).encode() + b"\n"):
             log.info("the keeper of %s is not listening", key)
 
     def tend(self) -> bool:
-        """Look after what outlived its nursery; True when it wants to be called again soon."""
+        """Look after deadlines and what outlived its nursery; True when it wants to be called again soon."""
+        self._hold_to_deadlines(time.monotonic())
         orphaned = [kept for kept in self._kept.values() if kept.generation < self._generation]
-        lost = [kept for kept in orphaned if kept.silent]
+        lost = [kept for kept in orphaned if kept.silent and not self._launched_again(kept)]
         if not lost:
             return False
         # A keeper that has not said its pid yet must not be taken for an orphan.
@@ -125,6 +167,36 @@ class KeeperPool:
         for kept in lost:
             self._forget(kept)
         return False
+
+    def _hold_to_deadlines(self, now: float) -> None:
+        """End a keeper or a nursery that does not do its part; one that somebody stopped is set going first."""
+        if now < self._looked + _LOOK_S:
+            return
+        self._looked = now
+        for kept in self._kept.values():
+            stopped = kept.pid is not None and not kept.silent and _is_stopped(kept.pid)
+            if stopped and now < kept.stop_due:
+                log.warning("the keeper of %s was stopped (SIGSTOP), and is continued", kept.key)
+                processes.send(kept.pid or 0, signal.SIGCONT)
+            elif kept.pid and not kept.silent and now > kept.stop_due + (_STOPPED_S if stopped else _BUSY_S):
+                log.error("the keeper of %s did not end its ranks in time, and is killed", kept.key)
+                processes.send(kept.pid, signal.SIGKILL)
+        asked = [kept for kept in self._kept.values() if kept.generation == self._generation]
+        overdue = [kept for kept in asked if now > kept.nursery_due]
+        if overdue and self._nursery is not None:
+            log.error("the nursery did not answer for %s in time, and is killed", overdue[0].key)
+            # Its channel closes, and a new one takes over.
+            self._nursery.kill()
+
+    def _launched_again(self, kept: Kept) -> bool:
+        """Whether a keeper that its nursery never started is asked for once more. One that was would have said so."""
+        if kept.pid is not None or kept.told_to_stop or kept.launches >= _LAUNCHES:
+            return False
+        log.warning("the keeper of %s is asked for again", kept.key)
+        ours, theirs = socket.socketpair()
+        kept.channel, kept.silent, kept.launches = Channel(ours), False, kept.launches + 1
+        self._ask_nursery(kept, theirs)
+        return True
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Let go: keepers and nursery end by themselves."""
@@ -138,7 +210,10 @@ class KeeperPool:
             try:
                 self._nursery.wait(timeout_s)
             except subprocess.TimeoutExpired:
-                log.warning("the nursery is still busy")
+                log.warning("the nursery did not end in time, and is killed with all that is below it")
+                below = processes.descendants([self._nursery.pid], processes.table())
+                self._nursery.kill()
+                processes.kill(below)
 
     def _hear_nursery(self) -> None:
         assert self._channel is not None
@@ -150,11 +225,14 @@ class KeeperPool:
             if "born" in message:
                 run, _, attempt = message["born"].rpartition(".")
                 if (run, int(attempt)) in self._kept:
-                    self._kept[run, int(attempt)].pid = message["pid"]
+                    self._kept[run, int(attempt)].born(message["pid"])
             elif "gone" in message:
                 self._gone(message["gone"])
             elif "failed" in message:
                 log.error("%s: %s", message["failed"], message["message"])
+                run, _, attempt = message["failed"].rpartition(".")
+                if (run, int(attempt)) in self._kept:
+                    self._forget(self._kept[run, int(attempt)])
 
     def _gone(self, pid: int) -> None:
         for kept in list(self._kept.values()):
@@ -180,17 +258,18 @@ class KeeperPool:
             return
         for entry in entries:
             if entry["kind"] == "keeper":
-                kept.pid = entry["pid"]
+                kept.born(entry["pid"])
             self.owner.keeper_said(kept.key, entry)
 
     def _close_channel(self, kept: Kept) -> None:
         if not kept.silent:
-            kept.silent = True
+            kept.silent, kept.nursery_due = True, time.monotonic() + _NURSERY_S
             self.selector.unregister(kept.channel)
             kept.channel.close()
 
     def _forget(self, kept: Kept) -> None:
         self._close_channel(kept)
+        kept.drop_locks()
         if self._kept.pop(kept.key, None) is not None:
             self.owner.keeper_closed(kept.key)
 
@@ -215,6 +294,12 @@ class KeeperPool:
         finally:
             spawning.release()
         return not orphans
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether somebody stopped it by a signal; a debugger does it otherwise."""
+    process = processes.read(pid)
+    return process is not None and process.state == "T"
 
 
 def sweep(mark: str, patience_s: float, clock: Callable[[], float], pause: Callable[[float], None]) -> list[int]:

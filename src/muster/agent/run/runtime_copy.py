@@ -15,6 +15,7 @@ _KEEPER_PARTS = (
     "agent/__init__.py",
     "agent/run/__init__.py",
     "agent/run/keeper.py",
+    "agent/run/memory.py",
     "agent/run/records.py",
     "agent/run/container/__init__.py",
     "agent/run/container/inside.py",

@@ -6,15 +6,15 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote
 
-from muster.agent.link import Backoff, Trouble
-from muster.agent.mover import Failed, Mover, Rate, shown
+from muster.agent.link import Backoff, Link, Trouble
+from muster.agent.mover import Failed, Mover, Rate, Renew, shown
 from muster.agent.services import NodeServices
-from muster.agent.ship.files import settle
+from muster.agent.ship.files import first_few, settle
 from muster.defaults import OUTPUT_POLL_S, OUTPUT_RETRY_S
 from muster.errors import UserError
 from muster.host.children import Abandoned
@@ -25,39 +25,13 @@ from muster.storage.staging.messages import FileFacts, Measure, Send, Sending
 from muster.wire.access import Access, HashedFile
 from muster.wire.codec import WireError, from_json, to_json
 from muster.wire.node.agents import AttemptKey, Order, OutputOrder
+from muster.wire.verdicts import CANCELLED, Refusal
 
 log = logging.getLogger(__name__)
 
 _LEFT_ALONE_S = 2.0
-_MOST_NOTES = 5
+_WRITABLE = "See that the datastore is there and its credential may write, and fetch the files with `muster download`."
 Files = dict[str, FileFacts]
-
-
-def output_paths(order: Order, paths: AttemptPaths) -> dict[str, str]:
-    """Where the job writes each output; raises Failed where one cannot be written at all."""
-    orders = {item.name: item for item in order.output_orders}
-    return {name: _output_path(name, orders.get(name), paths) for name in order.outputs}
-
-
-def _output_path(name: str, item: OutputOrder | None, paths: AttemptPaths) -> str:
-    access = item.access if item is not None else None
-    if item is None or access is None:
-        folder = paths.work / "outputs" / name
-        folder.mkdir(parents=True, exist_ok=True)
-        return str(folder)
-    if access.kind == "refused":
-        raise Failed("data_unavailable", f"output {name!r}: {access.options.get('message')}")
-    if access.kind == "http":
-        raise Failed("bad_input", f"output {name!r}: {access.label}: plain HTTP can only be read. Name a datastore.")
-    if item.mode == "direct":
-        if access.kind != "file":
-            return access.label or access.url
-        target = Path(access.url)
-        (target if access.folder else target.parent).mkdir(parents=True, exist_ok=True)
-        return str(target)
-    folder = paths.out / name
-    folder.mkdir(parents=True, exist_ok=True)
-    return str(folder) if access.folder else str(folder / _last_part(access))
 
 
 @dataclass
@@ -70,6 +44,8 @@ class Watched:
     items: list[tuple[OutputOrder, Access]]
     sent: dict[str, Files] = field(default_factory=dict)
     """By output and path: what was sent before the end, and under which name."""
+    undelivered: list[Refusal] = field(default_factory=list)
+    """What is not where it belongs, and why."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -124,15 +100,17 @@ class Sender(threading.Thread):
         text = f"outputs cannot be sent while the job runs: {error.message}. They are tried once more at its end"
         self._services.note(watched.order, "warning", text)
 
-    def finish(self, order: Order, paths: AttemptPaths, unwanted: threading.Event, succeeded: bool) -> list[str]:
-        """No process is left: send everything where it belongs. Returns notes for the run."""
+    def finish(
+        self, order: Order, paths: AttemptPaths, unwanted: threading.Event, succeeded: bool
+    ) -> tuple[list[str], list[Refusal]]:
+        """No process is left: send everything where it belongs. Returns notes for the run, and what did not arrive."""
         watched = self._watched.pop(order.key, None) or self._of(order, paths, unwanted)
         notes: list[str] = []
         with watched.lock:
             for item, access in watched.items:
                 notes += self._finish(watched, item, access, succeeded)
         self._services.doing(order.key, "")
-        return notes
+        return notes, watched.undelivered
 
     def _of(self, order: Order, paths: AttemptPaths, unwanted: threading.Event) -> Watched:
         pairs = [(item, item.access) for item in order.output_orders if item.access]
@@ -170,7 +148,7 @@ class Sender(threading.Thread):
                 found = self._measure(watched, folder, watched.sent.get(item.name, {}))
                 return self._bring(watched, item, access, found, succeeded)
             except Abandoned:
-                return []
+                break
             except Trouble as error:
                 # The server is away: nothing is lost by waiting for it.
                 log.info("%s: output %s waits for the server: %s", watched.order.key, item.name, error)
@@ -178,17 +156,19 @@ class Sender(threading.Thread):
                 log.warning("%s: output %s was not sent: %s", watched.order.key, item.name, error.message)
                 if error.final or time.monotonic() > deadline or error.code in ("bad_input", "disk_full"):
                     _keep_with_run(folder, watched.paths, item.name)
-                    why = f"output {item.name} could not be written to {label}: {error.message}"
-                    return [f"{why.removesuffix('.')}. It is kept with the run, under outputs/{item.name}"]
+                    why = f"output {item.name} could not be written to {label}: {error.message}".removesuffix(".")
+                    kept = f"It is kept with the run, under outputs/{item.name}"
+                    watched.undelivered.append(Refusal("data_unavailable", f"{why}. {kept}", _WRITABLE, late=True))
+                    return [f"{why}. {kept}"]
                 self._services.doing(
                     watched.order.key, f"output {item.name} is not sent yet, trying again: {error.message}"
                 )
             watched.mover.unwanted.wait(backoff.next_s())
+        watched.undelivered.append(Refusal(CANCELLED, f"output {item.name}", late=True))
         return []
 
     def _report_left_out(self, watched: Watched, name: str, left_out: list[str]) -> None:
-        more = len(left_out) - _MOST_NOTES
-        for what in [*left_out[:_MOST_NOTES], *([f"{more:,} more like these"] if more > 0 else [])]:
+        for what in first_few(left_out):
             self._services.note(watched.order, "warning", f"output {name}: left out {what}")
 
     def _bring(self, watched: Watched, item: OutputOrder, access: Access, found: Files, succeeded: bool) -> list[str]:
@@ -220,7 +200,7 @@ class Sender(threading.Thread):
         self, watched: Watched, item: OutputOrder, access: Access, found: Files, succeeded: bool
     ) -> list[str]:
         """An output that is one file: what belongs elsewhere is kept with the run."""
-        name = _last_part(access)
+        name = last_part(access)
         if watched.order.num_nodes > 1:
             mine = {name: found[name]} if name in found else {}
             succeeded, names = self._claim(watched, item, mine)
@@ -277,18 +257,33 @@ class Sender(threading.Thread):
         request = Send(access, files, tuple(name for name in stale if name is not None), self._link.reached_at())
         rate = Rate(f"sending output {item.name}")
 
-        def renew(paths: tuple[str, ...]) -> FreshTokens:
-            wanted = {item.name: paths} if access.per_file else {}
-            try:
-                fresh = self._link.grants(watched.order, wanted)
-            except UserError as error:
-                raise Failed("data_unavailable", f"no fresh grant for output {item.name!r}: {error}", True) from error
-            output = fresh.outputs.get(item.name)
-            return FreshTokens(output.token if output is not None else None, fresh.tokens.get(item.name, {}))
-
+        renew = renewal(self._link, watched.order, item, access)
         with watched.mover.run(request, lambda p: self._services.doing(watched.order.key, rate.text(p)), renew) as done:
             log.info("%s: output %s: %s sent", watched.order.key, item.name, shown(done.bytes))
         self._services.doing(watched.order.key, "")
+
+
+def undelivered(missed: Sequence[Refusal]) -> Refusal | None:
+    """What did not arrive, in one sentence; a refusal of the storage says more than that somebody gave it up."""
+    if not missed:
+        return None
+    worst = next((item for item in missed if item.code != CANCELLED), None)
+    return worst or Refusal(CANCELLED, f"not delivered: {', '.join(item.message for item in missed)}", late=True)
+
+
+def renewal(link: Link, order: Order, item: OutputOrder, access: Access) -> Renew:
+    """How a mover gets fresh tokens for an output."""
+
+    def renew(paths: tuple[str, ...]) -> FreshTokens:
+        wanted = {item.name: paths} if access.per_file else {}
+        try:
+            fresh = link.grants(order, wanted)
+        except UserError as error:
+            raise Failed("data_unavailable", f"no fresh grant for output {item.name!r}: {error}", True) from error
+        output = fresh.outputs.get(item.name)
+        return FreshTokens(output.token if output is not None else None, fresh.tokens.get(item.name, {}))
+
+    return renew
 
 
 def _has_news(folder: Path, known: Files) -> bool:
@@ -315,7 +310,7 @@ def _files(count: int) -> str:
     return "1 file" if count == 1 else f"{count:,} files"
 
 
-def _last_part(access: Access) -> str:
+def last_part(access: Access) -> str:
     name = access.url.rstrip("/").rpartition("/")[2]
     return name if access.kind in ("file", "fsspec") else unquote(name)
 

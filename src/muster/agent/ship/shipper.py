@@ -266,6 +266,8 @@ class Shipper(threading.Thread):
             data = data[overlap:]
         except OSError as error:
             log.warning("%s cannot be read, so what it still held is lost: %s", path, error)
+            text = f"{piece.size:,} bytes of {stream.name} are lost: it cannot be read ({error.strerror})"
+            self._outbox.append(Event(*key, time.time(), Noted(text, "error")))
             stream.seen(0)
             return None
         shown = data if tracked.masker is None else _masked(tracked, stream, piece, before, data)

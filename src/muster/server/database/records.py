@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, Table, bindparam, func, insert, or_, select, update
@@ -14,6 +14,7 @@ from muster import errors
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.wire import states
+from muster.wire.access import HashedFile
 from muster.wire.codec import Json, to_json
 from muster.wire.states import Level, RunStatus
 from muster.wire.stream import CheckpointPublished, Note, RankEnded, RankStarted, StateChanged
@@ -109,6 +110,21 @@ def record_file(
     """Keep that a run has a file, in place of an earlier one of the same name."""
     row = {"run_id": run_id, "attempt": attempt, "node_rank": node_rank, "path": path, "size": size, "sha256": sha256}
     upsert(transaction, tables.files, row)
+
+
+def record_files(
+    transaction: Transaction, run_id: str, attempt: int, node_rank: int, files: Iterable[HashedFile]
+) -> None:
+    """Keep that a run has these files, in place of earlier ones of the same names."""
+    key = {"run_id": run_id, "attempt": attempt, "node_rank": node_rank}
+    # Of two by one name, the last counts, as if they had come one after the other.
+    rows = {file.path: {**key, "path": file.path, "size": file.size, "sha256": file.sha256} for file in files}
+    dialect = upsert_sqlite if transaction.connection.dialect.name == "sqlite" else upsert_postgres
+    adding = dialect(tables.files)
+    fresh = {name: adding.excluded[name] for name in ("size", "sha256")}
+    names = [column.name for column in tables.files.primary_key]
+    if rows:
+        transaction.execute(adding.on_conflict_do_update(index_elements=names, set_=fresh), list(rows.values()))
 
 
 def node_rank_of(connection: Connection | Transaction, run_id: str, number: int, node: str) -> int:

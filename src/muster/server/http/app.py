@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import time
 from collections.abc import Callable
@@ -161,10 +162,18 @@ async def _explained(request: Request, error: Exception) -> JSONResponse:
         return _answer(error.status_code, "not_found", f"{request.method} {request.url.path}: {error.detail}")
     if isinstance(error, OSError):
         log.error("storage: %s", error)
-        return _answer(507, "storage", f"the server's storage failed: {error}", "Is its disk full?")
+        return _answer(507, "storage", f"the server's storage failed: {error}", _storage_hint(error))
     log.error("%s %s", request.method, request.url.path, exc_info=error)
     message = f"the server failed inside ({type(error).__name__})"
     return _answer(500, "fault", message, "server.log in the workspace has more.")
+
+
+def _storage_hint(error: OSError) -> str:
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "It has used up its file descriptors: raise their limit (`ulimit -n`) and start it again."
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "Its disk is full: free some space there."
+    return "Look at the workspace's disk; server.log has more."
 
 
 def _status_of(error: errors.MusterError) -> int:

@@ -12,12 +12,12 @@ from fastapi import APIRouter, Request
 from sqlalchemy import and_, select
 
 from muster import errors
-from muster.defaults import ORDERS_WAIT_MOST_S, ORDERS_WAIT_S, PROTOCOL_VERSION
+from muster.defaults import FILES_BODY_BYTES, ORDERS_WAIT_MOST_S, ORDERS_WAIT_S, PROTOCOL_VERSION
 from muster.host.files import safe_path
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import add_note, node_rank_of, record_file, upsert
+from muster.server.database.records import add_note, node_rank_of, record_file, record_files, upsert
 from muster.server.http.dependencies import CallerOf, ContextOf, NodeOf, own
 from muster.server.http.uploads import body_pieces
 from muster.server.hub import NodeContact
@@ -41,7 +41,7 @@ from muster.wire.node.agents import (
     Welcome,
     decode,
 )
-from muster.wire.node.requests import FileReceived
+from muster.wire.node.requests import FileReceived, FilesReceived, decode_files
 
 log = logging.getLogger("muster.server")
 
@@ -142,6 +142,37 @@ async def put_file(
     await body_pieces(request, lambda pieces: context.files.store.put(location, pieces, sha256=sha256))
     await context.database.write(lambda t: record_file(t, run, attempt, node_rank, path, size, sha256))
     return FileReceived(path)
+
+
+@router.post("/{node}/files", status_code=201)
+async def put_files(
+    node: NodeOf, request: Request, context: ContextOf, run: str, attempt: int, node_rank: int
+) -> FilesReceived:
+    """Small files that an attempt left, together: one call and one write for all of them."""
+    if node_rank != await context.database.read(lambda c: node_rank_of(c, run, attempt, node)):
+        raise errors.NotFound(f"attempt {attempt} of {run} is not on {node}")
+    try:
+        files = list(decode_files(BytesIO(await _bounded_body(request))))
+    except ValueError as error:
+        raise errors.JobError(f"the files are malformed: {error}") from error
+    folder = f"runs/{safe_path(run)}/attempts/{attempt}"
+    objects = [
+        (f"{folder}/{stored_name(node_rank, safe_path(file.path))}", content, file.sha256) for file, content in files
+    ]
+    await asyncio.to_thread(context.files.store.put_all, objects)
+    await context.database.write(lambda t: record_files(t, run, attempt, node_rank, [file for file, _ in files]))
+    return FilesReceived(len(files))
+
+
+async def _bounded_body(request: Request) -> bytes:
+    """The whole body, which must fit into memory."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > FILES_BODY_BYTES:
+            limit = f"{FILES_BODY_BYTES >> 20} MiB"
+            raise errors.JobError(f"files of more than {limit} came together", "Send large files one by one.")
+    return bytes(body)
 
 
 def _hear_doing(context: Context, contact: NodeContact, doing: Iterable[tuple[str, int, str, float]]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, bindparam, select
+from sqlalchemy import Connection, Select, and_, bindparam, or_, select
 
 from muster import errors
 from muster.job.expressions import resolve_environment, secret_names
@@ -44,7 +44,11 @@ def _open_here() -> Select[Any]:
         .join(runs, runs.c.id == placements.c.run_id)
         .outerjoin(tables.clusters, tables.clusters.c.name == placements.c.cluster)
         .where(
-            placements.c.node == bindparam("node"), placements.c.phase.in_((*states.HOLDS_RESOURCES, states.GIVEN_UP))
+            placements.c.node == bindparam("node"),
+            or_(
+                placements.c.phase.in_((*states.HOLDS_RESOURCES, states.GIVEN_UP)),
+                and_(placements.c.phase == states.ENDED, runs.c.cancel == "abandon"),
+            ),
         )
     )
 
@@ -59,7 +63,7 @@ _STILL_OPEN = select(tables.placements.c.run_id, tables.placements.c.number).whe
 
 @dataclass(frozen=True)
 class Standing:
-    """Where an attempt stands on a node."""
+    """Where an attempt stands on a node. One that has ended there is heard of only when its delivery is cancelled."""
 
     run: str
     attempt: int
@@ -94,9 +98,10 @@ class Material:
 
 def stop_order(standing: Standing) -> Order | None:
     """The order that ends an attempt on a node; None where it is to go on. Pure."""
-    given_up = standing.phase == states.GIVEN_UP
-    if not standing.stop_reason and not given_up:
+    given_up, abandoned = standing.phase == states.GIVEN_UP, standing.phase == states.ENDED
+    if not standing.stop_reason and not given_up and not abandoned:
         return None
+    reason = "superseded" if given_up else "abandoned" if abandoned else standing.stop_reason or ""
     return Order(
         standing.run,
         standing.attempt,
@@ -104,7 +109,7 @@ def stop_order(standing: Standing) -> Order | None:
         node_rank=standing.node_rank,
         num_nodes=standing.num_nodes,
         grace_s=0.0 if given_up else standing.stop_grace_s or 0.0,
-        stop_reason="superseded" if given_up else standing.stop_reason or "",
+        stop_reason=reason,
     )
 
 

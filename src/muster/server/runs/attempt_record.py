@@ -157,7 +157,7 @@ class AttemptRecord:
                     row.phase,
                     row.lost,
                     row.node in context.hub.contacts,
-                    bool(row.refusal),
+                    bool(row.refusal) and not row.refusal.get("late"),
                     row.leaving,
                 )
                 for row in self.nodes

@@ -191,6 +191,8 @@ def _record(record: AttemptRecord, placement: Record, event: Event) -> None:
         placement.set(phase=states.CLOSED)
     elif placement.phase in (*states.HOLDS_RESOURCES, states.ENDED):
         placement.set(phase=states.DELIVERED)
+        if data.undelivered is not None:
+            placement.set(refusal=placement.refusal or to_json(replace(data.undelivered, late=True)))
         for note in data.notes:
             record.note("warning", note)
 
@@ -241,6 +243,10 @@ def _lose(record: AttemptRecord, placement: Record, give_up: bool, why: str, unr
     elif placement.phase in states.HOLDS_RESOURCES and not placement.lost:
         placement.set(lost=True)
         record.note("error", f"{named(placement)} or its agent went away")
+    elif placement.phase == states.ENDED and give_up:
+        text = f"{named(placement)} went away before everything that its ranks left was delivered"
+        placement.set(refusal=placement.refusal or to_json(Refusal("node_lost", text, late=True)))
+        record.note("error", text)
     if give_up:
         placement.set(phase=states.GIVEN_UP)
 

@@ -13,7 +13,7 @@ from muster.host.hashing import Measuring
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import RUN, add_note, find_run, move_run, record_file
+from muster.server.database.records import PLACEMENTS, RUN, add_note, find_run, move_run, record_file
 from muster.server.runs import attempts, ingest
 from muster.wire import states
 from muster.wire.access import HashedFile
@@ -55,8 +55,11 @@ def cancel(context: Context, transaction: Transaction, ref: str, force: bool, wh
     if row.status in states.TERMINAL:
         return str(row.id)
     how = "kill" if force or row.cancel == "kill" else "cancel"
+    said = "killed" if force else "cancel requested"
+    if row.status == states.FINALIZING:
+        how, said = "abandon", "delivery cancelled"
     RUN.set(transaction, row.id, cancel=how, cancel_by=who)
-    add_note(transaction, row.id, "warning", f"{'killed' if force else 'cancel requested'} by {who}")
+    add_note(transaction, row.id, "warning", f"{said} by {who}")
     if row.status == states.QUEUED:
         what = f"attempt {row.attempt + 1}" if row.attempt else "it"
         verdict = Verdict(CANCELLED, f"cancelled by {who} before {what} started")
@@ -64,6 +67,8 @@ def cancel(context: Context, transaction: Transaction, ref: str, force: bool, wh
         transaction.after_commit.append(lambda: context.hub.changed(runs=[row.id], queue=True))
     else:
         attempts.advance(context, transaction, row.id)
+        nodes = [node.node for node in PLACEMENTS.rows(transaction, row.id, row.attempt)]
+        transaction.after_commit.append(lambda: context.hub.changed(nodes, [row.id]))
     return str(row.id)
 
 

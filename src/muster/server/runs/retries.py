@@ -19,7 +19,7 @@ from muster.server.runs import checkpoints
 from muster.server.runs.attempt_record import AttemptRecord
 from muster.wire import states
 from muster.wire.codec import Json
-from muster.wire.verdicts import Verdict
+from muster.wire.verdicts import COMPLETED, Verdict
 
 
 def workspace_policy(given: Json) -> parts.Retry:
@@ -31,7 +31,7 @@ def follow(context: Context, transaction: Transaction, record: AttemptRecord, ve
     """What follows the attempt that has just ended with this verdict."""
     attempts = tables.attempts
     run = record.run
-    if run.cancel:
+    if run.cancel and verdict.code != COMPLETED:
         return Stop("no further attempt: somebody cancelled the run")
     rows = transaction.execute(
         select(attempts.c.verdict)

@@ -121,6 +121,11 @@ class Blob(_Azure):
             self._name_blocks(name, blocks, headers)
         self._verify(name, size, sha256)
 
+    def check_writable(self, name: str) -> None:
+        """By a block that is never named: nobody sees it, and the service drops it after a week."""
+        self.known(name)
+        self._put_block(name, _block_id(secrets.token_hex(12), 0), b"muster")
+
     def move(self, name: str, new_name: str) -> None:
         """The service copies within itself."""
         source = f"{self._http.shown}{self._target(name, '', self._keys.token(name))}"

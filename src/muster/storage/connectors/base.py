@@ -85,6 +85,9 @@ class Sink(Connector, Protocol):
     def put(self, name: str, path: Path, size: int, sha256: str, moved: Callable[[int], None]) -> None:
         """Write a file whole or not at all."""
 
+    def check_writable(self, name: str) -> None:
+        """Raise what a `put` by that name would; leaves nothing behind."""
+
     def move(self, name: str, new_name: str) -> None:
         """Give what is there another name, in the place of what bears it."""
 

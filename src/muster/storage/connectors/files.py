@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -93,6 +94,14 @@ class Folder:
                 moved(len(piece))
             check_unchanged(path, measuring.sha256, sha256)
             flush_to_disk(file)
+
+    def check_writable(self, name: str) -> None:
+        target = self.path_of(name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=target.parent):
+            pass
+        if name:
+            self._tidy(name)
 
     def move(self, name: str, new_name: str) -> None:
         target = self.root / new_name

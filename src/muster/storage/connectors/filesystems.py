@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +112,13 @@ class Filesystem:
         self._fs.invalidate_cache()
         if int(self._fs.size(target)) != size:
             raise TransferError("data_unavailable", f"{self.label}: {name}: what was stored is not what was sent")
+
+    def check_writable(self, name: str) -> None:
+        target = f"{self._path(name)}.{secrets.token_hex(4)}"
+        self._fs.makedirs(target.rpartition("/")[0], exist_ok=True)
+        self._fs.pipe_file(target, b"")
+        with suppress(OSError, NotImplementedError):
+            self._fs.rm_file(target)
 
     def move(self, name: str, new_name: str) -> None:
         target = self._path(new_name)

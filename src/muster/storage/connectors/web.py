@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
@@ -121,6 +124,18 @@ class WritableWeb(Web):
 
     def remove(self, path: str) -> None:
         self._call("DELETE", path, allowed=(404,))
+
+    def check_writable(self, name: str) -> None:
+        """By a small file; where the root is one file, that one must not be touched, and it is only asked for."""
+        self.known(name)
+        if name:
+            with tempfile.NamedTemporaryFile() as file:
+                self.put(name, Path(file.name), 0, hashlib.sha256().hexdigest(), lambda _: None)
+            with suppress(AccessRefused):
+                self.remove(name)
+
+    def put(self, name: str, path: Path, size: int, sha256: str, moved: Callable[[int], None]) -> None:
+        raise NotImplementedError
 
     def _is_file(self, answer: Answer) -> bool:
         return True

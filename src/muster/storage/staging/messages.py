@@ -89,7 +89,18 @@ class Mount:
     do: Literal["mount"] = "mount"
 
 
-Request = Stage | Copy | Send | Measure | Mount
+@wire
+class Check:
+    """Find out whether an output can be written, before anything is computed for it."""
+
+    access: Access
+    name: str
+    """A file of the output, which is not made."""
+    server: Address | None = None
+    do: Literal["check"] = "check"
+
+
+Request = Stage | Copy | Send | Measure | Mount | Check
 
 
 @wire

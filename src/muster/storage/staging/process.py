@@ -22,6 +22,7 @@ from muster.storage.staging.cache import Cache
 from muster.storage.staging.copying import copy_frame, copy_in, copy_out
 from muster.storage.staging.gateway import Mounted
 from muster.storage.staging.messages import (
+    Check,
     Copy,
     Done,
     Failure,
@@ -35,7 +36,7 @@ from muster.storage.staging.messages import (
 )
 from muster.storage.staging.model import Progress, Unwanted, check_entries, stored_path, total_size
 from muster.storage.staging.stage import check_room, stage
-from muster.storage.staging.upload import measure, send
+from muster.storage.staging.upload import check, measure, send
 from muster.wire.access import Access, FileEntry, HashedFile
 from muster.wire.codec import from_json, to_json
 
@@ -95,6 +96,9 @@ def _carried_out(request: Request, line: Line) -> Done:
             return _send(request, line)
         case Mount():
             return _mount(request, line)
+        case Check():
+            check(open_output(request.access, request.server, line.refresh), request.name)
+            return Done()
         case Measure():
             return Done(measured=measure(Path(request.folder), request.known))
 

@@ -14,8 +14,10 @@ from muster.storage.connectors.base import Sink, TransferError
 from muster.storage.staging.messages import FileFacts, Sending
 from muster.storage.staging.model import Progress
 
-_FILES_AT_ONCE = 4
-_FINAL = (errno.EROFS, errno.ENAMETOOLONG, errno.ENOTDIR)
+_SMALL_BYTES = 1 << 20
+_SMALL_AT_ONCE = 16
+_LARGE_AT_ONCE = 4
+_FINAL = (errno.EROFS, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EEXIST)
 
 
 def send(sink: Sink, files: Sequence[Sending], progress: Progress) -> None:
@@ -38,12 +40,28 @@ def send(sink: Sink, files: Sequence[Sending], progress: Progress) -> None:
                 sink.remove(file.already)
             progress.add(0, 1)
         except OSError as error:
-            code = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "data_unavailable"
-            final = isinstance(error, PermissionError) or error.errno in _FINAL
-            raise TransferError(code, f"{file.name}: {error.strerror or error}", final) from error
+            raise _trouble(file.name, error) from error
 
-    with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
-        list(pool.map(one, files))
+    small = [file for file in files if file.size <= _SMALL_BYTES]
+    large = [file for file in files if file.size > _SMALL_BYTES]
+    # Small ones wait for answers and disks; large ones, sent in blocks, take memory.
+    for group, at_once in ((small, _SMALL_AT_ONCE), (large, _LARGE_AT_ONCE)):
+        with ThreadPoolExecutor(at_once) as pool:
+            list(pool.map(one, group))
+
+
+def check(sink: Sink, name: str) -> None:
+    """Raise TransferError where a file by that name could not be sent."""
+    try:
+        sink.check_writable(name)
+    except OSError as error:
+        raise _trouble(name, error) from error
+
+
+def _trouble(name: str, error: OSError) -> TransferError:
+    code = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "data_unavailable"
+    final = isinstance(error, PermissionError) or error.errno in _FINAL
+    return TransferError(code, f"{name}: {error.strerror or error}", final)
 
 
 def _renamed(sink: Sink, file: Sending) -> bool:

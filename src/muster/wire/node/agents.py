@@ -158,7 +158,10 @@ class Order:
     timeout_s: float | None = None
     grace_s: float = GRACE_CANCEL_S
     stop_reason: str = ""
-    """rank_failed | cancelled | killed | timeout | node_lost | preempted | superseded | done"""
+    """rank_failed | cancelled | killed | timeout | node_lost | preempted | superseded | done | abandoned
+
+    The last one ends nothing but the delivery of what the attempt left.
+    """
     resume: tuple[int, ...] = ()
     """Checkpoints to resume from, the newest first; a damaged one is passed over."""
     log_limit_bytes: int = LOG_LIMIT_BYTES
@@ -295,13 +298,16 @@ class Ended:
 
 @wire
 class Delivered:
-    """Every byte and file is with the server."""
+    """Every byte and file is with the server, and every output where it belongs; or it never will be."""
 
     kind: ClassVar[str] = "delivered"
 
     files: tuple[HashedFile, ...] = ()
+    """The first thousand: the server has recorded all of them as they came."""
     notes: tuple[str, ...] = ()
     """What was not kept, and why."""
+    undelivered: Refusal | None = field(default=None, metadata=OMIT)
+    """Why an output is not where it belongs, or what was given up when somebody cancelled the delivery."""
 
 
 @wire

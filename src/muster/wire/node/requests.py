@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from muster.wire.access import Access, HashedFile
+from muster.wire.codec import WireError, from_json, to_json
 from muster.wire.environments import BuiltEnvironment
 from muster.wire.message import wire
 
@@ -16,6 +18,30 @@ class FileReceived:
     """The answer to a file that an agent sent."""
 
     path: str
+
+
+@wire
+class FilesReceived:
+    """The answer to files that an agent sent together."""
+
+    count: int
+
+
+def encode_files(files: Iterable[tuple[HashedFile, bytes]]) -> Iterator[bytes]:
+    """The body of `POST agents/NODE/files`: before the bytes of each file a line that says what it is."""
+    for file, content in files:
+        yield json.dumps(to_json(file)).encode() + b"\n"
+        yield content
+
+
+def decode_files(body: BinaryIO) -> Iterator[tuple[HashedFile, bytes]]:
+    """The files of such a body; raises ValueError on anything malformed."""
+    while line := body.readline():
+        file = from_json(HashedFile, json.loads(line))
+        content = body.read(file.size)
+        if file.size < 0 or len(content) != file.size:
+            raise WireError(f"{file.path} of {file.size} bytes was cut at {len(content)}")
+        yield file, content
 
 
 @wire

@@ -40,6 +40,13 @@ def test_a_stop_without_a_grace_is_at_once() -> None:
     assert order.grace_s == 0.0
 
 
+@pytest.mark.parametrize("reason", [None, "done", "rank_failed"])
+def test_a_node_whose_ranks_have_ended_is_told_to_give_up_its_delivery(reason: str | None) -> None:
+    order = stop_order(standing(states.ENDED, stop_reason=reason))
+    assert order is not None
+    assert (order.action, order.stop_reason) == ("stop", "abandoned")
+
+
 def test_a_node_that_was_given_up_ends_what_it_runs_at_once_whatever_the_attempt_says() -> None:
     order = stop_order(standing(states.GIVEN_UP, stop_reason="cancelled", stop_grace_s=30.0))
     assert order is not None
