@@ -20,7 +20,7 @@ from muster.server.database.records import CLUSTERS
 from muster.server.nodes import allocations, clusters, lifecycle
 from muster.server.nodes.agents import ensure_agents, poll
 from muster.server.runs import attempts
-from muster.server.runs.queue import RunQueue, load_running
+from muster.server.runs.queue import load_running
 from muster.wire import states
 
 log = logging.getLogger("muster.server")
@@ -35,7 +35,7 @@ async def scheduler(context: Context) -> None:
             started = await context.database.write(lambda transaction: schedule_pass(context, transaction))
         except Exception:
             log.exception("a pass of the scheduler failed; it is tried again")
-            context.runs.queue = RunQueue()
+            context.runs.start_over()
             await asyncio.sleep(WATCH_S)
             context.hub.scheduler.set()
             continue
@@ -52,7 +52,7 @@ def schedule_at_once(context: Context) -> Callable[[Transaction], None]:
                 started = schedule_pass(context, transaction)
         except Exception:
             log.exception("a pass of the scheduler failed; the loop tries again")
-            context.runs.queue = RunQueue()
+            context.runs.start_over()
             transaction.after_commit = [lambda: context.hub.changed(queue=True)]
             return
         if started:

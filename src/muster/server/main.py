@@ -38,6 +38,7 @@ from muster.server.database import tables
 from muster.server.database.connection import Database, Transaction
 from muster.server.database.records import active_run_count
 from muster.server.http.app import make_app
+from muster.server.http.draining import Draining
 from muster.server.http.remote import RemoteListener
 from muster.server.hub import Hub
 from muster.server.nodes import agents, lifecycle
@@ -84,7 +85,7 @@ class Process:
 
     async def run(self) -> None:
         context = await self._open()
-        app = make_app(context, self.stop)
+        app = Draining(make_app(context, self.stop))
         sockets = self._listen(app)
         serve = partial(_server, app)
         remote = RemoteListener(context, serve, self._socket_path, self._url, self._certificate)
@@ -92,19 +93,18 @@ class Process:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
-        context.database.before_commit = loops.schedule_at_once(context)
+        context.database.writer.before_commit = loops.schedule_at_once(context)
+        context.database.writer.after_abort = context.runs.start_over
         await context.database.write(lambda transaction: _take_up(context, transaction))
-        work = (loops.scheduler, loops.watch_nodes, lifecycle.tend_clusters, loops.publish_streams)
-        tasks = [asyncio.create_task(loop_of(context)) for loop_of in work]
-        if self._options.idle_exit_s > 0:
-            tasks.append(asyncio.create_task(self._leave_when_idle(context)))
+        tasks = self._start_loops(context)
         serving = [asyncio.create_task(server.serve([item])) for server, item in sockets]
         context.hub.in_background(lambda: encryption.finish_rotation(context))
         context.hub.scheduler.set()
         await remote.open()
         self._announce()
         await self._stopping.wait()
-        # First, so that nothing brings an agent back that is asked to go.
+        await app.finish(SERVER_LEAVE_S)
+        # Before agents are asked to go, so that nothing brings them back.
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
@@ -117,6 +117,12 @@ class Process:
         context.database.close()
         self._paths.server_info.unlink(missing_ok=True)
         self._socket_path.unlink(missing_ok=True)
+
+    def _start_loops(self, context: Context) -> list[asyncio.Task[None]]:
+        work = [loops.scheduler, loops.watch_nodes, lifecycle.tend_clusters, loops.publish_streams]
+        if self._options.idle_exit_s > 0:
+            work.append(self._leave_when_idle)
+        return [asyncio.create_task(loop_of(context)) for loop_of in work]
 
     def stop(self, leave_agents: bool = True) -> None:
         self._leave_agents = leave_agents

@@ -135,6 +135,10 @@ class RunsState:
     retry: Retry = field(default_factory=Retry)
     """The workspace's defaults of `retry` in a job file."""
 
+    def start_over(self) -> None:
+        """Read the queue anew: what was remembered of a commit that failed is not true."""
+        self.queue = RunQueue()
+
 
 def gang_of(row: Any) -> Gang:
     """A queued run as the scheduler sees it; one that was put back keeps its place."""
