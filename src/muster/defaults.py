@@ -48,6 +48,9 @@ IMAGES_LIMIT_BYTES = 100 << 30
 SHIP_BATCH_BYTES = 4 << 20
 CACHE_SHARE_OF_DISK = 0.5
 CACHE_KEEP_FREE_BYTES = 1 << 30
+RESERVE_BYTES = 64 << 20
+"""Kept on the workspace's disk for the server; on a small disk less, by its share."""
+RESERVE_SHARE_OF_DISK = 0.1
 # Azure's; the engines' own 64 MB end data loaders with a bus error.
 SHM_BYTES = 2 << 30
 

@@ -13,10 +13,12 @@ from sqlalchemy import Connection, select
 from muster.control.scheduling.capacity import Capacity
 from muster.control.scheduling.passes import schedule
 from muster.defaults import NODE_LOST_S, NODE_REVIVE_S, PUBLISH_S, TIDY_S, WATCH_S
+from muster.server import disk
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import CLUSTERS
+from muster.server.database.records import CLUSTERS, RUN, add_note
+from muster.server.database.reserve import Reserve, Room
 from muster.server.nodes import allocations, clusters, lifecycle
 from muster.server.nodes.agents import ensure_agents, poll
 from muster.server.runs import attempts
@@ -63,6 +65,9 @@ def schedule_at_once(context: Context) -> Callable[[Transaction], None]:
 
 def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str, str]]:
     """One pass; returns the (cluster, node) pairs that got something to do."""
+    if context.disk.full:
+        # What starts needs room; the loop that watches the disk has the next pass made.
+        return []
     queue, now = context.runs.queue, time.time()
     changed = queue.update(transaction)
     lifecycle.judge_nodes(transaction, changed)
@@ -147,6 +152,41 @@ def _open_nodes(connection: Connection) -> list[tuple[str, str]]:
     table = tables.placements
     query = select(table.c.cluster, table.c.node).where(table.c.phase.in_(states.IS_OPEN)).distinct()
     return sorted((row.cluster, row.node) for row in connection.execute(query))
+
+
+async def watch_disk(context: Context) -> None:
+    """Notice that the workspace's disk is full, say so on every active run, and keep a reserve while there is room."""
+    store = context.files.store.local_root
+    folders = [context.paths.server_dir, *([store] if store is not None and store.is_dir() else [])]
+    while True:
+        try:
+            before = context.disk.full
+            context.disk.see([Room.of(folder) for folder in folders])
+            if bool(before) != bool(context.disk.full):
+                log.warning("%s", context.disk.full or "the disk has room again")
+                context.hub.scheduler.set()
+            if context.disk.full:
+                noted = await context.database.write(partial(_note_full_disk, context))
+                context.disk.noted |= noted
+            else:
+                await asyncio.to_thread(Reserve(context.paths.reserve).keep, context.database.file)
+        except Exception:
+            log.exception("watching over the disk failed; it is tried again")
+        await asyncio.sleep(WATCH_S)
+
+
+def _note_full_disk(context: Context, transaction: Transaction) -> set[str]:
+    """Say on each active run, once, that something of it may be missing; returns those that have it now."""
+    runs = tables.runs
+    rows = transaction.execute(select(runs.c.id, runs.c.notices).where(runs.c.status.in_(states.ACTIVE))).all()
+    fresh = [row for row in rows if row.id not in context.disk.noted]
+    text = disk.loss(context.disk.full)
+    for row in fresh:
+        RUN.set(transaction, row.id, notices=[*row.notices, text])
+        add_note(transaction, row.id, "error", text)
+    if fresh:
+        transaction.after_commit.append(lambda: context.hub.changed(runs=[row.id for row in fresh]))
+    return {row.id for row in fresh}
 
 
 async def publish_streams(context: Context) -> None:

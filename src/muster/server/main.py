@@ -37,6 +37,8 @@ from muster.server.data.workspace_store import check_answers, open_workspace_sto
 from muster.server.database import tables
 from muster.server.database.connection import Database, Transaction
 from muster.server.database.records import active_run_count
+from muster.server.database.reserve import Reserve
+from muster.server.disk import is_full_error
 from muster.server.http.app import make_app
 from muster.server.http.draining import Draining
 from muster.server.http.remote import RemoteListener
@@ -53,6 +55,7 @@ from muster.store.snapshots import Snapshots
 from muster.store.streams import Streams
 from muster.version import VERSION
 from muster.wire import states
+from muster.wire.workspace import READY
 
 log = logging.getLogger("muster.server")
 
@@ -68,8 +71,21 @@ def main() -> None:
         with _lock(paths), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(Process(paths, options).run())
     except errors.MusterError as error:
-        print(f"muster: {error}", file=sys.stderr)
+        _say_last_words(options, str(error))
         sys.exit(2)
+    except Exception as error:
+        log.exception("the server ends by a fault")
+        _say_last_words(options, f"{type(error).__name__}: {error}")
+        sys.exit(1)
+
+
+def _say_last_words(options: argparse.Namespace, text: str) -> None:
+    """To whoever waits for the start too, because the log may lie on a full disk."""
+    with contextlib.suppress(OSError):
+        print(f"muster: {text}", file=sys.stderr)
+    with contextlib.suppress(OSError):
+        if options.ready_fd is not None:
+            os.write(options.ready_fd, text.encode()[:4000])
 
 
 class Process:
@@ -115,11 +131,13 @@ class Process:
         await remote.close()
         await asyncio.wait(serving, timeout=SERVER_LEAVE_S)
         context.database.close()
-        self._paths.server_info.unlink(missing_ok=True)
+        if not context.disk.full:
+            # On a full disk the next server could not make it again.
+            self._paths.server_info.unlink(missing_ok=True)
         self._socket_path.unlink(missing_ok=True)
 
     def _start_loops(self, context: Context) -> list[asyncio.Task[None]]:
-        work = [loops.scheduler, loops.watch_nodes, lifecycle.tend_clusters, loops.publish_streams]
+        work = [loops.scheduler, loops.watch_nodes, lifecycle.tend_clusters, loops.publish_streams, loops.watch_disk]
         if self._options.idle_exit_s > 0:
             work.append(self._leave_when_idle)
         return [asyncio.create_task(loop_of(context)) for loop_of in work]
@@ -133,7 +151,10 @@ class Process:
         self._socket_path = user_runtime_dir() / config["id"][:12] / "server.sock"
         url = self._options.database or config.get("database") or f"sqlite:///{self._paths.database}"
         self._paths.server_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        reserve = Reserve(self._paths.reserve)
+        reserve.release_if_full()
         database = Database(url)
+        database.writer.make_room = reserve.release
         ring = load_keyring(read_config(config), self._paths.root)
         url = self._options.store or config.get("store") or str(self._paths.store)
         store = open_workspace_store(url, config, ring)
@@ -198,11 +219,24 @@ class Process:
             "version": VERSION,
             "started_at": time.time(),
         }
-        write_file(self._paths.server_info, json.dumps(info), mode=PRIVATE)
+        self._write_info(json.dumps(info))
         log.info("Muster %s serves workspace %s at %s", VERSION, self._paths.root, info["url"] or info["socket"])
         if self._options.ready_fd is not None:
-            os.write(self._options.ready_fd, b"1")
+            os.write(self._options.ready_fd, READY)
             os.close(self._options.ready_fd)
+            self._options.ready_fd = None
+
+    def _write_info(self, text: str) -> None:
+        path = self._paths.server_info
+        try:
+            write_file(path, text, mode=PRIVATE)
+        except OSError as error:
+            if not is_full_error(error) or not path.exists():
+                raise
+            # The file of the last server has its block already.
+            with path.open("r+") as file:
+                file.write(text)
+                file.truncate()
 
     async def _leave_when_idle(self, context: Context) -> None:
         limit_s = self._options.idle_exit_s

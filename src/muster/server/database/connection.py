@@ -32,7 +32,7 @@ class Database:
         self._engine = _open(url)
         self._owner = _own(self._engine)
         migrate(self._engine)
-        self.writer = Writer(self._engine, explained)
+        self.writer = Writer(self._engine)
 
     def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
         """Queue a write; the future is done when it is on disk."""
@@ -40,6 +40,11 @@ class Database:
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
         return await asyncio.wrap_future(self.submit(work))
+
+    @property
+    def file(self) -> Path | None:
+        """Where it lies; None for one on a database server."""
+        return sqlite_file(str(self._engine.url))
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         return await asyncio.to_thread(self.read_now, work)
@@ -58,12 +63,17 @@ class Database:
         self._engine.dispose()
 
 
+def sqlite_file(url: str) -> Path | None:
+    """The file of an SQLite database; None for another kind."""
+    return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite") else None
+
+
 def _open(url: str) -> Engine:
     if not url.startswith("sqlite"):
         return create_engine(url, pool_size=8, max_overflow=8)
     engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": 30})
-    path = Path(url.removeprefix("sqlite:///"))
-    journal = "DELETE" if on_network_filesystem(path.parent) else "WAL"
+    path = sqlite_file(url)
+    journal = "DELETE" if path is not None and on_network_filesystem(path.parent) else "WAL"
 
     @event.listens_for(engine, "connect")
     def _pragmas(connection: Any, _record: Any) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidRequestError, OperationalError
 
 from muster import errors
+from muster.server.database.faults import explained, is_full
 
 log = logging.getLogger("muster.server")
 
@@ -56,15 +57,16 @@ class _Batch:
 
 
 class Writer:
-    """Runs writes one after another; `explain` turns a database's own error into one that says what to do."""
+    """Runs writes one after another."""
 
-    def __init__(self, engine: Engine, explain: Callable[[Exception], Exception]) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.before_commit: Callable[[Transaction], None] | None = None
         """Called once for all writes of a commit, when one of them freed nodes."""
         self.after_abort: Callable[[], None] | None = None
         """Called when a commit failed: what was remembered of its writes is not true."""
+        self.make_room: Callable[[], bool] | None = None
+        """Called when a disk is full; after a true answer the write is tried once more."""
         self._engine = engine
-        self._explain = explain
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="database-writer", daemon=True)
@@ -146,7 +148,7 @@ class Writer:
         except Exception as error:
             if alone or _takes_all_along(error):
                 raise
-            batch.failed.append((item, self._explain(error)))
+            batch.failed.append((item, explained(error)))
             return
         batch.done.append((item, result))
         batch.hooks += transaction.after_commit
@@ -156,8 +158,8 @@ class Writer:
         """Nothing of it was committed: each is tried alone, since one of them may be to blame."""
         if self.after_abort is not None:
             _call(self.after_abort)
-        if len(items) == 1:
-            items[0].future.set_exception(self._explain(error))
+        if len(items) == 1 and not (is_full(error) and self.make_room is not None and self.make_room()):
+            items[0].future.set_exception(explained(error))
             return
         for item in items:
             self._commit([item])

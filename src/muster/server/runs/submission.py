@@ -44,6 +44,7 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     known = BY_KEY.first(transaction, submission.key)
     if known is not None:
         return str(known.id)
+    context.disk.check()
     spec = datacheck.settle(context, transaction.connection, make_spec(dict(submission.spec)))
     notices = [*submission.notices, *_check(context, transaction.connection, spec, submission)]
     settled = records.settle(context, transaction.connection, spec, submission.python, submission.packages)

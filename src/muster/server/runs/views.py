@@ -97,6 +97,8 @@ def verdict_of(row: Any) -> Verdict | None:
 
 def reason(context: Context, row: RunRow, now: float | None = None) -> str:
     """Why a run waits; empty when it does not. With `now` also for how long it has been at what takes long."""
+    if context.disk.full and row.status not in states.TERMINAL:
+        return context.disk.full
     if row.status == states.QUEUED:
         return retries.waiting_reason(row, time.time()) or waiting(context, row).reason
     if row.status == states.PROVISIONING:
