@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -13,6 +12,8 @@ from sqlalchemy import Connection, select
 from muster.control.scheduling.capacity import Capacity
 from muster.control.scheduling.passes import schedule
 from muster.defaults import NODE_LOST_S, NODE_REVIVE_S, PUBLISH_S, TIDY_S, WATCH_S
+from muster.host import clock
+from muster.server import clock as machine_clock
 from muster.server import disk
 from muster.server.context import Context
 from muster.server.database import tables
@@ -21,7 +22,7 @@ from muster.server.database.records import CLUSTERS, RUN, add_note
 from muster.server.database.reserve import Reserve, Room
 from muster.server.nodes import allocations, clusters, lifecycle
 from muster.server.nodes.agents import ensure_agents, poll
-from muster.server.runs import attempts
+from muster.server.runs import attempts, retries
 from muster.server.runs.queue import load_running
 from muster.wire import states
 
@@ -68,7 +69,7 @@ def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str,
     if context.disk.full:
         # What starts needs room; the loop that watches the disk has the next pass made.
         return []
-    queue, now = context.runs.queue, time.time()
+    queue, now = context.runs.queue, clock.now()
     changed = queue.update(transaction)
     lifecycle.judge_nodes(transaction, changed)
     rows = {row.name: row for row in transaction.execute(CLUSTERS)}
@@ -152,6 +153,25 @@ def _open_nodes(connection: Connection) -> list[tuple[str, str]]:
     table = tables.placements
     query = select(table.c.cluster, table.c.node).where(table.c.phase.in_(states.IS_OPEN)).distinct()
     return sorted((row.cluster, row.node) for row in connection.execute(query))
+
+
+async def watch_clock(context: Context) -> None:
+    """Notice that the machine's clock was set, and have what is under way not be touched by it."""
+    while True:
+        try:
+            if machine_clock.was_set():
+                await context.database.write(partial(_follow_clock, context))
+                machine_clock.ClockFile(context.paths.clock).keep()
+                await context.database.write(partial(retries.take_up, context))
+                context.hub.changed(queue=True)
+        except Exception:
+            log.exception("following the machine's clock failed; it is tried again")
+        await asyncio.sleep(WATCH_S)
+
+
+def _follow_clock(context: Context, transaction: Transaction) -> None:
+    machine_clock.follow(transaction)
+    transaction.after_commit.append(context.runs.start_over)
 
 
 async def watch_disk(context: Context) -> None:

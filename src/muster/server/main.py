@@ -30,6 +30,7 @@ from muster.host.files import PRIVATE, write_file
 from muster.host.locks import FileLock, HeldLock
 from muster.paths import WorkspacePaths, user_runtime_dir
 from muster.server import loops
+from muster.server.clock import ClockFile, shift
 from muster.server.context import Context
 from muster.server.data import encryption
 from muster.server.data.state import WorkspaceFiles
@@ -137,7 +138,14 @@ class Process:
         self._socket_path.unlink(missing_ok=True)
 
     def _start_loops(self, context: Context) -> list[asyncio.Task[None]]:
-        work = [loops.scheduler, loops.watch_nodes, lifecycle.tend_clusters, loops.publish_streams, loops.watch_disk]
+        work = [
+            loops.scheduler,
+            loops.watch_nodes,
+            lifecycle.tend_clusters,
+            loops.publish_streams,
+            loops.watch_disk,
+            loops.watch_clock,
+        ]
         if self._options.idle_exit_s > 0:
             work.append(self._leave_when_idle)
         return [asyncio.create_task(loop_of(context)) for loop_of in work]
@@ -270,6 +278,10 @@ def _take_up(context: Context, transaction: Transaction) -> None:
     if known is None:
         row = {"name": DEFAULT, "engine": DEFAULT, "options": {}, "state": "ready", "created_at": time.time()}
         transaction.execute(insert(tables.clusters).values(row))
+    kept = ClockFile(context.paths.clock)
+    if jump_s := kept.jump_s():
+        shift(transaction, jump_s)
+    transaction.after_commit.append(kept.keep)
     for row in transaction.execute(select(tables.runs.c.id).where(tables.runs.c.status.in_(states.ACTIVE))).all():
         attempts.advance(context, transaction, row.id)
     retries.take_up(context, transaction)

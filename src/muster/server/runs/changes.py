@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 from sqlalchemy import delete, select
 
 from muster import errors
+from muster.host import clock
 from muster.host.files import safe_path
 from muster.host.hashing import Measuring
 from muster.server.context import Context
@@ -60,7 +60,7 @@ def cancel(context: Context, transaction: Transaction, ref: str, force: bool, wh
     if row.status == states.QUEUED:
         what = f"attempt {row.attempt + 1}" if row.attempt else "it"
         verdict = Verdict(CANCELLED, f"cancelled by {who} before {what} started")
-        move_run(transaction, row.id, states.CANCELED, ended_at=time.time(), verdict=to_json(verdict))
+        move_run(transaction, row.id, states.CANCELED, ended_at=clock.now(), verdict=to_json(verdict))
         transaction.after_commit.append(lambda: context.hub.changed(runs=[row.id], queue=True))
     else:
         attempts.advance(context, transaction, row.id)

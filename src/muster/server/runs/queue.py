@@ -6,7 +6,6 @@ from the database.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +16,7 @@ from muster.control.scheduling.explain import Explanations, Volume, head_reason
 from muster.control.scheduling.model import UNKNOWN, Decision, Gang, Need, Part, Rules, Running
 from muster.control.scheduling.queue import Queue
 from muster.defaults import GRACE_CANCEL_S, PRIORITY_HEADSTART_S, START_MARGIN_S
+from muster.host import clock
 from muster.job.parts import Retry
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
@@ -166,7 +166,7 @@ def load_running(transaction: Transaction) -> list[Running]:
     for row in transaction.execute(_HOLDING):
         rows[row.run_id] = row
         parts.setdefault(row.run_id, []).append(Part(row.node, row.host, row.ranks, tuple(row.gpus)))
-    return [_running(row, tuple(parts[run_id]), time.time()) for run_id, row in rows.items()]
+    return [_running(row, tuple(parts[run_id]), clock.now()) for run_id, row in rows.items()]
 
 
 def _running(row: Any, parts: tuple[Part, ...], now: float) -> Running:
