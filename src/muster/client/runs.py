@@ -16,12 +16,26 @@ from muster.client.calls import LONG_S, Group, Progress, run_path, unwatched
 from muster.client.sse import StreamItem
 from muster.errors import ServerUnavailable
 from muster.wire.environments import RunEnvironment
-from muster.wire.runs import Cancel, Changes, FileView, MetricPoint, MetricReport, MetricReports, RunView, Submission
+from muster.wire.runs import (
+    Cancel,
+    CancelledRun,
+    CancelRuns,
+    Changes,
+    FileView,
+    MetricPoint,
+    MetricReport,
+    MetricReports,
+    RunView,
+    Submission,
+)
 from muster.wire.stream import RunEnded
 
 if TYPE_CHECKING:
     # Pydantic takes longer to load than most commands take.
     from muster.job.spec import JobSpec
+
+
+_RUNS_PER_CALL = 500
 
 
 class Runs(Group):
@@ -74,6 +88,14 @@ class Runs(Group):
     def cancel(self, ref: str, force: bool = False) -> RunView:
         """Ask the run to stop, with grace; `force` kills it."""
         return self.calls.read(RunView, "POST", run_path(ref, "cancel"), message=Cancel(force))
+
+    def cancel_runs(self, refs: Sequence[str], force: bool = False) -> list[CancelledRun]:
+        """The same for many runs; none is cancelled where one of some hundred is not known."""
+        found: list[CancelledRun] = []
+        for begin in range(0, len(refs), _RUNS_PER_CALL):
+            message = CancelRuns(tuple(refs[begin : begin + _RUNS_PER_CALL]), force)
+            found += self.calls.read(list[CancelledRun], "POST", "/runs/cancel", message=message)
+        return found
 
     def retry(self, ref: str) -> RunView:
         """One more attempt of a run that has ended."""
