@@ -11,6 +11,8 @@ WATCH_S = 1.0
 """How often the server looks after nodes and clusters when nothing has changed."""
 NODE_REVIVE_S = 10.0
 """How long an agent that has gone is brought back before its node is given up."""
+CLOCK_JUMP_S = 1.0
+"""From what on a machine's clock counts as set."""
 TIDY_S = 60.0
 """How often folders of nodes that came with an attempt are removed, and how old they must be."""
 STREAM_KEEPALIVE_S = 10.0
@@ -49,6 +51,9 @@ SHIP_BATCH_BYTES = 4 << 20
 FILES_BODY_BYTES = 64 << 20
 CACHE_SHARE_OF_DISK = 0.5
 CACHE_KEEP_FREE_BYTES = 1 << 30
+RESERVE_BYTES = 64 << 20
+"""Kept on the workspace's disk for the server; on a small disk less, by its share."""
+RESERVE_SHARE_OF_DISK = 0.1
 # Azure's; the engines' own 64 MB end data loaders with a bus error.
 SHM_BYTES = 2 << 30
 

@@ -8,6 +8,7 @@ MusterError
 │   ├── AccessDenied       missing, wrong or too narrow token                access_denied
 │   └── MissingExtra       an optional part is not installed                 missing_extra
 ├── ServerUnavailable      no server answers, or it cannot be started        server_unavailable
+├── DiskFull               the workspace's disk has no room left             disk_full
 ├── ProtocolMismatch       client, server and agent versions do not fit      protocol_mismatch
 └── RunFailed              a run ended badly; carries its verdict            run_failed
 
@@ -59,6 +60,10 @@ class ServerUnavailable(MusterError):
     code = "server_unavailable"
 
 
+class DiskFull(MusterError):
+    code = "disk_full"
+
+
 class ProtocolMismatch(MusterError):
     code = "protocol_mismatch"
 
@@ -74,6 +79,7 @@ class RunFailed(MusterError):
 __all__ = [
     "AccessDenied",
     "Conflict",
+    "DiskFull",
     "JobError",
     "MissingExtra",
     "MusterError",

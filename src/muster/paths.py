@@ -67,6 +67,10 @@ class WorkspacePaths:
     server_info = _Below("server/server.json")
     """Where the running server listens; mode 0600."""
     server_log = _Below("server/server.log")
+    clock = _Below("server/clock.json")
+    """How the server's clock stood."""
+    reserve = _Below("server/reserve")
+    """Room for a server that starts on a full disk."""
     admin_token = _Below("server/admin.token")
     tls_dir = _Below("server/tls")
     store = _Below("store")

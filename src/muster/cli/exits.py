@@ -5,7 +5,7 @@
 | 0 | done; for a run: Completed |
 | 1 | the run Failed, or a check did |
 | 2 | bad input: an option, a job file, a run that does not exist |
-| 3 | no server answers, or it speaks another version |
+| 3 | no server answers, it speaks another version, or its disk is full |
 | 70 | a fault in Muster itself; a report was written |
 | 124 | `muster wait --timeout` passed |
 | 130 | the run was Canceled, or Ctrl-C |
@@ -26,7 +26,7 @@ from typing import ParamSpec, TypeVar
 import typer
 
 from muster.cli.console import Paint, say
-from muster.errors import MusterError, ProtocolMismatch, RunFailed, ServerUnavailable, UserError
+from muster.errors import DiskFull, MusterError, ProtocolMismatch, RunFailed, ServerUnavailable, UserError
 from muster.wire import states
 
 EXIT_FAILED = 1
@@ -104,7 +104,7 @@ def silence_output() -> None:
 def _exit_code(error: MusterError) -> int:
     if isinstance(error, UserError):
         return EXIT_USER
-    if isinstance(error, (ServerUnavailable, ProtocolMismatch)):
+    if isinstance(error, (ServerUnavailable, ProtocolMismatch, DiskFull)):
         return EXIT_SERVER
     return EXIT_FAILED if isinstance(error, RunFailed) else EXIT_FAULT
 

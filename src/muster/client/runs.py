@@ -19,6 +19,8 @@ from muster.wire.codec import to_json
 from muster.wire.environments import RunEnvironment
 from muster.wire.runs import (
     Cancel,
+    CancelledRun,
+    CancelRuns,
     Changes,
     FileView,
     MetricPoint,
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
     from muster.job.spec import JobSpec
 
 _POINTS_PAGE = 10_000
+
+
+_RUNS_PER_CALL = 500
 
 
 class Runs(Group):
@@ -92,6 +97,14 @@ class Runs(Group):
     def cancel(self, ref: str, force: bool = False) -> RunView:
         """Ask the run to stop, with grace; `force` kills it."""
         return self.calls.read(RunView, "POST", run_path(ref, "cancel"), message=Cancel(force))
+
+    def cancel_runs(self, refs: Sequence[str], force: bool = False) -> list[CancelledRun]:
+        """The same for many runs; none is cancelled where one of some hundred is not known."""
+        found: list[CancelledRun] = []
+        for begin in range(0, len(refs), _RUNS_PER_CALL):
+            message = CancelRuns(tuple(refs[begin : begin + _RUNS_PER_CALL]), force)
+            found += self.calls.read(list[CancelledRun], "POST", "/runs/cancel", message=message)
+        return found
 
     def retry(self, ref: str) -> RunView:
         """One more attempt of a run that has ended."""

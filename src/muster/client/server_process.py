@@ -14,6 +14,7 @@ from muster.defaults import SERVER_START_S
 from muster.errors import ServerUnavailable
 from muster.host.locks import FileLock, HeldLock
 from muster.paths import WorkspacePaths
+from muster.wire.workspace import READY
 
 _KEPT = (
     "HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME",
@@ -21,6 +22,7 @@ _KEPT = (
     "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
     "DOCKER_HOST", "CONTAINERS_CONF", "CONTAINERS_REGISTRIES_CONF", "CONTAINERS_STORAGE_CONF",
 )  # fmt: skip
+_MOST_WORDS = 4096
 _OF_CLIENTS = {"MUSTER_SERVER", "MUSTER_TOKEN", "MUSTER_TOKEN_FILE", "MUSTER_CERTIFICATE"}
 
 
@@ -28,22 +30,28 @@ def start_server(paths: WorkspacePaths) -> None:
     """Start a workspace's server and wait until it serves; ServerUnavailable with its last words otherwise."""
     log = paths.server_log
     log_began = log.stat().st_size if log.exists() else 0
-    if trouble := _start(paths):
+    trouble, said = _start(paths)
+    if trouble:
+        last_words = said or last_lines(log, since=log_began)
         raise ServerUnavailable(
-            f"the server of the workspace {paths.root} {trouble}. Its last words:\n{last_lines(log, since=log_began)}",
+            f"the server of the workspace {paths.root} {trouble}. Its last words:\n{last_words}",
             f"The whole log is {log}; `muster doctor` checks this machine.",
         )
 
 
-def _start(paths: WorkspacePaths) -> str:
-    """What went wrong; empty when the server serves."""
+def _start(paths: WorkspacePaths) -> tuple[str, str]:
+    """What went wrong and what the server said of it; empty when it serves."""
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb", buffering=0) as ready:
         with os.fdopen(writing, "wb") as announce:
             is_started = _spawn(paths, announce.fileno())
         if is_started and not select.select([ready], [], [], SERVER_START_S)[0]:
-            return f"did not become ready within {SERVER_START_S:g} s"
-        return "" if is_started and ready.read(1) else "could not be started"
+            return f"did not become ready within {SERVER_START_S:g} s", ""
+        said = ready.read(_MOST_WORDS) if is_started else b""
+        if said == READY:
+            return "", ""
+        lines = said.decode(errors="replace").splitlines()
+        return "could not be started", "\n".join(f"  {line}" for line in lines)
 
 
 def _spawn(paths: WorkspacePaths, announce: int) -> bool:

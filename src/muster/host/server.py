@@ -16,6 +16,7 @@ _BY_CODE: dict[str, type[errors.MusterError]] = {
         errors.NotFound,
         errors.Conflict,
         errors.AccessDenied,
+        errors.DiskFull,
         errors.MissingExtra,
         errors.ProtocolMismatch,
     )
@@ -36,4 +37,8 @@ def _refused(status: int, raw: bytes) -> errors.MusterError:
         kind = _BY_CODE.get(data["code"], refused)
         return kind(data["message"], data.get("hint", ""), code=data["code"])
     except (ValueError, KeyError, TypeError):
-        return errors.MusterError(f"the server answered {status}: {raw[:500].decode(errors='replace')}")
+        said = f"the server answered {status}: {raw[:500].decode(errors='replace')}"
+        if status >= 500:
+            # The server says what went wrong; this was said for it while it was going, or by something before it.
+            return errors.ServerUnavailable(said, "It may be restarting: try it again.")
+        return errors.MusterError(said)

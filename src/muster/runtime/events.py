@@ -1,5 +1,6 @@
 """Appends events to the file that the agent ships. Never blocks on a server, and never ends a training script."""
 
+import atexit
 import json
 import os
 import sys
@@ -19,6 +20,8 @@ class EventFile:
         self._pid = 0
         self._cut = False
         self._warned = False
+        self._lost = 0
+        atexit.register(self._say_what_was_lost)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._renew_lock)
 
@@ -26,9 +29,24 @@ class EventFile:
         line = json.dumps(event, allow_nan=False).encode() + b"\n"
         with self._lock:
             try:
+                self._write_lost()
                 self._write(line)
             except OSError as error:
+                self._lost += 1
                 self._warn(error)
+
+    def _say_what_was_lost(self) -> None:
+        with self._lock:
+            try:
+                self._write_lost()
+            except OSError:
+                pass
+
+    def _write_lost(self) -> None:
+        """Where there is room again, first how many events there was none for."""
+        if self._lost:
+            self._write(json.dumps({"kind": "lost", "count": self._lost}).encode() + b"\n")
+            self._lost = 0
 
     def _write(self, line: bytes) -> None:
         if self._fd < 0 or self._pid != os.getpid():
@@ -51,5 +69,6 @@ class EventFile:
             pass
 
     def _renew_lock(self) -> None:
-        # Another thread of the parent may have held it at the moment of the fork.
+        # Another thread of the parent may have held it at the moment of the fork; what the parent lost, it says itself.
         self._lock = threading.Lock()
+        self._lost = 0

@@ -9,6 +9,7 @@ from functools import partial
 from muster.paths import WorkspacePaths
 from muster.server.data.state import DataState, WorkspaceFiles
 from muster.server.database.connection import Database
+from muster.server.disk import DiskState
 from muster.server.hub import Hub
 from muster.server.nodes.state import NodesState, RemoteAccess
 from muster.server.people.access import Tokens
@@ -32,6 +33,7 @@ class Context:
     runs: RunsState = field(default_factory=RunsState)
     data: DataState = field(default_factory=DataState)
     remote: RemoteAccess = field(default_factory=RemoteAccess)
+    disk: DiskState = field(default_factory=DiskState)
     touched: float = field(default_factory=time.monotonic)
     """When a client last asked for something."""
 

@@ -11,7 +11,11 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from muster.host import clock
+
 log = logging.getLogger("muster.server")
+
+_NEVER_EARLY_S = 0.001
 
 
 @dataclass
@@ -55,16 +59,20 @@ class Hub:
         self._loop.call_soon_threadsafe(self._changed, tuple(nodes), tuple(runs), queue)
 
     def wake_scheduler_at(self, moment: float) -> None:
-        """Have the scheduler look again then, never before by the clock that it reads; callable from any thread."""
-        self._loop.call_soon_threadsafe(self._wake_scheduler_at, moment)
+        """Have the scheduler look again then, never before by the clock that it reads; callable from any thread.
 
-    def _wake_scheduler_at(self, moment: float) -> None:
-        left_s = moment - time.time()
+        How long that is counts from now, whatever is done to the machine's clock meanwhile.
+        """
+        deadline = time.monotonic() + (moment - clock.now()) + _NEVER_EARLY_S
+        self._loop.call_soon_threadsafe(self._wake_scheduler_at, deadline)
+
+    def _wake_scheduler_at(self, deadline: float) -> None:
+        left_s = deadline - time.monotonic()
         if left_s <= 0:
             self.scheduler.set()
         else:
-            # A timer may fire half a millisecond early, and the clock may be set back meanwhile.
-            self._loop.call_later(max(left_s, 0.001), self._wake_scheduler_at, moment)
+            # A timer may fire half a millisecond early.
+            self._loop.call_later(max(left_s, 0.001), self._wake_scheduler_at, deadline)
 
     def node_version(self, node: str) -> int:
         return self._node_versions.setdefault(node, self._first_version)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -13,14 +12,18 @@ from sqlalchemy import Connection, select
 from muster.control.scheduling.capacity import Capacity
 from muster.control.scheduling.passes import schedule
 from muster.defaults import NODE_LOST_S, NODE_REVIVE_S, PUBLISH_S, TIDY_S, WATCH_S
+from muster.host import clock
+from muster.server import clock as machine_clock
+from muster.server import disk
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import CLUSTERS
+from muster.server.database.records import CLUSTERS, RUN, add_note
+from muster.server.database.reserve import Reserve, Room
 from muster.server.nodes import allocations, clusters, lifecycle, managers
 from muster.server.nodes.agents import ensure_agents, poll
-from muster.server.runs import attempts
-from muster.server.runs.queue import RunQueue, load_running
+from muster.server.runs import attempts, retries
+from muster.server.runs.queue import load_running
 from muster.wire import states
 
 log = logging.getLogger("muster.server")
@@ -35,7 +38,7 @@ async def scheduler(context: Context) -> None:
             started = await context.database.write(lambda transaction: schedule_pass(context, transaction))
         except Exception:
             log.exception("a pass of the scheduler failed; it is tried again")
-            context.runs.queue = RunQueue()
+            context.runs.start_over()
             await asyncio.sleep(WATCH_S)
             context.hub.scheduler.set()
             continue
@@ -52,7 +55,7 @@ def schedule_at_once(context: Context) -> Callable[[Transaction], None]:
                 started = schedule_pass(context, transaction)
         except Exception:
             log.exception("a pass of the scheduler failed; the loop tries again")
-            context.runs.queue = RunQueue()
+            context.runs.start_over()
             transaction.after_commit = [lambda: context.hub.changed(queue=True)]
             return
         if started:
@@ -63,7 +66,10 @@ def schedule_at_once(context: Context) -> Callable[[Transaction], None]:
 
 def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str, str]]:
     """One pass; returns the (cluster, node) pairs that got something to do."""
-    queue, now = context.runs.queue, time.time()
+    if context.disk.full:
+        # What starts needs room; the loop that watches the disk has the next pass made.
+        return []
+    queue, now = context.runs.queue, clock.now()
     changed = queue.update(transaction)
     lifecycle.judge_nodes(transaction, changed)
     rows = {row.name: row for row in transaction.execute(CLUSTERS)}
@@ -155,6 +161,60 @@ def _open_nodes(connection: Connection) -> list[tuple[str, str]]:
     table = tables.placements
     query = select(table.c.cluster, table.c.node).where(table.c.phase.in_(states.IS_OPEN)).distinct()
     return sorted((row.cluster, row.node) for row in connection.execute(query))
+
+
+async def watch_clock(context: Context) -> None:
+    """Notice that the machine's clock was set, and have what is under way not be touched by it."""
+    while True:
+        try:
+            if machine_clock.was_set():
+                await context.database.write(partial(_follow_clock, context))
+                machine_clock.ClockFile(context.paths.clock).keep()
+                await context.database.write(partial(retries.take_up, context))
+                context.hub.changed(queue=True)
+        except Exception:
+            log.exception("following the machine's clock failed; it is tried again")
+        await asyncio.sleep(WATCH_S)
+
+
+def _follow_clock(context: Context, transaction: Transaction) -> None:
+    machine_clock.follow(transaction)
+    transaction.after_commit.append(context.runs.start_over)
+
+
+async def watch_disk(context: Context) -> None:
+    """Notice that the workspace's disk is full, say so on every active run, and keep a reserve while there is room."""
+    store = context.files.store.local_root
+    folders = [context.paths.server_dir, *([store] if store is not None and store.is_dir() else [])]
+    while True:
+        try:
+            before = context.disk.full
+            context.disk.see([Room.of(folder) for folder in folders])
+            if bool(before) != bool(context.disk.full):
+                log.warning("%s", context.disk.full or "the disk has room again")
+                context.hub.scheduler.set()
+            if context.disk.full:
+                noted = await context.database.write(partial(_note_full_disk, context))
+                context.disk.noted |= noted
+            else:
+                await asyncio.to_thread(Reserve(context.paths.reserve).keep, context.database.file)
+        except Exception:
+            log.exception("watching over the disk failed; it is tried again")
+        await asyncio.sleep(WATCH_S)
+
+
+def _note_full_disk(context: Context, transaction: Transaction) -> set[str]:
+    """Say on each active run, once, that something of it may be missing; returns those that have it now."""
+    runs = tables.runs
+    rows = transaction.execute(select(runs.c.id, runs.c.notices).where(runs.c.status.in_(states.ACTIVE))).all()
+    fresh = [row for row in rows if row.id not in context.disk.noted]
+    text = disk.loss(context.disk.full)
+    for row in fresh:
+        RUN.set(transaction, row.id, notices=[*row.notices, text])
+        add_note(transaction, row.id, "error", text)
+    if fresh:
+        transaction.after_commit.append(lambda: context.hub.changed(runs=[row.id for row in fresh]))
+    return {row.id for row in fresh}
 
 
 async def publish_streams(context: Context) -> None:

@@ -30,6 +30,7 @@ from muster.host.files import PRIVATE, write_file
 from muster.host.locks import FileLock, HeldLock
 from muster.paths import WorkspacePaths, user_runtime_dir
 from muster.server import loops
+from muster.server.clock import ClockFile, shift
 from muster.server.context import Context
 from muster.server.data import encryption
 from muster.server.data.state import WorkspaceFiles
@@ -37,7 +38,10 @@ from muster.server.data.workspace_store import check_answers, open_workspace_sto
 from muster.server.database import tables
 from muster.server.database.connection import Database, Transaction
 from muster.server.database.records import active_run_count
+from muster.server.database.reserve import Reserve
+from muster.server.disk import is_full_error
 from muster.server.http.app import make_app
+from muster.server.http.draining import Draining
 from muster.server.http.remote import RemoteListener
 from muster.server.hub import Hub
 from muster.server.nodes import agents, lifecycle
@@ -52,6 +56,7 @@ from muster.store.snapshots import Snapshots
 from muster.store.streams import Streams
 from muster.version import VERSION
 from muster.wire import states
+from muster.wire.workspace import READY
 
 log = logging.getLogger("muster.server")
 
@@ -67,8 +72,21 @@ def main() -> None:
         with _lock(paths), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(Process(paths, options).run())
     except errors.MusterError as error:
-        print(f"muster: {error}", file=sys.stderr)
+        _say_last_words(options, str(error))
         sys.exit(2)
+    except Exception as error:
+        log.exception("the server ends by a fault")
+        _say_last_words(options, f"{type(error).__name__}: {error}")
+        sys.exit(1)
+
+
+def _say_last_words(options: argparse.Namespace, text: str) -> None:
+    """To whoever waits for the start too, because the log may lie on a full disk."""
+    with contextlib.suppress(OSError):
+        print(f"muster: {text}", file=sys.stderr)
+    with contextlib.suppress(OSError):
+        if options.ready_fd is not None:
+            os.write(options.ready_fd, text.encode()[:4000])
 
 
 class Process:
@@ -84,7 +102,7 @@ class Process:
 
     async def run(self) -> None:
         context = await self._open()
-        app = make_app(context, self.stop)
+        app = Draining(make_app(context, self.stop))
         sockets = self._listen(app)
         serve = partial(_server, app)
         remote = RemoteListener(context, serve, self._socket_path, self._url, self._certificate)
@@ -92,19 +110,18 @@ class Process:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
-        context.database.before_commit = loops.schedule_at_once(context)
+        context.database.writer.before_commit = loops.schedule_at_once(context)
+        context.database.writer.after_abort = context.runs.start_over
         await context.database.write(lambda transaction: _take_up(context, transaction))
-        work = (loops.scheduler, loops.watch_nodes, lifecycle.tend_clusters, loops.publish_streams)
-        tasks = [asyncio.create_task(loop_of(context)) for loop_of in work]
-        if self._options.idle_exit_s > 0:
-            tasks.append(asyncio.create_task(self._leave_when_idle(context)))
+        tasks = self._start_loops(context)
         serving = [asyncio.create_task(server.serve([item])) for server, item in sockets]
         context.hub.in_background(lambda: encryption.finish_rotation(context))
         context.hub.scheduler.set()
         await remote.open()
         self._announce()
         await self._stopping.wait()
-        # First, so that nothing brings an agent back that is asked to go.
+        await app.finish(SERVER_LEAVE_S)
+        # Before agents are asked to go, so that nothing brings them back.
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
@@ -115,8 +132,23 @@ class Process:
         await remote.close()
         await asyncio.wait(serving, timeout=SERVER_LEAVE_S)
         context.database.close()
-        self._paths.server_info.unlink(missing_ok=True)
+        if not context.disk.full:
+            # On a full disk the next server could not make it again.
+            self._paths.server_info.unlink(missing_ok=True)
         self._socket_path.unlink(missing_ok=True)
+
+    def _start_loops(self, context: Context) -> list[asyncio.Task[None]]:
+        work = [
+            loops.scheduler,
+            loops.watch_nodes,
+            lifecycle.tend_clusters,
+            loops.publish_streams,
+            loops.watch_disk,
+            loops.watch_clock,
+        ]
+        if self._options.idle_exit_s > 0:
+            work.append(self._leave_when_idle)
+        return [asyncio.create_task(loop_of(context)) for loop_of in work]
 
     def stop(self, leave_agents: bool = True) -> None:
         self._leave_agents = leave_agents
@@ -127,7 +159,10 @@ class Process:
         self._socket_path = user_runtime_dir() / config["id"][:12] / "server.sock"
         url = self._options.database or config.get("database") or f"sqlite:///{self._paths.database}"
         self._paths.server_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        reserve = Reserve(self._paths.reserve)
+        reserve.release_if_full()
         database = Database(url)
+        database.writer.make_room = reserve.release
         ring = load_keyring(read_config(config), self._paths.root)
         url = self._options.store or config.get("store") or str(self._paths.store)
         store = open_workspace_store(url, config, ring)
@@ -192,11 +227,24 @@ class Process:
             "version": VERSION,
             "started_at": time.time(),
         }
-        write_file(self._paths.server_info, json.dumps(info), mode=PRIVATE)
+        self._write_info(json.dumps(info))
         log.info("Muster %s serves workspace %s at %s", VERSION, self._paths.root, info["url"] or info["socket"])
         if self._options.ready_fd is not None:
-            os.write(self._options.ready_fd, b"1")
+            os.write(self._options.ready_fd, READY)
             os.close(self._options.ready_fd)
+            self._options.ready_fd = None
+
+    def _write_info(self, text: str) -> None:
+        path = self._paths.server_info
+        try:
+            write_file(path, text, mode=PRIVATE)
+        except OSError as error:
+            if not is_full_error(error) or not path.exists():
+                raise
+            # The file of the last server has its block already.
+            with path.open("r+") as file:
+                file.write(text)
+                file.truncate()
 
     async def _leave_when_idle(self, context: Context) -> None:
         limit_s = self._options.idle_exit_s
@@ -230,6 +278,10 @@ def _take_up(context: Context, transaction: Transaction) -> None:
     if known is None:
         row = {"name": DEFAULT, "engine": DEFAULT, "options": {}, "state": "ready", "created_at": time.time()}
         transaction.execute(insert(tables.clusters).values(row))
+    kept = ClockFile(context.paths.clock)
+    if jump_s := kept.jump_s():
+        shift(transaction, jump_s)
+    transaction.after_commit.append(kept.keep)
     for row in transaction.execute(select(tables.runs.c.id).where(tables.runs.c.status.in_(states.ACTIVE))).all():
         attempts.advance(context, transaction, row.id)
     retries.take_up(context, transaction)

@@ -51,6 +51,24 @@ class Cancel:
 
 
 @wire
+class CancelRuns:
+    """The body of `POST runs/cancel`: all of them, or none where one is not known."""
+
+    runs: tuple[str, ...]
+    force: bool = False
+
+
+@wire
+class CancelledRun:
+    """One run that was to be cancelled, and its state since."""
+
+    id: str
+    status: RunStatus
+    ended_before: bool = False
+    """It had ended already, and is as it was."""
+
+
+@wire
 class NodeOfAttempt:
     """One node that an attempt has."""
 

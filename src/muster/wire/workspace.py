@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
+from muster.wire.codec import OMIT
 from muster.wire.message import wire
 
 VERSION_HEADER = "Muster-Protocol"
 """Says with every request which protocol the caller speaks."""
+
+READY = b"1"
+"""What a server that starts writes to whoever waits for it; anything else says why it could not."""
 
 
 @wire
@@ -18,6 +24,8 @@ class Health:
     pid: int
     active_runs: int
     agents: tuple[str, ...]
+    trouble: str = field(default="", metadata=OMIT)
+    """What a person has to see to, such as a full disk."""
 
 
 @wire

@@ -14,7 +14,7 @@ from muster.client import calls
 from muster.client.api import Client
 from muster.client.storage import Storage
 from muster.defaults import PROTOCOL_VERSION
-from muster.errors import Conflict, JobError, MusterError, NotFound, ServerUnavailable
+from muster.errors import Conflict, DiskFull, JobError, MusterError, NotFound, ServerUnavailable
 from muster.host.http import Address
 from muster.job.explain import make_spec
 from muster.wire.stream import LogPiece, RunEnded
@@ -73,6 +73,23 @@ def test_a_submission_whose_answer_was_lost_is_repeated_with_the_same_key(server
     assert client.submit(make_spec({"command": ["true"]})) == run_view()
     first, second = [request.json["key"] for request in server.requests]
     assert first == second
+
+
+@pytest.mark.parametrize("reply", [Reply(status=503), Reply(body=b"Internal Server Error", status=500)])
+def test_a_refusal_that_says_nothing_is_a_server_that_is_away(server: RestServer, client: Client, reply: Reply) -> None:
+    replies = [reply, Reply(RUN, status=201)]
+    server.on("POST", "/api/v1/runs", lambda _: replies.pop(0))
+    client.submit(make_spec({"command": "true"}))
+    first, second = (request.json["key"] for request in server.requests)
+    assert first == second
+
+
+def test_a_fault_that_the_server_explains_is_not_repeated(server: RestServer, client: Client) -> None:
+    error = {"code": "disk_full", "message": "the disk is full", "hint": "Free some space."}
+    server.on("POST", "/api/v1/runs", Reply({"error": error}, status=507))
+    with pytest.raises(DiskFull, match="the disk is full"):
+        client.submit(make_spec({"command": "true"}))
+    assert len(server.requests) == 1
 
 
 def test_what_must_not_happen_twice_is_not_repeated(server: RestServer, client: Client) -> None:

@@ -41,6 +41,7 @@ ARGUMENTS: Mapping[Any, Any] = {
     float: 1.0,
     Scope: "read",
     Sequence[FileEntry]: [FileEntry("some", 1)],
+    Sequence[str]: ["some"],
     JobSpec: make_spec({"command": "true"}),
     NewAsset: NewAsset("some", "azureml://datastores/some/paths/some"),
     NewDatastore: NewDatastore("some", "local"),

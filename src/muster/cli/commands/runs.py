@@ -111,12 +111,11 @@ def cancel(
       muster cancel @latest
       muster cancel 4f2c --force
     """
-    client = connect()
-    for view in [client.run(run) for run in runs]:
-        if view.status in states.TERMINAL:
-            say(f"{view.id} has ended already: {view.status}")
-            continue
-        print(f"{view.id} {client.cancel(view.id, force=force).status}")
+    for run in connect().cancel_runs(runs, force=force):
+        if run.ended_before:
+            say(f"{run.id} has ended already: {run.status}")
+        else:
+            print(f"{run.id} {run.status}")
 
 
 def retry(runs: Runs) -> None:

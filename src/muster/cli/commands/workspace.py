@@ -43,7 +43,7 @@ class WorkspaceBrief:
 class ServerStatus(Health):
     """A server that answers."""
 
-    url: str
+    url: str = ""
 
 
 @dataclass(frozen=True)
@@ -193,6 +193,8 @@ def status_lines(found: WorkspaceStatus, paint: Paint) -> list[str]:
         text = "not running; the next command starts it" if embedded else f"does not answer: {found.why}"
         return [*lines, f"{paint('server', 'dim')}     {text}"]
     lines.append(f"{paint('server', 'dim')}     {server.url}  version {server.version}  process {server.pid}")
+    if server.trouble:
+        lines.append(f"{paint('trouble', 'red')}    {server.trouble}")
     for cluster in found.clusters:
         lines.append(f"{paint('cluster', 'dim')}    {cluster.name}  {cluster.engine}  {len(cluster.nodes)} nodes")
         rows = [(node.name, node.state, node.reason) for node in cluster.nodes]

@@ -3,44 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import queue
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, text
+from sqlalchemy.exc import DBAPIError
 
 from muster import errors
 from muster.server.database import tables
+from muster.server.database.faults import explained
+from muster.server.database.writer import Transaction, Writer
+
+__all__ = ["Database", "Transaction"]
 
 T = TypeVar("T")
 
 SCHEMA_REVISION = "0002"
 _NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "afs", "9p", "fuse.sshfs"}
-_BATCH = 256
 _OWNER_KEY = 0x6D757374
-
-
-class Transaction:
-    """What a write sees: the connection, and things to do once it is durable."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.after_commit: list[Callable[[], None]] = []
-        self.frees_nodes = False
-        """Something may start now; it is decided before this commit."""
-
-    def execute(self, statement: Any, parameters: Any = None) -> Any:
-        return self.connection.execute(statement, parameters)
-
-
-@dataclass(frozen=True, eq=False)
-class _Write:
-    work: Callable[[Transaction], Any]
-    future: Future[Any] = field(default_factory=Future)
 
 
 class Database:
@@ -50,95 +32,48 @@ class Database:
         self._engine = _open(url)
         self._owner = _own(self._engine)
         migrate(self._engine)
-        self.before_commit: Callable[[Transaction], None] | None = None
-        """Called once for all writes of a commit, when one of them freed nodes."""
-        self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._write_loop, name="database-writer", daemon=True)
-        self._thread.start()
+        self.writer = Writer(self._engine)
 
     def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
         """Queue a write; the future is done when it is on disk."""
-        item = _Write(work)
-        self._queue.put(item)
-        return item.future
+        return self.writer.submit(work)
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
         return await asyncio.wrap_future(self.submit(work))
+
+    @property
+    def file(self) -> Path | None:
+        """Where it lies; None for one on a database server."""
+        return sqlite_file(str(self._engine.url))
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         return await asyncio.to_thread(self.read_now, work)
 
     def read_now(self, work: Callable[[Connection], T]) -> T:
-        with self._engine.connect() as connection:
-            return work(connection)
+        try:
+            with self._engine.connect() as connection:
+                return work(connection)
+        except DBAPIError as error:
+            raise explained(error) from error
 
     def close(self) -> None:
-        self._queue.put(None)
-        self._thread.join()
+        self.writer.close()
         if self._owner is not None:
             self._owner.close()
         self._engine.dispose()
 
-    def _write_loop(self) -> None:
-        while (first := self._queue.get()) is not None:
-            batch = [first]
-            stop = False
-            while len(batch) < _BATCH:
-                try:
-                    item = self._queue.get_nowait()
-                except queue.Empty:
-                    break
-                if item is None:
-                    stop = True
-                    break
-                batch.append(item)
-            self._commit(batch)
-            if stop:
-                return
 
-    def _commit(self, batch: list[_Write]) -> None:
-        done: list[tuple[_Write, Any]] = []
-        hooks: list[Callable[[], None]] = []
-        freed = False
-        try:
-            with self._engine.begin() as connection:
-                for item in batch:
-                    transaction = Transaction(connection)
-                    try:
-                        if len(batch) == 1:
-                            result = item.work(transaction)
-                        else:
-                            with connection.begin_nested():
-                                result = item.work(transaction)
-                    except Exception as error:
-                        if len(batch) == 1:
-                            raise
-                        item.future.set_exception(error)
-                        continue
-                    done.append((item, result))
-                    hooks += transaction.after_commit
-                    freed = freed or transaction.frees_nodes
-                if freed and self.before_commit is not None:
-                    last = Transaction(connection)
-                    self.before_commit(last)
-                    hooks += last.after_commit
-        except Exception as error:
-            for item in batch:
-                if not item.future.done():
-                    item.future.set_exception(error)
-            return
-        for hook in hooks:
-            hook()
-        for item, result in done:
-            item.future.set_result(result)
+def sqlite_file(url: str) -> Path | None:
+    """The file of an SQLite database; None for another kind."""
+    return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite") else None
 
 
 def _open(url: str) -> Engine:
     if not url.startswith("sqlite"):
         return create_engine(url, pool_size=8, max_overflow=8)
     engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": 30})
-    path = Path(url.removeprefix("sqlite:///"))
-    journal = "DELETE" if on_network_filesystem(path.parent) else "WAL"
+    path = sqlite_file(url)
+    journal = "DELETE" if path is not None and on_network_filesystem(path.parent) else "WAL"
 
     @event.listens_for(engine, "connect")
     def _pragmas(connection: Any, _record: Any) -> None:

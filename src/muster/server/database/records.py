@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -11,6 +10,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert_postgres
 from sqlalchemy.dialects.sqlite import insert as upsert_sqlite
 
 from muster import errors
+from muster.host import clock
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.wire import states
@@ -85,13 +85,13 @@ def event_row(run_id: str, event: Recorded) -> dict[str, Json]:
 
 def add_note(transaction: Transaction, run_id: str, level: Level, text: str) -> None:
     """Say something to those who follow a run."""
-    add_event(transaction, run_id, Note(level, text, time.time()))
+    add_event(transaction, run_id, Note(level, text, clock.now()))
 
 
 def move_run(transaction: Transaction, run_id: str, status: RunStatus, **columns: Any) -> None:
     """Put a run in its next state, and say so to those who follow it."""
     RUN.set(transaction, run_id, status=status, **columns)
-    add_event(transaction, run_id, StateChanged(status, time.time()))
+    add_event(transaction, run_id, StateChanged(status, clock.now()))
 
 
 def upsert(transaction: Transaction, table: Table, values: Mapping[str, Any], newer: str | None = None) -> None:

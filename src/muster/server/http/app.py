@@ -59,6 +59,7 @@ _STATUS: tuple[tuple[type[errors.MusterError], int], ...] = (
     (errors.AccessDenied, 403),
     (errors.UserError, 422),
     (errors.ProtocolMismatch, 426),
+    (errors.DiskFull, 507),
 )
 _DATA = f"{DATA_ROUTE}/"
 _GRANT_HEADER = GRANT_HEADER.lower().encode()

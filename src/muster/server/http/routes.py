@@ -27,7 +27,7 @@ async def health(context: ContextOf) -> Health:
     """Whether the server is well, and what it is."""
     active = await context.database.read(active_run_count)
     agents = tuple(sorted(context.hub.contacts))
-    return Health(VERSION, PROTOCOL_VERSION, context.workspace_id, os.getpid(), active, agents)
+    return Health(VERSION, PROTOCOL_VERSION, context.workspace_id, os.getpid(), active, agents, context.disk.full)
 
 
 @router.post("/plan")

@@ -14,9 +14,11 @@ from sqlalchemy import and_, select
 from muster import errors
 from muster.defaults import FILES_BODY_BYTES, ORDERS_WAIT_MOST_S, ORDERS_WAIT_S, PROTOCOL_VERSION
 from muster.host.files import safe_path
+from muster.server import disk
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.server.database.faults import disk_full
 from muster.server.database.records import add_note, node_rank_of, record_file, record_files, upsert
 from muster.server.http.dependencies import CallerOf, ContextOf, NodeOf, own
 from muster.server.http.uploads import body_pieces
@@ -138,6 +140,10 @@ async def put_file(
     """A file that an attempt left in `outputs`, `logs` or by upload."""
     if node_rank != await context.database.read(lambda c: node_rank_of(c, run, attempt, node)):
         raise errors.NotFound(f"attempt {attempt} of {run} is not on {node}")
+    if await asyncio.to_thread(_is_given_up, context, run):
+        async for _piece in request.stream():
+            pass
+        return FileReceived(path)
     location = f"runs/{safe_path(run)}/attempts/{attempt}/{stored_name(node_rank, safe_path(path))}"
     await body_pieces(request, lambda pieces: context.files.store.put(location, pieces, sha256=sha256))
     await context.database.write(lambda t: record_file(t, run, attempt, node_rank, path, size, sha256))
@@ -173,6 +179,12 @@ async def _bounded_body(request: Request) -> bytes:
             limit = f"{FILES_BODY_BYTES >> 20} MiB"
             raise errors.JobError(f"files of more than {limit} came together", "Send large files one by one.")
     return bytes(body)
+
+
+def _is_given_up(context: Context, run: str) -> bool:
+    """Whether what a run still delivers finds no room, and nobody waits for it."""
+    full = context.disk.full
+    return full != "" and bool(disk.give_up(context.disk, context.database, {run}, full))
 
 
 def _hear_doing(context: Context, contact: NodeContact, doing: Iterable[tuple[str, int, str, float]]) -> None:
@@ -225,7 +237,15 @@ def _append(context: Context, node: str, chunks: list[Chunk]) -> dict[tuple[str,
     )
     mine = {(row.run_id, row.number) for row in rows}
     accepted = [chunk for chunk in chunks if (chunk.run, chunk.attempt) in mine]
-    lengths = context.files.streams.append(accepted)
+    if context.disk.full:
+        lengths = _without_room(context, accepted, context.disk.full)
+    else:
+        try:
+            lengths = context.files.streams.append(accepted)
+        except OSError as error:
+            if not disk.is_full_error(error):
+                raise
+            lengths = _without_room(context, accepted, f"the disk of {context.paths.store} is full")
     _index(context, lengths)
     for chunk in chunks:
         # A removed run has no place for its bytes: they count as delivered.
@@ -242,6 +262,23 @@ def _index(context: Context, lengths: Mapping[tuple[str, int, str], int]) -> Non
             grown.setdefault(run, {})[Log(attempt, stream)] = length
     for run, logs in grown.items():
         context.files.arrivals.record(run, logs)
+
+
+def _without_room(context: Context, chunks: list[Chunk], why: str) -> dict[tuple[str, int, str], int]:
+    """On a full disk the bytes of cancelled runs count as delivered, so that these can end and be removed.
+
+    Other nodes keep theirs until there is room.
+    """
+    given_up = disk.give_up(context.disk, context.database, {chunk.run for chunk in chunks}, why)
+    if not given_up:
+        raise disk_full(why)
+    streams = context.files.streams
+    lengths = {(c.run, c.attempt, c.stream): streams.length(c.run, c.attempt, c.stream) for c in chunks}
+    for chunk in chunks:
+        key = (chunk.run, chunk.attempt, chunk.stream)
+        if chunk.run in given_up:
+            lengths[key] = max(lengths[key], chunk.offset + len(chunk.data))
+    return lengths
 
 
 def _take(

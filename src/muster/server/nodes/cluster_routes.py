@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 from fastapi import APIRouter, Response
 
 from muster import errors
 from muster.engines.base import Cluster
+from muster.host import clock
 from muster.server.database.connection import Transaction
 from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.http.paging import PageOf
@@ -106,7 +106,7 @@ async def setup_log(name: str, node: str, context: ContextOf) -> SetupLog:
 @router.get("/cost")
 async def cost(context: ContextOf, by: CostBy = "run") -> CostReport:
     """Node hours and, where prices are known, their cost."""
-    return await context.database.read(lambda c: costs.report(c, by, time.time()))
+    return await context.database.read(lambda c: costs.report(c, by, clock.now()))
 
 
 async def _listen_for(context: ContextOf) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from muster.clusters.options import Limit, Options, parse_options
 from muster.control.scheduling.model import Node, Quota, Rules
 from muster.engines.base import Cluster, NodeOffer
 from muster.engines.base import Connection as Reach
+from muster.host import clock
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
@@ -161,7 +161,7 @@ def rules_of(context: Context, row: Any, states: Mapping[str, NodeRecord], num_u
 
 def set_state(transaction: Transaction, cluster: str, name: str, state: str, reason: str = "") -> None:
     """Put a node into a state, and keep when and why."""
-    now = time.time()
+    now = clock.now()
     where = (_STATES.c.cluster == cluster, _STATES.c.name == name)
     if state == GONE:
         transaction.execute(delete(_STATES).where(*where))
@@ -172,7 +172,7 @@ def set_state(transaction: Transaction, cluster: str, name: str, state: str, rea
 
 
 def add_history(transaction: Transaction, cluster: str, name: str, state: str, reason: str) -> None:
-    row = {"cluster": cluster, "name": name, "at": time.time(), "state": state, "reason": reason}
+    row = {"cluster": cluster, "name": name, "at": clock.now(), "state": state, "reason": reason}
     transaction.execute(_HISTORY, row)
 
 
@@ -189,7 +189,7 @@ def cordon(transaction: Transaction, cluster: str, names: Sequence[str], why: st
             record = replace(record, strikes=0)
             if record.state == UNUSABLE:
                 # A new agent will show whether all is well now.
-                record = replace(record, state=LEAVING, reason="taken back; it is started afresh", since=time.time())
+                record = replace(record, state=LEAVING, reason="taken back; it is started afresh", since=clock.now())
         mine = (_STATES.c.cluster == cluster, _STATES.c.name == name)
         transaction.execute(update(_STATES).where(*mine).values(**vars(record)))
         add_history(transaction, cluster, name, record.state, f"cordoned: {why}" if why is not None else "uncordoned")

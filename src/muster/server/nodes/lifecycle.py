@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +17,7 @@ from muster.control.scheduling.model import Node
 from muster.control.scheduling.nodes import Change, Seen, next_state
 from muster.defaults import NODE_STRIKES, WATCH_S
 from muster.engines.base import NodeState
+from muster.host import clock
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
@@ -169,14 +169,14 @@ def _changes(context: Context, loaded: _Load, lives: Mapping[str, NodeState]) ->
             busy=name in loaded.busy,
             taken_back=name in context.hub.taken_back,
         )
-        change = next_state(seen, time.time())
+        change = next_state(seen, clock.now())
         if change is not None:
             found.append(change)
     return found
 
 
 def _scale(context: Context, row: Any, loaded: _Load, changed: dict[str, str]) -> Scaling:
-    options, now = clusters.options_of(row), time.time()
+    options, now = clusters.options_of(row), clock.now()
     nodes = {node.name: node for node in clusters.offered(context, clusters.cluster_of(row))}
     members = []
     for name, item in loaded.known.items():
@@ -239,7 +239,7 @@ def _follow_up(context: Context, change: Change) -> None:
 def _why_leaving(row: Any, loaded: _Load, name: str) -> str:
     if row.state in (clusters.STOPPED, clusters.DELETING):
         return f"the cluster is {'stopped' if row.state == clusters.STOPPED else 'being deleted'}"
-    idle_s = time.time() - loaded.known[name].since
+    idle_s = clock.now() - loaded.known[name].since
     return f"idle for {idle_s:.0f} s" if loaded.known[name].state == clusters.IDLE else "the cluster was made smaller"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from sqlalchemy import Table, insert
 
 from muster.control.lifecycle import AttemptView, NodeView, RankView
 from muster.control.scheduling.model import Place
+from muster.host import clock
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
@@ -92,7 +92,7 @@ class AttemptRecord:
         number = run.attempt + 1
         run.set(attempt=number, retry_at=None)
         key: Columns = {"run_id": run_id, "number": number}
-        attempt: Columns = {**key, "status": states.PREPARING, "created_at": time.time(), "timed_out": False}
+        attempt: Columns = {**key, "status": states.PREPARING, "created_at": clock.now(), "timed_out": False}
         nodes = [
             {
                 **_blank(tables.placements),
@@ -140,11 +140,11 @@ class AttemptRecord:
         self._events.append(event_row(self.run.id, event))
 
     def note(self, level: Level, text: str) -> None:
-        self.announce(Note(level, text, time.time()))
+        self.announce(Note(level, text, clock.now()))
 
     def move(self, status: RunStatus, **columns: Any) -> None:
         self.run.set(status=status, **columns)
-        self.announce(StateChanged(status, time.time()))
+        self.announce(StateChanged(status, clock.now()))
 
     def view(self, context: Context) -> AttemptView:
         """What the decision looks at."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,6 +14,7 @@ from muster.control.scheduling.model import Start
 from muster.control.verdict import judge
 from muster.defaults import GRACE_CANCEL_S
 from muster.engines import base
+from muster.host import clock
 from muster.job.spec import JobSpec
 from muster.launch.conventions import ports_wanted
 from muster.launch.plan import plan as make_plan
@@ -150,7 +150,7 @@ def identify_node(transaction: Transaction, hello: Hello) -> None:
     transaction.execute(
         update(attempts)
         .where(attempts.c.run_id == run_id, attempts.c.number == number, attempts.c.started_at.is_(None))
-        .values(granted_at=time.time())
+        .values(granted_at=clock.now())
     )
 
 
@@ -326,7 +326,7 @@ def _move(context: Context, record: AttemptRecord, status: RunStatus) -> None:
         record.attempt.set(verdict=verdict)
         record.move(status, verdict=verdict)
     elif status == states.RUNNING:
-        now = time.time()
+        now = clock.now()
         record.attempt.set(started_at=now, status=status)
         record.move(status, started_at=record.run.started_at or now)
     else:
@@ -342,7 +342,7 @@ def _finish(context: Context, transaction: Transaction, record: AttemptRecord) -
     following = retries.follow(context, transaction, record, verdict)
     action = retries.next_step(following) if isinstance(following, Retry) else following.why
     verdict = replace(verdict, action=action)
-    now = time.time()
+    now = clock.now()
     status = _STATUS.get(verdict.code, states.FAILED)
     record.attempt.set(status=status, ended_at=now, verdict=to_json(verdict))
     transaction.after_commit.append(lambda: context.publish(run.id, number))

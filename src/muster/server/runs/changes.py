@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from sqlalchemy import delete, select
 
 from muster import errors
+from muster.host import clock
 from muster.host.files import safe_path
 from muster.host.hashing import Measuring
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import PLACEMENTS, RUN, add_note, find_run, move_run, record_file
+from muster.server.database.records import (
+    ADD_EVENT,
+    PLACEMENTS,
+    RUN,
+    RunRow,
+    add_note,
+    event_row,
+    find_run,
+    record_file,
+)
 from muster.server.runs import attempts, ingest
 from muster.wire import states
 from muster.wire.access import HashedFile
 from muster.wire.codec import to_json
-from muster.wire.runs import Changes, MetricPoint, MetricReport
+from muster.wire.runs import CancelledRun, Changes, MetricPoint, MetricReport
+from muster.wire.stream import Note, StateChanged
 from muster.wire.verdicts import CANCELLED, Verdict
 
 _PARTS = (
@@ -49,27 +60,62 @@ def change(transaction: Transaction, ref: str, changes: Changes) -> str:
     return str(row.id)
 
 
-def cancel(context: Context, transaction: Transaction, ref: str, force: bool, who: str) -> str:
-    """Have a run end, with grace unless by force; one that waits ends at once. Returns the run's id."""
-    row = find_run(transaction, ref)
-    if row.status in states.TERMINAL:
-        return str(row.id)
-    how = "kill" if force or row.cancel == "kill" else "cancel"
-    said = "killed" if force else "cancel requested"
-    if row.status == states.FINALIZING:
-        how, said = "abandon", "delivery cancelled"
-    RUN.set(transaction, row.id, cancel=how, cancel_by=who)
-    add_note(transaction, row.id, "warning", f"{said} by {who}")
-    if row.status == states.QUEUED:
+def cancel(
+    context: Context, transaction: Transaction, refs: Sequence[str], force: bool, who: str
+) -> tuple[CancelledRun, ...]:
+    """Have runs end, with grace unless by force; those that wait end at once."""
+    rows = {row.id: row for row in (find_run(transaction, ref) for ref in refs)}
+    open_rows = [row for row in rows.values() if row.status not in states.TERMINAL]
+    waiting = [row for row in open_rows if row.status == states.QUEUED]
+    if waiting:
+        _cancel_waiting(context, transaction, waiting, force, who)
+    for row in open_rows:
+        if row.status != states.QUEUED:
+            RUN.set(transaction, row.id, cancel=_how(row, force), cancel_by=who)
+            add_note(transaction, row.id, "warning", _said(row, force, who))
+            attempts.advance(context, transaction, row.id)
+            nodes = [node.node for node in PLACEMENTS.rows(transaction, row.id, row.attempt)]
+            transaction.after_commit.append(partial(context.hub.changed, nodes, [row.id]))
+    return tuple(_cancelled(transaction, row) for row in rows.values())
+
+
+def _cancel_waiting(context: Context, transaction: Transaction, rows: Sequence[RunRow], force: bool, who: str) -> None:
+    """Many at once in a few statements: a queue of thousands is emptied in one go."""
+    now = clock.now()
+    changed, happened = [], []
+    for row in rows:
         what = f"attempt {row.attempt + 1}" if row.attempt else "it"
-        verdict = Verdict(CANCELLED, f"cancelled by {who} before {what} started")
-        move_run(transaction, row.id, states.CANCELED, ended_at=time.time(), verdict=to_json(verdict))
-        transaction.after_commit.append(lambda: context.hub.changed(runs=[row.id], queue=True))
-    else:
-        attempts.advance(context, transaction, row.id)
-        nodes = [node.node for node in PLACEMENTS.rows(transaction, row.id, row.attempt)]
-        transaction.after_commit.append(lambda: context.hub.changed(nodes, [row.id]))
-    return str(row.id)
+        verdict = to_json(Verdict(CANCELLED, f"cancelled by {who} before {what} started"))
+        ended = {"status": states.CANCELED, "ended_at": now, "verdict": verdict}
+        changed.append({"key_id": row.id, "cancel": _how(row, force), "cancel_by": who, **ended})
+        happened += [
+            event_row(row.id, Note("warning", _said(row, force, who), now)),
+            event_row(row.id, StateChanged(states.CANCELED, now)),
+        ]
+    transaction.execute(RUN.update, changed)
+    transaction.execute(ADD_EVENT, happened)
+    ids = [row.id for row in rows]
+    transaction.after_commit.append(lambda: context.hub.changed(runs=ids, queue=True))
+
+
+def _how(row: RunRow, force: bool) -> str:
+    if row.status == states.FINALIZING:
+        return "abandon"
+    return "kill" if force or row.cancel == "kill" else "cancel"
+
+
+def _said(row: RunRow, force: bool, who: str) -> str:
+    if row.status == states.FINALIZING:
+        return f"delivery cancelled by {who}"
+    return f"{'killed' if force else 'cancel requested'} by {who}"
+
+
+def _cancelled(transaction: Transaction, row: RunRow) -> CancelledRun:
+    if row.status in states.TERMINAL:
+        return CancelledRun(row.id, row.status, ended_before=True)
+    if row.status == states.QUEUED:
+        return CancelledRun(row.id, states.CANCELED)
+    return CancelledRun(row.id, RUN.one(transaction, row.id).status)
 
 
 def forget(transaction: Transaction, ref: str) -> str:

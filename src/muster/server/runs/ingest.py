@@ -117,6 +117,8 @@ def _apply(transaction: Transaction, run_id: str, attempt: int, stream: str, lin
             tags[str(name)] = str(item.get("value"))
         elif kind == "progress":
             progress = _progress(item) or progress
+        elif kind == "lost":
+            _note_lost(transaction, run_id, source, item)
         elif kind == "model" and name:
             _add_model(transaction, run_id, str(name), item)
     add_points(transaction, run_id, points)
@@ -128,6 +130,19 @@ def _apply(transaction: Transaction, run_id: str, attempt: int, stream: str, lin
     if progress is not None and rank is not None:
         row = {"run_id": run_id, "attempt": attempt, **to_json(replace(progress, rank=rank))}
         upsert(transaction, tables.progress, row, newer="attempt")
+
+
+def _note_lost(transaction: Transaction, run_id: str, source: str, item: Mapping[str, Json]) -> None:
+    """Keep on the run that a script logged what its node's disk had no room for."""
+    count = int(_number(item.get("count")) or 0)
+    if count > 0:
+        what = "event" if count == 1 else "events"
+        text = (
+            f"{source.replace('_', ' ')} logged {count:,} {what} that could not be written and are missing (disk full?)"
+        )
+        notices = transaction.execute(select(tables.runs.c.notices).where(tables.runs.c.id == run_id)).scalar() or []
+        transaction.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(notices=[*notices, text]))
+        add_note(transaction, run_id, "error", text)
 
 
 def _advise_on_data_wait(transaction: Transaction, run_id: str, attempt: int, points: Sequence[MetricPoint]) -> None:

@@ -7,7 +7,6 @@ from the database.
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +17,7 @@ from muster.control.scheduling.explain import Explanations, Volume, head_reason
 from muster.control.scheduling.model import UNKNOWN, Decision, Gang, Need, Part, Rules, Running
 from muster.control.scheduling.queue import Queue
 from muster.defaults import GRACE_CANCEL_S, PRIORITY_HEADSTART_S, START_MARGIN_S
+from muster.host import clock
 from muster.job.parts import Retry
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
@@ -138,6 +138,10 @@ class RunsState:
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(3))
     """Held while logs are read in a thread."""
 
+    def start_over(self) -> None:
+        """Read the queue anew: what was remembered of a commit that failed is not true."""
+        self.queue = RunQueue()
+
 
 def gang_of(row: Any) -> Gang:
     """A queued run as the scheduler sees it; one that was put back keeps its place."""
@@ -165,7 +169,7 @@ def load_running(transaction: Transaction) -> list[Running]:
     for row in transaction.execute(_HOLDING):
         rows[row.run_id] = row
         parts.setdefault(row.run_id, []).append(Part(row.node, row.host, row.ranks, tuple(row.gpus)))
-    return [_running(row, tuple(parts[run_id]), time.time()) for run_id, row in rows.items()]
+    return [_running(row, tuple(parts[run_id]), clock.now()) for run_id, row in rows.items()]
 
 
 def _running(row: Any, parts: tuple[Part, ...], now: float) -> Running:

@@ -9,6 +9,7 @@ from sqlalchemy import select
 
 from muster import errors
 from muster.control.retry import Past, Policy, Retry, Stop, decide
+from muster.host import clock
 from muster.job import parts
 from muster.job.explain import make_spec
 from muster.server.context import Context
@@ -71,7 +72,7 @@ def by_hand(context: Context, transaction: Transaction, ref: str, who: str) -> s
     if row.status not in states.TERMINAL:
         raise errors.Conflict(f"the run {row.id} is {row.status}", "Only a run that has ended can be retried.")
     fresh = {"cancel": None, "cancel_by": None, "ended_at": None, "verdict": None, "retry_at": None}
-    RUN.set(transaction, row.id, **fresh, excluded_nodes=[], budget_from=row.attempt + 1, queued_at=time.time())
+    RUN.set(transaction, row.id, **fresh, excluded_nodes=[], budget_from=row.attempt + 1, queued_at=clock.now())
     add_note(transaction, row.id, "info", f"attempt {row.attempt + 1}: asked for by {who}")
     move_run(transaction, row.id, states.QUEUED)
     transaction.after_commit.append(lambda: context.hub.changed(runs=[row.id], queue=True))
@@ -79,11 +80,21 @@ def by_hand(context: Context, transaction: Transaction, ref: str, who: str) -> s
 
 
 def take_up(context: Context, transaction: Transaction) -> None:
-    """After a start of the server: wake the scheduler when a further attempt is due."""
-    runs = tables.runs
-    waiting = select(runs.c.retry_at).where(runs.c.status == states.QUEUED, runs.c.retry_at.is_not(None))
-    for retry_at in transaction.execute(waiting).scalars():
-        context.hub.wake_scheduler_at(retry_at)
+    """After a start of the server, or of another time: wake the scheduler when a further attempt is due."""
+    runs, now = tables.runs, clock.now()
+    waiting = select(runs.c.id, runs.c.queued_at, runs.c.retry_at).where(
+        runs.c.status == states.QUEUED, runs.c.retry_at.is_not(None)
+    )
+    for row in transaction.execute(waiting).all():
+        due = due_at(row.queued_at or now, row.retry_at, now)
+        if due != row.retry_at:
+            RUN.set(transaction, row.id, retry_at=due)
+        context.hub.wake_scheduler_at(due)
+
+
+def due_at(queued_at: float, retry_at: float, now: float) -> float:
+    """When a further attempt is due: never later than its whole back-off from now, should the clock have been set."""
+    return min(retry_at, now + max(0.0, retry_at - queued_at))
 
 
 def waiting_reason(row: Any, now: float) -> str | None:

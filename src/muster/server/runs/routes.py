@@ -24,7 +24,18 @@ from muster.server.runs.metrics import load_points, load_series
 from muster.server.runs.streaming import follow, open_stream
 from muster.store.pieces import pieces_of
 from muster.wire.access import HashedFile
-from muster.wire.runs import Cancel, Changes, FileView, MetricPoint, MetricReports, MetricSeries, RunView, Submission
+from muster.wire.runs import (
+    Cancel,
+    CancelledRun,
+    CancelRuns,
+    Changes,
+    FileView,
+    MetricPoint,
+    MetricReports,
+    MetricSeries,
+    RunView,
+    Submission,
+)
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
@@ -62,8 +73,14 @@ async def change(ref: str, body: Changes, context: ContextOf) -> RunView:
 @router.post("/{ref}/cancel")
 async def cancel(ref: str, body: Cancel, context: ContextOf, caller: CallerOf) -> RunView:
     """Cancel a run: its ranks get SIGTERM and a grace period; with `force` they are killed."""
-    run_id = await context.database.write(lambda t: changes.cancel(context, t, ref, body.force, caller.subject))
-    return await show(run_id, context)
+    done = await context.database.write(lambda t: changes.cancel(context, t, [ref], body.force, caller.subject))
+    return await show(done[0].id, context)
+
+
+@router.post("/cancel")
+async def cancel_runs(body: CancelRuns, context: ContextOf, caller: CallerOf) -> tuple[CancelledRun, ...]:
+    """Cancel many runs in one write."""
+    return await context.database.write(lambda t: changes.cancel(context, t, body.runs, body.force, caller.subject))
 
 
 @router.post("/{ref}/retry")

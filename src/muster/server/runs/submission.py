@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from typing import Any
 
 from sqlalchemy import Connection, insert
@@ -12,6 +11,7 @@ from muster import errors
 from muster.control.scheduling.explain import impossible
 from muster.control.scheduling.model import Gang, Need
 from muster.control.scheduling.quota import Usage
+from muster.host import clock
 from muster.job.check import no_effect_notices
 from muster.job.explain import make_spec
 from muster.job.spec import JobSpec
@@ -44,11 +44,12 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     known = BY_KEY.first(transaction, submission.key)
     if known is not None:
         return str(known.id)
+    context.disk.check()
     spec = datacheck.settle(context, transaction.connection, make_spec(dict(submission.spec)))
     notices = [*submission.notices, *_check(context, transaction.connection, spec, submission)]
     settled = records.settle(context, transaction.connection, spec, submission.python, submission.packages)
     notices += settled.notices
-    now = time.time()
+    now = clock.now()
     run_id = new_id(spec)
     need = demand(spec)
     transaction.execute(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from muster.control.scheduling.explain import Waiting
+from muster.host import clock
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.records import RunRow, find_run, message_of
@@ -46,7 +46,7 @@ class RunFile:
 def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) -> list[RunView]:
     """The views of several runs, with one query for each kind of part."""
     parts = _load_parts(connection, rows)
-    now = time.time()
+    now = clock.now()
     return [
         message_of(
             RunView,
@@ -99,8 +99,10 @@ def verdict_of(row: Any) -> Verdict | None:
 
 def reason(context: Context, row: RunRow, now: float | None = None) -> str:
     """Why a run waits; empty when it does not. With `now` also for how long it has been at what takes long."""
+    if context.disk.full and row.status not in states.TERMINAL:
+        return context.disk.full
     if row.status == states.QUEUED:
-        return retries.waiting_reason(row, time.time()) or waiting(context, row).reason
+        return retries.waiting_reason(row, clock.now()) or waiting(context, row).reason
     if row.status == states.PROVISIONING:
         allocation = context.nodes.allocations.get((row.id, row.attempt))
         if allocation is not None and allocation.reason:

@@ -1,5 +1,6 @@
 """Group commit: writes share a commit, failures do not share their fate."""
 
+import asyncio
 import contextlib
 import sqlite3
 import subprocess
@@ -12,7 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import insert, select, text
 
-from muster.errors import ProtocolMismatch
+from muster.errors import DiskFull, ProtocolMismatch, ServerUnavailable
 from muster.server.database import tables
 from muster.server.database.connection import Database, on_network_filesystem
 
@@ -26,12 +27,16 @@ def database(tmp_path):
 
 def add(database, name, then=None):
     def work(transaction):
-        row = {"name": name, "kind": "local", "options": {}, "created_at": 0.0}
-        transaction.execute(insert(tables.datastores).values(**row))
+        add_row(transaction, name)
         if then:
             then(transaction)
 
     return database.submit(work)
+
+
+def add_row(transaction, name, options=None):
+    row = {"name": name, "kind": "local", "options": options or {}, "created_at": 0.0}
+    transaction.execute(insert(tables.datastores).values(**row))
 
 
 def names(database):
@@ -61,6 +66,81 @@ def test_what_is_to_be_done_after_a_commit_is_done_only_then(database):
     with pytest.raises(ZeroDivisionError):
         failing.result(5)
     assert seen == [["a"]]
+
+
+def test_one_that_gives_up_waiting_leaves_the_writer_alive(database):
+    gate = threading.Event()
+    first = add(database, "first", lambda _: gate.wait(5))
+
+    async def give_up():
+        begun = asyncio.create_task(database.write(lambda _: gate.wait(5)))
+        queued = asyncio.create_task(database.write(lambda t: add_row(t, "queued")))
+        await asyncio.sleep(0)
+        for task in (begun, queued):
+            task.cancel()
+        await asyncio.wait([begun, queued])
+
+    asyncio.run(give_up())
+    gate.set()
+    first.result(5)
+    add(database, "after").result(5)
+    assert names(database) == ["after", "first"]
+
+
+def test_one_that_gives_up_in_the_middle_of_its_commit_leaves_the_writer_alive(database):
+    begun, gate = threading.Event(), threading.Event()
+
+    async def give_up():
+        task = asyncio.create_task(database.write(lambda t: (begun.set(), gate.wait(5), add_row(t, "begun"))))
+        await asyncio.to_thread(begun.wait, 5)
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(give_up())
+    gate.set()
+    add(database, "after").result(5)
+    assert names(database) == ["after", "begun"]
+
+
+def test_what_follows_a_write_may_fail_and_the_write_is_still_acknowledged(database):
+    add(database, "a", lambda t: t.after_commit.append(lambda: 1 / 0)).result(5)
+    add(database, "b").result(5)
+    assert names(database) == ["a", "b"]
+
+
+def test_a_database_that_runs_full_in_a_shared_commit_takes_no_acknowledged_write_along(database):
+    """SQLite then rolls everything back, the writes before it too."""
+    gate, aborted = threading.Event(), []
+    database.writer.after_abort = lambda: aborted.append(1)
+    first = add(database, "first", lambda _: gate.wait(5))
+    good = [add(database, f"good-{index}") for index in range(3)]
+    large = add(database, "large", lambda t: fill_up(t))
+    last = add(database, "last")
+    gate.set()
+    for future in (first, *good, last):
+        future.result(5)
+    with pytest.raises(DiskFull, match="muster rm"):
+        large.result(5)
+    assert names(database) == ["first", *(f"good-{index}" for index in range(3)), "last"]
+    assert aborted
+
+
+def test_a_write_to_a_closed_database_is_refused(tmp_path):
+    closed = Database(f"sqlite:///{tmp_path}/muster.db")
+    closed.close()
+    with pytest.raises(ServerUnavailable):
+        add(closed, "late").result(5)
+
+
+def fill_up(transaction):
+    """What a full disk does, by a limit on the file's size."""
+    pages = transaction.execute(text("PRAGMA page_count")).scalar()
+    transaction.execute(text(f"PRAGMA max_page_count = {pages + 4}"))
+    try:
+        for index in range(1000):
+            add_row(transaction, f"large-{index}", {"text": "x" * 1000})
+    finally:
+        transaction.execute(text("PRAGMA max_page_count = 1000000"))
 
 
 def test_every_acknowledged_write_is_synchronous(database):

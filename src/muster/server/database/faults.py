@@ -1,0 +1,43 @@
+"""What a database's own errors mean to people."""
+
+from __future__ import annotations
+
+from sqlalchemy.exc import DatabaseError, DBAPIError
+
+from muster import errors
+
+_FULL = ("database or disk is full", "no space left on device", "could not extend file")
+_DAMAGED = ("malformed", "file is not a database", "invalid page", "unsupported file format")
+
+REPAIR = "`muster repair` rebuilds it from the last automatic backup and the store; the damaged one is kept."
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether a write failed because its disk is full."""
+    return isinstance(error, DBAPIError) and any(word in str(error.orig).lower() for word in _FULL)
+
+
+def is_damaged(error: BaseException) -> bool:
+    """Whether the database's files are not what they should be."""
+    return isinstance(error, DatabaseError) and any(word in str(error.orig).lower() for word in _DAMAGED)
+
+
+def explained(error: Exception) -> Exception:
+    """The error in words that say what to do, where there are any; others as they are."""
+    if is_full(error):
+        return disk_full("the disk of the workspace's database is full")
+    if is_damaged(error):
+        assert isinstance(error, DBAPIError)
+        return errors.MusterError(
+            f"the workspace database is damaged: {error.orig}",
+            f"End the server (`muster down --force`). {REPAIR}",
+            code="damaged_database",
+        )
+    return error
+
+
+def disk_full(message: str) -> errors.DiskFull:
+    """With what a person can do about it."""
+    return errors.DiskFull(
+        message, "Free some space: `muster rm RUN` removes a run with its files, `muster gc` what nothing refers to."
+    )

@@ -1,0 +1,189 @@
+"""One thread that writes: what waits shares a commit, what fails fails alone, and nothing ends the thread."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidRequestError, OperationalError
+
+from muster import errors
+from muster.server.database.faults import explained, is_full
+
+log = logging.getLogger("muster.server")
+
+T = TypeVar("T")
+
+_BATCH = 256
+
+
+class Transaction:
+    """What a write sees: the connection, and things to do once it is durable."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.after_commit: list[Callable[[], None]] = []
+        self.frees_nodes = False
+        """Something may start now; it is decided before this commit."""
+
+    def execute(self, statement: Any, parameters: Any = None) -> Any:
+        return self.connection.execute(statement, parameters)
+
+
+@dataclass(frozen=True, eq=False)
+class _Write:
+    work: Callable[[Transaction], Any]
+    future: Future[Any] = field(default_factory=Future)
+
+    def begin(self) -> bool:
+        """False when whoever wanted it has gone; from here on it cannot be taken back."""
+        return self.future.set_running_or_notify_cancel()
+
+
+@dataclass
+class _Batch:
+    """What the writes of one commit came to."""
+
+    done: list[tuple[_Write, Any]] = field(default_factory=list)
+    failed: list[tuple[_Write, Exception]] = field(default_factory=list)
+    hooks: list[Callable[[], None]] = field(default_factory=list)
+    freed: bool = False
+
+
+class Writer:
+    """Runs writes one after another."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.before_commit: Callable[[Transaction], None] | None = None
+        """Called once for all writes of a commit, when one of them freed nodes."""
+        self.after_abort: Callable[[], None] | None = None
+        """Called when a commit failed: what was remembered of its writes is not true."""
+        self.make_room: Callable[[], bool] | None = None
+        """Called when a disk is full; after a true answer the write is tried once more."""
+        self._engine = engine
+        self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="database-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
+        """Queue a write; the future is done when it is on disk."""
+        item = _Write(work)
+        self._queue.put(item)
+        if self._closed:
+            self._refuse_rest()
+        return item.future
+
+    def close(self) -> None:
+        """Write what waits, and end."""
+        self._queue.put(None)
+        self._thread.join()
+        self._closed = True
+        self._refuse_rest()
+
+    def _run(self) -> None:
+        stop = False
+        while not stop:
+            batch, stop = self._next()
+            begun = [item for item in batch if item.begin()]
+            try:
+                self._commit(begun)
+            except BaseException as error:
+                # Whatever it is: those who wait must hear of it, and those who come later must be served.
+                log.exception("a write broke off")
+                for item in begun:
+                    if not item.future.done():
+                        item.future.set_exception(error)
+
+    def _next(self) -> tuple[list[_Write], bool]:
+        """What waits, and whether nothing comes after it."""
+        batch: list[_Write] = []
+        item = self._queue.get()
+        while item is not None:
+            batch.append(item)
+            if len(batch) == _BATCH:
+                return batch, False
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                return batch, False
+        return batch, True
+
+    def _commit(self, items: list[_Write]) -> None:
+        if not items:
+            return
+        batch = _Batch()
+        try:
+            with self._engine.begin() as connection:
+                for item in items:
+                    self._apply(connection, item, batch, alone=len(items) == 1)
+                if batch.freed and self.before_commit is not None:
+                    last = Transaction(connection)
+                    self.before_commit(last)
+                    batch.hooks += last.after_commit
+        except Exception as error:
+            self._abort(items, error)
+            return
+        for hook in batch.hooks:
+            _call(hook)
+        for item, result in batch.done:
+            item.future.set_result(result)
+        for item, reason in batch.failed:
+            item.future.set_exception(reason)
+
+    def _apply(self, connection: Connection, item: _Write, batch: _Batch, alone: bool) -> None:
+        transaction = Transaction(connection)
+        try:
+            if alone:
+                result = item.work(transaction)
+            else:
+                with connection.begin_nested():
+                    result = item.work(transaction)
+        except Exception as error:
+            if alone or _takes_all_along(error):
+                raise
+            batch.failed.append((item, explained(error)))
+            return
+        batch.done.append((item, result))
+        batch.hooks += transaction.after_commit
+        batch.freed = batch.freed or transaction.frees_nodes
+
+    def _abort(self, items: list[_Write], error: Exception) -> None:
+        """Nothing of it was committed: each is tried alone, since one of them may be to blame."""
+        if self.after_abort is not None:
+            _call(self.after_abort)
+        if len(items) == 1 and not (is_full(error) and self.make_room is not None and self.make_room()):
+            items[0].future.set_exception(explained(error))
+            return
+        for item in items:
+            self._commit([item])
+
+    def _refuse_rest(self) -> None:
+        while True:
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                return
+            if item is not None and item.begin():
+                item.future.set_exception(errors.ServerUnavailable("the server has closed its database"))
+
+
+def _takes_all_along(error: Exception) -> bool:
+    """Whether the database gave up the whole transaction, the writes before this one too."""
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
+        return True
+    return isinstance(error, (OperationalError, InterfaceError, InvalidRequestError))
+
+
+def _call(hook: Callable[[], None]) -> None:
+    try:
+        hook()
+    except Exception:
+        # The write is durable; who asked for it must not be told otherwise.
+        log.exception("something that follows a write failed")

@@ -1,0 +1,68 @@
+"""What is asked before the server ends is answered; what is asked after that is for the next one."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_AGENTS = "/api/v1/agents/"
+"""They are asked to go while the server ends, and repeat what was not answered."""
+
+
+class Draining:
+    """Counts the requests of clients whose answers have not begun."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._unanswered = 0
+        self._is_ending = False
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"].startswith(_AGENTS):
+            await self._app(scope, receive, send)
+        elif self._is_ending:
+            await _go_elsewhere(send)
+        else:
+            await self._counted(scope, receive, send)
+
+    async def finish(self, timeout_s: float) -> None:
+        """Take no more requests of clients, and wait until those that are here have their answers."""
+        self._is_ending = True
+        try:
+            await asyncio.wait_for(self._quiet.wait(), timeout_s)
+        except TimeoutError:
+            pass
+
+    async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answered = False
+
+        def done() -> None:
+            nonlocal answered
+            if not answered:
+                answered = True
+                self._unanswered -= 1
+                if self._unanswered == 0:
+                    self._quiet.set()
+
+        async def watched(message: Message) -> None:
+            await send(message)
+            # The first piece counts as the answer: a stream never ends by itself.
+            if message["type"] == "http.response.body":
+                done()
+
+        self._unanswered += 1
+        self._quiet.clear()
+        try:
+            await self._app(scope, receive, watched)
+        finally:
+            done()
+
+
+async def _go_elsewhere(send: Send) -> None:
+    """An answer without an error in it, which clients take for a server that is away: they look for the next one."""
+    headers = [(b"content-length", b"0"), (b"connection", b"close"), (b"retry-after", b"1")]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
