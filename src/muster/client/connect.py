@@ -116,7 +116,7 @@ def compatibility(server: ServerVersion, version: str = VERSION, protocol: int =
     theirs, their_protocol, active = server.version, server.protocol, server.active_runs
     sides = f"the server is Muster {theirs} (protocol {their_protocol}), this client {version} (protocol {protocol})"
     if their_protocol > protocol:
-        return Compatibility("refuse", sides, f"Upgrade the client: pip install 'muster>={theirs}'.")
+        return Compatibility("refuse", sides, f"Upgrade the client: pip install 'muster-ml>={theirs}'.")
     if their_protocol < protocol:
         if active == 0:
             return Compatibility("replace", sides, "Upgrade the server.")

@@ -224,7 +224,7 @@ def _library(module: str):  # type: ignore[no-untyped-def]
     except ImportError as error:
         raise errors.MissingExtra(
             f"Azure storage needs the package {error.name}, which is not installed beside the server",
-            "Install it there: pip install 'muster[azure]'.",
+            "Install it there: pip install 'muster-ml[azure]'.",
         ) from error
 
 
