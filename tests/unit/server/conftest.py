@@ -49,12 +49,22 @@ class Server:
 
     def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """One request by the owner; returns the status and what its JSON says."""
-        return self.runner.run(self._call(method, f"/api/v1{path}", b"" if body is None else json.dumps(body).encode()))
+        return self.call_bytes(method, path, b"" if body is None else json.dumps(body).encode())
 
-    async def _call(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
+    def call_bytes(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
+        """The same with a body of any bytes."""
+        status, text = self.runner.run(self._call(method, f"/api/v1{path}", body))
+        return status, json.loads(text) if text else None
+
+    def text(self, path: str) -> str:
+        """What a page says."""
+        return self.runner.run(self._call("GET", f"/api/v1{path}", b""))[1].decode()
+
+    async def _call(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        path, _, query = path.partition("?")
         token = self.context.tokens.admin(self.context.paths.admin_token)
         headers = [(b"authorization", f"Bearer {token}".encode()), (b"content-type", b"application/json")]
-        scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": headers}
+        scope = {"type": "http", "method": method, "path": path, "query_string": query.encode(), "headers": headers}
         sent: list[Any] = []
 
         async def receive() -> Any:
@@ -65,7 +75,7 @@ class Server:
 
         await self.app(scope, receive, send)
         text = b"".join(message.get("body", b"") for message in sent[1:])
-        return sent[0]["status"], json.loads(text) if text else None
+        return sent[0]["status"], text
 
 
 @pytest.fixture

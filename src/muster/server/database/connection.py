@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect
 
 from muster import errors
 from muster.server.database import tables
+from muster.server.database.json_text import JSON_TEXT
 
 T = TypeVar("T")
 
@@ -135,8 +136,8 @@ class Database:
 
 def _open(url: str) -> Engine:
     if not url.startswith("sqlite"):
-        return create_engine(url, pool_size=8, max_overflow=8)
-    engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": 30})
+        return create_engine(url, pool_size=8, max_overflow=8, **JSON_TEXT)
+    engine = create_engine(url, **JSON_TEXT, connect_args={"check_same_thread": False, "timeout": 30})
     path = Path(url.removeprefix("sqlite:///"))
     journal = "DELETE" if on_network_filesystem(path.parent) else "WAL"
 

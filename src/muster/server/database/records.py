@@ -87,6 +87,14 @@ def add_note(transaction: Transaction, run_id: str, level: Level, text: str) -> 
     add_event(transaction, run_id, Note(level, text, time.time()))
 
 
+def add_note_once(transaction: Transaction, run_id: str, level: Level, text: str) -> None:
+    """Say something that would otherwise be said again and again."""
+    events = tables.events
+    notes = select(events.c.data).where(events.c.run_id == run_id, events.c.kind == Note.kind)
+    if all(data.get("text") != text for data in transaction.execute(notes).scalars()):
+        add_note(transaction, run_id, level, text)
+
+
 def move_run(transaction: Transaction, run_id: str, status: RunStatus, **columns: Any) -> None:
     """Put a run in its next state, and say so to those who follow it."""
     RUN.set(transaction, run_id, status=status, **columns)

@@ -13,11 +13,11 @@ from sqlalchemy import and_, select
 
 from muster import errors
 from muster.defaults import ORDERS_WAIT_MOST_S, ORDERS_WAIT_S, PROTOCOL_VERSION
-from muster.host.files import safe_path
+from muster.host.files import is_safe_path, safe_path
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import add_note, node_rank_of, record_file, upsert
+from muster.server.database.records import add_note_once, node_rank_of, record_file, upsert
 from muster.server.http.dependencies import CallerOf, ContextOf, NodeOf, own
 from muster.server.http.uploads import body_pieces
 from muster.server.hub import NodeContact
@@ -41,8 +41,11 @@ from muster.wire.node.agents import (
     decode,
 )
 from muster.wire.node.requests import FileReceived
+from muster.wire.text import is_encodable
 
 log = logging.getLogger("muster.server")
+
+_NAME_LENGTH = 255
 
 router = APIRouter(prefix="/agents", tags=["agents"])
 
@@ -92,9 +95,10 @@ async def deliveries(node: str, request: Request, context: Context, caller: Call
     own(caller, node)
     try:
         frames = list(decode(BytesIO(await request.body())))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise errors.JobError(f"the delivery is malformed: {error}") from error
     chunks = [frame for frame in frames if isinstance(frame, Chunk)]
+    refused = {(chunk.run, chunk.attempt, chunk.stream) for chunk in chunks if not _is_stream(chunk.stream)}
     events = [frame for frame in frames if isinstance(frame, Event)]
     unreadable = [frame for frame in frames if isinstance(frame, UnreadableEvent)]
     contact = context.hub.contacts.get(node)
@@ -108,7 +112,7 @@ async def deliveries(node: str, request: Request, context: Context, caller: Call
             _hear_doing(context, contact, frame.doing)
             held |= contact.holding
     lengths = await asyncio.to_thread(_append, context, node, chunks) if chunks else {}
-    parse = sorted({key for key in lengths if key[2].startswith("events/")})
+    parse = sorted({key for key in lengths if key[2].startswith("events/")} - refused)
     forget: tuple[AttemptKey, ...] = ()
     if events or parse or held:
         try:
@@ -116,7 +120,8 @@ async def deliveries(node: str, request: Request, context: Context, caller: Call
         except ingest.UNUSABLE as error:
             log.warning("a delivery of %s is taken in piece by piece: %s", node, error)
             forget = await context.database.write(lambda t: _take(context, t, node, events, parse, held, singly=True))
-    if unreadable:
+    if unreadable or refused:
+        unreadable += [UnreadableEvent(run, number, "stream", f"{name!r} is no name") for run, number, name in refused]
         await context.database.write(lambda t: _note_unreadable(t, node, unreadable))
     changed = {chunk.run for chunk in chunks} | {event.run for event in unreadable}
     if changed:
@@ -191,13 +196,18 @@ def _append(context: Context, node: str, chunks: list[Chunk]) -> dict[tuple[str,
         ).all()
     )
     mine = {(row.run_id, row.number) for row in rows}
-    accepted = [chunk for chunk in chunks if (chunk.run, chunk.attempt) in mine]
+    accepted = [chunk for chunk in chunks if (chunk.run, chunk.attempt) in mine and _is_stream(chunk.stream)]
     lengths = context.files.streams.append(accepted)
     for chunk in chunks:
-        # A removed run has no place for its bytes: they count as delivered.
-        if (chunk.run, chunk.attempt) not in mine:
+        # A removed run, or a name that a rank made up, has no place for its bytes: they count as delivered.
+        if (chunk.run, chunk.attempt) not in mine or not _is_stream(chunk.stream):
             lengths[chunk.run, chunk.attempt, chunk.stream] = chunk.offset + len(chunk.data)
     return lengths
+
+
+def _is_stream(name: str) -> bool:
+    """Whether a stream can be kept under its name; ranks may leave files of any name among their logs."""
+    return len(name) <= _NAME_LENGTH and is_encodable(name) and is_safe_path(name)
 
 
 def _take(
@@ -214,7 +224,7 @@ def _take(
     With `singly` what cannot be recorded is left out, and said.
     """
     for run, attempt, stream in parse:
-        ingest.parse_events(context, transaction, run, attempt, stream, singly)
+        ingest.parse_events(context, transaction, run, attempt, stream)
     if not singly:
         attempts.take_events(context, transaction, node, events)
     else:
@@ -241,4 +251,4 @@ def _note_unreadable(transaction: Transaction, node: str, events: Iterable[Unrea
 def _note_left_out(transaction: Transaction, node: str, event: Event | UnreadableEvent, why: str) -> None:
     log.error("an event of %s is left out: %s: %s", node, event.kind, why)
     text = f"node {node} sent an event ({event.kind}) that cannot be recorded: {why[:200]}"
-    add_note(transaction, event.run, "error", text)
+    add_note_once(transaction, event.run, "error", text)

@@ -56,8 +56,11 @@ class Cursor:
             return cls()
         try:
             data = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-            return cls(int(data["event"]), int(data["metric"]), {str(k): int(v) for k, v in data["logs"].items()})
-        except (ValueError, KeyError, TypeError, AttributeError):
+            made = cls(int(data["event"]), int(data["metric"]), {str(k): int(v) for k, v in data["logs"].items()})
+            if not all(0 <= item < 1 << 63 for item in (made.event, made.metric, *made.logs.values())):
+                raise ValueError
+            return made
+        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
             raise errors.JobError(
                 f"{text!r} is no cursor of a stream", "Send the last `id:` back as it came."
             ) from None

@@ -17,7 +17,7 @@ from muster.server.database.records import RunRow, find_run, message_of
 from muster.server.environments import records
 from muster.server.nodes import allocations
 from muster.server.runs import checkpoints, retries
-from muster.server.runs.ingest import rank_of
+from muster.server.runs.logged import rank_of
 from muster.wire import states
 from muster.wire.access import FileBrief
 from muster.wire.codec import Json, from_json

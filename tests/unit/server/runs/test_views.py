@@ -21,7 +21,10 @@ def test_each_nodes_file_is_kept_where_they_differ():
     assert names == ["outputs/a", "node_1/outputs/a", "outputs/b"]
 
 
-@given(st.integers(0), st.integers(0), st.dictionaries(st.text(min_size=1), st.integers(0), max_size=5))
+offsets = st.integers(0, 2**63 - 1)
+
+
+@given(offsets, offsets, st.dictionaries(st.text(min_size=1), offsets, max_size=5))
 def test_a_cursor_comes_back_as_it_was(event, metric, logs):
     cursor = Cursor(event, metric, logs)
     assert Cursor.decode(cursor.encode()) == cursor
