@@ -55,6 +55,7 @@ COMMANDS = [
     "secret",
     "show",
     "status",
+    "trust",
     "up",
     "wait",
 ]
