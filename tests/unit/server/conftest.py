@@ -51,19 +51,20 @@ class Server:
         """One request by the owner; returns the status and what its JSON says."""
         return self.call_bytes(method, path, b"" if body is None else json.dumps(body).encode())
 
-    def call_bytes(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
-        """The same with a body of any bytes."""
-        status, text = self.runner.run(self._call(method, f"/api/v1{path}", body))
+    def call_bytes(self, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, Any]:
+        """The same with a body of any bytes; headers are written with underscores, and the owner's token is one."""
+        status, text = self.runner.run(self._call(method, f"/api/v1{path}", body, headers))
         return status, json.loads(text) if text else None
 
     def text(self, path: str) -> str:
         """What a page says."""
-        return self.runner.run(self._call("GET", f"/api/v1{path}", b""))[1].decode()
+        return self.runner.run(self._call("GET", f"/api/v1{path}", b"", {}))[1].decode()
 
-    async def _call(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+    async def _call(self, method: str, path: str, body: bytes, more: dict[str, str]) -> tuple[int, bytes]:
         path, _, query = path.partition("?")
         token = self.context.tokens.admin(self.context.paths.admin_token)
-        headers = [(b"authorization", f"Bearer {token}".encode()), (b"content-type", b"application/json")]
+        given = {"authorization": f"Bearer {token}", "content_type": "application/json", **more}
+        headers = [(name.replace("_", "-").encode(), value.encode()) for name, value in given.items()]
         scope = {"type": "http", "method": method, "path": path, "query_string": query.encode(), "headers": headers}
         sent: list[Any] = []
 

@@ -80,8 +80,9 @@ def trust(
 ) -> None:
     """Trust a workspace that somebody else made.
 
-    One that came with a clone or an archive is not used before. Its workspace.json may name programs that the server runs, and a server that tokens are sent to. Those that you made
-    with `muster init` on this machine are trusted already.
+    One that came with a clone or an archive is not used before. Its workspace.json may name programs that the server
+    runs, and a server that tokens are sent to. Those that you made with `muster init` on this machine are trusted
+    already.
 
     \b
     Examples:
