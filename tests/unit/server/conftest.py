@@ -56,6 +56,10 @@ class Server:
         status, text = self.runner.run(self._call(method, f"/api/v1{path}", body, headers))
         return status, json.loads(text) if text else None
 
+    def status(self, method: str, path: str, body: bytes = b"", **headers: str) -> int:
+        """The status alone, of an answer in any form."""
+        return self.runner.run(self._call(method, f"/api/v1{path}", body, headers))[0]
+
     def text(self, path: str) -> str:
         """What a page says."""
         return self.runner.run(self._call("GET", f"/api/v1{path}", b"", {}))[1].decode()
@@ -68,8 +72,12 @@ class Server:
         scope = {"type": "http", "method": method, "path": path, "query_string": query.encode(), "headers": headers}
         sent: list[Any] = []
 
+        bodies = [body]
+
         async def receive() -> Any:
-            return {"type": "http.request", "body": body}
+            if not bodies:
+                await asyncio.Event().wait()
+            return {"type": "http.request", "body": bodies.pop()}
 
         async def send(message: Any) -> None:
             sent.append(message)

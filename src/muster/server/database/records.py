@@ -120,12 +120,12 @@ def record_file(
 
 
 def node_rank_of(connection: Connection | Transaction, run_id: str, number: int, node: str) -> int:
-    """The rank of a node in an attempt; raises NotFound where the attempt has no such node."""
+    """The rank of a node in an attempt; raises NotFound where the attempt has no such node, or it is closed there."""
     table = tables.placements
-    mine = (table.c.run_id == run_id, table.c.number == number, table.c.node == node)
+    mine = (table.c.run_id == run_id, table.c.number == number, table.c.node == node, table.c.phase != states.CLOSED)
     found = connection.execute(select(table.c.node_rank).where(*mine)).scalar()
     if found is None:
-        raise errors.NotFound(f"attempt {number} of {run_id} is not on {node}")
+        raise errors.NotFound(f"attempt {number} of {run_id} is not on {node}, or it is over there")
     return int(found)
 
 

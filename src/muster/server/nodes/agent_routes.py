@@ -41,11 +41,12 @@ from muster.wire.node.agents import (
     decode,
 )
 from muster.wire.node.requests import FileReceived
-from muster.wire.text import is_encodable
+from muster.wire.text import is_encodable, storable
 
 log = logging.getLogger("muster.server")
 
 _NAME_LENGTH = 255
+_PATH_LENGTH = 3500
 
 router = APIRouter(prefix="/agents", tags=["agents"])
 
@@ -141,10 +142,28 @@ async def put_file(
     """A file that an attempt left in `outputs`, `logs` or by upload."""
     if node_rank != await context.database.read(lambda c: node_rank_of(c, run, attempt, node)):
         raise errors.NotFound(f"attempt {attempt} of {run} is not on {node}")
+    if why := _unfit(context, run, attempt, path):
+        # Refusing it would have the agent send it again and again: a rank chose the name.
+        async for _ in request.stream():
+            pass
+        text = f"the file {storable(path)[:_NAME_LENGTH]} is left out: {why}"
+        await context.database.write(lambda t: add_note_once(t, run, "warning", text))
+        return FileReceived(path)
     location = f"runs/{safe_path(run)}/attempts/{attempt}/{stored_name(node_rank, safe_path(path))}"
     await body_pieces(request, lambda pieces: context.files.store.put(location, pieces, sha256=sha256))
     await context.database.write(lambda t: record_file(t, run, attempt, node_rank, path, size, sha256))
     return FileReceived(path)
+
+
+def _unfit(context: Context, run: str, attempt: int, path: str) -> str:
+    """Why a file cannot be kept under the name that a rank gave it; empty where it can."""
+    if not is_safe_path(path) or not is_encodable(path):
+        return "its name is not valid"
+    if any(len(part.encode()) > _NAME_LENGTH for part in path.split("/")) or len(path.encode()) > _PATH_LENGTH:
+        return "its name is too long"
+    if path.startswith(("user_logs/", "events/")) and context.files.streams.path(run, attempt, path).exists():
+        return "its name is that of a log"
+    return ""
 
 
 def _hear_doing(context: Context, contact: NodeContact, doing: Iterable[tuple[str, int, str, float]]) -> None:
@@ -185,13 +204,15 @@ def _is_brought(context: Context, transaction: Transaction, cluster: str) -> boo
 
 
 def _append(context: Context, node: str, chunks: list[Chunk]) -> dict[tuple[str, int, str], int]:
-    """Append chunks of attempts that are this node's; others are refused whole."""
+    """Append chunks of attempts that are this node's and not closed; others are refused whole."""
     placements = tables.placements
     wanted = {(chunk.run, chunk.attempt) for chunk in chunks}
     rows = context.database.read_now(
         lambda c: c.execute(
             select(placements.c.run_id, placements.c.number).where(
-                placements.c.node == node, placements.c.run_id.in_({run for run, _ in wanted})
+                placements.c.node == node,
+                placements.c.run_id.in_({run for run, _ in wanted}),
+                placements.c.phase != states.CLOSED,
             )
         ).all()
     )
@@ -199,7 +220,7 @@ def _append(context: Context, node: str, chunks: list[Chunk]) -> dict[tuple[str,
     accepted = [chunk for chunk in chunks if (chunk.run, chunk.attempt) in mine and _is_stream(chunk.stream)]
     lengths = context.files.streams.append(accepted)
     for chunk in chunks:
-        # A removed run, or a name that a rank made up, has no place for its bytes: they count as delivered.
+        # A run that was removed or is over, or a name that a rank made up, takes no bytes: they count as delivered.
         if (chunk.run, chunk.attempt) not in mine or not _is_stream(chunk.stream):
             lengths[chunk.run, chunk.attempt, chunk.stream] = chunk.offset + len(chunk.data)
     return lengths
