@@ -30,6 +30,8 @@ ENVIRONMENT = """\
 | `MUSTER_SERVER` | a team's server, such as `https://host:8910`, instead of the workspace's own |
 | `MUSTER_TOKEN`, `MUSTER_TOKEN_FILE` | the token for it, or a file that holds it |
 | `MUSTER_CERTIFICATE` | PEM file with the certificate that it must present |
+| `MUSTER_PLAIN_HTTP=1` | tokens may go over HTTP without TLS to another machine |
+| `MUSTER_TRUSTED` | workspace folders that are trusted without asking, separated by colons; `*` trusts all |
 | `MUSTER_DEBUG` | set: tracebacks of Muster itself are printed |
 | `NO_COLOR`, `CLICOLOR=0`, `CLICOLOR_FORCE=1` | no colours; no colours; colours even without a terminal |
 """

@@ -33,7 +33,7 @@ class Source(Protocol):
 def open_both(folder: Path) -> tuple[Source, Source]:
     """What to train and what to validate on, with the same labels for the same classes."""
     if find_spec("PIL") is None:
-        raise SystemExit("--data needs Pillow: pip install 'muster[images]'")
+        raise SystemExit("--data needs Pillow: pip install 'muster-ml[images]'")
     training, validation = open_source(folder / "train"), open_source(folder / "val")
     if isinstance(training, ImageFolder) and isinstance(validation, ImageFolder) and training.names != validation.names:
         differing = min(set(training.names) ^ set(validation.names))

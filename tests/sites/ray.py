@@ -31,7 +31,7 @@ _STARTED = "Ray runtime started"
 def missing() -> str:
     """Why there can be no such site here; empty where there can."""
     if importlib.util.find_spec("ray") is None:
-        return "ray is not installed (pip install 'muster[ray]')"
+        return "ray is not installed (pip install 'muster-ml[ray]')"
     if shutil.which("ip") is None:
         return "`ip` is not installed (apt-get install iproute2)"
     made = subprocess.run(["unshare", "--net", "--uts", "true"], capture_output=True, check=False)

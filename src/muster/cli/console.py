@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TextIO
+
+from muster.wire.text import printable
 
 _CODES = {
     "bold": "1",
@@ -17,6 +20,8 @@ _CODES = {
     "magenta": "35",
     "cyan": "36",
 }
+_COLOR = re.compile(r"(\x1b\[(?:0|[12]|3[1-6]|9[0-7])(?:;(?:[12]|3[1-6]))*m)")
+"""As `Paint` writes it."""
 _RANK_COLORS = ("36", "35", "33", "32", "34", "96", "95", "93", "92", "94")
 
 
@@ -63,9 +68,21 @@ class Paint:
         return self(status, styles[status]) if status in styles else status
 
 
+def safe(text: str) -> str:
+    """Lines for a terminal: what others wrote into them can colour, but not move, erase, hide or turn around."""
+    if text.isprintable():
+        return text
+    return "".join(part if _COLOR.fullmatch(part) else printable(part, lines=True) for part in _COLOR.split(text))
+
+
+def print_lines(lines: Iterable[str], file: TextIO | None = None) -> None:
+    """Print lines that may hold names, notes or messages which others wrote."""
+    print(safe("\n".join(lines)), file=file or sys.stdout, flush=True)
+
+
 def say(text: str) -> None:
     """A message on standard error, apart from the command's output."""
-    print(text, file=sys.stderr, flush=True)
+    print(safe(text), file=sys.stderr, flush=True)
 
 
 def notice(text: str) -> None:

@@ -26,8 +26,10 @@ from typing import ParamSpec, TypeVar
 import typer
 
 from muster.cli.console import Paint, say
+from muster.client.trust import Untrusted, trust
 from muster.errors import DiskFull, MusterError, ProtocolMismatch, RunFailed, ServerUnavailable, UserError
 from muster.wire import states
+from muster.wire.text import printable
 
 EXIT_FAILED = 1
 EXIT_USER = 2
@@ -50,7 +52,7 @@ def guarded(function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def command(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            result = function(*args, **kwargs)
+            result = _trusting(lambda: function(*args, **kwargs))
             sys.stdout.flush()
             return result
         except (typer.Exit, typer.Abort):
@@ -59,6 +61,20 @@ def guarded(function: Callable[P, R]) -> Callable[P, R]:
             raise typer.Exit(report(error)) from None
 
     return command
+
+
+def _trusting(work: Callable[[], R]) -> R:
+    """Do it; where a workspace is not trusted yet and somebody is there, ask once and do it again."""
+    try:
+        return work()
+    except Untrusted as error:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise
+        say(f"{printable(error.message)}\n  {printable(error.hint)}")
+        if not typer.confirm("Trust it?", default=False, err=True):
+            raise typer.Exit(EXIT_USER) from None
+        trust(error.root, error.workspace_id)
+        return work()
 
 
 def report(error: BaseException) -> int:

@@ -49,6 +49,7 @@ PANELS = {
         "init": Word(
             "workspace:init", "Make a folder a workspace, which keeps runs in its .muster folder.", "muster init"
         ),
+        "trust": Word("workspace:trust", "Trust a workspace that somebody else made.", "muster trust ./project"),
         "status": Word("workspace:status", "Show this workspace, its server, nodes and active runs.", "muster status"),
         "doctor": Word("doctor:doctor", "Check this machine for problems, with advice on each.", "muster doctor"),
         "up": Word(

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from muster.cli.console import print_lines
 from muster.cli.text import parse_duration, shorten
 from muster.client.connect import connect
 from muster.errors import UserError
@@ -77,4 +78,4 @@ def print_result(value: object, lines: Iterable[str], as_json: bool) -> None:
     if as_json:
         print_json(value)
     else:
-        print("\n".join(lines))
+        print_lines(lines)

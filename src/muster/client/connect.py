@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal
+from urllib.parse import urlsplit
 
 from muster.client.api import Client
 from muster.client.calls import API
@@ -14,7 +16,7 @@ from muster.client.server_process import start_lock, start_server, wait_until_go
 from muster.client.workspace import ServerRef, WorkspaceRef, find_workspace
 from muster.defaults import CONNECT_S, PROTOCOL_VERSION
 from muster.errors import AccessDenied, ProtocolMismatch, ServerUnavailable
-from muster.host.http import Address
+from muster.host.http import Address, is_loopback
 from muster.host.server import ServerConnection
 from muster.paths import WorkspacePaths
 from muster.version import VERSION
@@ -38,10 +40,23 @@ def _team_address(server: ServerRef) -> Address:
             "Give `https://host:port`, `http://127.0.0.1:port` or `unix:/path`.",
         )
     address = Address(server.url, server.read_token(), server.read_certificate())
+    refuse_plain(address)
     verdict = compatibility(_version_of(address))
     if verdict.action != "use" and verdict.message:
         raise ProtocolMismatch(verdict.message, verdict.hint)
     return address
+
+
+def refuse_plain(address: Address) -> None:
+    """Send no token through a network where everybody can read it, unless that is asked for."""
+    parts = urlsplit(address.url)
+    host = parts.hostname or ""
+    if parts.scheme != "http" or not address.token or is_loopback(host) or os.environ.get("MUSTER_PLAIN_HTTP") == "1":
+        return
+    raise AccessDenied(
+        f"the server's address {address.url} has no TLS, and the token would be readable on the way",
+        "Use https:// (`muster up --tls`), or a tunnel to this machine; MUSTER_PLAIN_HTTP=1 sends it all the same.",
+    )
 
 
 def _embedded_address(paths: WorkspacePaths, start: bool) -> Address:
@@ -116,7 +131,7 @@ def compatibility(server: ServerVersion, version: str = VERSION, protocol: int =
     theirs, their_protocol, active = server.version, server.protocol, server.active_runs
     sides = f"the server is Muster {theirs} (protocol {their_protocol}), this client {version} (protocol {protocol})"
     if their_protocol > protocol:
-        return Compatibility("refuse", sides, f"Upgrade the client: pip install 'muster>={theirs}'.")
+        return Compatibility("refuse", sides, f"Upgrade the client: pip install 'muster-ml>={theirs}'.")
     if their_protocol < protocol:
         if active == 0:
             return Compatibility("replace", sides, "Upgrade the server.")

@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from muster.errors import AccessDenied, Conflict, UserError
-from muster.host.files import PRIVATE, create_file
+from muster.client import trust
+from muster.errors import AccessDenied, Conflict, NotFound, UserError
+from muster.host.files import PRIVATE, create_file, is_below
 from muster.paths import WorkspacePaths
 from muster.wire.codec import from_file, to_json
 
 FOLDER = ".muster"
+_OURS = (".gitignore", "workspace.json")
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,16 @@ class ServerEntry:
         )
         return ServerRef(self.url, token_file=token_file, certificate=certificate)
 
+    def inside(self, root: Path) -> ServerRef:
+        """The same, where the token must lie in the folder: it is sent to the server that the folder names."""
+        ref = self.below(root)
+        if ref.token_file is not None and not is_below(ref.token_file, root):
+            raise AccessDenied(
+                f"the token file {self.token_file} of the workspace {root} lies outside of it",
+                f"Copy the token into {root}, or name file and server with MUSTER_TOKEN_FILE and MUSTER_SERVER.",
+            )
+        return ref
+
 
 @dataclass(frozen=True)
 class WorkspaceFile:
@@ -81,9 +93,20 @@ def find_workspace(start: Path | str | None = None) -> WorkspaceRef:
     """The workspace of a folder: `.muster` there or above, else `~/.muster`, which is made on first use."""
     origin = Path(start) if start is not None else Path.cwd()
     folder = find_folder(origin) or _home() / FOLDER
-    ref = _load(folder, default_name="home" if folder == _home() / FOLDER else _name_of(folder.parent))
     named = _server_of_environment(os.environ)
-    return replace(ref, server=named) if named else ref
+    # With a server that the environment names, nothing of the folder is run, and nothing of it says where tokens go.
+    name = "home" if folder == _home() / FOLDER else _name_of(folder.parent)
+    return replace(_load(folder, name, trusted=True), server=named) if named else _load(folder, name)
+
+
+def trust_workspace(path: Path | str) -> WorkspaceRef:
+    """Say that the workspace of a folder is trusted, whoever made it."""
+    root = find_folder(Path(path))
+    if root is None:
+        raise NotFound(f"there is no workspace in or above {Path(path).resolve()}", "`muster init` makes one.")
+    ref = _load(root, _name_of(root.parent), trusted=True)
+    trust.trust(root, ref.id)
+    return ref
 
 
 def find_folder(start: Path) -> Path | None:
@@ -106,13 +129,18 @@ def create_workspace(path: Path | str, name: str | None = None, exist_ok: bool =
     return _load(root, default_name=name or _name_of(home))
 
 
-def _load(root: Path, default_name: str) -> WorkspaceRef:
+def _load(root: Path, default_name: str, trusted: bool = False) -> WorkspaceRef:
     config = WorkspacePaths(root).config
+    fresh = WorkspaceFile(uuid.uuid4().hex, default_name, time.time())
     if not config.exists():
-        _write_new(config, WorkspaceFile(uuid.uuid4().hex, default_name, time.time()))
+        if not trusted and root.is_dir() and any(path.name not in _OURS for path in root.iterdir()):
+            trust.require(root, "")
+        _write_new(config, fresh)
     try:
         found = from_file(WorkspaceFile, json.loads(config.read_bytes()))
-        return WorkspaceRef(root, found.id, found.name, found.server.below(root) if found.server else None)
+        if not trusted and found.id != fresh.id:
+            trust.require(root, found.id)
+        return WorkspaceRef(root, found.id, found.name, found.server.inside(root) if found.server else None)
     except (OSError, ValueError) as error:
         raise UserError(
             f"{config} is not a readable workspace file: {error}",
@@ -127,7 +155,10 @@ def _write_new(config: Path, content: WorkspaceFile) -> None:
         ignore = config.parent / ".gitignore"
         if not ignore.exists():
             ignore.write_text("*\n")
-        create_file(config, json.dumps(to_json(content), indent=2), mode=PRIVATE)
+        # First, so that whoever finds the file finds it trusted.
+        trust.trust(config.parent, content.id)
+        if not create_file(config, json.dumps(to_json(content), indent=2), mode=PRIVATE):
+            trust.distrust(config.parent, content.id)
     except OSError as error:
         raise UserError(
             f"a workspace cannot be made in {config.parent}: {error}", "Run `muster init` in a folder of yours."

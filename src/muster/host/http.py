@@ -8,6 +8,7 @@ small.
 from __future__ import annotations
 
 import http.client
+import ipaddress
 import json
 import os
 import random
@@ -54,6 +55,14 @@ class Address:
                 return self.url.removeprefix(prefix)
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host's name or address is this machine's own, which no network sees."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class Sent(TypedDict, total=False):

@@ -114,7 +114,7 @@ def _require(request: Request) -> None:
                 f"Give --{check.which} too, or leave that --check out.",
             )
     if find_spec("PIL") is None:
-        raise MissingExtra("reading images needs Pillow", "pip install 'muster[images]'")
+        raise MissingExtra("reading images needs Pillow", "pip install 'muster-ml[images]'")
 
 
 def _listed_classes(request: Request) -> tuple[str, ...]:

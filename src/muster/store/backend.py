@@ -135,7 +135,16 @@ class Store:
                 # Unknown counts as just now: nothing goes early.
                 yield f"{folder}/{inner}" if folder else inner, size, time.time() if written is None else written
 
+    def remove_file(self, name: str) -> None:
+        """Remove one object, and never a folder."""
+        path = self._path(name)
+        if self._local:
+            Path(path).unlink(missing_ok=True)
+        elif self._fs.exists(path):
+            self._fs.rm_file(path)
+
     def remove(self, name: str) -> None:
+        """Remove an object, or a folder with everything below it."""
         path = self._path(name)
         if self._fs.exists(path):
             self._fs.rm(path, recursive=True)

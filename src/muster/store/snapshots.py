@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from muster import errors
 from muster.host.files import safe_path
 from muster.store.backend import Store
+from muster.store.encryption import Damaged
 from muster.store.pieces import pieces_of
 from muster.wire.code import Manifest, SnapshotFiles, digest_of
 from muster.wire.codec import from_json, to_json
@@ -36,6 +37,11 @@ class Snapshots:
             raise errors.JobError(f"the snapshot {digest} does not match its files", "Send it again.")
         if missing := self.missing(files):
             raise errors.Conflict(f"{len(missing)} files of the snapshot are not uploaded", "Upload them first.")
+        for path, (sha256, size, _) in files.items():
+            if (found := self._store.size(_blob(sha256))) != size:
+                raise errors.JobError(
+                    f"{path} of the snapshot has {found:,} bytes, and the manifest says {size:,}", "Send it again."
+                )
         self._store.put(_manifest(digest), [json.dumps(to_json(files), sort_keys=True).encode()])
 
     def has(self, digest: str) -> bool:
@@ -54,6 +60,9 @@ class Snapshots:
             info = tarfile.TarInfo(path)
             info.size, info.mode = size, mode
             yield info.tobuf(tarfile.PAX_FORMAT)
+            if self._store.size(_blob(sha256)) != size:
+                # Otherwise the bytes of one file could pose as the heads of others.
+                raise Damaged(f"{path} of the snapshot {digest} has another size than its manifest says")
             with self._store.open(_blob(sha256)) as file:
                 yield from pieces_of(file)
             yield b"\0" * (-size % tarfile.BLOCKSIZE)

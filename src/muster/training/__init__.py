@@ -6,7 +6,7 @@ Nothing here owns the training loop; each name is useful without the others.
 try:
     import torch as _torch  # noqa: F401
 except ModuleNotFoundError as error:
-    raise ImportError("muster.training needs PyTorch; install it with `pip install 'muster[torch]'`") from error
+    raise ImportError("muster.training needs PyTorch; install it with `pip install 'muster-ml[torch]'`") from error
 
 from muster.training.checkpoint import Checkpointer, CheckpointFailed, NoGoodCheckpoint
 from muster.training.lars import LARS

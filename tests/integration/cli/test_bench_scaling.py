@@ -43,7 +43,7 @@ def job(cli: Any, fail: Path) -> str:
 
 
 def test_each_size_is_run_and_compared_with_the_smallest_and_drawn(cli: Any, job: str) -> None:
-    pytest.importorskip("matplotlib", reason="drawing needs muster[plot]")
+    pytest.importorskip("matplotlib", reason="drawing needs muster-ml[plot]")
     done = cli("bench", "scaling", job, "--procs", "1,2")
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("all ranks are on one machine") == 1, "what holds for every run is said once"

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("PIL", reason="reading images needs muster[images]")
+pytest.importorskip("PIL", reason="reading images needs muster-ml[images]")
 
 from PIL import Image
 from tests.conftest import wait_until

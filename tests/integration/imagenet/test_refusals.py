@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-pytest.importorskip("PIL", reason="reading images needs muster[images]")
+pytest.importorskip("PIL", reason="reading images needs muster-ml[images]")
 
 from tests.sites.imagenet import Archives, make_archives
 

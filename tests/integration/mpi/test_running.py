@@ -94,7 +94,7 @@ def test_a_missing_mpirun_is_refused_with_what_to_install(mpi_site: MpiSite, pyt
     verdict = mpi_site.wait(run)["verdict"]
     assert verdict["code"] == "launcher_missing"
     assert "/nowhere" in verdict["message"]
-    assert "muster[mpi]" in verdict["next"]
+    assert "muster-ml[mpi]" in verdict["next"]
     assert "openmpi-bin" in verdict["next"]
 
 

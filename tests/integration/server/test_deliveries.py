@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.integration.server.conftest import Site
+from tests.integration.server.conftest import Site, on_both_databases
 
 from muster.wire.node.agents import Chunk, Event, Noted, encode
 
@@ -42,3 +42,34 @@ def test_one_bad_frame_does_not_spoil_its_delivery(site: Site) -> None:
     assert site.view(run)["status"] == "Running"
     site.client.cancel(run, force=True)
     assert site.wait(run)["status"] == "Canceled"
+
+
+HOSTILE = """
+import json, os
+from muster import Run
+run = Run.get_context()
+with open(os.environ["MUSTER_EVENTS_FILE"], "ab", buffering=0) as events:
+    events.write(b'{"kind": "metric", "name": "step", "value": 1, "step": 1' + b"0" * 400 + b"}\\n")
+    events.write(b"[" * 200_000 + b"\\n")
+    events.write(b'{"kind": "model", "name": "m", "description": ["a", "list"]}\\n')
+    events.write(json.dumps({"kind": "tag", "name": "half \\ud800", "value": "\\udfff"}).encode() + b"\\n")
+folder = os.path.dirname(os.environ["MUSTER_EVENTS_FILE"])
+with open(os.path.join(os.fsencode(folder), b"\\xff\\xfe.jsonl"), "wb") as strange:
+    strange.write(b"{}\\n")
+run.log("after", 1.0)
+"""
+
+
+@on_both_databases
+def test_nothing_that_a_rank_writes_holds_up_its_node(site: Site) -> None:
+    (site.folder / "src").mkdir()
+    (site.folder / "src" / "hostile.py").write_text(HOSTILE)
+    hostile, other = site.run(command="python hostile.py", code="src"), site.run(command="echo well")
+    assert site.wait(hostile)["status"] == "Completed"
+    assert site.wait(other)["status"] == "Completed", "other runs of the node are delivered too"
+    said = notes(site, hostile)
+    assert sum("cannot be recorded" in text for text in said) >= 3
+    assert [point.name for point in site.client.metrics(hostile)] == ["after"]
+    assert {view.id for view in site.client.runs()} == {hostile, other}
+    assert "half \ufffd" in site.view(hostile)["tags"]
+    site.client.remove(hostile)

@@ -105,7 +105,7 @@ class Azurite:
 @pytest.fixture(scope="session")
 def azurite() -> Iterator[Azurite]:
     pytest.importorskip(
-        "azure.storage.blob", reason="azure-storage-blob is not installed (pip install 'muster[azure]')"
+        "azure.storage.blob", reason="azure-storage-blob is not installed (pip install 'muster-ml[azure]')"
     )
     server = Azurite()
     yield server

@@ -147,7 +147,7 @@ def test_a_datastore_that_holds_an_asset_is_not_forgotten(storage: Storage, tmp_
 
 
 def test_a_web_server_that_does_not_answer_is_no_empty_folder(storage: Storage) -> None:
-    pytest.importorskip("aiohttp", reason="aiohttp is not installed (pip install 'muster[azure]')")
+    pytest.importorskip("aiohttp", reason="aiohttp is not installed (pip install 'muster-ml[azure]')")
     storage.create_datastore(NewDatastore("web", "fsspec", {"url": "http://127.0.0.1:1/x"}))
     with pytest.raises(UserError, match="the datastore web"):
         storage.test_datastore("web", write=False)

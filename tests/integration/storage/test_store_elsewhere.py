@@ -21,7 +21,7 @@ from muster.wire.assets import NewAsset
 
 @pytest.fixture
 def container(azurite: Azurite) -> str:
-    pytest.importorskip("adlfs", reason="adlfs is not installed (pip install 'muster[azure]')")
+    pytest.importorskip("adlfs", reason="adlfs is not installed (pip install 'muster-ml[azure]')")
     return azurite.new_container()
 
 

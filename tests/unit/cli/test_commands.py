@@ -56,6 +56,7 @@ COMMANDS = [
     "secret",
     "show",
     "status",
+    "trust",
     "up",
     "wait",
 ]

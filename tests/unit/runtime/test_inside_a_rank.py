@@ -29,7 +29,7 @@ try:
     from muster import Workspace
     print("whole")
 except ImportError as error:
-    print("pip install muster" in str(error))
+    print("pip install muster-ml" in str(error))
 print(any(name.startswith(("pydantic", "yaml", "muster.sdk")) for name in sys.modules))
 """
 

@@ -51,17 +51,35 @@ class Server:
 
     def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """One request by the owner; returns the status and what its JSON says."""
-        return self.runner.run(self._call(method, f"/api/v1{path}", b"" if body is None else json.dumps(body).encode()))
+        return self.call_bytes(method, path, b"" if body is None else json.dumps(body).encode())
 
-    async def _call(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
-        token = self.context.tokens.admin(self.context.paths.admin_token)
-        headers = [(b"authorization", f"Bearer {token}".encode()), (b"content-type", b"application/json")]
+    def call_bytes(self, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, Any]:
+        """The same with a body of any bytes; headers are written with underscores, and the owner's token is one."""
+        status, text = self.runner.run(self._call(method, f"/api/v1{path}", body, headers))
+        return status, json.loads(text) if text else None
+
+    def status(self, method: str, path: str, body: bytes = b"", **headers: str) -> int:
+        """The status alone, of an answer in any form."""
+        return self.runner.run(self._call(method, f"/api/v1{path}", body, headers))[0]
+
+    def text(self, path: str) -> str:
+        """What a page says."""
+        return self.runner.run(self._call("GET", f"/api/v1{path}", b"", {}))[1].decode()
+
+    async def _call(self, method: str, path: str, body: bytes, more: dict[str, str]) -> tuple[int, bytes]:
         path, _, query = path.partition("?")
+        token = self.context.tokens.admin(self.context.paths.admin_token)
+        given = {"authorization": f"Bearer {token}", "content_type": "application/json", **more}
+        headers = [(name.replace("_", "-").encode(), value.encode()) for name, value in given.items()]
         scope = {"type": "http", "method": method, "path": path, "query_string": query.encode(), "headers": headers}
         sent: list[Any] = []
 
+        bodies = [body]
+
         async def receive() -> Any:
-            return {"type": "http.request", "body": body}
+            if not bodies:
+                await asyncio.Event().wait()
+            return {"type": "http.request", "body": bodies.pop()}
 
         async def send(message: Any) -> None:
             sent.append(message)
@@ -70,7 +88,7 @@ class Server:
         links = [value.decode() for name, value in sent[0]["headers"] if name == b"link"]
         self.link = links[0].partition(">")[0].removeprefix("</api/v1") if links else None
         text = b"".join(message.get("body", b"") for message in sent[1:])
-        return sent[0]["status"], json.loads(text) if text else None
+        return sent[0]["status"], text
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from muster.wire.node.plan import Needs
 # A Python on a slow share may take longer; then nothing is known, and nothing is held against it.
 _PROBE_TIMEOUT_S = 2.0
 _SHM_PER_RANK_BYTES = 64 << 20
-_PACKAGES = {"torch": "muster[torch]", "tensorflow": "muster[tensorflow]", "mpi4py": "muster[mpi]"}
+_PACKAGES = {"torch": "muster-ml[torch]", "tensorflow": "muster-ml[tensorflow]", "mpi4py": "muster-ml[mpi]"}
 
 _PROBE = f"""{MODULES}
 import json, sys

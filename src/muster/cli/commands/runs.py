@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from muster.cli import exits
-from muster.cli.console import Paint, say
+from muster.cli.console import Paint, print_lines, say
 from muster.cli.options import Json, Run, Runs, option, print_json, print_result, seconds_of, switch
 from muster.cli.views.run import everything, headline, listing, ref, verdict
 from muster.client.api import Client
@@ -50,7 +50,7 @@ def ps(
     elif not views:
         say("no runs" + (" like that" if status or experiment else " yet; `muster run train.py` starts one"))
     else:
-        print("\n".join(listing(views, Paint.of(sys.stdout), time.time())))
+        print_lines(listing(views, Paint.of(sys.stdout), time.time()))
     if has_more:
         say(f"these are the newest {limit}; --all lists every run, --limit N more of them")
 
@@ -176,7 +176,7 @@ def _ended(client: Client, view: RunView) -> RunView:
 
 def _show_end(view: RunView) -> None:
     paint = Paint.of(sys.stdout)
-    print("\n".join([headline(view, paint, time.time()), *verdict(view, paint)]), flush=True)
+    print_lines([headline(view, paint, time.time()), *verdict(view, paint)])
 
 
 def _worst(ended: set[RunStatus]) -> int:

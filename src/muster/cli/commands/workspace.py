@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import sys
 import time
@@ -17,13 +16,15 @@ from muster.cli.text import table
 from muster.cli.views.run import listing
 from muster.client.connect import connect
 from muster.client.server_process import wait_until_gone
-from muster.client.workspace import WorkspaceRef, create_workspace, find_workspace
+from muster.client.workspace import WorkspaceRef, create_workspace, find_workspace, trust_workspace
 from muster.errors import Conflict, NotFound, ServerUnavailable, UserError
+from muster.host.http import is_loopback
 from muster.wire import states
 from muster.wire.clusters import ClusterView
 from muster.wire.codec import OMIT
 from muster.wire.message import wire
 from muster.wire.runs import RunView
+from muster.wire.text import printable
 from muster.wire.workspace import Health
 
 _MOST_QUEUED = 20
@@ -78,6 +79,24 @@ def init(
     print(f"workspace {ref.name} in {ref.root}")
 
 
+def trust(
+    path: Annotated[Path, argument("PATH", "The folder (default: the current one).")] = Path(),
+) -> None:
+    """Trust a workspace that somebody else made.
+
+    One that came with a clone or an archive is not used before. Its workspace.json may name programs that the server
+    runs, and a server that tokens are sent to. Those that you made with `muster init` on this machine are trusted
+    already.
+
+    \b
+    Examples:
+      muster trust
+      muster trust ./project
+    """
+    ref = trust_workspace(path)
+    print(f"the workspace {printable(ref.name)} in {ref.root} is trusted")
+
+
 def up(
     host: Annotated[str, option("HOST", "Address to listen on.")] = "127.0.0.1",
     port: Annotated[
@@ -130,13 +149,6 @@ def server_command(root: Path, host: str, port: int, *, tls: bool, cert: Path | 
         secured = ["--tls-cert", str(cert.absolute()), "--tls-key", str(key.absolute())]
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return [sys.executable, "-m", "muster.server", "--workspace", str(root), "--tcp", address, *secured, "--foreground"]
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def down(force: Annotated[bool, switch("Even while runs are active; they go on.", "--force")] = False) -> None:

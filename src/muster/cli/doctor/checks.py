@@ -184,7 +184,7 @@ def _rdma(facts: Facts) -> Iterator[Finding]:
 def _extras(facts: Facts) -> Iterator[Finding]:
     for extra, version in facts.extras.items():
         if version is None:
-            advice = f"Where it is wanted: pip install 'muster[{extra}]'"
+            advice = f"Where it is wanted: pip install 'muster-ml[{extra}]'"
             yield Finding("extras", "ok", f"{extra} is not installed", advice)
         else:
             yield Finding("extras", "ok", f"{extra} {version}")

@@ -12,12 +12,13 @@ from dataclasses import replace
 from textwrap import wrap
 from typing import Any, Protocol, TextIO
 
-from muster.cli.console import Paint, is_terminal, say
+from muster.cli.console import Paint, is_terminal, safe, say
 from muster.cli.following.lines import Line, clean
 from muster.cli.following.log_names import is_build, source_of
 from muster.cli.following.state import RunState
 from muster.cli.text import duration, number, shorten
 from muster.cli.views.metrics import loss, throughput
+from muster.wire.text import printable
 
 MAX_PENDING_LINES = 8
 MAX_REASON_LINES = 3
@@ -112,7 +113,7 @@ class LiveDisplay:
         self.paint = Paint.of(out)
         self._pending = pending
         self._state = state
-        self._name = name
+        self._name = printable(name)
         # The view is drawn by a thread of its own, so that the clock moves while nothing is printed.
         self.live = Live(
             get_renderable=self._render,
@@ -126,7 +127,7 @@ class LiveDisplay:
             self.live.console.out(rank_lines(lines, self.paint), end="")
 
     def note(self, text: str, level: str = "") -> None:
-        self.live.console.out(_noted(text, level, self.paint))
+        self.live.console.out(safe(_noted(text, level, self.paint)))
 
     def changed(self, state: RunState) -> None:
         pass

@@ -13,7 +13,7 @@ from typing import Protocol, Self
 import typer
 
 from muster.cli import exits
-from muster.cli.console import Paint, say
+from muster.cli.console import Paint, print_lines, say
 from muster.cli.following.display import Display, QuietDisplay, open_display
 from muster.cli.following.lines import Merger
 from muster.cli.following.state import RunState
@@ -65,7 +65,7 @@ def follow_to_end(client: Streaming, view: RunView, *, quiet: bool, as_json: boo
     else:
         # Not among the ranks' lines where these go into a pipe or file.
         out = sys.stdout if sys.stdout.isatty() else sys.stderr
-        print("\n".join(["", *summary(view, Paint.of(out), time.time())]), file=out, flush=True)
+        print_lines(["", *summary(view, Paint.of(out), time.time())], out)
     return exits.EXIT_CODES.get(status, exits.EXIT_FAILED)
 
 

@@ -16,7 +16,7 @@ _INK, _MUTED, _BLUE, _GRID = "#1f2328", "#6e7781", "#1f6feb", "#d8dee4"
 def require() -> None:
     """Refuse before the first run what would only fail after the last."""
     if find_spec("matplotlib") is None:
-        raise MissingExtra("drawing needs matplotlib", "pip install 'muster[plot]', or give --no-plot.")
+        raise MissingExtra("drawing needs matplotlib", "pip install 'muster-ml[plot]', or give --no-plot.")
 
 
 def draw(study: Study, folder: Path) -> list[Path]:

@@ -22,7 +22,7 @@ def why_not_attached(address: str, said: str, kind: str, python: str) -> errors.
         return _other_versions(there.groups(), here.groups(), python)
     if "No module named 'ray'" in said:
         return errors.JobError(
-            f"{python} has no ray", "Install the extra there (`pip install 'muster[ray]'`), or give another `python`."
+            f"{python} has no ray", "Install it there (`pip install 'muster-ml[ray]'`), or give another `python`."
         )
     if "No module named 'muster" in said:
         return errors.JobError(
@@ -57,7 +57,7 @@ def _other_versions(there: tuple[str, ...], here: tuple[str, ...], python: str) 
 def other_muster(there: str, here: str) -> errors.JobError:
     return errors.JobError(
         f"the Ray cluster's nodes have Muster {there}, the server has {here}",
-        f"Install muster=={here} on the nodes, or muster=={there} here.",
+        f"Install muster-ml=={here} on the nodes, or muster-ml=={there} here.",
     )
 
 

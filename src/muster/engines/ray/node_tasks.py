@@ -30,7 +30,7 @@ _LOOK_S = 0.02
 def start_agent(version: str, asked: Json, gpus: Sequence[str]) -> str:
     """Start the agent of a node, unless it lives; returns why it did not stay, empty where it did."""
     if version != VERSION:
-        return f"it has Muster {VERSION}, the server {version}: install muster=={version} there"
+        return f"it has Muster {VERSION}, the server {version}: install muster-ml=={version} there"
     order = from_json(AgentOrder, asked)
     root = _folder(order.site) / order.config.node
     paths = NodePaths(root)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -42,9 +43,30 @@ def _sbatch_line(value: str) -> str:
     line = value.removeprefix("#SBATCH").strip()
     if not line.startswith("-") or "\n" in line or "\r" in line:
         raise ValueError(f"{value!r} is no option of sbatch; give lines such as `--reservation=monday`")
-    if re.split(r"[=\s]", line)[0] in _MUSTERS_OWN:
-        raise ValueError(f"{line.split('=')[0]} is Muster's to set")
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise ValueError(f"{value!r} cannot be taken apart: {error}") from None
+    # One line may hold several options.
+    if own := next((word for word in words if _is_musters(word)), None):
+        raise ValueError(f"{own.split('=')[0]} is Muster's to set")
     return line
+
+
+def _is_musters(word: str) -> bool:
+    """Whether sbatch takes a word for an option of Muster's own: also shortened, or joined with its value or others."""
+    if word.startswith("--"):
+        name = word.split("=")[0]
+        return name in _MUSTERS_OWN or (len(name) > 3 and any(own.startswith(name) for own in _MUSTERS_OWN))
+    if not word.startswith("-"):
+        return False
+    for letter in word[1:]:
+        if f"-{letter}" in _MUSTERS_OWN:
+            return True
+        if letter not in _SWITCHES:
+            # What follows is its value.
+            return False
+    return False
 
 
 def _mpi(value: str) -> str:
@@ -53,6 +75,8 @@ def _mpi(value: str) -> str:
     return value
 
 
+_SWITCHES = "HhIkKOQsVvWX"
+"""Short options of sbatch that take no value, and so may be followed by others in one word."""
 Word = Annotated[str, AfterValidator(_one_word)]
 Line = Annotated[str, AfterValidator(_sbatch_line)]
 _MUSTERS_OWN = frozenset(

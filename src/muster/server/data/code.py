@@ -6,13 +6,15 @@ import json
 import time
 from collections.abc import Iterator
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from muster import errors
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.server.environments.records import build_snapshot
 from muster.store.snapshots import Snapshots
+from muster.wire import states
 from muster.wire.code import BlobHead, Manifest, MissingBlobs, digest_of
 from muster.wire.codec import from_json
 
@@ -42,6 +44,18 @@ def put(context: Context, digest: str, files: Manifest) -> None:
             transaction.execute(insert(tables.snapshots).values(**row))
 
     context.database.submit(work).result()
+
+
+def admit_agent(connection: Connection, node: str, digest: str) -> None:
+    """Refuse a node the code of runs that it has no open attempt of."""
+    runs, placements = tables.runs, tables.placements
+    rows = connection.execute(
+        select(runs.c.snapshot, runs.c.environment)
+        .join(placements, placements.c.run_id == runs.c.id)
+        .where(placements.c.node == node, placements.c.phase.in_(states.IS_OPEN))
+    )
+    if not any(digest in (row.snapshot, build_snapshot(row.environment)) for row in rows):
+        raise errors.AccessDenied(f"no open attempt on {node} has the code snapshot {digest}")
 
 
 def store_blobs(snapshots: Snapshots, pieces: Iterator[bytes]) -> int:

@@ -9,7 +9,7 @@ from fastapi.responses import StreamingResponse
 
 from muster import errors
 from muster.server.data import code
-from muster.server.http.dependencies import ContextOf
+from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.http.uploads import body_pieces
 from muster.wire.code import BlobsStored, MissingBlobs, SnapshotFiles, SnapshotStored
 
@@ -36,8 +36,10 @@ async def put_snapshot(digest: str, body: SnapshotFiles, context: ContextOf) -> 
 
 
 @router.get("/snapshots/{digest}/archive")
-async def archive(digest: str, context: ContextOf) -> StreamingResponse:
-    """A snapshot as a tar stream."""
+async def archive(digest: str, context: ContextOf, caller: CallerOf) -> StreamingResponse:
+    """A snapshot as a tar stream; an agent may have those of its open attempts."""
+    if caller.role == "agent":
+        await context.database.read(lambda c: code.admit_agent(c, caller.subject, digest))
     if not await asyncio.to_thread(context.files.snapshots.has, digest):
         raise errors.NotFound(f"there is no code snapshot {digest}")
     return StreamingResponse(context.files.snapshots.archive(digest), media_type="application/x-tar")

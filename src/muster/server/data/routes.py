@@ -169,7 +169,8 @@ async def _admitted(context: Context, request: Request, store: str, path: str, s
     if scope == WRITE:
         await context.database.read(lambda c: assets.refuse_kept(c, store, path))
     spec = await context.database.read(lambda c: datastores.find(context, c, store))
-    return await asyncio.to_thread(datastores.open_store, context, spec)
+    datastore = await asyncio.to_thread(datastores.open_store, context, spec)
+    return datastore if grant is None else datastore.within(grant.path)
 
 
 def _listed(datastore: Datastore, path: str, only_file: bool, page: Page) -> bytes:

@@ -26,7 +26,7 @@ def open_workspace_store(url: str, config: Mapping[str, Json], ring: KeyRing | N
     except ImportError as error:
         raise errors.MissingExtra(
             f"the workspace store {url} needs a package that is not installed: {error.name or error}",
-            "For Azure storage: pip install 'muster[azure]'.",
+            "For Azure storage: pip install 'muster-ml[azure]'.",
         ) from error
     except ValueError as error:
         raise errors.UserError(f"the workspace store {url} cannot be opened: {error}", "See docs/storage.md.") from None

@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from muster import errors
 from muster.server.database import tables
 from muster.server.database.faults import explained
+from muster.server.database.json_text import JSON_TEXT
 from muster.server.database.writer import Transaction, Writer
 
 __all__ = ["Database", "Transaction"]
@@ -70,8 +71,8 @@ def sqlite_file(url: str) -> Path | None:
 
 def _open(url: str) -> Engine:
     if not url.startswith("sqlite"):
-        return create_engine(url, pool_size=8, max_overflow=8)
-    engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": 30})
+        return create_engine(url, pool_size=8, max_overflow=8, **JSON_TEXT)
+    engine = create_engine(url, **JSON_TEXT, connect_args={"check_same_thread": False, "timeout": 30})
     path = sqlite_file(url)
     journal = "DELETE" if path is not None and on_network_filesystem(path.parent) else "WAL"
 

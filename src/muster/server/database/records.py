@@ -88,6 +88,14 @@ def add_note(transaction: Transaction, run_id: str, level: Level, text: str) -> 
     add_event(transaction, run_id, Note(level, text, clock.now()))
 
 
+def add_note_once(transaction: Transaction, run_id: str, level: Level, text: str) -> None:
+    """Say something that would otherwise be said again and again."""
+    events = tables.events
+    notes = select(events.c.data).where(events.c.run_id == run_id, events.c.kind == Note.kind)
+    if all(data.get("text") != text for data in transaction.execute(notes).scalars()):
+        add_note(transaction, run_id, level, text)
+
+
 def move_run(transaction: Transaction, run_id: str, status: RunStatus, **columns: Any) -> None:
     """Put a run in its next state, and say so to those who follow it."""
     RUN.set(transaction, run_id, status=status, **columns)
@@ -128,12 +136,12 @@ def record_files(
 
 
 def node_rank_of(connection: Connection | Transaction, run_id: str, number: int, node: str) -> int:
-    """The rank of a node in an attempt; raises NotFound where the attempt has no such node."""
+    """The rank of a node in an attempt; raises NotFound where the attempt has no such node, or it is closed there."""
     table = tables.placements
-    mine = (table.c.run_id == run_id, table.c.number == number, table.c.node == node)
+    mine = (table.c.run_id == run_id, table.c.number == number, table.c.node == node, table.c.phase != states.CLOSED)
     found = connection.execute(select(table.c.node_rank).where(*mine)).scalar()
     if found is None:
-        raise errors.NotFound(f"attempt {number} of {run_id} is not on {node}")
+        raise errors.NotFound(f"attempt {number} of {run_id} is not on {node}, or it is over there")
     return int(found)
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import logging
 import time
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse
+from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -23,6 +25,8 @@ from muster.server.data import code_routes, grants, node_routes
 from muster.server.data import routes as data_routes
 from muster.server.environments import routes as environment_routes
 from muster.server.http import routes as workspace_routes
+from muster.server.http.bodies import bounded, checked_body, is_json
+from muster.server.http.docs_page import docs_page
 from muster.server.models import routes as model_routes
 from muster.server.nodes import agent_routes, cluster_routes
 from muster.server.people import routes as people_routes
@@ -61,6 +65,8 @@ _STATUS: tuple[tuple[type[errors.MusterError], int], ...] = (
     (errors.ProtocolMismatch, 426),
     (errors.DiskFull, 507),
 )
+_UNFIT: tuple[type[Exception], ...] = (DataError, OverflowError, RecursionError, UnicodeError)
+"""What is raised for a value that passed the border and that the database or a parser does not take."""
 _DATA = f"{DATA_ROUTE}/"
 _GRANT_HEADER = GRANT_HEADER.lower().encode()
 _OPEN = ("/api/v1/health", "/api/v1/openapi.json", "/api/v1/docs")
@@ -72,14 +78,15 @@ def make_app(context: Context, stop: Callable[..., None]) -> ASGIApp:
         title="Muster",
         version=VERSION,
         openapi_url="/api/v1/openapi.json",
-        docs_url="/api/v1/docs",
+        docs_url=None,
         redoc_url=None,
     )
+    app.add_route("/api/v1/docs", lambda _: HTMLResponse(docs_page(app.openapi())), include_in_schema=False)
     app.state.context = context
     app.state.stop = stop
     for router in ROUTERS:
-        app.include_router(router, prefix="/api/v1")
-    for kind in (errors.MusterError, RequestValidationError, HTTPException, OSError, Exception):
+        app.include_router(router, prefix="/api/v1", dependencies=[Depends(checked_body)])
+    for kind in (errors.MusterError, RequestValidationError, HTTPException, OSError, *_UNFIT, Exception):
         app.add_exception_handler(kind, _explained)
     return _Gate(app, context)
 
@@ -114,12 +121,17 @@ class _Gate:
             return
         often = _often(scope["method"], scope["path"])
         if often is None:
-            await self._app(scope, receive, send)
+            bound = (
+                bounded(receive)
+                if is_json(headers.get(b"content-type", "")) and not _is_file(scope["path"])
+                else receive
+            )
+            await self._app(scope, bound, send)
             return
         work, node = often
-        request = Request(scope, receive)
+        request = Request(scope, bounded(receive))
         try:
-            response = JSONResponse(to_json(await work(node, request, self._context, caller)))
+            response = _Answer(to_json(await work(node, request, self._context, caller)))
         except Exception as error:
             response = await _explained(request, error)
         await response(scope, receive, send)
@@ -132,6 +144,11 @@ def _often(method: str, path: str) -> tuple[Callable[..., Any], str] | None:
         return None
     work = agent_routes.OFTEN.get((method, parts[5]))
     return (work, parts[4]) if work else None
+
+
+def _is_file(path: str) -> bool:
+    """Whether a body is a file's bytes, whatever its type is said to be."""
+    return path.startswith(_DATA) or "/files" in path
 
 
 def _grant_in_query(scope: Scope) -> str | None:
@@ -161,6 +178,10 @@ async def _explained(request: Request, error: Exception) -> JSONResponse:
         return _answer(422, errors.JobError.code, message, "See /api/v1/openapi.json.")
     if isinstance(error, HTTPException):
         return _answer(error.status_code, "not_found", f"{request.method} {request.url.path}: {error.detail}")
+    if isinstance(error, _UNFIT):
+        log.warning("%s %s: %s", request.method, request.url.path, error)
+        message = f"the request holds a value that cannot be kept or looked for ({type(error).__name__})"
+        return _answer(422, errors.JobError.code, message, "Numbers have at most 64 bits, text is valid Unicode.")
     if isinstance(error, OSError):
         log.error("storage: %s", error)
         return _answer(507, "storage", f"the server's storage failed: {error}", _storage_hint(error))
@@ -181,5 +202,12 @@ def _status_of(error: errors.MusterError) -> int:
     return next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
 
 
+class _Answer(JSONResponse):
+    """JSON in ASCII: names that a rank gave its files need not be valid text."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, separators=(",", ":")).encode()
+
+
 def _answer(status: int, code: str, message: str, hint: str = "") -> JSONResponse:
-    return JSONResponse({"error": {"code": code, "message": message, "hint": hint}}, status)
+    return _Answer({"error": {"code": code, "message": message, "hint": hint}}, status)

@@ -13,13 +13,13 @@ from sqlalchemy import and_, select
 
 from muster import errors
 from muster.defaults import FILES_BODY_BYTES, ORDERS_WAIT_MOST_S, ORDERS_WAIT_S, PROTOCOL_VERSION
-from muster.host.files import safe_path
+from muster.host.files import is_safe_path, safe_path
 from muster.server import disk
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.faults import disk_full
-from muster.server.database.records import add_note, node_rank_of, record_file, record_files, upsert
+from muster.server.database.records import add_note_once, node_rank_of, record_file, record_files, upsert
 from muster.server.http.dependencies import CallerOf, ContextOf, NodeOf, own
 from muster.server.http.uploads import body_pieces
 from muster.server.hub import NodeContact
@@ -44,8 +44,12 @@ from muster.wire.node.agents import (
     decode,
 )
 from muster.wire.node.requests import FileReceived, FilesReceived, decode_files
+from muster.wire.text import is_encodable, storable
 
 log = logging.getLogger("muster.server")
+
+_NAME_LENGTH = 255
+_PATH_LENGTH = 3500
 
 router = APIRouter(prefix="/agents", tags=["agents"])
 
@@ -96,9 +100,10 @@ async def deliveries(node: str, request: Request, context: Context, caller: Call
     own(caller, node)
     try:
         frames = list(decode(BytesIO(await request.body())))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise errors.JobError(f"the delivery is malformed: {error}") from error
     chunks = [frame for frame in frames if isinstance(frame, Chunk)]
+    refused = {(chunk.run, chunk.attempt, chunk.stream) for chunk in chunks if not _is_stream(chunk.stream)}
     events = [frame for frame in frames if isinstance(frame, Event)]
     unreadable = [frame for frame in frames if isinstance(frame, UnreadableEvent)]
     contact = context.hub.contacts.get(node)
@@ -112,7 +117,7 @@ async def deliveries(node: str, request: Request, context: Context, caller: Call
             _hear_doing(context, contact, frame.doing)
             held |= contact.holding
     lengths = await asyncio.to_thread(_append, context, node, chunks) if chunks else {}
-    parse = sorted({key for key in lengths if key[2].startswith("events/")})
+    parse = sorted({key for key in lengths if key[2].startswith("events/")} - refused)
     forget: tuple[AttemptKey, ...] = ()
     if events or parse or held:
         try:
@@ -120,7 +125,8 @@ async def deliveries(node: str, request: Request, context: Context, caller: Call
         except ingest.UNUSABLE as error:
             log.warning("a delivery of %s is taken in piece by piece: %s", node, error)
             forget = await context.database.write(lambda t: _take(context, t, node, events, parse, held, singly=True))
-    if unreadable:
+    if unreadable or refused:
+        unreadable += [UnreadableEvent(run, number, "stream", f"{name!r} is no name") for run, number, name in refused]
         await context.database.write(lambda t: _note_unreadable(t, node, unreadable))
     changed = {chunk.run for chunk in chunks} | {event.run for event in unreadable}
     if changed:
@@ -144,6 +150,12 @@ async def put_file(
         async for _piece in request.stream():
             pass
         return FileReceived(path)
+    if why := _unfit(context, run, attempt, path):
+        # Refusing it would have the agent send it again and again: a rank chose the name.
+        async for _ in request.stream():
+            pass
+        await _note_unfit(context, run, {path: why})
+        return FileReceived(path)
     location = f"runs/{safe_path(run)}/attempts/{attempt}/{stored_name(node_rank, safe_path(path))}"
     await body_pieces(request, lambda pieces: context.files.store.put(location, pieces, sha256=sha256))
     await context.database.write(lambda t: record_file(t, run, attempt, node_rank, path, size, sha256))
@@ -161,6 +173,11 @@ async def put_files(
         files = list(decode_files(BytesIO(await _bounded_body(request))))
     except ValueError as error:
         raise errors.JobError(f"the files are malformed: {error}") from error
+    unfit = {file.path: why for file, _ in files if (why := _unfit(context, run, attempt, file.path))}
+    await _note_unfit(context, run, unfit)
+    files = [(file, content) for file, content in files if file.path not in unfit]
+    if await asyncio.to_thread(_is_given_up, context, run):
+        return FilesReceived(len(files))
     folder = f"runs/{safe_path(run)}/attempts/{attempt}"
     objects = [
         (f"{folder}/{stored_name(node_rank, safe_path(file.path))}", content, file.sha256) for file, content in files
@@ -185,6 +202,27 @@ def _is_given_up(context: Context, run: str) -> bool:
     """Whether what a run still delivers finds no room, and nobody waits for it."""
     full = context.disk.full
     return full != "" and bool(disk.give_up(context.disk, context.database, {run}, full))
+
+
+async def _note_unfit(context: Context, run: str, unfit: Mapping[str, str]) -> None:
+    def note(transaction: Transaction) -> None:
+        for path, why in unfit.items():
+            text = f"the file {storable(path)[:_NAME_LENGTH]} is left out: {why}"
+            add_note_once(transaction, run, "warning", text)
+
+    if unfit:
+        await context.database.write(note)
+
+
+def _unfit(context: Context, run: str, attempt: int, path: str) -> str:
+    """Why a file cannot be kept under the name that a rank gave it; empty where it can."""
+    if not is_safe_path(path) or not is_encodable(path):
+        return "its name is not valid"
+    if any(len(part.encode()) > _NAME_LENGTH for part in path.split("/")) or len(path.encode()) > _PATH_LENGTH:
+        return "its name is too long"
+    if path.startswith(("user_logs/", "events/")) and context.files.streams.path(run, attempt, path).exists():
+        return "its name is that of a log"
+    return ""
 
 
 def _hear_doing(context: Context, contact: NodeContact, doing: Iterable[tuple[str, int, str, float]]) -> None:
@@ -225,18 +263,20 @@ def _is_brought(context: Context, transaction: Transaction, cluster: str) -> boo
 
 
 def _append(context: Context, node: str, chunks: list[Chunk]) -> dict[tuple[str, int, str], int]:
-    """Append chunks of attempts that are this node's; others are refused whole."""
+    """Append chunks of attempts that are this node's and not closed; others are refused whole."""
     placements = tables.placements
     wanted = {(chunk.run, chunk.attempt) for chunk in chunks}
     rows = context.database.read_now(
         lambda c: c.execute(
             select(placements.c.run_id, placements.c.number).where(
-                placements.c.node == node, placements.c.run_id.in_({run for run, _ in wanted})
+                placements.c.node == node,
+                placements.c.run_id.in_({run for run, _ in wanted}),
+                placements.c.phase != states.CLOSED,
             )
         ).all()
     )
     mine = {(row.run_id, row.number) for row in rows}
-    accepted = [chunk for chunk in chunks if (chunk.run, chunk.attempt) in mine]
+    accepted = [chunk for chunk in chunks if (chunk.run, chunk.attempt) in mine and _is_stream(chunk.stream)]
     if context.disk.full:
         lengths = _without_room(context, accepted, context.disk.full)
     else:
@@ -248,8 +288,8 @@ def _append(context: Context, node: str, chunks: list[Chunk]) -> dict[tuple[str,
             lengths = _without_room(context, accepted, f"the disk of {context.paths.store} is full")
     _index(context, lengths)
     for chunk in chunks:
-        # A removed run has no place for its bytes: they count as delivered.
-        if (chunk.run, chunk.attempt) not in mine:
+        # A run that was removed or is over, or a name that a rank made up, takes no bytes: they count as delivered.
+        if (chunk.run, chunk.attempt) not in mine or not _is_stream(chunk.stream):
             lengths[chunk.run, chunk.attempt, chunk.stream] = chunk.offset + len(chunk.data)
     return lengths
 
@@ -281,6 +321,11 @@ def _without_room(context: Context, chunks: list[Chunk], why: str) -> dict[tuple
     return lengths
 
 
+def _is_stream(name: str) -> bool:
+    """Whether a stream can be kept under its name; ranks may leave files of any name among their logs."""
+    return len(name) <= _NAME_LENGTH and is_encodable(name) and is_safe_path(name)
+
+
 def _take(
     context: Context,
     transaction: Transaction,
@@ -295,7 +340,7 @@ def _take(
     With `singly` what cannot be recorded is left out, and said.
     """
     for run, attempt, stream in parse:
-        ingest.parse_events(context, transaction, run, attempt, stream, singly)
+        ingest.parse_events(context, transaction, run, attempt, stream)
     if not singly:
         attempts.take_events(context, transaction, node, events)
     else:
@@ -322,4 +367,4 @@ def _note_unreadable(transaction: Transaction, node: str, events: Iterable[Unrea
 def _note_left_out(transaction: Transaction, node: str, event: Event | UnreadableEvent, why: str) -> None:
     log.error("an event of %s is left out: %s: %s", node, event.kind, why)
     text = f"node {node} sent an event ({event.kind}) that cannot be recorded: {why[:200]}"
-    add_note(transaction, event.run, "error", text)
+    add_note_once(transaction, event.run, "error", text)

@@ -155,13 +155,12 @@ def _remove(context: Context, folder: Path) -> None:
     context.nodes.agent_tokens.pop(folder.name, None)
     context.hub.contacts.pop(folder.name, None)
     context.hub.leaving_nodes.discard(folder.name)
-    context.database.submit(lambda transaction: _forget(transaction, folder.name)).result()
+    context.database.submit(lambda transaction: _forget(context, transaction, folder.name)).result()
 
 
-def _forget(transaction: Transaction, node: str) -> None:
-    tokens = tables.tokens
+def _forget(context: Context, transaction: Transaction, node: str) -> None:
     transaction.execute(delete(tables.nodes).where(tables.nodes.c.name == node))
-    transaction.execute(delete(tokens).where(tokens.c.role == "agent", tokens.c.subject == node))
+    context.tokens.end_agents(transaction, [node])
 
 
 def _cluster_of_folder(folder: Path) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from muster import errors
 from muster.clusters.options import parse_options
@@ -90,7 +90,7 @@ def remove(context: Context, transaction: Transaction, name: str, mode: DeleteMo
     if ids or clusters.load_states(transaction).get(name):
         transaction.execute(update(_CLUSTERS).where(_CLUSTERS.c.name == name).values(state=clusters.DELETING))
     else:
-        transaction.execute(delete(_CLUSTERS).where(_CLUSTERS.c.name == name))
+        clusters.forget(context, transaction, name)
 
 
 def _preempt_elsewhere(context: Context, transaction: Transaction, name: str, stays: set[str]) -> None:

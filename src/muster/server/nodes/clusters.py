@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Column, Connection, Select, delete, insert, select, update
 
 from muster import errors
 from muster.clusters.options import Limit, Options, parse_options
@@ -202,3 +203,23 @@ def _node(offer: NodeOffer, price: float | None) -> Node:
 
 def _quota(limit: Limit) -> Quota:
     return Quota(limit.nodes, limit.gpus)
+
+
+def forget(context: Context, transaction: Transaction, name: str) -> None:
+    """Remove a cluster; from then on the tokens of its nodes open nothing."""
+    used = (tables.placements.c.node, tables.nodes.c.name, tables.node_history.c.name)
+    known = {node for column in used for node in transaction.execute(_nodes_of(column, name)).scalars()}
+    # Nodes whose agents never said a word have a token too.
+    known |= {node for node in context.nodes.agent_tokens if node.startswith(f"{name}-")}
+    context.tokens.end_agents(transaction, known)
+    transaction.execute(delete(tables.clusters).where(tables.clusters.c.name == name))
+    transaction.after_commit.append(partial(_forget_tokens, context, known))
+
+
+def _forget_tokens(context: Context, nodes: set[str]) -> None:
+    for node in nodes:
+        context.nodes.agent_tokens.pop(node, None)
+
+
+def _nodes_of(column: Column[str], cluster: str) -> Select[str]:
+    return select(column).where(column.table.c.cluster == cluster).distinct()

@@ -71,7 +71,7 @@ async def _tend(context: Context, row: Any) -> None:
         await ensure_agents(context, [(row.name, name) for name in missing])
     if not (changes or added or scaling.remove):
         if row.state == clusters.DELETING and not loaded.known:
-            await context.database.write(partial(_delete_if_unused, name=row.name))
+            await context.database.write(partial(_delete_if_unused, context, name=row.name))
         return
     changes += [Change(name, clusters.PREPARING, "its agent is being started") for name in added]
     changes += [Change(name, clusters.LEAVING, _why_leaving(row, loaded, name)) for name in scaling.remove]
@@ -243,8 +243,8 @@ def _why_leaving(row: Any, loaded: _Load, name: str) -> str:
     return f"idle for {idle_s:.0f} s" if loaded.known[name].state == clusters.IDLE else "the cluster was made smaller"
 
 
-def _delete_if_unused(transaction: Transaction, name: str) -> None:
+def _delete_if_unused(context: Context, transaction: Transaction, name: str) -> None:
     runs = tables.runs
     uses = select(runs.c.id).where(runs.c.compute == name, runs.c.status.in_((*states.ACTIVE, states.QUEUED)))
     if transaction.execute(uses.limit(1)).first() is None:
-        transaction.execute(delete(tables.clusters).where(tables.clusters.c.name == name))
+        clusters.forget(context, transaction, name)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import insert, select
+from sqlalchemy import delete, insert, select
 
 from muster import errors
 from muster.host.files import PRIVATE, write_file
 from muster.server.database import tables
-from muster.server.database.connection import Database
+from muster.server.database.connection import Database, Transaction
 
 ROLES = ("admin", "user", "reader", "agent")
 
@@ -54,6 +55,20 @@ class Tokens:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, token, mode=PRIVATE)
         return token
+
+    def end_agents(self, transaction: Transaction, nodes: Collection[str]) -> None:
+        """The tokens of these nodes' agents open nothing any more, once this is committed."""
+        table = tables.tokens
+        for node in nodes:
+            transaction.execute(delete(table).where(table.c.role == "agent", table.c.subject == node))
+        transaction.after_commit.append(lambda: self._forget_agents(frozenset(nodes)))
+
+    def _forget_agents(self, nodes: Collection[str]) -> None:
+        ended = [
+            key for key, (caller, _) in self._callers.items() if caller.role == "agent" and caller.subject in nodes
+        ]
+        for key in ended:
+            del self._callers[key]
 
     def caller(self, authorization: str | None) -> Caller:
         kind, _, token = (authorization or "").partition(" ")

@@ -24,7 +24,7 @@ from muster.server.database.records import (
     find_run,
     record_file,
 )
-from muster.server.runs import attempts, ingest
+from muster.server.runs import attempts, ingest, logged
 from muster.wire import states
 from muster.wire.access import HashedFile
 from muster.wire.codec import to_json
@@ -144,7 +144,7 @@ def log_metrics(context: Context, transaction: Transaction, ref: str, reports: t
     """Record metric points that no rank logged."""
     row = find_run(transaction, ref)
     points = [
-        MetricPoint(item.name, ingest.finite(item.value), item.step, None, "client", item.type, item.at, row.attempt)
+        MetricPoint(item.name, logged.value(item.value), item.step, None, "client", item.type, item.at, row.attempt)
         for item in reports
         if item.name
     ]

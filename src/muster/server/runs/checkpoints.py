@@ -105,7 +105,8 @@ def resumable(connection: Connection, run_id: str, before: int | None = None) ->
 def find(connection: Connection, run: str, node: str, checkpoint: int) -> Checkpoint:
     """A complete checkpoint of a run that is placed on the node."""
     placements = tables.placements
-    here = select(placements.c.node).where(placements.c.run_id == run, placements.c.node == node)
+    open_here = placements.c.phase.in_(states.IS_OPEN)
+    here = select(placements.c.node).where(placements.c.run_id == run, placements.c.node == node, open_here)
     found = next((item for item in resumable(connection, run) if item.id == checkpoint), None)
     if found is None or connection.execute(here).first() is None:
         raise errors.NotFound(f"there is no checkpoint {checkpoint} of {run} for {node}")

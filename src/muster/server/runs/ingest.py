@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-import json
-import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
 
 from sqlalchemy import insert, select, update
-from sqlalchemy.exc import DataError, IntegrityError
+from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, ProgrammingError
 
 from muster.control.datawait import COMPUTE_METRIC, DATA_METRIC, advice
+from muster.errors import UserError
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import add_event, add_note, upsert
+from muster.server.database.records import add_event, add_note, add_note_once, upsert
 from muster.server.models import registry
-from muster.wire.codec import Json, to_json
+from muster.server.runs import logged
+from muster.wire.codec import to_json
 from muster.wire.runs import MetricPoint, Progress
 from muster.wire.stream import Note
+from muster.wire.text import storable
 
 _LIMIT_BYTES = 8 << 20
 _ADD_METRICS = insert(tables.metrics)
 
-UNUSABLE = (DataError, IntegrityError, KeyError, TypeError, ValueError, AttributeError)
+UNUSABLE = (
+    DataError, IntegrityError, InterfaceError, ProgrammingError, UserError,
+    ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
+)  # fmt: skip
 """What is raised for something that cannot be recorded, today or tomorrow."""
 
 
-def parse_events(
-    context: Context, transaction: Transaction, run_id: str, attempt: int, stream: str, singly: bool = False
-) -> None:
-    """Take in the complete lines that are new, with `singly` without those that cannot be recorded.
+def parse_events(context: Context, transaction: Transaction, run_id: str, attempt: int, stream: str) -> None:
+    """Take in the complete lines that are new, without those that cannot be recorded.
 
     The offset reached is committed with them.
     """
@@ -47,8 +47,7 @@ def parse_events(
             if len(data) < _LIMIT_BYTES:
                 return
             whole = data
-        apply = _apply_singly if singly else _apply
-        apply(transaction, run_id, attempt, stream, whole.splitlines())
+        _take_in(transaction, run_id, attempt, stream, whole.splitlines())
         parsed += len(whole)
         upsert(transaction, streams, {"run_id": run_id, "attempt": attempt, "stream": stream, "parsed": parsed})
 
@@ -73,76 +72,70 @@ def add_points(transaction: Transaction, run_id: str, points: Sequence[MetricPoi
     transaction.execute(_ADD_METRICS, rows)
 
 
-def rank_of(source: str) -> int | None:
-    """The rank that logged something; None for a node or a client."""
-    rank = source.removeprefix("rank_")
-    return int(rank) if rank.isdigit() else None
-
-
-def finite(value: Json) -> Json:
-    """The value with numbers that JSON lacks as the texts that the in-run API writes for them."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, Mapping):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [finite(item) for item in value]
-    return value
-
-
-def _apply_singly(transaction: Transaction, run_id: str, attempt: int, stream: str, lines: list[bytes]) -> None:
-    unusable = 0
+def _take_in(transaction: Transaction, run_id: str, attempt: int, stream: str, lines: Sequence[bytes]) -> None:
+    source = stream.removeprefix("events/").removesuffix(".jsonl")
+    found: list[logged.Logged] = []
+    left_out: list[str] = []
     for line in lines:
         try:
+            item = logged.read_line(line, attempt, source)
+        except logged.Unusable as error:
+            left_out.append(str(error))
+        else:
+            found += [] if item is None else [item]
+    try:
+        with transaction.connection.begin_nested():
+            _apply(transaction, run_id, attempt, found)
+    except UNUSABLE:
+        left_out += _apply_singly(transaction, run_id, attempt, found)
+    if left_out:
+        _note_left_out(transaction, run_id, stream, left_out)
+
+
+def _apply_singly(transaction: Transaction, run_id: str, attempt: int, items: Sequence[logged.Logged]) -> list[str]:
+    """Record what can be recorded; why the rest cannot."""
+    left_out = []
+    for item in items:
+        try:
             with transaction.connection.begin_nested():
-                _apply(transaction, run_id, attempt, stream, [line])
-        except UNUSABLE:
-            unusable += 1
-    if unusable:
-        text = f"{unusable} of what {stream} logged cannot be recorded, and is left out"
-        add_note(transaction, run_id, "warning", text)
+                _apply(transaction, run_id, attempt, [item])
+        except UNUSABLE as error:
+            left_out.append(type(error).__name__)
+    return left_out
 
 
-def _apply(transaction: Transaction, run_id: str, attempt: int, stream: str, lines: list[bytes]) -> None:
-    points: list[MetricPoint] = []
-    tags: dict[str, str] = {}
-    progress: Progress | None = None
-    source = stream.removeprefix("events/").removesuffix(".jsonl")
-    for line in lines:
-        item = _read(line)
-        kind, name = item.get("kind"), item.get("name")
-        if kind == "metric" and isinstance(name, str):
-            points.append(_point(attempt, source, name, item))
-        elif kind == "tag":
-            tags[str(name)] = str(item.get("value"))
-        elif kind == "progress":
-            progress = _progress(item) or progress
-        elif kind == "lost":
-            _note_lost(transaction, run_id, source, item)
-        elif kind == "model" and name:
-            _add_model(transaction, run_id, str(name), item)
+def _note_left_out(transaction: Transaction, run_id: str, stream: str, why: Sequence[str]) -> None:
+    """Each reason is given once for a stream: a script that goes on so must not fill the run with notes."""
+    for reason in dict.fromkeys(why):
+        text = f"{storable(stream)} holds lines that cannot be recorded, and they are left out: {reason}"
+        add_note_once(transaction, run_id, "warning", text)
+
+
+def _apply(transaction: Transaction, run_id: str, attempt: int, items: Sequence[logged.Logged]) -> None:
+    points = [item for item in items if isinstance(item, MetricPoint)]
     add_points(transaction, run_id, points)
     _advise_on_data_wait(transaction, run_id, attempt, points)
-    if tags:
+    if tags := {item.name: item.value for item in items if isinstance(item, logged.Tag)}:
         known = transaction.execute(select(tables.runs.c.tags).where(tables.runs.c.id == run_id)).scalar() or {}
         transaction.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(tags={**known, **tags}))
-    rank = rank_of(source)
-    if progress is not None and rank is not None:
-        row = {"run_id": run_id, "attempt": attempt, **to_json(replace(progress, rank=rank))}
+    progress = [item for item in items if isinstance(item, Progress)]
+    if progress:
+        row = {"run_id": run_id, "attempt": attempt, **to_json(progress[-1])}
         upsert(transaction, tables.progress, row, newer="attempt")
+    for item in items:
+        if isinstance(item, logged.LoggedModel):
+            _add_model(transaction, run_id, item)
+        elif isinstance(item, logged.Lost) and item.count > 0:
+            _note_lost(transaction, run_id, item)
 
 
-def _note_lost(transaction: Transaction, run_id: str, source: str, item: Mapping[str, Json]) -> None:
+def _note_lost(transaction: Transaction, run_id: str, lost: logged.Lost) -> None:
     """Keep on the run that a script logged what its node's disk had no room for."""
-    count = int(_number(item.get("count")) or 0)
-    if count > 0:
-        what = "event" if count == 1 else "events"
-        text = (
-            f"{source.replace('_', ' ')} logged {count:,} {what} that could not be written and are missing (disk full?)"
-        )
-        notices = transaction.execute(select(tables.runs.c.notices).where(tables.runs.c.id == run_id)).scalar() or []
-        transaction.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(notices=[*notices, text]))
-        add_note(transaction, run_id, "error", text)
+    who, what = lost.source.replace("_", " "), "event" if lost.count == 1 else "events"
+    text = f"{who} logged {lost.count:,} {what} that could not be written and are missing (disk full?)"
+    notices = transaction.execute(select(tables.runs.c.notices).where(tables.runs.c.id == run_id)).scalar() or []
+    transaction.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(notices=[*notices, text]))
+    add_note(transaction, run_id, "error", text)
 
 
 def _advise_on_data_wait(transaction: Transaction, run_id: str, attempt: int, points: Sequence[MetricPoint]) -> None:
@@ -165,43 +158,8 @@ def _last(transaction: Transaction, run_id: str, attempt: int, source: str, name
     metrics = tables.metrics
     mine = (metrics.c.run_id == run_id, metrics.c.attempt == attempt, metrics.c.source == source)
     newest = select(metrics.c.value).where(*mine, metrics.c.name == name).order_by(metrics.c.id.desc()).limit(1)
-    return _number(transaction.execute(newest).scalar())
+    return logged.number(transaction.execute(newest).scalar())
 
 
-def _read(line: bytes) -> Mapping[str, Json]:
-    """A line as a mapping; what is not one is passed over, since scripts may write there too."""
-    try:
-        item = json.loads(line)
-    except ValueError:
-        return {}
-    return item if isinstance(item, dict) else {}
-
-
-def _point(attempt: int, source: str, name: str, item: Mapping[str, Json]) -> MetricPoint:
-    return MetricPoint(
-        name=name,
-        value=finite(item.get("value")),
-        step=_number(item.get("step")),
-        rank=rank_of(source),
-        source=source,
-        type=str(item.get("type", "scalar")),
-        at=_number(item.get("at")) or 0.0,
-        attempt=attempt,
-    )
-
-
-def _progress(item: Mapping[str, Json]) -> Progress | None:
-    """How far a script says that it is; None where that is no number."""
-    done = _number(item.get("done"))
-    return None if done is None else Progress(done, _number(item.get("total")), str(item.get("unit") or ""))
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
-
-
-def _add_model(transaction: Transaction, run_id: str, name: str, item: Any) -> None:
-    tags, properties = dict(item.get("tags") or {}), dict(item.get("properties") or {})
-    registry.add_model(
-        transaction, name, str(item.get("path") or ""), run_id, item.get("description"), tags, properties
-    )
+def _add_model(transaction: Transaction, run_id: str, model: logged.LoggedModel) -> None:
+    registry.add_model(transaction, model.name, model.path, run_id, model.description, model.tags, model.properties)

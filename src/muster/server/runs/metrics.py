@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Text, cast, select
 from muster.server.database import tables
 from muster.server.database.records import find_run
 from muster.server.http.paging import Page
-from muster.server.runs.ingest import rank_of
+from muster.server.runs.logged import rank_of
 from muster.wire.codec import Json
 from muster.wire.runs import MetricPoint, MetricSeries
 

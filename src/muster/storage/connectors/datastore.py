@@ -52,14 +52,19 @@ _TIMEOUT_S = 10.0
 class Datastore:
     """Files of one datastore by their paths."""
 
-    def __init__(self, spec: StoreSpec, connector: Connector) -> None:
+    def __init__(self, spec: StoreSpec, connector: Connector, below: str = "") -> None:
         self._spec = spec
         self._connector = connector
+        self._below = below
+
+    def within(self, path: str) -> Datastore:
+        """The same, for somebody who may reach only what lies at a path or below it, links followed."""
+        return Datastore(self._spec, self._connector, path)
 
     def entries(self, path: str) -> Iterator[FileEntry]:
         """Every file below a folder, by its path from there."""
         with _explained(self._spec):
-            for entry in self._connector.listing(safe_path(path) if path else ""):
+            for entry in self._connector.listing(self._inside(path) if path else ""):
                 # What a put has not finished is not there yet.
                 if UNFINISHED not in entry.path.rpartition("/")[2]:
                     yield entry
@@ -84,15 +89,26 @@ class Datastore:
                 ) from None
 
     def remove(self, path: str) -> None:
+        """Remove one file, if it is there; a folder is refused."""
         with _explained(self._spec):
-            self._connector.remove(self._inside(path))
+            inner = self._inside(path)
+            if self._connector.stat(inner) is not None:
+                self._connector.remove(inner)
+            elif next(iter(self._connector.listing(inner)), None) is not None:
+                raise errors.Conflict(
+                    f"{path} is a folder of the datastore {self._spec.name}", "Name the files to be removed one by one."
+                )
 
     def _inside(self, path: str) -> str:
         """The path, if neither its words nor its links leave the datastore."""
         inner = safe_path(path)
-        root = self._connector.root if isinstance(self._connector, Folder | StoreFolder) else None
-        if root is not None and not is_below(root / inner, root):
+        root = self._connector.root if isinstance(self._connector, Folder | StoreFolder | Filesystem) else None
+        if root is None:
+            return inner
+        if not is_below(root / inner, root):
             raise errors.AccessDenied(f"{inner} is a link that leaves the datastore {self._spec.name}")
+        if self._below and not is_below(root / inner, root / self._below):
+            raise errors.AccessDenied(f"{inner} is a link that leaves {self._below}, which is all that is granted")
         return inner
 
 
@@ -159,7 +175,7 @@ class StoreFolder:
         return self._store.put(self._name(path), pieces, sha256)
 
     def remove(self, path: str) -> None:
-        self._store.remove(self._name(path))
+        self._store.remove_file(self._name(path))
 
     def _name(self, path: str) -> str:
         return joined(self._below, path)
@@ -224,7 +240,7 @@ def _library(module: str):  # type: ignore[no-untyped-def]
     except ImportError as error:
         raise errors.MissingExtra(
             f"Azure storage needs the package {error.name}, which is not installed beside the server",
-            "Install it there: pip install 'muster[azure]'.",
+            "Install it there: pip install 'muster-ml[azure]'.",
         ) from error
 
 

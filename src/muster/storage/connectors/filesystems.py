@@ -25,6 +25,8 @@ class Filesystem:
         self._root = root
         self.label = label or root
         self._listed: dict[str, str | None] = {}
+        self.root = Path(root) if _is_local(filesystem) else None
+        """The folder, where that is one of this machine."""
 
     @classmethod
     def at(cls, url: str, options: Mapping[str, Json], label: str = "") -> Filesystem:
@@ -131,6 +133,11 @@ class Filesystem:
 
     def _path(self, path: str) -> str:
         return f"{self._root.rstrip('/')}/{path}" if path else str(self._root)
+
+
+def _is_local(filesystem: Any) -> bool:
+    protocols = filesystem.protocol
+    return "file" in ((protocols,) if isinstance(protocols, str) else protocols)
 
 
 def _entry(path: str, info: Info) -> FileEntry:

@@ -115,7 +115,7 @@ def test_other_versions_are_told_with_what_to_change():
 
 
 def test_another_muster_on_the_nodes_is_told_with_what_to_change():
-    assert "Install muster==2 on the nodes" in str(explanations.other_muster("1", "2").hint)
+    assert "Install muster-ml==2 on the nodes" in str(explanations.other_muster("1", "2").hint)
 
 
 @pytest.mark.parametrize(

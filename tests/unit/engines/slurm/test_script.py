@@ -97,6 +97,15 @@ def test_nodes_that_are_down_are_not_counted_among_the_others():
         ({"partition": "gpu; rm -rf /"}, "partition: .*no name that Slurm takes"),
         ({"sbatch": ["echo hello"]}, "no option of sbatch"),
         ({"sbatch": ["--job-name=mine"]}, "--job-name is Muster's to set"),
+        ({"sbatch": ["-Jx"]}, "-Jx is Muster's to set"),
+        ({"sbatch": ["-J x"]}, "-J is Muster's to set"),
+        ({"sbatch": ["-N4"]}, "-N4 is Muster's to set"),
+        ({"sbatch": ["-QHJx"]}, "-QHJx is Muster's to set"),
+        ({"sbatch": ["#SBATCH -o/tmp/x"]}, "-o/tmp/x is Muster's to set"),
+        ({"sbatch": ["--job-n=mine"]}, "--job-n is Muster's to set"),
+        ({"sbatch": ["--reservation=monday --job-name=mine"]}, "--job-name is Muster's to set"),
+        ({"sbatch": ["--comment=x -n 99"]}, "-n is Muster's to set"),
+        ({"sbatch": ["--comment='x"]}, "cannot be taken apart"),
         ({"time": "soon"}, "time: 'soon' is no time"),
         ({"connection": "carrier pigeon"}, "connection: Input should be"),
     ],
@@ -115,3 +124,10 @@ def script(options: dict[str, Any], gang: dict[str, Any], nodes: list[NodeInfo])
 
 def gang_of(**changes: Any) -> Gang:
     return Gang("resnet50-k3v9x2ab", 1, "resnet50", "/home/ada/.muster/handed-on", **changes)
+
+
+@pytest.mark.parametrize(
+    "line", ["--reservation=monday", "-t 5", "-pJune", "--exclusive", "-w node1", "--mail-type=END -C a"]
+)
+def test_other_lines_are_taken(line: str) -> None:
+    assert SlurmOptions(sbatch=[line]).sbatch == [line]

@@ -71,7 +71,7 @@ def _launcher(described: Described) -> Document:
         "provider": _provider(described),
         "auth": {"ssh_user": described.user or "ubuntu"},
         "file_mounts": {f"{_FOLDER}/{TOKEN}": described.token} if described.token else {},
-        "setup_commands": [f"pip install 'muster[ray]=={VERSION}'"],
+        "setup_commands": [f"pip install 'muster-ml[ray]=={VERSION}'"],
         "head_start_ray_commands": [
             "ray stop",
             f"{_environment()} ray start --head --port={GCS_PORT} --ray-client-server-port={CLIENT_PORT} "

@@ -1,0 +1,72 @@
+"""Request bodies in JSON: bounded, and without what no database or parser behind this would take."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import Request
+from starlette.exceptions import HTTPException
+from starlette.types import Message, Receive
+
+from muster import errors
+from muster.wire.codec import Json
+from muster.wire.text import is_encodable
+
+MOST_BYTES = 256 << 20
+"""A manifest of a million files has half of that."""
+_DEPTH = 64
+_WHOLE = 1 << 64
+_LARGE_BYTES = 1 << 20
+
+
+def bounded(receive: Receive, most_bytes: int = MOST_BYTES) -> Receive:
+    """The same body, refused once it is longer than that."""
+    left = most_bytes
+
+    async def receive_some() -> Message:
+        nonlocal left
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if left < 0:
+            raise HTTPException(413, f"the body is longer than {most_bytes:,} bytes")
+        return message
+
+    return receive_some
+
+
+async def checked_body(request: Request) -> None:
+    """Refuse a JSON body that is nested too deeply, or holds numbers or text that cannot be kept."""
+    route = request.scope.get("route")
+    if getattr(route, "body_field", None) is None or not is_json(request.headers.get("content-type", "")):
+        return
+    size = len(await request.body())
+    if not size:
+        return
+    given = await request.json()
+    problem = await asyncio.to_thread(_problem, given) if size > _LARGE_BYTES else _problem(given)
+    if problem:
+        raise errors.JobError(f"the request is not valid: it {problem}", "Remove it.")
+
+
+def is_json(content_type: str) -> bool:
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind == "application/json" or kind.endswith("+json")
+
+
+def _problem(given: Json) -> str:
+    """What is wrong with a value, as the rest of a sentence; empty where nothing is."""
+    found: list[tuple[Json, int]] = [(given, 0)]
+    while found:
+        value, depth = found.pop()
+        if isinstance(value, str):
+            if "\0" in value or not is_encodable(value):
+                return "holds a NUL character or half of a surrogate pair, which is not valid text"
+        elif isinstance(value, int):
+            if abs(value) >= _WHOLE:
+                return "holds a whole number that does not fit into 64 bits"
+        elif isinstance(value, dict | list):
+            if depth == _DEPTH:
+                return f"is nested more than {_DEPTH} levels deep"
+            inner = [*value, *value.values()] if isinstance(value, dict) else value
+            found += [(item, depth + 1) for item in inner]
+    return ""

@@ -1,0 +1,44 @@
+"""Text that others wrote: what no database, terminal or JSON parser would take is replaced, or shown as an escape."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Control characters, marks that turn the direction of text or hide in it, half surrogate pairs, line separators."""
+_JOINERS = "\u200c\u200d"
+"""Some scripts and many emoji are written with these."""
+
+
+def storable(text: str) -> str:
+    """The text without halves of surrogate pairs and NUL characters, which no database takes."""
+    if "\0" in text:
+        text = text.replace("\0", "\ufffd")
+    # The plain question first: nearly all text is fine.
+    return text if is_encodable(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def is_encodable(text: str) -> bool:
+    """Whether it can be written as UTF-8: half a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def printable(text: str, lines: bool = False) -> str:
+    """The text with everything that would act on a terminal as an escape; with `lines` it may have several of them."""
+    if text.isprintable():
+        return text
+    return "".join(char if _is_shown(char, lines) else _escaped(char) for char in text)
+
+
+def _is_shown(char: str, lines: bool) -> bool:
+    if lines and char in "\n\t":
+        return True
+    return char in _JOINERS or unicodedata.category(char) not in _HIDDEN
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape", "surrogatepass").decode("ascii")
