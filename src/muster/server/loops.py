@@ -88,7 +88,7 @@ def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str,
         to_come = rules[capacity.running[start.run_id].cluster].hands_on
         started += attempts.begin(context, transaction, start, to_come)
     for item in decision.preemptions:
-        attempts.preempt(context, transaction, item.run_id, f"{item.for_title} has a higher priority")
+        attempts.preempt(context, transaction, item.run_id, item.why)
     return sorted(set(started))
 
 
