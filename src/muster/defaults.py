@@ -81,6 +81,10 @@ START_MARGIN_S = 120.0
 # What a run takes, before anything is known of it: half end within 15 minutes, nine of ten within 5 hours.
 PRIOR_MEDIAN_S = 900.0
 PRIOR_SPREAD = 2.3
+# Before anybody has waited: half an hour, give or take a factor of seven. Intervals hold in this share of the cases.
+PRIOR_WAIT_MEDIAN_S = 1800.0
+PRIOR_WAIT_SPREAD = 2.0
+INTERVAL_SHARE = 0.8
 # A run that says "step i of n" is as far as that, give or take a third, and more in its first minutes.
 PROGRESS_SPREAD = 0.33
 PROGRESS_STEADY_S = 120.0

@@ -45,15 +45,6 @@ class Job:
 
 
 @dataclass
-class Forecast:
-    """What a waiting job was told about its start, and when."""
-
-    told_at: float
-    low_at: float
-    high_at: float
-
-
-@dataclass
 class Outcome:
     """What became of the jobs under one policy."""
 
@@ -67,8 +58,11 @@ class Outcome:
     passes: int = 0
     timeline: list[tuple[float, float, int]] = field(default_factory=list)
     """(day, share of busy GPUs, gangs in the queue), every hour."""
-    forecasts: list[tuple[Forecast, float]] = field(default_factory=list)
-    """What jobs that had to wait were told at first, and when they started."""
+    forecasts: int = 0
+    """How many jobs had to wait and were told when they would start, at first and an hour later."""
+    held: int = 0
+    later_forecasts: int = 0
+    later_held: int = 0
 
     @property
     def mean_wait_s(self) -> float:
@@ -84,11 +78,8 @@ class Outcome:
 
     @property
     def coverage(self) -> float | None:
-        """The share of forecasts that held; None where nobody had to wait."""
-        if not self.forecasts:
-            return None
-        held = sum(forecast.low_at <= began <= forecast.high_at for forecast, began in self.forecasts)
-        return held / len(self.forecasts)
+        """The share of first forecasts that held; None where nobody had to wait."""
+        return self.held / self.forecasts if self.forecasts else None
 
 
 def waited_no_longer(waits_s: Sequence[float], seconds: float) -> float:

@@ -8,9 +8,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from muster.control.estimates.book import Traits
 from muster.control.estimates.runs import Estimates
+from muster.control.estimates.waits import Interval, Waits
 from muster.control.scheduling.capacity import Capacity
-from muster.control.scheduling.model import HIGH, MEDIUM, Gang, Node, Part, Rules, Running, Start
+from muster.control.scheduling.model import HIGH, MEDIUM, Decision, Gang, Node, Part, Rules, Running, Start
+from muster.control.scheduling.outlook import wait_traits
 from muster.control.scheduling.passes import schedule
 from muster.control.scheduling.queue import Queue
 from muster.simulation.jobs import CLUSTER, DAY_S, Job, Machines, Outcome
@@ -20,6 +23,7 @@ _TICK_S = 30.0
 _REPAIR_S = 4 * 3600.0
 _SLOTS = 96
 _BREAKS, _HOUR = -1, -2
+_LATER_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -37,16 +41,33 @@ class Policy:
     preemption: bool = False
 
 
-MUSTER = Policy("Muster")
-WITHOUT_LIMITS = Policy("Muster without limits", limits=False)
+MUSTER = Policy("Muster, with limits")
+WITHOUT_LIMITS = Policy("Muster, without limits", limits=False)
 LIMITS_ALONE = Policy("limits alone", estimates=False)
 FIFO = Policy("first in, first out", estimates=False, backfill=False, priorities=False)
 SHORTEST = Policy("shortest first", estimates=False, backfill=False, priorities=False, shortest_first=True)
+POLICIES = {
+    "muster": WITHOUT_LIMITS,
+    "muster-limits": MUSTER,
+    "limits-alone": LIMITS_ALONE,
+    "fifo": FIFO,
+    "shortest": SHORTEST,
+}
+"""By the names that people give them."""
 
 
 def simulate(machines: Machines, jobs: Sequence[Job], policy: Policy) -> Outcome:
     """Run the jobs under a policy until the last one has started."""
     return _Simulation(machines, jobs, policy).run()
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a job that waits was told at first."""
+
+    traits: Traits
+    since: float
+    first: Interval
 
 
 class _Simulation:
@@ -63,6 +84,9 @@ class _Simulation:
         self._queue = Queue()
         self._estimates = Estimates()
         self._gangs: dict[str, Gang] = {}
+        self._waits = Waits()
+        self._arrived: list[str] = []
+        self._told: dict[str, _Told] = {}
         self._left_s = [job.run_s for job in jobs]
         self._number = {job.gang.run_id: number for number, job in enumerate(jobs)}
         self._began: dict[str, float] = {}
@@ -135,6 +159,7 @@ class _Simulation:
             gang = replace(gang, length=self._estimates.length(job.traits, gang.limit_s, gang.user))
         self._gangs[gang.run_id] = gang
         self._queue.add(gang)
+        self._arrived.append(gang.run_id)
 
     def _break(self, at: float, node: str) -> None:
         """A node fails: its gangs go back to the queue, and it is away until it is repaired."""
@@ -156,6 +181,8 @@ class _Simulation:
         first = 0
         for start in decision.starts:
             first += self._start(start, now)
+        if self._policy.estimates:
+            self._tell(decision, now)
         for preempt in decision.preemptions:
             self.outcome.preemptions += 1
             self._requeue(preempt.run_id, now)
@@ -177,7 +204,27 @@ class _Simulation:
         if self.outcome.waits_s[number] >= 0:
             return 0
         self.outcome.waits_s[number] = now - self._jobs[number].gang.queued_at
+        if run_id in self._told:
+            self._check(self._told.pop(run_id), now)
         return 1
+
+    def _tell(self, decision: Decision, now: float) -> None:
+        """Those who came and could not start are told when they will; others are told again when they ask."""
+        for run_id in self._arrived:
+            gang = self._gangs[run_id]
+            if self.outcome.waits_s[self._number[run_id]] < 0:
+                traits = wait_traits(gang, self._queue, decision.heads.get(CLUSTER), now)
+                self._told[run_id] = _Told(traits, now, self._waits.interval(traits, now, now))
+        self._arrived.clear()
+
+    def _check(self, told: _Told, began: float) -> None:
+        self.outcome.forecasts += 1
+        self.outcome.held += told.first.holds(began)
+        if began > told.since + _LATER_S:
+            later = self._waits.interval(told.traits, told.since, told.since + _LATER_S)
+            self.outcome.later_forecasts += 1
+            self.outcome.later_held += later.holds(began)
+        self._waits.learn(told.traits, told.since, began, told.first)
 
     def _requeue(self, run_id: str, now: float) -> None:
         """It resumes later from its last checkpoint."""

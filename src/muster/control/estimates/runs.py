@@ -1,4 +1,4 @@
-"""How long runs take: what runs like them took, what their owner's time limits are worth, and how far they have come."""
+"""How long runs take: what runs like them took, what time limits are worth, and how far they have come."""
 
 from __future__ import annotations
 

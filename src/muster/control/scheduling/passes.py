@@ -168,7 +168,7 @@ class _Pass:
             places = self._capacity.pick(self._cluster, gang.need, reserved_too, gang.excluded)
         self.starts.append(Start(gang.run_id, places))
         running = running_of(gang, Start(gang.run_id, places), self._now)
-        self._capacity.hold(running)
+        self._capacity.hold(running, self._now)
         self._usage.add(running)
 
 

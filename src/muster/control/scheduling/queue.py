@@ -25,6 +25,9 @@ class Passed:
     """The nodes that were kept for it last."""
 
 
+NEVER = Passed()
+
+
 class Queue:
     """Sorted by priority and time of arrival; knows how many gangs there are of each shape."""
 
@@ -65,7 +68,7 @@ class Queue:
 
     def passed(self, run_id: str) -> Passed:
         """How often it has been passed over so far."""
-        return self._passed.get(run_id, _NEVER)
+        return self._passed.get(run_id, NEVER)
 
     def note(self, decision: Decision) -> None:
         """Remember who was passed over in a pass, and which nodes were kept for whom."""
@@ -104,9 +107,6 @@ class Queue:
 
     def __len__(self) -> int:
         return len(self._gangs)
-
-
-_NEVER = Passed()
 
 
 def _merged(

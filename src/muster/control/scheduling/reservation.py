@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from muster.control.scheduling.capacity import Capacity, Condition, Pool, fitting
@@ -22,51 +22,41 @@ def reserve_for(
         future.end(capacity.running[run_id])
     if told and future.total >= gang.need.nodes:
         return Head(gang, now, future.pools(gang.need.nodes), now)
-    ended: list[Running] = []
-    for likely_at, running in _by_likely_end(capacity, now):
+    ended: set[str] = set()
+    for likely_at, running in capacity.likely_ends(now):
         if running.run_id in told:
             continue
         future.end(running)
-        ended.append(running)
+        ended.add(running.run_id)
         if future.total >= gang.need.nodes:
             if likely_at == UNKNOWN:
                 break
-            sooner = _head(gang, future.pools(gang.need.nodes), ended, capacity, now)
+            sooner = _head(gang, future.pools(gang.need.nodes), capacity, now, ended)
             return _same_nodes(sooner, capacity, now, kept) or sooner
     # Of somebody who holds its nodes nothing at all is known: every node is kept.
     return Head(gang, UNKNOWN, frozenset(pool.name for pool in capacity.pools_of(gang.cluster)))
 
 
-def _by_likely_end(capacity: Capacity, now: float) -> list[tuple[float, Running]]:
-    ends = [(item.likely_end(now), item) for item in capacity.running.values()]
-    return sorted(ends, key=lambda end: (end[0], end[1].run_id))
-
-
 def _same_nodes(sooner: Head, capacity: Capacity, now: float, kept: Collection[str]) -> Head | None:
     """The nodes that were kept so far, unless others are likely to be free much sooner: draining them has cost much."""
-    names = {pool.name for pool in capacity.pools_of(sooner.gang.cluster)}
-    if not kept or sooner.starts_by != UNKNOWN or sooner.pools == kept or not names.issuperset(kept):
+    if not kept or sooner.starts_by != UNKNOWN or sooner.pools == kept or not capacity.has(kept):
         return None
-    holders = [item for item in capacity.running.values() if _holds(item, kept, capacity)]
-    same = _head(sooner.gang, frozenset(kept), holders, capacity, now)
+    same = _head(sooner.gang, frozenset(kept), capacity, now)
     patience_s = KEEP_FACTOR * max(START_MARGIN_S, sooner.likely_at - now)
     return same if same.likely_at - now <= patience_s else None
 
 
-def _head(gang: Gang, pools: frozenset[str], ended: Sequence[Running], capacity: Capacity, now: float) -> Head:
-    holders = [item for item in ended if _holds(item, pools, capacity)]
-    return Head(
-        gang,
-        max((item.until for item in holders), default=now),
-        pools,
-        max((item.likely_end(now) for item in holders), default=now),
-        tuple(max((item.likely_end(now, share) for item in holders), default=now) for share in _CASES),
-    )
-
-
-def _holds(running: Running, pools: Collection[str], capacity: Capacity) -> bool:
-    found = (capacity.pool_of(part.node) for part in running.parts)
-    return any(pool is not None and pool.name in pools for pool in found)
+def _head(
+    gang: Gang, pools: frozenset[str], capacity: Capacity, now: float, ending: Collection[str] | None = None
+) -> Head:
+    """What is known of a gang's start on these nodes, once those who hold them (or of these: `ending`) have ended."""
+    holders = [item for item in capacity.holders(pools) if ending is None or item.run_id in ending]
+    starts_by = max((item.until for item in holders), default=now)
+    likely_at = max((item.likely_end(now) for item in holders), default=now)
+    if starts_by != UNKNOWN:
+        return Head(gang, starts_by, pools, likely_at)
+    cases = (max((item.likely_end(now, share) for item in holders), default=now) for share in _CASES)
+    return Head(gang, starts_by, pools, likely_at, tuple(cases))
 
 
 def victims_for(gang: Gang, capacity: Capacity, allowed: bool, now: float) -> list[Running]:
