@@ -205,9 +205,9 @@ class RunView:
     environment: EnvironmentBrief | None
     spec: Mapping[str, Json]
     """The job document."""
-    starts_between: Between | None = None
+    starts_between: Between | None = field(default=None, metadata=OMIT)
     """When it starts in four of five cases; as long as it is queued."""
-    told_at_first: Between | None = None
+    told_at_first: Between | None = field(default=None, metadata=OMIT)
     """What was said of its start when it began to wait; None: it did not have to."""
-    ends_between: Between | None = None
+    ends_between: Between | None = field(default=None, metadata=OMIT)
     """When a run that has nodes ends in four of five cases, by runs like it and its own progress."""

@@ -54,6 +54,7 @@ COMMANDS = [
     "run",
     "secret",
     "show",
+    "simulate",
     "status",
     "up",
     "wait",

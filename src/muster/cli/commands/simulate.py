@@ -35,7 +35,10 @@ def command(
     plot: Annotated[Path | None, option("FILE.svg", "Draw use, queue and waits.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Try Muster on your own month: waits and GPU use under Muster and first-in-first-out, with and without limits.
+    """Try Muster's queue on a trace of your own cluster.
+
+    It shows what waits and GPU use would have been under Muster, with and without declared time limits, and first in,
+    first out.
 
     The file is what `sacct -a -X -P --format=JobID,User,JobName,Partition,Submit,Start,End,Timelimit,NNodes,ReqTRES`
     prints, or a CSV file with the columns start, length and gpus (seconds or dates; user, experiment, name, limit and

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import Row, and_, bindparam, func, select
+from sqlalchemy import Row, and_, bindparam, exists, func, select
 
 from muster.control.estimates.book import Traits
 from muster.control.estimates.length import Length
@@ -50,6 +50,7 @@ def _holding() -> Any:
             *attempts.c["created_at", "started_at", "stop_reason"],
             *_RUNS.c["seq", "priority", "timeout_s", "preemptible", "submitted_by", "experiment"],
             _RUNS.c.created_at.label("submitted_at"),
+            exists().where(tables.checkpoints.c.run_id == placements.c.run_id).label("checkpoints"),
         )
         .join(_RUNS, _RUNS.c.id == placements.c.run_id)
         .join(attempts, mine)

@@ -50,7 +50,7 @@ def test_without_limits_what_is_likely_to_end_in_time_starts_and_what_is_not_wai
 
 
 def test_whoever_may_delay_the_first_uses_up_what_is_allowed():
-    uncertain = Length(log_normal(3600.0, 2.0))
+    uncertain = Length(log_normal(1800.0, 1.5))
     queue = Queue([gang("wide", nodes=2, ranks=2, length=MINUTES), gang("some", ranks=2, length=uncertain, seq=1)])
     decision = decide(queue, blocked())
     assert names(decision) == ["some"]
