@@ -84,6 +84,41 @@ LOCAL_MAX_NODES = 64
 # Scheduling
 PRIORITY_HEADSTART_S = 43_200.0
 START_MARGIN_S = 120.0
+# What a run takes, before anything is known of it: half end within 15 minutes, nine of ten within 5 hours.
+PRIOR_MEDIAN_S = 900.0
+PRIOR_SPREAD = 2.3
+# Before anybody has waited: half an hour, give or take a factor of seven. Intervals hold in this share of the cases.
+PRIOR_WAIT_MEDIAN_S = 1800.0
+PRIOR_WAIT_SPREAD = 2.0
+INTERVAL_SHARE = 0.8
+# A run that says "step i of n" is as far as that, give or take a third, and more in its first minutes.
+PROGRESS_SPREAD = 0.33
+PROGRESS_STEADY_S = 120.0
+# Which quantile of what remains counts as the likely end of a run.
+LIKELY_SHARE = 0.7
+# A declared limit is planned with, unless it is more than this many times what nine of ten such runs take.
+LIMIT_GENEROUS = 10.0
+# Long runs without a limit count as queued later, by this many times their median length and at most six hours.
+LENGTH_HANDICAP = 1.0
+LENGTH_HANDICAP_MOST_S = 21_600.0
+# By how much those who pass the first in the queue may be expected to delay it, all together: an hour, and a quarter
+# of what it has waited; each counts for half a day at most. After two weeks, or
+# after so many for each node that is kept for it, nobody passes it.
+DELAY_S = 3600.0
+DELAY_SHARE = 0.25
+DELAY_COUNTED_S = 43_200.0
+PASSED_MOST_PER_NODE = 1000
+PATIENCE_S = 1_209_600.0
+# Other nodes are kept for it only where they are likely to be free so many times sooner.
+KEEP_FACTOR = 4.0
+# Fair shares: what was used counts half after three days, and puts a user back by half a day at most.
+SHARE_HALF_LIFE_S = 259_200.0
+FAIR_SHARE_MOST_S = 43_200.0
+# Where a cluster allows preemption, a run with checkpoints may be paused for one that is likely to take less than
+# an hour and has waited for four; never within an hour of its own start.
+PAUSE_FOR_S = 3600.0
+PAUSE_WAITED_S = 14_400.0
+PAUSE_RAN_S = 3600.0
 NODE_STRIKES = 3
 IDLE_SCALEDOWN_S = 1800
 NODE_START_S = 30.0

@@ -244,6 +244,8 @@ def prepare(folder: Path) -> None:
     (folder / "src").mkdir()
     (folder / "images").mkdir()
     (folder / "images" / "one.txt").write_text("an image")
+    trace = [f"{60 * number},{30 * (number % 7 + 1)},{1 + number % 2}" for number in range(40)]
+    (folder / "month.csv").write_text("\n".join(["start,length,gpus", *trace, ""]))
     for place in ("train.py", "src/train.py"):
         (folder / place).write_text(SCRIPT)
     shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("__pycache__", "outputs"))

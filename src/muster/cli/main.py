@@ -71,6 +71,11 @@ PANELS = {
             "Create, resize, stop and delete clusters, and manage their nodes.",
             "muster cluster create small --min-nodes 1 --max-nodes 2",
         ),
+        "simulate": Word(
+            "simulate:command",
+            "Try Muster's queue on a trace of your own cluster.",
+            "muster simulate --trace month.csv --nodes 2 --gpus 8",
+        ),
         "ray": Word(
             "ray:COMMANDS",
             "Start Ray on your own machines, or write files for Ray's launcher.",

@@ -23,7 +23,6 @@ from muster.server.database.reserve import Reserve, Room
 from muster.server.nodes import allocations, clusters, lifecycle, managers
 from muster.server.nodes.agents import ensure_agents, poll
 from muster.server.runs import attempts, retries
-from muster.server.runs.queue import load_running
 from muster.wire import states
 
 log = logging.getLogger("muster.server")
@@ -81,16 +80,19 @@ def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str,
         name: clusters.rules_of(context, row, known.get(name, {}), len(offers[name])) for name, row in rows.items()
     }
     capacity = Capacity(offers)
-    for running in load_running(transaction):
-        capacity.hold(running)
+    running = queue.running(transaction, changed, now)
+    for item in running:
+        capacity.hold(item, now)
+    rules = queue.with_shares(rules, running, now)
     decision = schedule(queue.queues, capacity, rules, now)
+    queue.note(transaction, decision, now)
     queue.explain(decision, capacity, rules, now)
     started: list[tuple[str, str]] = []
     for start in decision.starts:
         to_come = rules[capacity.running[start.run_id].cluster].hands_on
         started += attempts.begin(context, transaction, start, to_come)
-    for item in decision.preemptions:
-        attempts.preempt(context, transaction, item.run_id, f"{item.for_title} has a higher priority")
+    for preempted in decision.preemptions:
+        attempts.preempt(context, transaction, preempted.run_id, preempted.why)
     return sorted(set(started))
 
 

@@ -201,6 +201,16 @@ class FileView:
 
 
 @wire
+class Between:
+    """Two moments, and how good they were once one knows."""
+
+    low_at: float
+    high_at: float
+    held: bool | None = None
+    """Whether it came to lie between them; None: not known yet."""
+
+
+@wire
 class RunView:
     """What clients see of a run."""
 
@@ -237,3 +247,9 @@ class RunView:
     environment: EnvironmentBrief | None
     spec: Mapping[str, Json]
     """The job document."""
+    starts_between: Between | None = field(default=None, metadata=OMIT)
+    """When it starts in four of five cases; as long as it is queued."""
+    told_at_first: Between | None = field(default=None, metadata=OMIT)
+    """What was said of its start when it began to wait; None: it did not have to."""
+    ends_between: Between | None = field(default=None, metadata=OMIT)
+    """When a run that has nodes ends in four of five cases, by runs like it and its own progress."""

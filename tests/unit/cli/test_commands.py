@@ -55,6 +55,7 @@ COMMANDS = [
     "run",
     "secret",
     "show",
+    "simulate",
     "status",
     "trust",
     "up",

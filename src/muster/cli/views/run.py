@@ -11,7 +11,7 @@ from muster.cli.views.metrics import loss, throughput
 from muster.wire import states, verdicts
 from muster.wire.codec import Json
 from muster.wire.environments import EnvironmentBrief
-from muster.wire.runs import AttemptView, Progress, RankView, RunView
+from muster.wire.runs import AttemptView, Between, Progress, RankView, RunView
 from muster.wire.verdicts import RankExit, Verdict, VerdictEvidence
 
 MAX_FILES = 12
@@ -71,7 +71,9 @@ def everything(view: RunView, paint: Paint, now: float) -> list[str]:
         ("why", view.verdict.message if view.verdict and view.status == states.CANCELED else None),
         ("environment", _environment(view.environment)),
         ("submitted", f"{moment(view.created_at, now)} by {view.submitted_by or 'unknown'}"),
-        ("started", moment(view.started_at, now) if view.started_at else None),
+        ("starts", _between(view.starts_between, now)),
+        ("started", _started(view, now)),
+        ("ends", _between(view.ends_between, now)),
         ("ended", moment(view.ended_at, now) if view.ended_at else None),
         ("tags", ", ".join(f"{key}={value}" for key, value in view.tags.items())),
         ("progress", _progress(view.progress)),
@@ -98,7 +100,7 @@ def listing(views: Sequence[RunView], paint: Paint, now: float) -> list[str]:
             f"{view.num_nodes}x{view.num_ranks // max(1, view.num_nodes)}",
             ago(view.created_at, now),
             _duration(view, now) or "-",
-            shorten(_why(view), 60),
+            shorten(_why(view, now), 60),
         )
         for view in views
     ]
@@ -110,10 +112,32 @@ def ref(view: RunView) -> str:
     return view.name or view.id
 
 
-def _why(view: RunView) -> str:
+def _why(view: RunView, now: float) -> str:
     if view.verdict and view.status != states.COMPLETED:
         return _first_line(view.verdict.message)
+    if view.starts_between is not None:
+        # First, so that a long reason cannot cut it off.
+        return f"starts {_between(view.starts_between, now)}: {_first_line(view.reason)}"
     return _first_line(view.reason)
+
+
+def _between(given: Between | None, now: float) -> str | None:
+    if given is None:
+        return None
+    return f"in {duration(max(0.0, given.low_at - now))} to {duration(max(0.0, given.high_at - now))}"
+
+
+def _started(view: RunView, now: float) -> str | None:
+    """When it started, and how good was what it had been told."""
+    if view.started_at is None:
+        return None
+    told = view.told_at_first
+    if told is None:
+        return moment(view.started_at, now)
+    after = [duration(max(0.0, at - view.created_at)) for at in (told.low_at, told.high_at, view.started_at)]
+    verdict = "that held" if told.held else "that did not hold"
+    said = f"{after[0]} to {after[1]} were expected, "
+    return f"{moment(view.started_at, now)}, after {after[2]} ({said}{verdict})"
 
 
 def _first_line(text: str) -> str:

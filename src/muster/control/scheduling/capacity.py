@@ -15,6 +15,9 @@ from typing import NamedTuple
 
 from muster.control.scheduling.model import Need, Node, Part, Place, Running
 
+_LOOK_S, _LOOK_SHARE = 60.0, 0.2
+"""When the likely end of a gang is estimated again."""
+
 
 class Condition(NamedTuple):
     """All that decides how much of a gang a pool can take; sorts by how gladly it is taken: the fullest first."""
@@ -29,7 +32,7 @@ class Condition(NamedTuple):
 class Pool:
     """CPUs and GPUs that one node owns, or several share."""
 
-    __slots__ = ("cpus", "free_gpus", "gpus", "host", "index", "members", "name", "parts", "ranks")
+    __slots__ = ("cpus", "free_gpus", "gpus", "holders", "host", "index", "members", "name", "parts", "ranks")
 
     def __init__(self, index: int, node: Node) -> None:
         self.index = index
@@ -40,6 +43,7 @@ class Pool:
         self.free_gpus = list(node.gpus)
         self.ranks = 0
         self.parts = 0
+        self.holders: set[str] = set()
         self.members: dict[str, list[Node]] = {}
 
     def condition(self, cluster: str) -> Condition:
@@ -136,6 +140,8 @@ class Capacity:
         self._sharing: dict[tuple[str, str], list[Pool]] = defaultdict(list)
         self._clusters: dict[str, _Cluster] = {name: _Cluster() for name in nodes}
         self._ends: list[tuple[float, str]] = []
+        self._end_of: dict[str, float] = {}
+        self._outdated: list[tuple[float, str]] = []
         self._ever: dict[tuple[str, Need], int] = {}
         for cluster, members in nodes.items():
             for node in members:
@@ -155,9 +161,23 @@ class Capacity:
     def pools_of(self, cluster: str) -> list[Pool]:
         return [self.pools[index] for index in self._clusters[cluster].conditions] if cluster in self._clusters else []
 
-    def ends(self) -> Iterator[Running]:
-        """Those who hold nodes, by when they end at the latest."""
-        return (self.running[run_id] for _, run_id in self._ends)
+    def has(self, pools: Iterable[str]) -> bool:
+        """Whether all of these pools are still there."""
+        return all(name in self._by_name for name in pools)
+
+    def holders(self, pools: Iterable[str]) -> list[Running]:
+        """Those who hold something of these pools."""
+        found = {run_id for name in pools for run_id in self._by_name[name].holders}
+        return [self.running[run_id] for run_id in sorted(found)]
+
+    def likely_ends(self, now: float) -> Iterator[tuple[float, Running]]:
+        """Those who hold nodes, by when they have probably ended; looked at anew the less often the longer they run."""
+        while self._outdated and self._outdated[0][0] <= now:
+            _, run_id = heapq.heappop(self._outdated)
+            if run_id in self.running:
+                self._forget_end(run_id)
+                self._note_end(self.running[run_id], now)
+        return ((max(at, now), self.running[run_id]) for at, run_id in self._ends)
 
     def count(self, cluster: str, need: Need, reserved_too: bool = True, excluded: Collection[str] = ()) -> int:
         """How many parts of a gang could start now; at least `need.nodes` means that it fits whole."""
@@ -196,26 +216,28 @@ class Capacity:
             candidates.close()
         return tuple(places)
 
-    def hold(self, running: Running) -> None:
+    def hold(self, running: Running, now: float | None = None) -> None:
         """A gang has nodes."""
         self.running[running.run_id] = running
-        bisect.insort(self._ends, (running.until, running.run_id))
+        self._note_end(running, running.since if now is None else now)
         for part in running.parts:
             pool = self._pool_of.get(part.node)
             if pool is not None:
                 pool.ranks += part.ranks
                 pool.parts += 1
+                pool.holders.add(running.run_id)
             self._move_gpus(part, pool, taken=True)
 
     def let_go(self, run_id: str) -> None:
         """A gang has ended."""
         running = self.running.pop(run_id)
-        self._ends.pop(bisect.bisect_left(self._ends, (running.until, run_id)))
+        self._forget_end(run_id)
         for part in running.parts:
             pool = self._pool_of.get(part.node)
             if pool is not None:
                 pool.ranks -= part.ranks
                 pool.parts -= 1
+                pool.holders.discard(run_id)
             self._move_gpus(part, pool, taken=False)
 
     def reserve(self, cluster: str, pools: Iterable[str] = ()) -> None:
@@ -225,6 +247,16 @@ class Capacity:
     def conditions(self, cluster: str) -> dict[int, Condition]:
         """The condition of each pool of a cluster, by its index."""
         return self._clusters[cluster].conditions
+
+    def _note_end(self, running: Running, now: float) -> None:
+        at = self._end_of[running.run_id] = running.likely_end(now)
+        bisect.insort(self._ends, (at, running.run_id))
+        if running.length is not None and at < running.until:
+            again_s = max(_LOOK_S, _LOOK_SHARE * (at - now), _LOOK_SHARE * (now - running.since))
+            heapq.heappush(self._outdated, (now + again_s, running.run_id))
+
+    def _forget_end(self, run_id: str) -> None:
+        self._ends.pop(bisect.bisect_left(self._ends, (self._end_of.pop(run_id), run_id)))
 
     def _add(self, cluster: str, node: Node) -> None:
         pool = self._by_name.get(node.pool_name)

@@ -1,4 +1,4 @@
-"""Why a run waits, in a sentence, and when it starts, as far as the declared time limits tell."""
+"""Why a run waits, in a sentence, and when it starts at the latest."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from muster.control.scheduling.capacity import Capacity
 from muster.control.scheduling.model import UNKNOWN, Gang, Head, Need, Node, Rules, Running
+from muster.control.scheduling.queue import NEVER, Passed
+from muster.defaults import PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,6 @@ class Explanations:
         find: Callable[[str], Gang | None],
         heads: Mapping[str, Head],
         reasons: Mapping[str, str],
-        volumes: Mapping[str, Volume],
         passed_over: frozenset[str],
         now: float,
     ) -> None:
@@ -39,10 +40,8 @@ class Explanations:
         self._find = find
         self._heads = heads
         self._reasons = reasons
-        self._volumes = volumes
         self._passed_over = passed_over
         self._now = now
-        self._ahead: dict[str, list[float]] = {}
 
     def of(self, run_id: str) -> Waiting | None:
         """None for a run that is not in the queue that this was made from."""
@@ -57,76 +56,43 @@ class Explanations:
             return Waiting(f"starts again at {clock(gang.not_before)} at the earliest", gang.not_before)
         head = self._heads.get(gang.cluster)
         if run_id in self._reasons:
-            starts_at = head.starts_by if head is not None and head.gang.run_id == run_id else UNKNOWN
-            return Waiting(self._reasons[run_id], _known(starts_at))
+            at = head.likely_at if head is not None and head.gang.run_id == run_id else UNKNOWN
+            return Waiting(self._reasons[run_id], _known(at))
         if head is None:
             return Waiting(f"waits for the next pass over the queue of {gang.cluster}")
         before = "" if position < 2 else f", as {position} runs do"
-        return Waiting(
-            f"waits behind {head.gang.title} in the queue of {gang.cluster}{before}", self._estimate(gang, position)
-        )
+        return Waiting(f"waits behind {head.gang.title} in the queue of {gang.cluster}{before}")
 
     def wants_nodes(self, cluster: str, most: int) -> list[Gang]:
         """The first gangs of a queue that more nodes would help."""
         gangs = self._queues.get(cluster, ())
         return [gang for gang in gangs[:most] if gang.run_id not in self._passed_over]
 
-    def _estimate(self, gang: Gang, position: int) -> float | None:
-        """The work before it, shared out over the nodes; where a limit is missing nothing can be said."""
-        volume = self._volumes[gang.cluster]
-        head = self._heads[gang.cluster]
-        if not volume.num_nodes or head.starts_by == UNKNOWN:
-            return None
-        if gang.cluster not in self._ahead:
-            total = volume.running_node_s
-            sums = []
-            for other in self._queues[gang.cluster]:
-                sums.append(total)
-                total += UNKNOWN if other.limit_s is None else other.limit_s * other.need.nodes
-            self._ahead[gang.cluster] = sums
-        at = self._now + self._ahead[gang.cluster][position] / volume.num_nodes
-        return _known(max(at, head.starts_by))
 
-
-@dataclass(frozen=True)
-class Volume:
-    """The nodes of a cluster, and for how long those who run hold them."""
-
-    num_nodes: int
-    running_node_s: float
-
-    @classmethod
-    def of(cls, cluster: str, capacity: Capacity, now: float) -> Volume:
-        held = sum(
-            max(0.0, item.until - now) * len(item.parts)
-            for item in capacity.running.values()
-            if item.cluster == cluster
-        )
-        return cls(len(capacity.nodes(cluster)), held)
-
-
-def head_reason(head: Head, capacity: Capacity, rules: Rules, gone_for: str = "") -> str:
-    """Why the first gang of a queue waits: what it needs, what is free, who holds the rest and until when."""
+def head_reason(
+    head: Head, capacity: Capacity, rules: Rules, now: float, gone_for: str = "", passed: Passed = NEVER
+) -> str:
+    """Why the first gang of a queue waits: what it needs, what is free, who holds the rest, when it starts at last."""
     gang = head.gang
     need = gang.need
     nodes = capacity.nodes(gang.cluster)
     shared = len({node.pool_name for node in nodes}) == 1 and len(nodes) > 1
     if shared:
-        return _on_one_machine(gang, capacity)
+        return _on_one_machine(gang, capacity) + _guarantee(head, capacity, passed)
     free = capacity.count(gang.cluster, need, excluded=gang.excluded)
     said = f"needs {describe(need)}; {free or 'none'} {'is' if free == 1 else 'are'} free"
     missing = need.nodes - free
     if len(nodes) < need.nodes and rules.coming:
         return f"{said}, {min(missing, need.nodes - len(nodes))} more must come up first"
-    holders = [item for item in capacity.ends() if _holds(item, head, capacity)]
+    holders = [item for item in capacity.holders(head.pools) if item.likely_end(now) <= head.likely_at]
     if gone_for:
         return f"{said}, {gone_for} makes room"
     if not holders:
-        return said
+        return said + _guarantee(head, capacity, passed)
     which = f"the {_ordinal(need.nodes)} is" if missing == 1 and need.nodes > 1 else "the rest is"
     if need.nodes == 1:
         which = "the next is"
-    return f"{said}, {which} held by {_names(holders)}{_until(head.starts_by)}"
+    return f"{said}, {which} held by {_names(holders)}{_until(head.likely_at)}" + _guarantee(head, capacity, passed)
 
 
 def describe(need: Need) -> str:
@@ -175,11 +141,22 @@ def _on_one_machine(gang: Gang, capacity: Capacity) -> str:
     return f"needs {ranks} CPU slot{'s' if ranks > 1 else ''} for its ranks; {free} of {pool.cpus} are free{rest}"
 
 
-def _holds(running: Running, head: Head, capacity: Capacity) -> bool:
-    if running.until > head.starts_by:
-        return False
-    pools = (capacity.pool_of(part.node) for part in running.parts)
-    return any(pool is not None and pool.name in head.pools for pool in pools)
+def _guarantee(head: Head, capacity: Capacity, passed: Passed) -> str:
+    """How often it was passed over, and when it starts at the latest if that goes on for as long as it may."""
+    if not passed.times:
+        return ""
+    often = {1: "once", 2: "twice"}.get(passed.times, f"{passed.times} times")
+    if head.starts_by != UNKNOWN:
+        latest = f"by {clock(head.starts_by)}"
+    elif holders := capacity.holders(head.pools):
+        latest = f"when {_names(holders)} {'has' if len(holders) == 1 else 'have'} ended"
+    else:
+        return f"; passed over {often}"
+    return f"; passed over {often}; starts at the latest {latest}, as nobody passes it after {clock(_last_pass(head))}"
+
+
+def _last_pass(head: Head) -> float:
+    return head.gang.queued_at + PATIENCE_S
 
 
 def _names(holders: Sequence[Running]) -> str:

@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from muster.defaults import PRIORITY_HEADSTART_S, START_MARGIN_S
+from muster.control.estimates.length import Length
+from muster.defaults import (
+    LENGTH_HANDICAP,
+    LENGTH_HANDICAP_MOST_S,
+    LIKELY_SHARE,
+    LIMIT_GENEROUS,
+    PRIORITY_HEADSTART_S,
+    START_MARGIN_S,
+)
 
 LOW, MEDIUM, HIGH = 0, 1, 2
 UNKNOWN = math.inf
@@ -44,15 +52,34 @@ class Gang:
     """Nodes that it should not get again."""
     preemptible: bool | None = None
     """Whether a gang of higher priority may end it; None: as its cluster says."""
+    length: Length | None = None
+    """How long it is likely to take; None: nobody knows, its limit alone counts."""
+    likely_s: float = field(init=False, default=UNKNOWN)
+    """What it probably takes; infinite where nobody knows."""
     order: tuple[float, int] = field(init=False, default=(0.0, 0))
-    """Its place in the queue: each level of priority is a head start, so nobody waits for ever."""
+    """Its place in the queue: priority is a head start and length a handicap, both bounded: nobody waits for ever."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "order", (self.queued_at - self.priority * PRIORITY_HEADSTART_S, self.seq))
+        place = self.queued_at - self.priority * PRIORITY_HEADSTART_S
+        if self.limit_s is not None:
+            object.__setattr__(self, "likely_s", min(self.limit_s, _generous(self.length)))
+        elif self.length is not None:
+            place += min(LENGTH_HANDICAP_MOST_S, LENGTH_HANDICAP * self.length.quantile(0.5))
+            object.__setattr__(self, "likely_s", self.length.quantile(LIKELY_SHARE))
+        object.__setattr__(self, "order", (place, self.seq))
 
     def until(self, now: float) -> float:
-        """When it has ended, by what it declares, if it starts now."""
+        """When it has ended at the latest, by what it declares, if it starts now."""
         return UNKNOWN if self.limit_s is None else now + self.limit_s + START_MARGIN_S
+
+    def planned_until(self, now: float) -> float:
+        """The same by what is planned with: a limit that is far too long is not believed."""
+        return UNKNOWN if self.limit_s is None else now + self.likely_s + START_MARGIN_S
+
+
+def _generous(length: Length | None, elapsed_s: float = 0.0) -> float:
+    """A declared limit is planned with, unless it is many times what such runs take."""
+    return UNKNOWN if length is None else LIMIT_GENEROUS * length.quantile(0.9, elapsed_s) + START_MARGIN_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +128,21 @@ class Running:
     experiment: str = ""
     stopping: bool = False
     """It has been told to end."""
+    length: Length | None = None
+    """How long it takes, as far as one could tell before it began; None: nobody knows."""
+    begun_s: float = 0.0
+    """How much of that was behind it when its nodes were given to it: an earlier attempt left a checkpoint."""
+    checkpoints: bool = False
+    """It has saved what it did, and goes on from there."""
+
+    def likely_end(self, now: float, share: float = LIKELY_SHARE) -> float:
+        """When it has ended in so many cases, given that it still runs; never later than its limit."""
+        if self.length is None or self.stopping:
+            return self.until
+        elapsed_s = now - self.since + self.begun_s
+        if self.until != UNKNOWN:
+            return min(self.until, now + _generous(self.length, elapsed_s))
+        return now + self.length.quantile(share, elapsed_s)
 
     @property
     def num_gpus(self) -> int:
@@ -130,7 +172,7 @@ class Preempt:
 
     run_id: str
     for_run: str
-    for_title: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +200,8 @@ class Rules:
     per_experiment: Quota = Quota()
     users: Mapping[str, Quota] = field(default_factory=dict)
     experiments: Mapping[str, Quota] = field(default_factory=dict)
+    used: Mapping[str, float] = field(default_factory=dict)
+    """What each user has used lately, the older the less; empty: all are equal."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +212,21 @@ class Head:
     starts_by: float
     """By the declared time limits of those who hold its nodes; infinite where one has none."""
     pools: frozenset[str] = frozenset()
+    likely_at: float = UNKNOWN
+    """When those have probably ended."""
+    cases: tuple[float, ...] = ()
+    """Moments at which it may start, each as likely as the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overtaking:
+    """A gang starts on nodes that are kept for another, since it is expected to end in time."""
+
+    run_id: str
+    """Who is overtaken."""
+    by_run: str
+    delay_s: float
+    """By how much that is expected to delay it."""
 
 
 @dataclass(frozen=True)
@@ -178,5 +237,6 @@ class Decision:
     preemptions: tuple[Preempt, ...] = ()
     heads: Mapping[str, Head] = field(default_factory=dict)
     """By cluster."""
+    overtakings: tuple[Overtaking, ...] = ()
     passed_over: Mapping[str, str] = field(default_factory=dict)
     """Gangs that wait for something else than nodes, and for what."""

@@ -1,8 +1,8 @@
 """One pass of the scheduler: which gangs start now, on which nodes, and who must make room.
 
-In order of priority and arrival; a gang starts whole or not at all. Behind the first gang that has to wait, others
-start early only where that cannot delay it: on nodes that are not kept for it, or because their own declared time
-limit ends them before it could start anyway.
+In order of priority, arrival and fair shares; a gang starts whole or not at all. Behind the first gang that has to
+wait, others start early where that is not expected to delay it by more than a stated amount: on nodes that are not
+kept for it, or on those because they are likely to end in time. How often and for how long is bounded.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from muster.control.scheduling.model import (
     Head,
     Need,
     Node,
+    Overtaking,
     Part,
     Place,
     Preempt,
@@ -25,9 +26,11 @@ from muster.control.scheduling.model import (
     Running,
     Start,
 )
-from muster.control.scheduling.queue import Queue
+from muster.control.scheduling.queue import Passed, Queue
 from muster.control.scheduling.quota import Usage
 from muster.control.scheduling.reservation import reserve_for, victims_for
+from muster.control.scheduling.shares import standings
+from muster.defaults import DELAY_COUNTED_S, DELAY_S, DELAY_SHARE, PASSED_MOST_PER_NODE, PATIENCE_S
 
 
 def schedule(queues: Mapping[str, Queue], capacity: Capacity, rules: Mapping[str, Rules], now: float) -> Decision:
@@ -35,6 +38,7 @@ def schedule(queues: Mapping[str, Queue], capacity: Capacity, rules: Mapping[str
     starts: list[Start] = []
     preemptions: list[Preempt] = []
     heads: dict[str, Head] = {}
+    overtakings: list[Overtaking] = []
     passed_over: dict[str, str] = {}
     for cluster, queue in queues.items():
         if not len(queue):
@@ -43,11 +47,12 @@ def schedule(queues: Mapping[str, Queue], capacity: Capacity, rules: Mapping[str
         one.run()
         starts += one.starts
         preemptions += one.preemptions
+        overtakings += one.overtakings
         passed_over |= one.passed_over
         if one.head is not None:
             heads[cluster] = one.head
             capacity.reserve(cluster)
-    return Decision(tuple(starts), tuple(preemptions), heads, passed_over)
+    return Decision(tuple(starts), tuple(preemptions), heads, tuple(overtakings), passed_over)
 
 
 class _Pass:
@@ -61,17 +66,20 @@ class _Pass:
         self._now = now
         mine = (item for item in capacity.running.values() if item.cluster == cluster)
         self._usage = Usage(rules, capacity.gpus_per_node(cluster), mine)
+        self._standings = standings(rules.used)
         self._hopeless: set[Need] = set()
         """Shapes of which nothing can start any more in this pass: what is free only shrinks."""
         self.starts: list[Start] = []
         self.preemptions: list[Preempt] = []
         self.passed_over: dict[str, str] = {}
+        self.overtakings: list[Overtaking] = []
         self.head: Head | None = None
+        self._allowance_s = 0.0
 
     def run(self) -> None:
         if self._rules.closed:
             return
-        for waiting in self._queue:
+        for waiting in self._queue.in_order(self._standings):
             gang = self._eased(waiting)
             if self._must_wait(gang):
                 continue
@@ -81,7 +89,7 @@ class _Pass:
             self._wait(gang)
             if self.head is not None:
                 break
-        if self.head is not None and self._rules.backfill and self.head.starts_by != UNKNOWN:
+        if self.head is not None and self._rules.backfill and self.head.likely_at != UNKNOWN:
             self._start_early()
 
     def _eased(self, gang: Gang) -> Gang:
@@ -108,14 +116,12 @@ class _Pass:
         assert self.head is not None
         self._capacity.reserve(self._cluster, self.head.pools)
         done = {start.run_id for start in self.starts} | self.passed_over.keys()
-        for waiting in self._queue.shortest_first():
-            if waiting.need in self._hopeless or waiting.run_id in done:
+        for waiting in self._queue.shortest_first(self._standings, self._hopeless):
+            if waiting.run_id in done:
                 continue
             gang = self._eased(waiting)
             if not self._must_wait(gang):
                 self._try_early(gang)
-            if len(self._hopeless) >= len(self._queue.shapes):
-                return
 
     def _fits(self, gang: Gang, reserved_too: bool = True) -> bool:
         if self._rules.hands_on:
@@ -127,21 +133,33 @@ class _Pass:
         if self._possible(gang) < gang.need.nodes:
             self.passed_over[gang.run_id] = _too_few(gang, self._possible(gang))
             return
-        victims = victims_for(gang, self._capacity, self._rules.preemption)
-        self.preemptions += [Preempt(item.run_id, gang.run_id, gang.title) for item in victims]
+        victims = victims_for(gang, self._capacity, self._rules.preemption, self._now)
+        self.preemptions += [Preempt(item.run_id, gang.run_id, _why(item, gang)) for item in victims]
         self.head = Head(gang, UNKNOWN)
         if self._rules.backfill:
-            self.head = reserve_for(gang, self._capacity, self._now, victims)
+            passed = self._queue.passed(gang.run_id)
+            self.head = reserve_for(gang, self._capacity, self._now, victims, passed.pools)
+            self._allowance_s = allowance_s(gang, passed, self._now)
         if not gang.excluded:
             self._hopeless.add(gang.need)
 
     def _try_early(self, gang: Gang) -> None:
+        """On nodes that are not kept for the first that waits, or on those if it is hardly delayed."""
         assert self.head is not None
-        is_short = gang.until(self._now) <= self.head.starts_by
-        if self._fits(gang, reserved_too=is_short):
-            self._start(gang, reserved_too=is_short)
-        elif not gang.excluded and (is_short or not self._fits(gang)):
-            self._hopeless.add(gang.need)
+        if self._fits(gang, reserved_too=False):
+            self._start(gang, reserved_too=False)
+            return
+        if not self._fits(gang):
+            if not gang.excluded:
+                self._hopeless.add(gang.need)
+            return
+        delay_s = expected_delay_s(gang, self.head, self._now)
+        if delay_s > self._allowance_s:
+            return
+        self._allowance_s -= delay_s
+        if delay_s:
+            self.overtakings.append(Overtaking(self.head.gang.run_id, gang.run_id, delay_s))
+        self._start(gang)
 
     def _start(self, gang: Gang, reserved_too: bool = True) -> None:
         if self._rules.hands_on:
@@ -150,8 +168,27 @@ class _Pass:
             places = self._capacity.pick(self._cluster, gang.need, reserved_too, gang.excluded)
         self.starts.append(Start(gang.run_id, places))
         running = running_of(gang, Start(gang.run_id, places), self._now)
-        self._capacity.hold(running)
+        self._capacity.hold(running, self._now)
         self._usage.add(running)
+
+
+def expected_delay_s(gang: Gang, head: Head, now: float) -> float:
+    """By how much the gang, started on the nodes kept for the first that waits, is expected to delay that one."""
+    if gang.planned_until(now) <= head.likely_at:
+        return 0.0
+    # Where limits say when everybody ends, they are kept to: a promise is better than an expectation.
+    if gang.length is None or (gang.limit_s is not None and head.starts_by != UNKNOWN):
+        return UNKNOWN
+    starts = head.cases or (head.likely_at,)
+    return sum(gang.length.excess_s(at - now, most_s=DELAY_COUNTED_S) for at in starts) / len(starts)
+
+
+def allowance_s(gang: Gang, passed: Passed, now: float) -> float:
+    """By how much others may still be expected to delay it; nothing once it has been passed over enough."""
+    waited_s = now - gang.queued_at
+    if passed.times >= PASSED_MOST_PER_NODE * gang.need.nodes or waited_s >= PATIENCE_S:
+        return 0.0
+    return max(0.0, DELAY_S + DELAY_SHARE * waited_s - passed.delay_s)
 
 
 def running_of(gang: Gang, start: Start, now: float) -> Running:
@@ -168,6 +205,7 @@ def running_of(gang: Gang, start: Start, now: float) -> Running:
         preemptible=gang.preemptible,
         user=gang.user,
         experiment=gang.experiment,
+        length=gang.length,
     )
 
 
@@ -179,6 +217,12 @@ def _places_to_come(gang: Gang, most_gpus: int) -> tuple[Place, ...]:
         Place(Node(f"{gang.run_id}-{index}", "", "", gang.need.ranks, gpus), gang.need.ranks, gpus)
         for index in range(gang.need.nodes)
     )
+
+
+def _why(victim: Running, gang: Gang) -> str:
+    if victim.priority < gang.priority:
+        return f"{gang.title} has a higher priority"
+    return f"{gang.title} is expected to be short and has waited long"
 
 
 def _too_few(gang: Gang, possible: int) -> str:

@@ -3,10 +3,29 @@
 from __future__ import annotations
 
 import bisect
-from collections import Counter
-from collections.abc import Iterable, Iterator
+import heapq
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
-from muster.control.scheduling.model import UNKNOWN, Gang, Need
+from muster.control.scheduling.model import Decision, Gang, Need
+from muster.control.scheduling.shares import Standing
+
+_Lane = tuple[Need, str]
+"""Gangs of one shape and one user; their order among each other never changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """How often a gang has been passed over on the nodes kept for it, and what that may have cost."""
+
+    times: int = 0
+    delay_s: float = 0.0
+    """By how much those who passed were expected to delay it, all together."""
+    pools: frozenset[str] = frozenset()
+    """The nodes that were kept for it last."""
+
+
+NEVER = Passed()
 
 
 class Queue:
@@ -14,28 +33,74 @@ class Queue:
 
     def __init__(self, gangs: Iterable[Gang] = ()) -> None:
         self._gangs = sorted(gangs, key=_order)
-        self._shortest = sorted(self._gangs, key=_length)
-        self.shapes: Counter[Need] = Counter(gang.need for gang in self._gangs)
+        self._passed: dict[str, Passed] = {}
+        self._lanes: dict[_Lane, list[Gang]] = {}
+        self._short_lanes: dict[_Lane, list[Gang]] = {}
+        self.shapes: dict[Need, int] = {}
+        for gang in self._gangs:
+            self._lanes.setdefault((gang.need, gang.user), []).append(gang)
+            self.shapes[gang.need] = self.shapes.get(gang.need, 0) + 1
+        self._short_lanes = {key: sorted(lane, key=_length) for key, lane in self._lanes.items()}
 
     def add(self, gang: Gang) -> None:
         bisect.insort(self._gangs, gang, key=_order)
-        bisect.insort(self._shortest, gang, key=_length)
-        self.shapes[gang.need] += 1
+        key = (gang.need, gang.user)
+        bisect.insort(self._lanes.setdefault(key, []), gang, key=_order)
+        bisect.insort(self._short_lanes.setdefault(key, []), gang, key=_length)
+        self.shapes[gang.need] = self.shapes.get(gang.need, 0) + 1
 
     def remove(self, gang: Gang) -> None:
         del self._gangs[self.position(gang)]
-        del self._shortest[bisect.bisect_left(self._shortest, _length(gang), key=_length)]
+        key = (gang.need, gang.user)
+        lane, short = self._lanes[key], self._short_lanes[key]
+        del lane[bisect.bisect_left(lane, gang.order, key=_order)]
+        del short[bisect.bisect_left(short, _length(gang), key=_length)]
+        if not lane:
+            del self._lanes[key], self._short_lanes[key]
         self.shapes[gang.need] -= 1
         if not self.shapes[gang.need]:
             del self.shapes[gang.need]
+        self._passed.pop(gang.run_id, None)
 
     def position(self, gang: Gang) -> int:
-        """How many gangs are before it."""
+        """How many gangs are before it, fair shares aside."""
         return bisect.bisect_left(self._gangs, gang.order, key=_order)
 
-    def shortest_first(self) -> Iterator[Gang]:
-        """By priority and declared time limit: the order in which gangs may start early."""
-        return iter(self._shortest)
+    def passed(self, run_id: str) -> Passed:
+        """How often it has been passed over so far."""
+        return self._passed.get(run_id, NEVER)
+
+    def note(self, decision: Decision) -> None:
+        """Remember who was passed over in a pass, and which nodes were kept for whom."""
+        head = decision.heads.get(self._gangs[0].cluster) if self._gangs else None
+        if head is None:
+            return
+        old = self.passed(head.gang.run_id)
+        self._passed[head.gang.run_id] = Passed(old.times, old.delay_s, head.pools)
+        for item in decision.overtakings:
+            if item.run_id in self._passed:
+                old = self._passed[item.run_id]
+                self._passed[item.run_id] = Passed(old.times + 1, old.delay_s + item.delay_s, old.pools)
+
+    def in_order(self, standings: Mapping[str, Standing]) -> Iterator[Gang]:
+        """By priority, arrival and what each user has used lately."""
+        if not standings:
+            return iter(self._gangs)
+
+        def place(gang: Gang) -> tuple[float, int]:
+            standing = standings.get(gang.user)
+            return gang.order if standing is None else (gang.order[0] + standing.behind_s, gang.seq)
+
+        return _merged(self._lanes, place, frozenset())
+
+    def shortest_first(self, standings: Mapping[str, Standing], hopeless: Collection[Need]) -> Iterator[Gang]:
+        """By priority and likely length: the order in which gangs may start early. `hopeless` may grow meanwhile."""
+
+        def place(gang: Gang) -> tuple[float, ...]:
+            standing = standings.get(gang.user)
+            return (-gang.priority, gang.likely_s * (standing.weight if standing else 1.0), *gang.order)
+
+        return _merged(self._short_lanes, place, hopeless)
 
     def __iter__(self) -> Iterator[Gang]:
         return iter(self._gangs)
@@ -44,9 +109,28 @@ class Queue:
         return len(self._gangs)
 
 
+def _merged(
+    lanes: Mapping[_Lane, list[Gang]], place: Callable[[Gang], tuple[float, ...]], hopeless: Collection[Need]
+) -> Iterator[Gang]:
+    """The gangs of all lanes by their place; lanes of hopeless shapes are left."""
+    heads = [(place(lane[0]), number, 0, lane) for number, lane in enumerate(lanes.values())]
+    heapq.heapify(heads)
+    while heads:
+        _, number, index, lane = heads[0]
+        gang = lane[index]
+        if gang.need in hopeless:
+            heapq.heappop(heads)
+            continue
+        yield gang
+        if gang.need in hopeless or index + 1 == len(lane):
+            heapq.heappop(heads)
+        else:
+            heapq.heapreplace(heads, (place(lane[index + 1]), number, index + 1, lane))
+
+
 def _order(gang: Gang) -> tuple[float, int]:
     return gang.order
 
 
 def _length(gang: Gang) -> tuple[int, float, tuple[float, int]]:
-    return (-gang.priority, UNKNOWN if gang.limit_s is None else gang.limit_s, gang.order)
+    return (-gang.priority, gang.likely_s, gang.order)

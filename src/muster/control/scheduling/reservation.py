@@ -7,30 +7,60 @@ from dataclasses import dataclass
 
 from muster.control.scheduling.capacity import Capacity, Condition, Pool, fitting
 from muster.control.scheduling.model import UNKNOWN, Gang, Head, Need, Running
+from muster.defaults import KEEP_FACTOR, PAUSE_FOR_S, PAUSE_RAN_S, PAUSE_WAITED_S, START_MARGIN_S
+
+_CASES = (1 / 6, 1 / 2, 5 / 6)
 
 
-def reserve_for(gang: Gang, capacity: Capacity, now: float, victims: Collection[Running] = ()) -> Head:
-    """The earliest moment at which the gang fits if everybody ends when declared, and the nodes kept for it."""
+def reserve_for(
+    gang: Gang, capacity: Capacity, now: float, victims: Collection[Running] = (), kept: Collection[str] = ()
+) -> Head:
+    """The moment at which the gang is likely to fit, at the latest by declared limits, and the nodes kept for it."""
     future = _Future(capacity, gang)
     told = {item.run_id for item in victims} | {item.run_id for item in capacity.running.values() if item.stopping}
     for run_id in sorted(told):
         future.end(capacity.running[run_id])
     if told and future.total >= gang.need.nodes:
-        return Head(gang, now, future.pools(gang.need.nodes))
-    for running in capacity.ends():
+        return Head(gang, now, future.pools(gang.need.nodes), now)
+    ended: set[str] = set()
+    for likely_at, running in capacity.likely_ends(now):
         if running.run_id in told:
             continue
         future.end(running)
+        ended.add(running.run_id)
         if future.total >= gang.need.nodes:
-            if running.until == UNKNOWN:
+            if likely_at == UNKNOWN:
                 break
-            return Head(gang, max(running.until, now), future.pools(gang.need.nodes))
-    # Somebody who holds its nodes has no time limit and may end at any moment: every node is kept.
+            sooner = _head(gang, future.pools(gang.need.nodes), capacity, now, ended)
+            return _same_nodes(sooner, capacity, now, kept) or sooner
+    # Of somebody who holds its nodes nothing at all is known: every node is kept.
     return Head(gang, UNKNOWN, frozenset(pool.name for pool in capacity.pools_of(gang.cluster)))
 
 
-def victims_for(gang: Gang, capacity: Capacity, allowed: bool) -> list[Running]:
-    """Gangs of lower priority that must end so that this one can start; none where that would not be enough."""
+def _same_nodes(sooner: Head, capacity: Capacity, now: float, kept: Collection[str]) -> Head | None:
+    """The nodes that were kept so far, unless others are likely to be free much sooner: draining them has cost much."""
+    if not kept or sooner.starts_by != UNKNOWN or sooner.pools == kept or not capacity.has(kept):
+        return None
+    same = _head(sooner.gang, frozenset(kept), capacity, now)
+    patience_s = KEEP_FACTOR * max(START_MARGIN_S, sooner.likely_at - now)
+    return same if same.likely_at - now <= patience_s else None
+
+
+def _head(
+    gang: Gang, pools: frozenset[str], capacity: Capacity, now: float, ending: Collection[str] | None = None
+) -> Head:
+    """What is known of a gang's start on these nodes, once those who hold them (or of these: `ending`) have ended."""
+    holders = [item for item in capacity.holders(pools) if ending is None or item.run_id in ending]
+    starts_by = max((item.until for item in holders), default=now)
+    likely_at = max((item.likely_end(now) for item in holders), default=now)
+    if starts_by != UNKNOWN:
+        return Head(gang, starts_by, pools, likely_at)
+    cases = (max((item.likely_end(now, share) for item in holders), default=now) for share in _CASES)
+    return Head(gang, starts_by, pools, likely_at, tuple(cases))
+
+
+def victims_for(gang: Gang, capacity: Capacity, allowed: bool, now: float) -> list[Running]:
+    """Gangs that must end so that this one can start; none where that would not be enough."""
     future = _Future(capacity, gang)
     for running in capacity.running.values():
         if running.stopping:
@@ -39,11 +69,9 @@ def victims_for(gang: Gang, capacity: Capacity, allowed: bool) -> list[Running]:
         running
         for running in capacity.running.values()
         if running.cluster == gang.cluster
-        and running.priority < gang.priority
-        # One that would come before this gang in the queue would only take its nodes back.
-        and running.order > gang.order
         and not running.stopping
         and (allowed if running.preemptible is None else running.preemptible)
+        and (_is_below(running, gang) or _may_pause(running, gang, now))
     ]
     chosen: list[Running] = []
     # Those who have least to lose end first.
@@ -55,6 +83,23 @@ def victims_for(gang: Gang, capacity: Capacity, allowed: bool) -> list[Running]:
     if future.total < gang.need.nodes:
         return []
     return _spare_the_needless(gang, capacity, chosen)
+
+
+def _is_below(running: Running, gang: Gang) -> bool:
+    """One that would come before this gang in the queue would only take its nodes back."""
+    return running.priority < gang.priority and running.order > gang.order
+
+
+def _may_pause(running: Running, gang: Gang, now: float) -> bool:
+    """Long work that goes on from its checkpoint makes room for what is short and has waited long."""
+    return (
+        running.checkpoints
+        and running.priority <= gang.priority
+        and gang.likely_s <= PAUSE_FOR_S
+        and now - gang.queued_at >= PAUSE_WAITED_S
+        and now - running.since >= PAUSE_RAN_S
+        and running.likely_end(now) - now > 2 * gang.likely_s
+    )
 
 
 def _spare_the_needless(gang: Gang, capacity: Capacity, chosen: list[Running]) -> list[Running]:

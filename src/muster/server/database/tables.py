@@ -61,6 +61,7 @@ runs = Table(
     Column("excluded_nodes", JSON),
     Column("budget_from", Integer),
     Column("environment", JSON),
+    Column("forecast", JSON(none_as_null=True)),
     Index("runs_queue", "status", "priority", "seq"),
     Index("runs_name", "name"),
 )

@@ -7,28 +7,36 @@ from the database.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import Row, and_, bindparam, func, select
+from sqlalchemy import Row, and_, bindparam, exists, func, select
 
+from muster.control.estimates.book import Traits
+from muster.control.estimates.length import Length
+from muster.control.estimates.waits import Interval
 from muster.control.scheduling.capacity import Capacity
-from muster.control.scheduling.explain import Explanations, Volume, head_reason
+from muster.control.scheduling.explain import Explanations, head_reason
 from muster.control.scheduling.model import UNKNOWN, Decision, Gang, Need, Part, Rules, Running
+from muster.control.scheduling.outlook import wait_traits
 from muster.control.scheduling.queue import Queue
 from muster.defaults import GRACE_CANCEL_S, PRIORITY_HEADSTART_S, START_MARGIN_S
-from muster.host import clock
 from muster.job.parts import Retry
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.server.runs.estimates import Learned, forecast_of, keep_forecast, load_progress, with_progress
 from muster.wire import states
+from muster.wire.runs import Progress
 
 _RUNS, _EVENTS = tables.runs, tables.events
 _WAITING = select(
     *_RUNS.c["id", "seq", "experiment", "submitted_by", "compute", "priority", "created_at", "num_nodes"],
     *_RUNS.c["ranks_per_node", "gpus_per_node", "timeout_s", "preemptible", "retry_at", "excluded_nodes"],
+    *_RUNS.c["spec", "forecast", "started_at"],
 ).where(_RUNS.c.status == states.QUEUED)
 _SOME = _WAITING.where(_RUNS.c.id.in_(bindparam("ids", expanding=True)))
+_SPECS = select(_RUNS).where(_RUNS.c.id.in_(bindparam("ids", expanding=True)))
 _COUNT = select(func.count()).select_from(_RUNS).where(_RUNS.c.status == states.QUEUED)
 _CHANGES = select(_EVENTS.c.id, _EVENTS.c.run_id).where(_EVENTS.c.id > bindparam("seen"), _EVENTS.c.kind == "state")
 _LAST_CHANGE = select(func.max(_EVENTS.c.id))
@@ -43,6 +51,7 @@ def _holding() -> Any:
             *attempts.c["created_at", "started_at", "stop_reason"],
             *_RUNS.c["seq", "priority", "timeout_s", "preemptible", "submitted_by", "experiment"],
             _RUNS.c.created_at.label("submitted_at"),
+            exists().where(tables.checkpoints.c.run_id == placements.c.run_id).label("checkpoints"),
         )
         .join(_RUNS, _RUNS.c.id == placements.c.run_id)
         .join(attempts, mine)
@@ -53,6 +62,15 @@ def _holding() -> Any:
 _HOLDING = _holding()
 
 
+@dataclass(frozen=True)
+class Told:
+    """What a run that waits was told first, and on which grounds."""
+
+    traits: Traits
+    since: float
+    first: Interval
+
+
 class RunQueue:
     """What waits, and what the last pass found out about it."""
 
@@ -60,7 +78,12 @@ class RunQueue:
         self.queues: dict[str, Queue] = {}
         self.explanations: Explanations | None = None
         """Replaced after each pass; other threads read it."""
+        self.learned = Learned()
         self._gangs: dict[str, Gang] = {}
+        self._told: dict[str, Told] = {}
+        self._lengths: dict[str, Length] = {}
+        """Of those who hold nodes."""
+        self._untold: set[str] = set()
         self._seen: int | None = None
 
     def update(self, transaction: Transaction) -> list[str]:
@@ -84,14 +107,67 @@ class RunQueue:
         known = self.explanations
         return known.wants_nodes(cluster, most) if known is not None else []
 
-    def explain(self, decision: Decision, capacity: Capacity, rules: dict[str, Rules], now: float) -> None:
+    def running(self, transaction: Transaction, changed: Collection[str], now: float) -> list[Running]:
+        """The gangs that hold nodes, each with its likely length; learns from those that no longer do."""
+        parts: dict[str, list[Part]] = {}
+        rows: dict[str, Row[Any]] = {}
+        for row in transaction.execute(_HOLDING):
+            rows[row.run_id] = row
+            parts.setdefault(row.run_id, []).append(Part(row.node, row.host, row.ranks, tuple(row.gpus)))
+        self.learned.note_ends(transaction, self._lengths.keys() - rows.keys(), changed)
+        unknown = sorted(rows.keys() - self._lengths.keys())
+        for row in transaction.execute(_SPECS, {"ids": unknown}) if unknown else ():
+            self._lengths[row.id] = self.learned.length_of(row)
+        self._lengths = {run_id: self._lengths[run_id] for run_id in rows if run_id in self._lengths}
+        # Where nobody waits, nobody asks how far they are.
+        progress = load_progress(transaction, sorted(rows)) if self._gangs and rows else {}
+        return [
+            _running(row, tuple(parts[run_id]), now, self._lengths.get(run_id), progress.get(run_id))
+            for run_id, row in rows.items()
+        ]
+
+    def with_shares(self, rules: Mapping[str, Rules], running: Sequence[Running], now: float) -> dict[str, Rules]:
+        """What each of those who wait has used of a cluster lately."""
+        found = dict(rules)
+        for name, queue in self.queues.items():
+            users = {gang.user for gang in queue}
+            if name in rules and len(users) > 1:
+                mine = [item for item in running if item.cluster == name]
+                found[name] = replace(rules[name], used=self.learned.ledger(name).with_running(mine, users, now))
+        return found
+
+    def note(self, transaction: Transaction, decision: Decision, now: float) -> None:
+        """Remember who was passed over, compare starts with what was told, and tell those who have come."""
+        for queue in self.queues.values():
+            queue.note(decision)
+        started = {start.run_id for start in decision.starts}
+        for run_id in started:
+            told = self._told.pop(run_id, None)
+            if told is not None:
+                self.learned.waits.learn(told.traits, told.since, now, told.first)
+        for run_id in self._untold - started:
+            gang = self._gangs.get(run_id)
+            if gang is None or run_id in self._told:
+                continue
+            traits = wait_traits(gang, self.queues[gang.cluster], decision.heads.get(gang.cluster), now)
+            told = self._told[run_id] = Told(traits, now, self.learned.waits.interval(traits, now, now))
+            keep_forecast(transaction, run_id, traits, told.first, now)
+        self._untold.clear()
+
+    def starts_between(self, run_id: str, now: float) -> Interval | None:
+        """When a queued run is likely to start; callable from any thread."""
+        told = self._told.get(run_id)
+        return None if told is None else self.learned.waits.interval(told.traits, told.since, now)
+
+    def explain(self, decision: Decision, capacity: Capacity, rules: Mapping[str, Rules], now: float) -> None:
         """Keep why everybody waits, for those who ask."""
         reasons = {run_id: why for run_id, why in decision.passed_over.items() if why}
         making_room = {item.for_run: item.run_id for item in decision.preemptions}
         for cluster, head in decision.heads.items():
             gone = making_room.get(head.gang.run_id, "")
             title = capacity.running[gone].title if gone in capacity.running else ""
-            reasons[head.gang.run_id] = head_reason(head, capacity, rules[cluster], title)
+            passed = self.queues[cluster].passed(head.gang.run_id)
+            reasons[head.gang.run_id] = head_reason(head, capacity, rules[cluster], now, title, passed)
         for cluster, rule in rules.items():
             if rule.closed:
                 reasons |= {gang.run_id: rule.closed for gang in self.queues.get(cluster, ())}
@@ -104,16 +180,18 @@ class RunQueue:
             self._gangs.get,
             decision.heads,
             reasons,
-            {name: Volume.of(name, capacity, now) for name in decision.heads},
             frozenset(decision.passed_over),
             now,
         )
 
     def _load(self, transaction: Transaction) -> list[str]:
         self._seen = transaction.execute(_LAST_CHANGE).scalar() or 0
-        self._gangs = {row.id: gang_of(row) for row in transaction.execute(_WAITING)}
+        self.learned = Learned()
+        self.learned.load(transaction)
+        self._gangs, self._told, self._untold, self._lengths = {}, {}, set(), {}
         by_cluster: dict[str, list[Gang]] = {}
-        for gang in self._gangs.values():
+        for row in transaction.execute(_WAITING):
+            gang = self._gang(row)
             by_cluster.setdefault(gang.cluster, []).append(gang)
         self.queues = {name: Queue(gangs) for name, gangs in by_cluster.items()}
         return []
@@ -123,8 +201,18 @@ class RunQueue:
         if old is not None:
             self.queues[old.cluster].remove(old)
         if row is not None:
-            gang = self._gangs[run_id] = gang_of(row)
+            gang = self._gang(row)
             self.queues.setdefault(gang.cluster, Queue()).add(gang)
+
+    def _gang(self, row: Any) -> Gang:
+        """A queued run; only its first wait is forecast."""
+        gang = self._gangs[row.id] = gang_of(row, self.learned.length_of(row))
+        if row.forecast is not None and row.started_at is None:
+            traits, first = forecast_of(row.forecast)
+            self._told[row.id] = Told(traits, row.forecast["told_at"], first)
+        elif row.started_at is None:
+            self._untold.add(row.id)
+        return gang
 
 
 @dataclass
@@ -143,7 +231,7 @@ class RunsState:
         self.queue = RunQueue()
 
 
-def gang_of(row: Any) -> Gang:
+def gang_of(row: Any, length: Length) -> Gang:
     """A queued run as the scheduler sees it; one that was put back keeps its place."""
     return Gang(
         run_id=row.id,
@@ -159,20 +247,13 @@ def gang_of(row: Any) -> Gang:
         not_before=row.retry_at or 0.0,
         excluded=frozenset(row.excluded_nodes or ()),
         preemptible=row.preemptible,
+        length=length,
     )
 
 
-def load_running(transaction: Transaction) -> list[Running]:
-    """The gangs that hold nodes."""
-    parts: dict[str, list[Part]] = {}
-    rows: dict[str, Row[Any]] = {}
-    for row in transaction.execute(_HOLDING):
-        rows[row.run_id] = row
-        parts.setdefault(row.run_id, []).append(Part(row.node, row.host, row.ranks, tuple(row.gpus)))
-    return [_running(row, tuple(parts[run_id]), clock.now()) for run_id, row in rows.items()]
-
-
-def _running(row: Any, parts: tuple[Part, ...], now: float) -> Running:
+def _running(
+    row: Any, parts: tuple[Part, ...], now: float, length: Length | None, progress: Progress | None
+) -> Running:
     since = row.started_at or row.created_at
     until = UNKNOWN if row.timeout_s is None else since + row.timeout_s + START_MARGIN_S
     return Running(
@@ -188,4 +269,6 @@ def _running(row: Any, parts: tuple[Part, ...], now: float) -> Running:
         user=row.submitted_by or "",
         experiment=row.experiment,
         stopping=bool(row.stop_reason),
+        length=None if length is None else with_progress(length, now - since, progress),
+        checkpoints=row.checkpoints,
     )

@@ -9,7 +9,6 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from muster.control.scheduling.explain import Waiting
 from muster.host import clock
 from muster.server.context import Context
 from muster.server.database import tables
@@ -17,7 +16,7 @@ from muster.server.database.records import RunRow, find_run, message_of
 from muster.server.environments import records
 from muster.server.http.paging import Page
 from muster.server.nodes import allocations
-from muster.server.runs import checkpoints, retries
+from muster.server.runs import checkpoints, outlooks, retries
 from muster.wire import states
 from muster.wire.access import FileBrief
 from muster.wire.codec import Json, from_json
@@ -52,7 +51,7 @@ def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) 
             RunView,
             row,
             reason=reason(context, row, now),
-            starts_at=waiting(context, row).starts_at if row.status == states.QUEUED else None,
+            **vars(outlooks.outlook(context, row, slowest(parts.progress.get(row.id, ())), now)),
             notices=tuple(row.notices),
             verdict=verdict_of(row),
             attempts=_attempts(parts, row.id),
@@ -102,7 +101,7 @@ def reason(context: Context, row: RunRow, now: float | None = None) -> str:
     if context.disk.full and row.status not in states.TERMINAL:
         return context.disk.full
     if row.status == states.QUEUED:
-        return retries.waiting_reason(row, clock.now()) or waiting(context, row).reason
+        return retries.waiting_reason(row, clock.now()) or outlooks.waiting(context, row).reason
     if row.status == states.PROVISIONING:
         allocation = context.nodes.allocations.get((row.id, row.attempt))
         if allocation is not None and allocation.reason:
@@ -128,12 +127,6 @@ def doing(context: Context, run_id: str, now: float | None = None) -> str:
     others = f" (one of {len(busy)} nodes)" if len(busy) > 1 else ""
     elapsed = f", for {now - since:.0f} s" if now is not None else ""
     return f"{name}: {text}{others}{elapsed}"
-
-
-def waiting(context: Context, row: RunRow) -> Waiting:
-    """What a queued run waits for, as the scheduler's last pass found."""
-    known = context.runs.queue.explanations
-    return (known.of(row.id) if known else None) or Waiting("waits for the next pass of the scheduler")
 
 
 def files_of(context: Context, connection: Connection, ref: str, with_checkpoints: bool) -> list[RunFile]:

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from tests.unit.control.scheduling.conftest import capacity, cluster, gang, machine, running
 
-from muster.control.scheduling.explain import Explanations, Volume, clock, head_reason, impossible
-from muster.control.scheduling.model import Node, Rules
+from muster.control.scheduling.explain import Explanations, clock, head_reason, impossible
+from muster.control.scheduling.model import UNKNOWN, Head, Node, Rules
 from muster.control.scheduling.passes import schedule
-from muster.control.scheduling.queue import Queue
+from muster.control.scheduling.queue import Passed, Queue
+from muster.defaults import PATIENCE_S
 
 
 def explained(queue, found, rules=None, now=0.0):
     rules = {"c": rules or Rules()}
     decision = schedule({"c": Queue(queue)}, found, rules, now)
     reasons = {run_id: why for run_id, why in decision.passed_over.items() if why}
-    reasons |= {head.gang.run_id: head_reason(head, found, rules["c"]) for head in decision.heads.values()}
+    reasons |= {head.gang.run_id: head_reason(head, found, rules["c"], now) for head in decision.heads.values()}
     started = {start.run_id for start in decision.starts}
     waiting = [item for item in Queue(queue) if item.run_id not in started]
-    volumes = {"c": Volume.of("c", found, now)}
     known = {item.run_id: item for item in waiting}
-    return Explanations(
-        {"c": waiting}, known.get, decision.heads, reasons, volumes, frozenset(decision.passed_over), now
-    )
+    return Explanations({"c": waiting}, known.get, decision.heads, reasons, frozenset(decision.passed_over), now)
 
 
 def test_the_first_is_told_what_is_free_who_holds_the_rest_and_until_when():
@@ -46,25 +45,29 @@ def test_on_one_machine_cpus_and_gpus_count():
     assert said.reason == "needs 2 GPUs; 1 of 2 are free, the rest is held by x"
 
 
-def test_everybody_behind_gets_a_reason_and_an_estimate():
-    now = time.time()
+def test_everybody_behind_gets_a_reason():
     nodes = cluster(2)
-    held = running("x", nodes[0], nodes[1], ranks=2, until=now + 600)
+    held = running("x", nodes[0], nodes[1], ranks=2, until=600)
     queue = [gang(f"g{index}", nodes=2, ranks=2, limit_s=1000, seq=index) for index in range(4)]
-    told = explained(queue, capacity(nodes, held), now=now)
+    told = explained(queue, capacity(nodes, held))
     assert told.of("g1").reason == "waits behind g0 in the queue of c"
     assert told.of("g3").reason == "waits behind g0 in the queue of c, as 3 runs do"
-    starts = [told.of(f"g{index}").starts_at for index in range(4)]
-    assert starts == [now + 600, now + 1600, now + 2600, now + 3600]
     assert told.of("nobody") is None
 
 
-def test_no_estimate_is_better_than_a_wrong_one():
-    nodes = cluster(1)
-    told = explained(
-        [gang("a", ranks=2, limit_s=60), gang("b", ranks=2, seq=1)], capacity(nodes, running("x", nodes[0], ranks=2))
+def test_one_that_was_passed_over_is_told_how_often_and_when_it_starts_at_the_latest():
+    now = time.time()
+    nodes = cluster(2)
+    head = Head(gang("wide", nodes=2, ranks=2, queued_at=now), UNKNOWN, frozenset({"c-0", "c-1"}), now + 60)
+    held = capacity(nodes, running("x", nodes[0], ranks=2), running("y", nodes[1], ranks=2, until=now + 600))
+    last = clock(now + PATIENCE_S)
+    said = head_reason(head, held, Rules(), now, passed=Passed(2, 60.0))
+    assert said.endswith(
+        f"; passed over twice; starts at the latest when x, y have ended, as nobody passes it after {last}"
     )
-    assert told.of("a").starts_at is None and told.of("b").starts_at is None
+    limited = replace(head, starts_by=now + 600)
+    assert f"starts at the latest by {clock(now + 600)}" in head_reason(limited, held, Rules(), now, passed=Passed(1))
+    assert "passed over" not in head_reason(head, held, Rules(), now)
 
 
 def test_nodes_that_come_are_named():

@@ -1,47 +1,45 @@
-"""Draws a simulated month as SVG: busy GPUs and queue over time, and how long jobs waited."""
+"""Draws what became of simulated jobs as SVG: busy GPUs and queue over time, and how long jobs waited."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from xml.sax.saxutils import escape
 
-from bench.month import Month, Outcome
+from muster.simulation.jobs import Machines, Outcome
 
-_COLORS = {"muster": "#1f6feb", "fifo": "#d9480f", "shortest": "#2b8a3e"}
-_NAMES = {"muster": "Muster", "fifo": "first in, first out", "shortest": "shortest first"}
-_WIDTH, _PANEL, _LEFT, _TOP, _GAP = 900, 170, 70, 46, 52
+_COLORS = ("#1f6feb", "#7c3aed", "#d9480f", "#2b8a3e", "#868e96")
+_WIDTH, _PANEL, _LEFT, _TOP, _GAP = 900, 170, 70, 70, 52
 
 
-def draw(month: Month, outcomes: Sequence[Outcome]) -> str:
+def draw(title: str, machines: Machines, outcomes: Sequence[Outcome]) -> str:
     """Three panels, one above the other."""
     height = _TOP + 3 * (_PANEL + _GAP)
-    title = f"{month.num_jobs:,} jobs on {month.num_nodes:,} nodes in {month.days:g} days"
-    queued = max(1, max(point[2] for outcome in outcomes for point in outcome.timeline))
+    queued = max(1, max((point[2] for outcome in outcomes for point in outcome.timeline), default=1))
+    days = machines.days
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}"'
         ' font-family="sans-serif" font-size="12">',
         f'<rect width="{_WIDTH}" height="{height}" fill="white"/>',
-        f'<text x="{_LEFT}" y="20" font-size="15">{title}</text>',
+        f'<text x="{_LEFT}" y="20" font-size="15">{escape(title)}</text>',
         *_legend(outcomes),
-        *_panel(0, "busy GPUs", [("0", 0.0), ("50 %", 0.5), ("100 %", 1.0)], _days(month)),
-        *_panel(1, "gangs in the queue", [("0", 0.0), (f"{queued:,}", 1.0)], _days(month)),
+        *_panel(0, "busy GPUs", [("0", 0.0), ("50 %", 0.5), ("100 %", 1.0)], _days(days)),
+        *_panel(1, "gangs in the queue", [("0", 0.0), (f"{queued:,}", 1.0)], _days(days)),
         *_panel(2, "jobs that waited no longer", [("0", 0.0), ("50 %", 0.5), ("100 %", 1.0)], _hours()),
     ]
-    for outcome in outcomes:
-        parts.append(_line(0, [(day / month.days, share) for day, share, _ in outcome.timeline], outcome.policy))
-        parts.append(
-            _line(1, [(day / month.days, count / queued) for day, _, count in outcome.timeline], outcome.policy)
-        )
-        parts.append(_line(2, _waits(outcome), outcome.policy))
+    for color, outcome in zip(_COLORS, outcomes, strict=False):
+        parts.append(_line(0, [(day / days, share) for day, share, _ in outcome.timeline], color))
+        parts.append(_line(1, [(day / days, count / queued) for day, _, count in outcome.timeline], color))
+        parts.append(_line(2, _waits(outcome), color))
     return "\n".join([*parts, "</svg>", ""])
 
 
 def _legend(outcomes: Sequence[Outcome]) -> list[str]:
     parts = []
-    for number, outcome in enumerate(outcomes):
-        x = _LEFT + 430 + number * 145
-        parts.append(f'<rect x="{x}" y="11" width="14" height="4" fill="{_COLORS[outcome.policy]}"/>')
-        parts.append(f'<text x="{x + 20}" y="18">{_NAMES[outcome.policy]}</text>')
+    for number, (color, outcome) in enumerate(zip(_COLORS, outcomes, strict=False)):
+        x = _LEFT + number * 165
+        parts.append(f'<rect x="{x}" y="33" width="14" height="4" fill="{color}"/>')
+        parts.append(f'<text x="{x + 20}" y="40">{escape(outcome.name)}</text>')
     return parts
 
 
@@ -57,14 +55,14 @@ def _panel(row: int, title: str, marks: list[tuple[str, float]], ticks: list[tup
     return parts
 
 
-def _line(row: int, points: Sequence[tuple[float, float]], policy: str) -> str:
+def _line(row: int, points: Sequence[tuple[float, float]], color: str) -> str:
     path = " ".join(f"{_x(x):.1f},{_y(row, y):.1f}" for x, y in points)
-    return f'<polyline points="{path}" fill="none" stroke="{_COLORS[policy]}" stroke-width="1.4"/>'
+    return f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="1.4"/>'
 
 
-def _days(month: Month) -> list[tuple[str, float]]:
-    step = max(1, round(month.days / 6))
-    return [(f"day {day}", day / month.days) for day in range(0, int(month.days) + 1, step)]
+def _days(days: float) -> list[tuple[str, float]]:
+    step = max(1, round(days / 6))
+    return [(f"day {day}", day / days) for day in range(0, int(days) + 1, step)]
 
 
 def _hours() -> list[tuple[str, float]]:

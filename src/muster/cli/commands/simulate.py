@@ -1,0 +1,86 @@
+"""`muster simulate`: what a cluster's past would have been under other policies."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from muster.cli.console import Paint, say
+from muster.cli.options import Json, option, print_json
+from muster.cli.text import counted, table
+from muster.errors import NotFound, UserError
+from muster.simulation import report
+from muster.simulation.drawing import draw
+from muster.simulation.jobs import DAY_S, Machines
+from muster.simulation.simulator import POLICIES, Policy, simulate
+from muster.simulation.trace import Selection, nodes_for, read, select
+
+_NAMES = ", ".join(POLICIES)
+
+
+def command(
+    trace: Annotated[Path, option("FILE", "What the cluster did: an export of Slurm's sacct, or a CSV file.")],
+    nodes: Annotated[int | None, option("N", "Nodes (default: so many that they are busy for 85 %).", min=1)] = None,
+    gpus: Annotated[int, option("G", "GPUs of each node.", min=1)] = 8,
+    policy: Annotated[
+        list[str] | None, option("NAME", f"Which to try: {_NAMES}; repeatable (default: all but shortest).")
+    ] = None,
+    from_day: Annotated[float | None, option("D", "Start here (default: the first day that is not empty).")] = None,
+    days: Annotated[float | None, option("D", "Take so many days (default: to the end).")] = None,
+    jobs: Annotated[int | None, option("N", "Take so many jobs (default: all).", min=1)] = None,
+    longest_days: Annotated[float, option("D", "What ran longer counts as ended then.")] = 7.0,
+    plot: Annotated[Path | None, option("FILE.svg", "Draw use, queue and waits.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Try Muster's queue on a trace of your own cluster.
+
+    It shows what waits and GPU use would have been under Muster, with and without declared time limits, and first in,
+    first out.
+
+    The file is what `sacct -a -X -P --format=JobID,User,JobName,Partition,Submit,Start,End,Timelimit,NNodes,ReqTRES`
+    prints, or a CSV file with the columns start, length and gpus (seconds or dates; user, experiment, name, limit and
+    nodes are used where they are given), or one with num_gpu, creation_time and deletion_time. Jobs that declared no
+    time limit get one for the policies with limits: 1.1 to 3 times what they took, rounded up.
+
+    \b
+    Examples:
+      muster simulate --trace month.csv --nodes 2 --gpus 8
+      muster simulate --trace month.csv --policy muster --policy fifo --plot month.svg
+      muster simulate --trace month.csv --json
+    """
+    chosen = _policies(policy)
+    if plot is not None and plot.suffix != ".svg":
+        raise UserError(f"--plot {plot}: only .svg files are drawn.", "Such as --plot month.svg.")
+    try:
+        entries = read(trace.read_text(errors="replace"), str(trace))
+    except OSError as error:
+        raise NotFound(f"{trace} cannot be read: {error.strerror}", "Give the file of a trace.") from error
+    count = nodes or nodes_for(entries, gpus)
+    found = select(entries, Selection(from_day, days, jobs, longest_days * DAY_S), gpus, count * gpus)
+    machines = Machines(count, gpus, found.days)
+    title = f"{counted(len(found.jobs), 'job')} of {found.days:.1f} days on {count} × {gpus} GPUs"
+    say(title)
+    for text in found.left_out:
+        say(f"  left out: {text}")
+    outcomes = [simulate(machines, found.jobs, item) for item in chosen]
+    figures = [report.figures(outcome) for outcome in outcomes]
+    if plot is not None:
+        plot.write_text(draw(title, machines, outcomes))
+        say(f"  drawn: {plot}")
+    if as_json:
+        print_json(figures)
+        return
+    paint = Paint.of(sys.stdout)
+    header, *lines = report.rows(figures)
+    for line in [*table([paint(name, "dim") for name in header], lines), "", *report.chart(outcomes)]:
+        typer.echo(line)
+
+
+def _policies(names: list[str] | None) -> list[Policy]:
+    unknown = [name for name in names or () if name not in POLICIES]
+    if unknown:
+        raise UserError(f"--policy {unknown[0]}: there is no such policy.", f"There are {_NAMES}.")
+    return [POLICIES[name] for name in names or [name for name in POLICIES if name != "shortest"]]

@@ -1,0 +1,25 @@
+"""What the wait of a gang depends on, as far as one sees when it begins."""
+
+from __future__ import annotations
+
+from muster.control.estimates.book import Traits
+from muster.control.scheduling.model import UNKNOWN, Gang, Head
+from muster.control.scheduling.queue import Queue
+
+
+def wait_traits(gang: Gang, queue: Queue, head: Head | None, now: float) -> Traits:
+    """From coarse to fine: its size, how many wait that want as little or less, when the first is likely to start."""
+    size = gang.need.nodes * max(1, gang.need.gpus or gang.need.ranks)
+    rivals = sum(count for need, count in queue.shapes.items() if _size(need.nodes, need.gpus, need.ranks) <= size)
+    at = UNKNOWN if head is None else head.likely_at
+    soon = -1 if at == UNKNOWN else _bucket(max(0.0, at - now) / 60.0)
+    return (_bucket(size), _bucket(rivals), gang.priority, soon)
+
+
+def _size(nodes: int, gpus: int | None, ranks: int) -> int:
+    return nodes * max(1, gpus or ranks)
+
+
+def _bucket(amount: float) -> int:
+    """Its order of magnitude, in powers of two."""
+    return int(amount).bit_length()

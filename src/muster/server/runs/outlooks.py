@@ -1,0 +1,55 @@
+"""When a run is likely to start and to end, and how good that was afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from muster.control.scheduling.explain import Waiting
+from muster.server.context import Context
+from muster.server.database.records import RunRow
+from muster.server.runs.estimates import forecast_of, with_progress
+from muster.wire import states
+from muster.wire.runs import Between, Progress
+
+_HAS_NODES = (states.PREPARING, states.RUNNING)
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What the views of a run say of its time."""
+
+    starts_at: float | None = None
+    starts_between: Between | None = None
+    told_at_first: Between | None = None
+    ends_between: Between | None = None
+
+
+def outlook(context: Context, row: RunRow, progress: Progress | None, now: float) -> Outlook:
+    """All that is known of a run's start and end."""
+    first = _first(row)
+    if row.status == states.QUEUED:
+        known = waiting(context, row).starts_at
+        interval = context.runs.queue.starts_between(row.id, now)
+        if interval is None:
+            return Outlook(known, told_at_first=first)
+        return Outlook(known or interval.likely_at, Between(interval.low_at, interval.high_at), first)
+    if row.status not in _HAS_NODES:
+        return Outlook(told_at_first=first)
+    since = row.started_at or now
+    elapsed_s = max(0.0, now - since)
+    length = with_progress(context.runs.queue.learned.length_of(row), elapsed_s, progress)
+    ends = Between(now + length.quantile(0.1, elapsed_s), now + length.quantile(0.9, elapsed_s))
+    return Outlook(told_at_first=first, ends_between=ends)
+
+
+def waiting(context: Context, row: RunRow) -> Waiting:
+    """What a queued run waits for, as the scheduler's last pass found."""
+    known = context.runs.queue.explanations
+    return (known.of(row.id) if known else None) or Waiting("waits for the next pass of the scheduler")
+
+
+def _first(row: RunRow) -> Between | None:
+    if row.forecast is None:
+        return None
+    _, told = forecast_of(row.forecast)
+    return Between(told.low_at, told.high_at, None if row.started_at is None else told.holds(row.started_at))

@@ -1,0 +1,93 @@
+"""What a simulated cluster is asked to do, and what became of it."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from muster.control.estimates.book import Traits
+from muster.control.scheduling.model import Gang
+
+DAY_S = 86_400.0
+CLUSTER = "simulated"
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The simulated cluster."""
+
+    num_nodes: int
+    gpus_per_node: int
+    days: float
+    """How long it is watched; use is counted over this time."""
+    mean_days_between_failures: float = math.inf
+    """Of one node."""
+    seed: int = 7
+
+    @property
+    def num_gpus(self) -> int:
+        return self.num_nodes * self.gpus_per_node
+
+
+@dataclass(frozen=True)
+class Job:
+    """A gang that arrives at its `queued_at`, and how long it really takes."""
+
+    gang: Gang
+    run_s: float
+    traits: Traits = ()
+    """What it has in common with others; the fewer the traits, the less can be learned."""
+
+    def without_limit(self) -> Job:
+        return replace(self, gang=replace(self.gang, limit_s=None))
+
+
+@dataclass
+class Outcome:
+    """What became of the jobs under one policy."""
+
+    name: str
+    waits_s: list[float] = field(default_factory=list)
+    """Of each job from its arrival to its first start, in the order of arrival."""
+    use: float = 0.0
+    """Busy GPUs over all days, without the work that failures and preemptions undid."""
+    failures: int = 0
+    preemptions: int = 0
+    passes: int = 0
+    timeline: list[tuple[float, float, int]] = field(default_factory=list)
+    """(day, share of busy GPUs, gangs in the queue), every hour."""
+    forecasts: int = 0
+    """How many jobs had to wait and were told when they would start, at first and an hour later."""
+    held: int = 0
+    later_forecasts: int = 0
+    later_held: int = 0
+
+    @property
+    def mean_wait_s(self) -> float:
+        return sum(self.waits_s) / len(self.waits_s)
+
+    @property
+    def longest_wait_s(self) -> float:
+        return max(self.waits_s)
+
+    def wait_s(self, share: float) -> float:
+        """The wait that so many of the jobs do not exceed."""
+        return sorted(self.waits_s)[min(len(self.waits_s) - 1, int(share * len(self.waits_s)))]
+
+    @property
+    def coverage(self) -> float | None:
+        """The share of first forecasts that held; None where nobody had to wait."""
+        return self.held / self.forecasts if self.forecasts else None
+
+
+def waited_no_longer(waits_s: Sequence[float], seconds: float) -> float:
+    """The share of sorted waits up to here."""
+    return bisect_right(waits_s, seconds) / len(waits_s)
+
+
+def round_limit(seconds: float) -> float:
+    """People ask for round figures."""
+    step = 600.0 if seconds < 3600 else 3600.0 if seconds < DAY_S else 6 * 3600.0
+    return math.ceil(seconds / step) * step

@@ -1,0 +1,95 @@
+"""What became of simulated jobs, in figures and in lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from muster.simulation.jobs import Outcome, waited_no_longer
+
+_HOUR_S = 3600.0
+_MARKS = ((60.0, "1 min"), (600.0, "10 min"), (3600.0, "1 h"), (6 * 3600.0, "6 h"), (86_400.0, "1 day"))
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One policy in figures; waits are in hours."""
+
+    policy: str
+    jobs: int
+    mean_wait_h: float
+    half_wait_at_most_h: float
+    nine_of_ten_wait_at_most_h: float
+    ninety_nine_of_hundred_wait_at_most_h: float
+    longest_wait_h: float
+    gpu_use: float
+    preemptions: int
+    start_intervals: int
+    """Jobs that had to wait and were told when they would start."""
+    intervals_that_held: float | None
+    """The share of them that started in the interval they were told at first."""
+
+
+def figures(outcome: Outcome) -> Figures:
+    return Figures(
+        outcome.name,
+        len(outcome.waits_s),
+        outcome.mean_wait_s / _HOUR_S,
+        outcome.wait_s(0.5) / _HOUR_S,
+        outcome.wait_s(0.9) / _HOUR_S,
+        outcome.wait_s(0.99) / _HOUR_S,
+        outcome.longest_wait_s / _HOUR_S,
+        outcome.use,
+        outcome.preemptions,
+        outcome.forecasts,
+        outcome.coverage,
+    )
+
+
+def rows(found: Sequence[Figures]) -> list[tuple[str, ...]]:
+    """The table, header first."""
+    header = ("POLICY", "MEAN WAIT", "HALF", "9 OF 10", "99 OF 100", "LONGEST", "GPU USE", "INTERVALS HELD")
+    return [
+        header,
+        *(
+            (
+                item.policy,
+                _hours(item.mean_wait_h),
+                _hours(item.half_wait_at_most_h),
+                _hours(item.nine_of_ten_wait_at_most_h),
+                _hours(item.ninety_nine_of_hundred_wait_at_most_h),
+                _hours(item.longest_wait_h),
+                f"{item.gpu_use:.1%}",
+                "-" if item.intervals_that_held is None else f"{item.intervals_that_held:.0%}",
+            )
+            for item in found
+        ),
+    ]
+
+
+def chart(outcomes: Sequence[Outcome], width: int = 60) -> list[str]:
+    """Busy GPUs over time and the waits, as bars of text."""
+    lines = ["busy GPUs over time (empty to full):"]
+    longest = max(len(outcome.name) for outcome in outcomes)
+    for outcome in outcomes:
+        lines.append(f"  {outcome.name:<{longest}}  {_sparkline([share for _, share, _ in outcome.timeline], width)}")
+    lines.append("jobs that waited no longer than " + ", ".join(name for _, name in _MARKS) + ":")
+    for outcome in outcomes:
+        waits = sorted(outcome.waits_s)
+        shares = "  ".join(f"{waited_no_longer(waits, seconds):>6.1%}" for seconds, _ in _MARKS)
+        lines.append(f"  {outcome.name:<{longest}}  {shares}")
+    return lines
+
+
+def _hours(hours: float) -> str:
+    return f"{hours * 60:.0f} min" if hours < 1 else f"{hours:.1f} h"
+
+
+def _sparkline(values: Sequence[float], width: int) -> str:
+    if not values:
+        return ""
+    step = max(1.0, len(values) / width)
+    groups = [values[int(start * step) : max(int(start * step) + 1, int((start + 1) * step))] for start in range(width)]
+    means = [sum(group) / len(group) for group in groups if group]
+    return "".join(_BLOCKS[min(8, round(mean * 8))] for mean in means)

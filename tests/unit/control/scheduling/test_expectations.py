@@ -1,0 +1,157 @@
+"""Backfill by what is expected, and what guards against wrong expectations; fair shares; pausing."""
+
+from __future__ import annotations
+
+from tests.unit.control.scheduling.conftest import capacity, cluster, gang, running
+
+from muster.control.estimates.length import Length, log_normal
+from muster.control.scheduling.model import LOW, Rules
+from muster.control.scheduling.passes import allowance_s, schedule
+from muster.control.scheduling.queue import Passed, Queue
+from muster.control.scheduling.shares import Ledger, standings
+from muster.defaults import (
+    DELAY_S,
+    FAIR_SHARE_MOST_S,
+    PASSED_MOST_PER_NODE,
+    PATIENCE_S,
+    PAUSE_WAITED_S,
+    SHARE_HALF_LIFE_S,
+)
+
+MINUTES, HOURS, DAYS = (Length(log_normal(median_s, 0.3)) for median_s in (300.0, 4 * 3600.0, 5 * 86_400.0))
+
+
+def decide(queue, found, rules=None, now=0.0):
+    queue = queue if isinstance(queue, Queue) else Queue(queue)
+    return schedule({"c": queue}, found, {"c": rules or Rules()}, now)
+
+
+def names(decision):
+    return [start.run_id for start in decision.starts]
+
+
+def blocked(length=HOURS):
+    """Two nodes; one is held without a limit, so that a gang of two has to wait."""
+    nodes = cluster(2)
+    return capacity(nodes, running("x", nodes[0], ranks=2, length=length))
+
+
+def test_without_limits_what_is_likely_to_end_in_time_starts_and_what_is_not_waits():
+    queue = [
+        gang("wide", nodes=2, ranks=2, length=MINUTES),
+        gang("long", ranks=2, length=DAYS, seq=1),
+        gang("short", ranks=2, length=MINUTES, seq=2),
+    ]
+    decision = decide(queue, blocked())
+    assert names(decision) == ["short"]
+    assert decision.heads["c"].gang.run_id == "wide"
+    assert 3 * 3600 < decision.heads["c"].likely_at < 8 * 3600
+    assert decision.heads["c"].starts_by == float("inf")
+
+
+def test_whoever_may_delay_the_first_uses_up_what_is_allowed():
+    uncertain = Length(log_normal(1800.0, 1.5))
+    queue = Queue([gang("wide", nodes=2, ranks=2, length=MINUTES), gang("some", ranks=2, length=uncertain, seq=1)])
+    decision = decide(queue, blocked())
+    assert names(decision) == ["some"]
+    (item,) = decision.overtakings
+    assert item.run_id == "wide" and 0 < item.delay_s <= DELAY_S
+    queue.note(decision)
+    assert queue.passed("wide").times == 1 and queue.passed("wide").delay_s == item.delay_s
+    spent = Queue([gang("wide", nodes=2, ranks=2, length=MINUTES), gang("some", ranks=2, length=uncertain, seq=1)])
+    for _ in range(int(DELAY_S / item.delay_s) + 1):
+        spent.note(decision)
+    assert names(decide(spent, blocked())) == []
+
+
+def test_nobody_is_passed_over_for_ever_whatever_was_expected():
+    waiting = gang("wide", nodes=2, ranks=2, length=MINUTES)
+    assert allowance_s(waiting, Passed(), PATIENCE_S) == 0.0
+    assert allowance_s(waiting, Passed(2 * PASSED_MOST_PER_NODE), 3600.0) == 0.0
+    assert allowance_s(waiting, Passed(), 3600.0) > allowance_s(waiting, Passed(), 0.0) > 0
+    liar = gang("liar", ranks=2, length=Length(log_normal(2400.0, 1.2)), seq=1)
+    late = decide([waiting, liar], blocked(), now=PATIENCE_S)
+    assert names(late) == [] and names(decide([waiting, liar], blocked())) == ["liar"]
+
+
+def test_the_first_keeps_its_nodes_unless_others_are_free_much_sooner():
+    nodes = cluster(2)
+    soon, later = (
+        running(name, node, ranks=2, length=Length(log_normal(median_s, 0.1)))
+        for name, node, median_s in zip(("soon", "later"), nodes, (3600.0, 7200.0), strict=True)
+    )
+    queue = Queue([gang("head", ranks=2, length=MINUTES)])
+    found = capacity(nodes, soon, later)
+    first = decide(queue, found)
+    assert first.heads["c"].pools == {"c-0"}
+    queue.note(first)
+    found.let_go("soon")
+    found.hold(running("again", nodes[0], ranks=2, length=Length(log_normal(14_400.0, 0.1))))
+    assert decide(queue, found).heads["c"].pools == {"c-0"}
+    found.let_go("again")
+    found.hold(running("again", nodes[0], ranks=2, length=DAYS))
+    assert decide(queue, found).heads["c"].pools == {"c-1"}
+
+
+def test_a_limit_far_beyond_what_such_runs_take_is_not_planned_with():
+    nodes = cluster(2)
+    careless = running("x", nodes[0], ranks=2, until=30 * 86_400.0, length=MINUTES)
+    head = decide([gang("wide", nodes=2, ranks=2)], capacity(nodes, careless)).heads["c"]
+    assert head.likely_at < 2 * 3600 and head.starts_by == 30 * 86_400.0
+    careful = running("x", nodes[0], ranks=2, until=1200.0, length=MINUTES)
+    assert decide([gang("wide", nodes=2, ranks=2)], capacity(nodes, careful)).heads["c"].likely_at == 1200.0
+
+
+def test_who_used_less_lately_comes_first_and_what_was_used_is_forgotten():
+    ledger = Ledger()
+    ledger.add("ann", 100_000.0, 0.0)
+    queue = [gang("a", ranks=2, user="ann", seq=1), gang("b", ranks=2, user="bob", queued_at=600.0, seq=2)]
+
+    def first(now):
+        rules = Rules(used=ledger.with_running((), ("ann", "bob"), now))
+        return names(decide(queue, capacity(cluster(1)), rules, now))
+
+    assert first(700.0) == ["b"]
+    assert first(700.0 + 40 * SHARE_HALF_LIFE_S) == ["b"]  # a share is a share, however small
+    ledger.add("bob", 1_000.0, 40 * SHARE_HALF_LIFE_S)
+    assert first(40 * SHARE_HALF_LIFE_S + 700.0) == ["a"]
+    assert names(decide(queue, capacity(cluster(1)), None, 700.0)) == ["a"]
+
+
+def test_fair_shares_are_bounded_and_need_two():
+    assert standings({"ann": 5.0}) == {}
+    assert standings({"ann": 0.0, "bob": 0.0}) == {}
+    places = standings({"ann": 1e9, "bob": 0.0})
+    assert places["ann"].behind_s <= FAIR_SHARE_MOST_S and places["bob"].behind_s == -FAIR_SHARE_MOST_S
+    assert places["ann"].weight > 1 > places["bob"].weight
+
+
+def test_what_runs_now_counts_as_used():
+    nodes = cluster(1, gpus=4)
+    held = running("x", nodes[0], gpus="0123", user="ann", since=0.0)
+    assert Ledger().with_running([held], ["ann", "bob"], 100.0) == {"ann": 400.0, "bob": 0.0}
+
+
+def test_work_with_checkpoints_is_paused_for_what_is_short_and_has_waited_long():
+    nodes = cluster(1)
+    held = {"ranks": 2, "length": DAYS, "checkpoints": True, "since": 0.0}
+    short = gang("short", ranks=2, length=MINUTES, queued_at=7200.0)
+    late = 7200.0 + PAUSE_WAITED_S
+    decision = decide([short], capacity(nodes, running("x", nodes[0], **held)), Rules(preemption=True), late)
+    assert [(item.run_id, item.why) for item in decision.preemptions] == [
+        ("x", "short is expected to be short and has waited long")
+    ]
+    for allowed, now, more in (
+        (False, late, {}),
+        (True, 7300.0, {}),
+        (True, late, {"checkpoints": False}),
+        (True, late, {"preemptible": False}),
+        (True, late, {"since": late - 60.0}),
+    ):
+        found = capacity(nodes, running("x", nodes[0], **{**held, **more}))
+        assert not decide([short], found, Rules(preemption=allowed), now).preemptions
+    long = gang("long", ranks=2, length=DAYS, queued_at=7200.0)
+    found = capacity(nodes, running("x", nodes[0], **held))
+    assert not decide([long], found, Rules(preemption=True), late).preemptions
+    low = gang("low", ranks=2, length=MINUTES, queued_at=7200.0, priority=LOW)
+    assert not decide([low], found, Rules(preemption=True), late).preemptions
