@@ -164,8 +164,13 @@ def base_environment(base: Path, binaries: Path) -> dict[str, str]:
     path = f"{binaries}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     threads = {"OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return {
-        **kept, **threads, "PATH": path, "LANG": "C.UTF-8", "TMPDIR": str(base / "tmp"), "PYTHONPATH": str(base / "hook")
-    }  # fmt: skip
+        **kept,
+        **threads,
+        "PATH": path,
+        "LANG": "C.UTF-8",
+        "TMPDIR": str(base / "tmp"),
+        "PYTHONPATH": str(base / "hook"),
+    }
 
 
 def start_mpi(failure: Failure, base: Path, code: Path, binaries: Path) -> Process:
@@ -181,8 +186,21 @@ def start_mpi(failure: Failure, base: Path, code: Path, binaries: Path) -> Proce
 def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path, log: Path) -> subprocess.Popen[bytes]:
     with log.open("ab") as out:
         return subprocess.Popen(
-            argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            argv,
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            preexec_fn=_usual_signals,
         )
+
+
+def _usual_signals() -> None:
+    """What runs in the background of a shell ignores SIGINT; ranks do not."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def watch(processes: Sequence[Process], failure: Failure) -> str:

@@ -1,0 +1,196 @@
+"""Who is to blame among several processes: the one whose failure the others only noticed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from muster.diagnosis.causes import DEFINITE, Cause, cause_of, complaint, last_words
+from muster.diagnosis.launchers import Process
+from muster.diagnosis.log import Log, Stack
+from muster.diagnosis.raised import Frame
+
+_NAMED = re.compile(
+    r"[Rr]anks? (?P<failed>\d+) (?:failed to (?:pass|respond|join)|did not|is not ready|exited|was lost|disconnected|timed out)"
+    r"|(?:remote|peer) rank (?P<remote>\d+)|[Mm]issing ranks: (?P<missing>\d+)"
+    r"|rank: (?P<nccl>\d+), .{0,300}(?:remote process exited|timed? ?out)"
+)
+_BLAMED = re.compile(r"\b[Rr]ank (?P<rank>\d+)\b(?: on \S+)?(?::| failed| raised| had| reported)\s*(?P<said>.{3,200})")
+_TROUBLE = re.compile(r"(?i)\b(?:error|exception|cannot|can't|could not|failed|fatal|nan|inf|corrupt|truncated|traceback)\b|Error\b")
+
+
+@dataclass(frozen=True)
+class Blame:
+    """A process that the others waited for, and how that is known."""
+
+    process: Process | None
+    why: str
+    """What it did, to follow "rank 2 on node-0"."""
+    in_question: tuple[int, ...] = ()
+    """Where none can be named: the ranks that it may have been."""
+    where: Frame | None = None
+    sure: bool = True
+
+
+def spoken(processes: Sequence[Process]) -> Cause | None:
+    """The first exception with which the log of a process stops that Muster had to end."""
+    found = [cause for process in processes if process.rank.expected and (cause := last_words(process))]
+    definite = [cause for cause in found if cause.weight == DEFINITE]
+    return min(definite, key=lambda cause: cause.order) if definite else None
+
+
+def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
+    """Where several ranks fail alike because one of them had told the others: that one, with what it said itself."""
+    first = causes[0]
+    alike = [cause for cause in causes if _alike(cause, first)]
+    named = _BLAMED.search(first.headline)
+    if named and len(processes) > 1:
+        accused = next((item for item in processes if item.rank.rank == int(named["rank"])), None)
+        if accused is not None and _TROUBLE.search(named["said"]):
+            own = next((cause for cause in causes if cause.rank.rank == accused.rank.rank), None)
+            return own or replace(first, process=accused, sure=False)
+    if len(alike) < 2 or len(alike) < len(causes):
+        return None
+    troubled = [(cause, line) for cause in alike if (line := _own_trouble(cause, alike))]
+    if len(troubled) != 1:
+        return None
+    cause, line = troubled[0]
+    if cause.earlier is not None and cause.earlier.line == line:
+        told = cause_of(Process(replace(cause.rank, exit_code=1), _up_to(cause)))
+        return replace(told, process=cause.process, sure=False)
+    return replace(cause, code="exception", headline=f"{line} ({cause.headline})", sure=False)
+
+
+def culprit(processes: Sequence[Process], complaints: Sequence[str]) -> Blame:
+    """Every failure is a lost peer: find the process that the others lost."""
+    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
+    left = [process for process in essential if process.rank.succeeded and not process.rank.expected]
+    if left:
+        first = min(left, key=lambda process: process.rank.ended_at or 0.0)
+        return Blame(first, "had ended (exit code 0) while the others still needed it", where=None)
+    named = _named(essential, complaints)
+    if named is not None and not complaint(named):
+        return Blame(named, _not_there(named) if _doing(named) else "is the one that the others name", where=_place(named))
+    silent = [process for process in essential if not process.rank.failed and complaint(process) is None]
+    return odd_one_out(silent, len(essential)) if silent else _none_silent(essential)
+
+
+def odd_one_out(silent: Sequence[Process], num_ranks: int) -> Blame:
+    """Of those that were still running, the one that did not wait for the others."""
+    waiting = [process for process in silent if (stack := _stack(process)) and stack.waits]
+    candidates = [process for process in silent if process not in waiting]
+    if len(candidates) > 1:
+        candidates = _at_an_odd_place(candidates)
+    if len(candidates) == 1 and num_ranks > 1:
+        return Blame(candidates[0], _not_there(candidates[0]), where=_place(candidates[0]))
+    numbers = tuple(sorted(process.rank.rank for process in candidates or silent))
+    return Blame(None, "", numbers, sure=False)
+
+
+def places(processes: Sequence[Process]) -> str:
+    """Where the ranks were, each place once: `ranks 0, 2 in all_reduce (train.py line 12); rank 1 in barrier (…)`."""
+    found: dict[str, list[int]] = {}
+    for process in processes:
+        if doing := _doing(process):
+            found.setdefault(doing.removeprefix("was "), []).append(process.rank.rank)
+    if len(found) < 2:
+        return ""
+    return "; ".join(f"{'ranks' if len(n) > 1 else 'rank'} {', '.join(map(str, sorted(n)))} {at}" for at, n in found.items())
+
+
+def _not_there(process: Process) -> str:
+    doing = _doing(process)
+    return f"did not answer the others: it {doing}" if doing else "did not answer the others"
+
+
+def _none_silent(essential: Sequence[Process]) -> Blame:
+    return Blame(None, "", tuple(sorted(process.rank.rank for process in essential)), sure=False)
+
+
+def _named(essential: Sequence[Process], complaints: Sequence[str]) -> Process | None:
+    """The rank that most complaints name."""
+    counted: Counter[int] = Counter()
+    for line in complaints:
+        for match in _NAMED.finditer(line):
+            counted[int(next(group for group in match.groups() if group is not None))] += 1
+    for number, _ in counted.most_common():
+        process = next((process for process in essential if process.rank.rank == number), None)
+        if process is not None:
+            return process
+    return None
+
+
+def _at_an_odd_place(candidates: Sequence[Process]) -> list[Process]:
+    """Those that are not where most are, if most are in one place."""
+    at = {process.rank.rank: _key(process) for process in candidates}
+    counted = Counter(at.values())
+    common, count = counted.most_common(1)[0]
+    if count <= len(candidates) / 2 or (common is None and count < len(candidates) - 1):
+        return list(candidates)
+    odd = [process for process in candidates if at[process.rank.rank] != common]
+    return odd or list(candidates)
+
+
+def _key(process: Process) -> tuple[str, int] | None:
+    place = _place(process)
+    return (place.file, place.line) if place else None
+
+
+def _stack(process: Process) -> Stack | None:
+    stacks = process.log.stacks
+    own = [stack for stack in stacks if stack.rank == process.rank.rank]
+    return next((stack for stack in reversed(own or list(stacks)) if stack.frames), None)
+
+
+def _place(process: Process) -> Frame | None:
+    stack = _stack(process)
+    return stack.own or stack.frames[0] if stack else None
+
+
+def _doing(process: Process) -> str:
+    """What its stack says, to follow "rank 2"."""
+    stack = _stack(process)
+    if stack is None:
+        return ""
+    place = stack.own or stack.frames[0]
+    inside = f"in {stack.waits}, " if stack.waits else ""
+    inner = stack.frames[0]
+    within = f" ({inner.function} of {short(inner.file)})" if inner.of_library and not stack.waits else ""
+    return f"was {inside}at {short(place.file)} line {place.line}, in {place.function}{within}"
+
+
+def short(file: str) -> str:
+    """A path as a person of the project would call it."""
+    for mark in ("/work/", "/site-packages/", "/dist-packages/", "/python3.11/", "/python3.12/"):
+        if mark in file:
+            return file.rpartition(mark)[2]
+    return file.removeprefix("./")
+
+
+def _alike(cause: Cause, first: Cause) -> bool:
+    return cause.code == first.code and _normal(cause.headline) == _normal(first.headline)
+
+
+def _normal(text: str) -> str:
+    return re.sub(r"\d+", "#", text)
+
+
+def _own_trouble(cause: Cause, alike: Sequence[Cause]) -> str:
+    """What this process said of a failure and no other did."""
+    if cause.earlier is not None and cause.earlier.line:
+        others = {other.earlier.line for other in alike if other is not cause and other.earlier is not None}
+        if cause.earlier.line not in others:
+            return cause.earlier.line
+    theirs = {_normal(line) for other in alike if other is not cause for line in other.process.log.last_words(40)}
+    own = [line for line in cause.process.log.last_words(40) if _TROUBLE.search(line) and _normal(line) not in theirs]
+    return own[-1].strip() if own else ""
+
+
+def _up_to(cause: Cause) -> Log:
+    """The log up to the end of an earlier exception."""
+    assert cause.earlier is not None
+    log = cause.process.log
+    kept = tuple(raised for raised in log.raised if raised.end <= cause.earlier.end)
+    return replace(log, lines=log.lines[: cause.earlier.end], raised=kept)
