@@ -184,6 +184,9 @@ def start_mpi(failure: Failure, base: Path, code: Path, binaries: Path) -> Proce
 
 
 def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path, log: Path) -> subprocess.Popen[bytes]:
+    hook = str(log.parent / "hook")
+    if env.get("PYTHONPATH", hook) != hook:
+        env = {**env, "PYTHONPATH": f"{hook}:{env['PYTHONPATH']}"}
     with log.open("ab") as out:
         return subprocess.Popen(
             argv,

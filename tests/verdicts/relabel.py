@@ -1,4 +1,4 @@
-"""Puts the labels of changed definitions into cases that are recorded already: `python relabel.py DEFINITIONS.py FOLDER`."""
+"""Puts the labels of changed definitions into recorded cases: `python relabel.py DEFINITIONS.py FOLDER`."""
 
 from __future__ import annotations
 

@@ -70,10 +70,8 @@ def score(case: dict[str, Any]) -> Score:
     verdict = judged(case)
     seconds = time.perf_counter() - began
     rank_right = None
-    if case["num_ranks"] > 1 and "wanted" in case:
-        rank_right = verdict.rank in (case["rank"], *case["also"])
-    elif case["rank"] is not None and "wanted" not in case:
-        rank_right = verdict.rank in (case["rank"], *case["also"])
+    if case["num_ranks"] > 1 if "wanted" in case else case["rank"] is not None:
+        rank_right = is_right(case, verdict.rank)
     bare_rank, bare_text = bare(case)
     wanted = case.get("wanted")
     return Score(
@@ -84,9 +82,15 @@ def score(case: dict[str, Any]) -> Score:
         rank_right,
         _has(verdict.message, wanted) if wanted else None,
         _step(verdict.next, case) if wanted is not None else None,
-        bare_rank in (case["rank"], *case["also"]) if rank_right is not None else None,
+        is_right(case, bare_rank) if rank_right is not None else None,
         _has(bare_text, wanted) if wanted else None,
     )
+
+
+def is_right(case: dict[str, Any], rank: int | None) -> bool:
+    """Whether the right rank is named; where all are to blame alike, it is as right to name none."""
+    guilty = {case["rank"], *case["also"]} - {None}
+    return rank in guilty or (rank is None and (case["rank"] is None or len(guilty) >= case["num_ranks"]))
 
 
 def bare(case: dict[str, Any]) -> tuple[int | None, str]:
@@ -145,7 +149,8 @@ def table(scores: Sequence[Score], by: Callable[[Score], str], what: str) -> str
     for item in scores:
         groups[by(item)].append(item)
     lines = [
-        f"| {what} | cases | code right | rank right (bare tool) | wanted line (bare tool) | next step: helpful, none, misleading |",
+        f"| {what} | cases | code right | rank right (bare tool) | wanted line (bare tool) "
+        "| next step: helpful, none, misleading |",
         "|---|---|---|---|---|---|",
     ]
     for name in sorted(groups):

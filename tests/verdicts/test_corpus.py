@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.verdicts.report import DOCUMENT, load, table, with_table
 
-from muster.control.verdict import judge
+from muster.diagnosis.verdict import judge
 from muster.wire.codec import from_json
 from muster.wire.verdicts import CODES, Evidence
 

@@ -25,7 +25,16 @@ _KILLED = (
 )
 _CONTRACT = ("LOCAL_RANK", "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 # Codes whose usual advice says nothing that the message does not.
-_SAYS_NOTHING = ("exception", "exit_code", "bad_input", "environment", "launcher_missing", "collective", "rendezvous", "data_unavailable")
+_SAYS_NOTHING = (
+    "exception",
+    "exit_code",
+    "bad_input",
+    "environment",
+    "launcher_missing",
+    "collective",
+    "rendezvous",
+    "data_unavailable",
+)
 _DISTRIBUTIONS = {
     "cv2": "opencv-python-headless",
     "PIL": "pillow",
@@ -65,11 +74,13 @@ _CONNECTED = re.compile(r"connect(?:ion)? to ([\w.-]+)(?: port (\d+)|:(\d+))?")
 _CRLF = "The script has Windows line endings (CRLF): `dos2unix` it, or `sed -i 's/\\r$//'`."
 _URL = re.compile(r"\b((?:https?|s3|gs|hdfs)://[^\s'\"<>)]+)|host='([^']+)', port=(\d+)")
 _VARIABLE = re.compile(r"^KeyError: '([A-Z][A-Z0-9_]{2,})'")
-_UNBOUND = re.compile(r"(\w+): unbound variable")
+_UNBOUND = re.compile(r"(?<!\w)(\w+): unbound variable")
 _CHOICE = re.compile(r"argument (\S+): invalid choice: (\S+) \(choose from (.{1,200}?)\)")
 _UNKNOWN_OPTION = re.compile(r"unrecognized arguments: (\S+)|No such option:? ?(--\S+)")
-_NO_PROGRAM = re.compile(r"(?:^|: )(?:(?:line|Zeile|ligne|línea|行) ?\d+ ?: )?(\S+?) ?: (?:command not found|not found|Kommando nicht gefunden|commande introuvable|orden no encontrada|コマンドが見つかりません)")
-_INTERPRETER = re.compile(r"(/\S+?): bad interpreter")
+_NO_PROGRAM = re.compile(
+    r"(?:^|: )(?:(?:line|Zeile|ligne|línea|行) ?\d+ ?: )?(\S+?) ?: (?:command not found|not found|Kommando nicht gefunden|commande introuvable|orden no encontrada|コマンドが見つかりません)"
+)
+_INTERPRETER = re.compile(r"(?<!\S)(/\S+?): bad interpreter")
 
 
 @dataclass(frozen=True)
@@ -85,7 +96,9 @@ class Case:
 
     @property
     def text(self) -> str:
-        return "\n".join((self.cause.headline, *(self.cause.raised.all_lines if self.cause.raised else self.cause.lines)))
+        return "\n".join(
+            (self.cause.headline, *(self.cause.raised.all_lines if self.cause.raised else self.cause.lines))
+        )
 
     @property
     def raised(self) -> Raised | None:
@@ -150,7 +163,10 @@ def _module_missing(case: Case) -> str:
     files = case.facts.files
     last = module.rpartition(".")[2]
     beside = [name for name in files if PurePosixPath(name).stem == last or PurePosixPath(name).stem == top]
-    asked_for = re.search(rf"from {re.escape(module)}(?:\.(\w+))? import|from {re.escape(module)}\.(\w+)|import {re.escape(module)}\.(\w+)", _sources(case))
+    asked_for = re.search(
+        rf"from {re.escape(module)}(?:\.(\w+))? import|from {re.escape(module)}\.(\w+)|import {re.escape(module)}\.(\w+)",
+        _sources(case),
+    )
     inside = next((group for group in asked_for.groups() if group), "") if asked_for else ""
     if inside:
         beside += [name for name in files if PurePosixPath(name).stem == inside]
@@ -159,7 +175,11 @@ def _module_missing(case: Case) -> str:
         name = beside[0]
         if "/" not in name:
             other = PurePosixPath(name).stem
-            return f"`{name}` lies beside the script: did you mean `import {other}`?" if other != module else f"`{name}` is in the code folder, which is not on the path of this process: add it to PYTHONPATH."
+            return (
+                f"`{name}` lies beside the script: did you mean `import {other}`?"
+                if other != module
+                else f"`{name}` is in the code folder, which is not on the path of this process: add it to PYTHONPATH."
+            )
         folder = str(PurePosixPath(name).parent)
         dotted = name.removesuffix(".py").replace("/", ".")
         return f"`{name}` is in the code folder: import it as `{dotted}` (or relatively, `from .{last} import …`), or add `{folder}` to PYTHONPATH."
@@ -170,7 +190,9 @@ def _module_missing(case: Case) -> str:
     if script and "-m" in " ".join(case.cause.rank.command.split()[:3]):
         return f"There is no module {module} in the code folder; did you mean `{script}`?"
     package = _DISTRIBUTIONS.get(top, top)
-    where = f"in the environment `{case.facts.environment}`" if case.facts.environment else "in `environment` of the job"
+    where = (
+        f"in the environment `{case.facts.environment}`" if case.facts.environment else "in `environment` of the job"
+    )
     return f"Add `pip: [{package}]` {where}."
 
 
@@ -183,10 +205,10 @@ def _no_gpu(case: Case) -> str:
     others = case.facts.gpu_clusters
     have = f" (these have GPUs: {', '.join(others)})" if others else ""
     if "NCCL" in case.text:
-        return f"This node has no GPU: `backend=\"gloo\"`, or `--compute` with GPUs{have}."
+        return f'This node has no GPU: `backend="gloo"`, or `--compute` with GPUs{have}.'
     if "deserialize" in case.text:
         return f'This node has no GPU: `torch.load(…, map_location="cpu")`, or `--compute` with GPUs{have}.'
-    return f'This node has no GPU: choose the device by `torch.cuda.is_available()`, or `--compute` with GPUs{have}.'
+    return f"This node has no GPU: choose the device by `torch.cuda.is_available()`, or `--compute` with GPUs{have}."
 
 
 def _port_taken(case: Case) -> str:
@@ -218,11 +240,17 @@ def _exception(case: Case) -> str:
             return f"Set {variable} in `environment_variables` of the job (`--env {variable}=…`)."
     if shadow := _shadowed(case):
         return shadow
+    if variable := _unset(case):
+        return f"`{variable}` is not set: give it in `environment_variables` of the job (`--env {variable}=…`)."
     if "FileNotFoundError" in line or "No such file" in line or "Errno 2]" in line:
         return _file_missing(case)
     if "Permission denied" in line or "Errno 13]" in line:
         path = _quoted_path(line)
-        return f"The job may not write or read `{path}`: use a folder under the working folder, an output, or TMPDIR." if path else ""
+        return (
+            f"The job may not write or read `{path}`: use a folder under the working folder, an output, or TMPDIR."
+            if path
+            else ""
+        )
     if url := _address(line):
         return f"The node does not reach {url}: check the address, and whether the node may go out to it."
     if case.raised is not None and case.raised.kind.endswith("EOFError") and "reading a line" in line:
@@ -230,6 +258,13 @@ def _exception(case: Case) -> str:
     if case.raised is not None and case.raised.kind.endswith("RecursionError"):
         return ""
     return ""
+
+
+def _unset(case: Case) -> str:
+    """A variable of the environment that the failing line reads and finds empty."""
+    frame = own_frame(case.raised)
+    found = re.search(r"(?:getenv|environ\.get)\(\s*['\"](\w+)['\"]", frame.source) if frame else None
+    return found[1] if found and ("NoneType" in case.text or "invalid literal" in case.text) else ""
 
 
 def _shadowed(case: Case) -> str:
@@ -267,7 +302,12 @@ def _address(text: str) -> str:
         return found[1] or f"{found[2]}:{found[3]}"
     if found := _CONNECTED.search(text):
         return ":".join(part for part in found.groups() if part)
-    if "URLError" in text or "ConnectionRefusedError" in text or "gaierror" in text or "Name or service not known" in text:
+    if (
+        "URLError" in text
+        or "ConnectionRefusedError" in text
+        or "gaierror" in text
+        or "Name or service not known" in text
+    ):
         return "that server"
     return ""
 
@@ -288,13 +328,15 @@ def _bad_input(case: Case) -> str:
         name = PurePosixPath(path).name
         near = difflib.get_close_matches(name, case.facts.files, 1, 0.5)
         return f"There is no {name} in the code folder" + (f": did you mean `{near[0]}`?" if near else ".")
+    if meant := _meant(case.text):
+        return meant
     options = _OPTION.findall(line)
     return f"Put {options[0]} right in the command." if options else ""
 
 
 def _has_crlf(text: str) -> bool:
     """The marks of a carriage return where a name should end."""
-    return any(mark in text for mark in ("\\r'", "\\r’", "\\r:", "\\r\"", "^M", "\r"))
+    return any(mark in text for mark in ("\\r'", "\\r’", "\\r:", '\\r"', "^M", "\r"))
 
 
 def _launcher(case: Case) -> str:
@@ -311,7 +353,9 @@ def _launcher(case: Case) -> str:
     if case.cause.rank.exit_code == 126:
         return _not_executable(case)
     if found := _NO_PROGRAM.search(case.line):
-        return f"There is no program `{found[1]}` on PATH: check its spelling, or use an environment or image that has it."
+        return (
+            f"There is no program `{found[1]}` on PATH: check its spelling, or use an environment or image that has it."
+        )
     return code_of("launcher_missing").next
 
 
@@ -324,17 +368,42 @@ def _not_executable(case: Case) -> str:
     return f"`chmod +x {program}`, or start it with its interpreter (`bash {program}`)."
 
 
+_SIGNALS = {
+    signals.SIGPIPE: "What it wrote to had ended first: the other end of a pipe, such as `| head`.",
+    signals.SIGXCPU: "A limit of CPU time ended it (`ulimit -t`): raise it in the command or on the node.",
+    signals.SIGXFSZ: "A limit of file sizes ended it (`ulimit -f`): raise it in the command or on the node.",
+    signals.SIGILL: "The CPU does not know an instruction: a library was built for a newer CPU. Use another build of it.",
+    signals.SIGUSR1: "It was sent by something outside, a batch system for example, and the program does not handle it.",
+    signals.SIGUSR2: "It was sent by something outside, a batch system for example, and the program does not handle it.",
+}
+_MEANT = re.compile(r"[Dd]id you mean:? ?[`'\"]?([\w.+-]+)[`'\"]? ?\?")
+
+
+def _meant(text: str) -> str:
+    """What the program itself proposes."""
+    found = _MEANT.search(text)
+    return f"It asks whether you meant `{found[1]}`." if found else ""
+
+
 def _exit_code(case: Case) -> str:
     text = "\n".join((case.line, *case.cause.lines[-8:]))
     if _has_crlf(text):
         return _CRLF
     if not case.line and (moved := re.search(r"--(?:redirects|log[-_]dir)[= ]\S+", case.cause.rank.command)):
         return f"What its processes printed was sent elsewhere (`{moved[0]}`): add `--tee 3` to have it in the log too."
+    if meant := _meant(text):
+        return meant
+    if found := re.search(r"^FAILED (\S+)", text, re.M):
+        return f"The test {found[1]} failed."
     if found := _UNBOUND.search(text):
         return f"Set {found[1]} in `environment_variables` of the job."
     if "syntax error" in text or re.search(r"line \d+: (?:import|from|def|class|print)\b", text):
-        script = re.search(r"([\w./-]+\.sh): ", text)
-        wrong = " is not a shell script: it lacks its `#!` line, or start it with `python`" if re.search(r"import|print\(", text) else ""
+        script = re.search(r"(?<![\w./-])([\w./-]+\.sh): ", text)
+        wrong = (
+            " is not a shell script: it lacks its `#!` line, or start it with `python`"
+            if re.search(r"import|print\(", text)
+            else ""
+        )
         return f"Look at {script[1]}{wrong}." if script else ""
     if found := re.search(r"[Cc]ommand not found|: not found", text):
         return _launcher(case)
@@ -342,7 +411,7 @@ def _exit_code(case: Case) -> str:
         return f"The program asks for {options[0]} in the command."
     if url := _address(case.line):
         return f"The node does not reach {url}: check the address, and whether the node may go out to it."
-    if found := re.search(r"([\w./-]+\.(?:cpp|cc|c|cu|f90|rs|go|pl|R|jl)):(\d+)", "\n".join((text, *case.cause.lines))):
+    if found := re.search(r"(?<![\w./-])([\w./-]+\.(?:cpp|cc|c|cu|f90|rs|go|pl|R|jl)):(\d+)", "\n".join((text, *case.cause.lines))):
         return f"{short(found[1])} line {found[2]}."
     if case.cause.rank.exit_code == 124 and "timeout " in case.cause.rank.command:
         return "`timeout` in the command ended it: give it more time there."
@@ -354,7 +423,10 @@ def _exit_code(case: Case) -> str:
 
 
 def _missing_path(line: str) -> str:
-    if not re.search(r"(?i)no such file|cannot (?:stat|open|access|find)|not (?:found|exist)|nicht|no existe|Aucun|no se puede|not in gzip|impossible", line):
+    if not re.search(
+        r"(?i)no such file|cannot (?:stat|open|access|find)|not (?:found|exist)|nicht|no existe|Aucun|no se puede|not in gzip|impossible",
+        line,
+    ):
         found = _PATH.search(line)
         return found[1] if found and re.search(r"(?i)\bno \w+ (?:under|in|at)\b|missing", line) else ""
     if _QUOTED_PATH.search(line):
@@ -364,6 +436,8 @@ def _missing_path(line: str) -> str:
 
 
 def _signal(case: Case) -> str:
+    if case.cause.signal in _SIGNALS:
+        return _SIGNALS[signals.Signals(case.cause.signal)]
     if case.cause.signal in _FROM_OUTSIDE:
         return _KILLED if case.cause.signal == signals.SIGKILL else _OUTSIDE
     return ""

@@ -24,14 +24,21 @@ _WEIGHT = {"exit_code": VAGUE, "rendezvous": RENDEZVOUS, "collective": COLLECTIV
 _POLITE = (signals.SIGTERM, signals.SIGINT, signals.SIGHUP)
 # A program that aborts says why; one that is killed or crashes does not.
 _SPEAKING = (signals.SIGABRT, signals.SIGBUS)
-_CRASHES = {*_SPEAKING, *_POLITE, signals.SIGSEGV, signals.SIGKILL, signals.SIGILL, signals.SIGFPE, signals.SIGTRAP}
+_CRASHES = {
+    *(signals.SIGSEGV, signals.SIGKILL, signals.SIGILL, signals.SIGFPE, signals.SIGTRAP, *_SPEAKING, *_POLITE),
+    *(signals.SIGPIPE, signals.SIGXCPU, signals.SIGXFSZ, signals.SIGUSR1, signals.SIGUSR2, signals.SIGQUIT),
+}
 
 _BAD_ARGUMENTS = re.compile(
-    r"\S+: error: |Error: (?:No such option|Missing|Invalid value|Got unexpected)|\S*python\S*: can't open file"
+    r"(?<!\S)\S+: error: |Error: (?:No such option|Missing|Invalid value|Got unexpected)|: can't open file '"
     r"|[│|] (?:No such option|Missing (?:option|argument|parameter)|Invalid value|Got unexpected)"
 )
-_NOT_FOUND = re.compile(r"command not found|: not found|No such file or directory|bad interpreter|required file not found")
-_NOT_ALLOWED = re.compile(r"Permission denied|cannot execute|Exec format error|Is a directory|bad interpreter|required file not found")
+_NOT_FOUND = re.compile(
+    r"command not found|: not found|No such file or directory|bad interpreter|required file not found"
+)
+_NOT_ALLOWED = re.compile(
+    r"Permission denied|cannot execute|Exec format error|Is a directory|bad interpreter|required file not found"
+)
 _NATIVE = re.compile(
     r"double free or corruption|(?:free|malloc|realloc|munmap_chunk)\(\): |corrupted (?:size|double)|stack smashing detected"
     r"|buffer overflow detected|Assertion [`'].{1,300}' failed|ERROR: \w+Sanitizer: |Fatal Python error: |Check failed: |runtime error: "
@@ -53,8 +60,9 @@ _FAILURE = re.compile(
 )
 _GENERIC = re.compile(
     r"(?i)not recoverable|exiting now|exit(?:ed with)? (?:status|code)|see (?:above|the log)|^\W*(?:training|job|run|script) failed\W*$|aborting\W*$"
-    r"|^\W*(?:failed|error|exiting|stopped)\W*$"
+    r"|^\W*(?:failed|error|exiting|stopped)\W*$|^\W*\d+ (?:failed|errors?)\b|^FAILED \("
 )
+_EXCEPTION_LINE = re.compile(r"^\W{0,5}(?:\w+\.)*[A-Z]\w*(?:Error|Exception): \S")
 _WAITED_IN_VAIN = re.compile(
     r"(?:^|\.)(?:Empty|TimeoutError|BrokenProcessPool|BrokenBarrierError|CancelledError|BrokenThreadPool|CalledProcessError|EOFError)\b"
     r"|exited unexpectedly|(?:pin memory )?thread exited|is not alive|worker .{0,40}(?:died|failed|exited)"
@@ -142,7 +150,9 @@ def _signal_of(rank: RankEvidence) -> int | None:
 def _final(log: Log, rank: RankEvidence) -> Raised | None:
     """The exception that ended the process, if one did."""
     candidates = [
-        raised for raised in log.raised if raised.line and raised.setting != "ignored" and raised.form not in _NATIVE_FORMS
+        raised
+        for raised in log.raised
+        if raised.line and raised.setting != "ignored" and raised.form not in _NATIVE_FORMS
     ]
     if not candidates:
         return None
@@ -170,7 +180,9 @@ def _was_handled(log: Log, raised: Raised, rank: RankEvidence, until: int | None
         return True
     going_on = sum(bool(_PROGRESS.search(line)) for line in after)
     if rank.exit_code in (None, 1, 2):
-        return going_on >= 3 and (raised.setting == "logged" or rank.exit_code is None or bool(_FAILURE.search(after[-1])))
+        return going_on >= 3 and (
+            raised.setting == "logged" or rank.exit_code is None or bool(_FAILURE.search(after[-1]))
+        )
     return going_on >= 3 or len(after) > 5
 
 
@@ -271,7 +283,9 @@ def _shortened(line: str) -> str:
 def _found(process: Process, found: Finding, number: int | None, headline: str) -> Cause:
     weight = COLLECTIVE if found.rule.victim else DEFINITE
     code = found.rule.code
-    return Cause(code, process, number, _shortened(headline), process.log.closing(None), _WEIGHT.get(code, weight), None, found)
+    return Cause(
+        code, process, number, _shortened(headline), process.log.closing(None), _WEIGHT.get(code, weight), None, found
+    )
 
 
 def _by_words(process: Process) -> Cause:
@@ -294,6 +308,9 @@ def _by_words(process: Process) -> Cause:
     headline = _shortened(native or telling_line(log))
     lines = log.from_line(native) if native else lines
     weight = COLLECTIVE if found is not None and found.rule.victim else VAGUE
+    if rank.exit_code == 1 and _EXCEPTION_LINE.search(headline) and weight == VAGUE:
+        made = Cause("exception", process, None, headline, lines, DEFINITE, None, find([headline], "raised"), False, earlier)
+        return replace(made, code=made.finding.rule.code) if made.finding else made
     return Cause("exit_code", process, None, headline, lines, weight, None, found, bool(headline), earlier)
 
 

@@ -18,7 +18,9 @@ _NAMED = re.compile(
     r"|rank: (?P<nccl>\d+), .{0,300}(?:remote process exited|timed? ?out)"
 )
 _BLAMED = re.compile(r"\b[Rr]ank (?P<rank>\d+)\b(?: on \S+)?(?::| failed| raised| had| reported)\s*(?P<said>.{3,200})")
-_TROUBLE = re.compile(r"(?i)\b(?:error|exception|cannot|can't|could not|failed|fatal|nan|inf|corrupt|truncated|traceback)\b|Error\b")
+_TROUBLE = re.compile(
+    r"(?i)\b(?:error|exception|cannot|can't|could not|failed|fatal|nan|inf|corrupt|truncated|traceback)\b|Error\b"
+)
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,9 @@ def culprit(processes: Sequence[Process], complaints: Sequence[str]) -> Blame:
         return Blame(first, "had ended (exit code 0) while the others still needed it", where=None)
     named = _named(essential, complaints)
     if named is not None and not complaint(named):
-        return Blame(named, _not_there(named) if _doing(named) else "is the one that the others name", where=_place(named))
+        return Blame(
+            named, _not_there(named) if _doing(named) else "is the one that the others name", where=_place(named)
+        )
     silent = [process for process in essential if not process.rank.failed and complaint(process) is None]
     return odd_one_out(silent, len(essential)) if silent else _none_silent(essential)
 
@@ -97,7 +101,9 @@ def places(processes: Sequence[Process]) -> str:
             found.setdefault(doing.removeprefix("was "), []).append(process.rank.rank)
     if len(found) < 2:
         return ""
-    return "; ".join(f"{'ranks' if len(n) > 1 else 'rank'} {', '.join(map(str, sorted(n)))} {at}" for at, n in found.items())
+    return "; ".join(
+        f"{'ranks' if len(n) > 1 else 'rank'} {', '.join(map(str, sorted(n)))} {at}" for at, n in found.items()
+    )
 
 
 def _not_there(process: Process) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from muster.diagnosis.log import Log, Stack, read
-from muster.diagnosis.text import owner_of
+from muster.diagnosis.text import bounded, owner_of
 from muster.wire.verdicts import RankEvidence
 
 # One child in the report of torch's elastic launcher.
@@ -34,7 +34,9 @@ _LAUNCHER_SPEAKS = re.compile(
 _MPI = (
     re.compile(r"process rank (?P<rank>\d+) with PID \d+ on node \S+\s+exited\s+on\s+signal (?P<signal>\d+)"),
     re.compile(r"MPI_ABORT was invoked on rank (?P<rank>\d+)[\s\S]{0,200}?[Ee]rrorcode:? (?P<code>\d+)"),
-    re.compile(r"Process name: \[(?:[^\]\n]{0,200},\s*|\[[^\]\n]{0,200}\],)(?P<rank>\d+)\]\s*\n\s*Exit code:\s+(?P<code>\d+)"),
+    re.compile(
+        r"Process name: \[(?:[^\]\n]{0,200},\s*|\[[^\]\n]{0,200}\],)(?P<rank>\d+)\]\s*\n\s*Exit code:\s+(?P<code>\d+)"
+    ),
     re.compile(r"=\s+RANK (?P<rank>\d+) PID \d+ RUNNING AT \S+\n=\s+KILLED BY SIGNAL: (?P<signal>\d+)"),
 )
 _MPI_ERROR = re.compile(
@@ -43,7 +45,9 @@ _MPI_ERROR = re.compile(
     re.M,
 )
 _MPI_ABORT = re.compile(r"^Abort\((\d+)\) on node \d+ \(rank \d+ in comm \d+\): application called MPI_Abort", re.M)
-_PROCESSES = re.compile(r"(?:--(?:nproc[-_]per[-_]node|num[-_]processes)[= ]|(?:mpirun|mpiexec)\b[^|;&\n]{0,300}? -(?:n|np) )(\d+)")
+_PROCESSES = re.compile(
+    r"(?:--(?:nproc[-_]per[-_]node|num[-_]processes)[= ]|(?:mpirun|mpiexec)\b[^|;&\n]{0,300}? -(?:n|np) )(\d+)"
+)
 _MANY_NODES = re.compile(r"--(?:nnodes|num[-_]machines)[= ](?!1\b)")
 _OWN_STACK = re.compile(r"torch/distributed/(?:elastic|run\.py|launcher)|accelerate/commands")
 
@@ -68,7 +72,7 @@ class _Report:
 
 def processes_of(ranks: Sequence[RankEvidence]) -> list[Process]:
     """The processes of an attempt: its ranks, and in place of a launcher the children that it tells of."""
-    told = with_mpi_errors(ranks)
+    told = with_mpi_errors([replace(rank, tail=bounded(rank.tail)) for rank in ranks])
     known = {rank.rank: rank for rank in told if rank.role != "launcher"}
     found: list[Process] = []
     for rank in told:

@@ -72,7 +72,9 @@ class Log:
         return tuple(line[:_LONGEST_LINE] for line in shown[-MOST_LINES:])
 
 
-_WAITS = re.compile(r"torch/distributed/(?!elastic)|horovod/|torch/_C/|multihost_utils|jax/_src/distributed|deepspeed/comm|mpi4py|/grpc/")
+_WAITS = re.compile(
+    r"torch/distributed/(?!elastic)|horovod/|torch/_C/|multihost_utils|jax/_src/distributed|deepspeed/comm|mpi4py|/grpc/"
+)
 _WRAPPERS = ("wrapper", "inner", "decorate_context", "_call_impl", "_wrapped_call_impl")
 _STACK_OF = re.compile(r"muster: where rank (\d+) \(process \d+\) was when it was stopped:$")
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ (?:\[[^\]]*\] )?\(most recent call first\):$")

@@ -66,28 +66,42 @@ class Raised:
 _KIND = re.compile(r"((?:[\w$]+\.)*[\w$]+)(?=:|$)")
 _NAME = re.compile(r"[\w.<>]+(?:: |:$|$)|[\w.<>]+(?:Error|Exception|Group)\b")
 _LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python3|/lib64/python3|^<|/usr/lib/|node:internal|/rustc/")
-_HEADER = re.compile(r"(?P<margin>\s*)(?P<what>Original |Exception Group |\+ Exception Group |traceback : )?" + re.escape(HEADER) + r":?$")
+_HEADER = re.compile(
+    r"(?P<margin>\s*)(?P<what>Original |Exception Group |\+ Exception Group |traceback : )?"
+    + re.escape(HEADER)
+    + r":?$"
+)
 _RICH_HEADER = re.compile(r"[╭+][─-]+ " + re.escape(HEADER) + r" [─-]+[╮+]$")
 _RICH_END = re.compile(r"[╰+][─-]+[╯+]$")
 _RICH_FRAME = re.compile(r"[│|] (?P<file>\S.*?):(?P<line>\d+) in (?P<function>\S+)\s*[│|]$")
 _RICH_SOURCE = re.compile(r"[│|] (?:❱|\\u2771|>) \d+ (?P<source>.*?)\s*[│|]$")
 _IPYTHON_HEADER = re.compile(r"(?P<kind>[\w.]+)\s{2,}" + re.escape(HEADER) + r"$")
-_IPYTHON_FRAME = re.compile(r"(?:File (?P<file>.+?):(?P<line>\d+)(?:, in (?P<function>[\w.<>]+).*)?|Cell (?P<cell>In ?\[\d+\]), line (?P<cell_line>\d+).*)$")
-_FRAME = re.compile(r'\s+File "(?P<file>[^"]*)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
+_IPYTHON_FRAME = re.compile(
+    r"(?:File (?P<file>.+?):(?P<line>\d+)(?:, in (?P<function>[\w.<>]+).*)?|Cell (?P<cell>In ?\[\d+\]), line (?P<cell_line>\d+).*)$"
+)
+_FRAME = re.compile(r'[\s>]+File "(?P<file>[^"]*)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
 _SYNTAX = re.compile(r"(?:SyntaxError|IndentationError|TabError): ")
 _FROM = "The above exception was the direct cause of the following exception:"
 _HANDLING = "During handling of the above exception, another exception occurred:"
-_GROUP_MARGIN = re.compile(r"\s*[|+](?:-\+)?(?:-{3,}(?: \d+ |\.\.\. )?-*)?\s?")
-_LOGGED = re.compile(r"(?:^|[\s\[|:])(?:ERROR|WARNING|WARN|CRITICAL|INFO|DEBUG|EXCEPTION|FATAL)\b(?!:? Unexpected)", re.I)
+_GROUP_MARGIN = re.compile(r"^\s*[|+](?:-\+)?(?:-{3,}(?: \d+ |\.\.\. )?-*)?\s?")
+_LOGGED = re.compile(
+    r"(?:^|[\s\[|:])(?:ERROR|WARNING|WARN|CRITICAL|INFO|DEBUG|EXCEPTION|FATAL)\b(?!:? Unexpected)", re.I
+)
 _LEVEL = re.compile(r"(?:^|[\s\[|:-])(?:ERROR|WARNING|WARN|CRITICAL|INFO|DEBUG|FATAL)(?=[\s\]|:-]|$)")
-_JAVA = re.compile(r'(?:Exception in thread "[^"]*" )?(?P<line>(?:[a-z][\w$]*\.){2,}[\w$]*(?:Exception|Error|Throwable)(?:: .*)?)$')
+_JAVA = re.compile(
+    r'(?:Exception in thread "[^"]*" )?(?P<line>(?:[a-z][\w$]*\.){2,}[\w$]*(?:Exception|Error|Throwable)(?:: .*)?)$'
+)
 _JAVA_FRAME = re.compile(r"\s+at (?P<function>[\w.$/<>]+)\((?P<file>[\w$]+\.\w+):(?P<line>\d+)\)$")
 _JAVA_ANY_FRAME = re.compile(r"\s+at [\w.$/<>@]+\(|\s+\.\.\. \d+ (?:more|common)|\s*Suppressed: ")
-_RUST = re.compile(r"(?:\s*)thread '[^']*'(?: \(\d+\))? panicked at (?:'(?P<old>.*)', )?(?P<file>[^:']+):(?P<line>\d+):\d+:?$")
+_RUST = re.compile(
+    r"(?:\s*)thread '[^']*'(?: \(\d+\))? panicked at (?:'(?P<old>.*)', )?(?P<file>[^:']+):(?P<line>\d+):\d+:?$"
+)
 _NODE_FRAME = re.compile(r"\s+at (?:(?P<function>[^(]+) )?\(?(?P<file>[^()\s]+):(?P<line>\d+):\d+\)?$")
 _NODE = re.compile(r"(?:Uncaught )?(?:[A-Z]\w*)?Error(?: \[\w+\])?: ")
 _GO = re.compile(r"(?:panic|fatal error): ")
-_TERMINATE = re.compile(r"(?:terminate called (?:after throwing an instance of '(?P<kind>[^']*)'|recursively|without an active exception)|libc\+\+abi: terminating)")
+_TERMINATE = re.compile(
+    r"(?:terminate called (?:after throwing an instance of '(?P<kind>[^']*)'|recursively|without an active exception)|libc\+\+abi: terminating)"
+)
 # Further lines of well-known messages, which are not indented.
 _CONTINUES = re.compile(
     r"nccl\w+: |Last error:|Duplicate GPU|CUDA kernel errors might|For debugging consider|Compile with `TORCH_USE"
@@ -140,11 +154,23 @@ class Reader:
         return None
 
     def _python(self, index: int, header: re.Match[str]) -> Raised | None:
-        margin = "    " if header["what"] == "traceback : " else header["margin"]
-        if header["what"] == "traceback : ":
-            margin = header["margin"]
+        margin = header["margin"]
+        frames, at, apart = self._stack(index + 1, margin)
+        setting = self._setting(index, header)
+        if setting == "main" and any("/multiprocessing/spawn.py" in frame.file for frame in frames[:3]):
+            setting = "process"
+        cut_off = Raised("python", "", index, at, tuple(frames), setting)
+        if at >= len(self._lines) or not self._lines[at] or HEADER in self._lines[at]:
+            return cut_off if frames else None
+        line, more, end = self._message(at, margin)
+        if not (_MEMBER if apart else _NAME).match(line):
+            # Another process wrote over it.
+            return cut_off
+        return Raised("python", line, index, end, tuple(frames), setting, more)
+
+    def _stack(self, at: int, margin: str) -> tuple[list[Frame], int, bool]:
+        """The frames from a line on, where they end, and whether a blank line lies behind them."""
         frames: list[Frame] = []
-        at = index + 1
         while at < len(self._lines):
             line = self._lines[at]
             if match := _FRAME.match(line):
@@ -152,24 +178,14 @@ class Reader:
             elif line and not line.startswith(margin + "  ") and (line.startswith(margin) or not line.startswith(" ")):
                 break
             elif not line and frames and not self._goes_on(at, margin):
-                break
+                return frames, at + 1, True
             at += 1
-        if at >= len(self._lines) or not self._lines[at] or HEADER in self._lines[at]:
-            if not frames:
-                return None
-            return Raised("python", "", index, at, tuple(frames), self._setting(index, header))
-        line, more, end = self._message(at, margin)
-        if not _NAME.match(line):
-            # Another process wrote over it.
-            return Raised("python", "", index, at, tuple(frames), self._setting(index, header))
-        setting = self._setting(index, header)
-        if setting == "main" and any("/multiprocessing/spawn.py" in frame.file for frame in frames[:3]):
-            setting = "process"
-        return Raised("python", line, index, end, tuple(frames), setting, more)
+        return frames, at, False
 
     def _goes_on(self, at: int, margin: str) -> bool:
-        """Whether a blank line lies inside a stack: in a source line's place."""
-        return any(_FRAME.match(line) for line in self._lines[at + 1 : at + 3])
+        """Whether a blank line lies inside a stack: more of it follows, indented."""
+        following = next((line for line in self._lines[at + 1 : at + 4] if line), "")
+        return following.startswith(f"{margin}  ") or bool(_FRAME.match(following))
 
     def _source(self, at: int) -> str:
         following = self._lines[at + 1].strip() if at + 1 < len(self._lines) else ""
@@ -211,13 +227,17 @@ class Reader:
             return "inner"
         if any(line.startswith(("Exception ignored in", "--- Logging error ---")) for line in before[-2:]):
             return "ignored"
-        if any(line.startswith(("Task exception was never retrieved", "Future exception was never")) for line in before):
+        if any(
+            line.startswith(("Task exception was never retrieved", "Future exception was never")) for line in before
+        ):
             return "task"
         return "logged" if _LEVEL.search(last) and not last.startswith("ERROR: Unexpected ") else "main"
 
     def _group(self, index: int) -> Raised:
         end = index + 1
-        while end < len(self._lines) and self._lines[end].lstrip()[:1] in ("|", "+") and self._lines[end].startswith(" "):
+        while (
+            end < len(self._lines) and self._lines[end].lstrip()[:1] in ("|", "+") and self._lines[end].startswith(" ")
+        ):
             end += 1
         bared = [_GROUP_MARGIN.sub("", line, count=1) for line in self._lines[index:end]]
         bared[0] = f"{HEADER}:"
@@ -329,7 +349,9 @@ class Reader:
 
 def _bare(line: str) -> bool:
     """A name without a message."""
-    return bool(re.fullmatch(r"[\w.]+:?", line)) and not line.rstrip(":").endswith(("AssertionError", "KeyboardInterrupt", "MemoryError"))
+    return bool(re.fullmatch(r"[\w.]+:?", line)) and not line.rstrip(":").endswith(
+        ("AssertionError", "KeyboardInterrupt", "MemoryError")
+    )
 
 
 def _joined(found: Sequence[Raised], lines: Sequence[str]) -> list[Raised]:

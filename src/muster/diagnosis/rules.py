@@ -57,7 +57,9 @@ def find(lines: Iterable[str], where: Where) -> Finding | None:
     return None
 
 
-def _rule(name: str, code: str, pattern: str, cases: str, next: str = "", where: Where = "both", victim: bool = False) -> Rule:
+def _rule(
+    name: str, code: str, pattern: str, cases: str, next: str = "", where: Where = "both", victim: bool = False
+) -> Rule:
     return Rule(name, code, re.compile(pattern), tuple(cases.split()), next, where, victim)
 
 
@@ -165,7 +167,7 @@ _MEETING = (
           "MASTER_ADDR is not an address of this node: leave MASTER_ADDR and MASTER_PORT as Muster sets them."),
     _rule(
         "rendezvous", "rendezvous",
-        r"Rendezvous\w*Error|[Tt]imed out after \d+ seconds waiting for clients|\d+/\d+ clients joined"
+        r"Rendezvous\w*Error|[Tt]imed out after \d+ seconds waiting for clients|(?<!\d)\d+/\d+ clients joined"
         r"|client socket has (?:failed to connect|timed out)|failed to connect/validate to host"
         r"|TCPStore.{0,80}timed out|DistStoreError|wait timeout after \d+ms|connectFullMesh failed"
         r"|Gloo connect\w* failed|Timed out waiting for .{1,80} to join|Barrier timed out.{0,200}register"
@@ -182,12 +184,14 @@ _ENVIRONMENT = (
           "python-numpy-abi", "A package was built for another NumPy: `pip: [\"numpy<2\"]` in `environment`, or a newer build of that package."),
     _rule("name missing", "environment", r"^ImportError: cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'", "python-name-missing gang-tcp-refused",
           "`{module}` has no `{name}`: check the spelling, or the version of the package that has it."),
-    _rule("library missing", "environment", r"(?P<library>[\w.+-]+\.so[\w.]*): cannot open shared object file|Could not load library (?P<other>\S+)", "python-library-missing cpp-library-missing",
+    _rule("library missing", "environment", r"(?<![\w.+-])(?P<library>[\w.+-]+\.so[\w.]*): cannot open shared object file|Could not load library (?P<other>\S+)", "python-library-missing cpp-library-missing",
           "`{library}{other}` is not on the node: use an image or environment that has it, or name its folder in LD_LIBRARY_PATH."),
     _rule("system library too old", "environment", r"version `(?P<version>GLIBC\w*_[\d.]+)' not found", "",
           "The package was built for a newer system ({version}): use an older build of it, or an image with a newer system."),
     _rule("binary does not fit", "environment", r"undefined symbol: (?P<symbol>\S+)", "",
           "An extension was built against another version of a library: install builds that belong together (torch and its extensions)."),
+    _rule("relative import", "environment", r"attempted relative import with no known parent package", "tool-relative-import",
+          "Start it as a module of its package (`python -m package.module`), or import without the dot.", "raised"),
     _rule("import", "environment", r"^ImportError: ", "python-numpy-abi", where="raised"),
     _rule("Java class missing", "environment", r"(?:Could not find or load main class|ClassNotFoundException:) (?P<what>\S+)", "java-no-class",
           "Java finds no class {what}: check its name and the class path (`-cp`)."),

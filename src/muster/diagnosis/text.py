@@ -11,6 +11,8 @@ HEADER = "Traceback (most recent call last)"
 _HEAD_CHARS = 1500
 _END_CHARS = 300
 _RAW_CHARS = 8000
+_MOST_CHARS = 1 << 20
+_MOST_LINES = 10_000
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 _OWNED = re.compile(
@@ -19,8 +21,33 @@ _OWNED = re.compile(
 )
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? ?")
 # What may stand in front of the header of a traceback in the same line and belongs to it.
-_BEFORE_HEADER = re.compile(r"\s*(?:[|+]\s*)*(?:Original |Exception Group |\+ Exception Group )?$|\s*traceback : $|[╭+][─-]+ $|[\w.]+\s{2,}$")
+_BEFORE_HEADER = re.compile(
+    r"\s*(?:[|+]\s*)*(?:Original |Exception Group |\+ Exception Group )?$|\s*traceback : $|[╭+][─-]+ $|[\w.]+\s{2,}$"
+)
 _ESCAPED_HEADER = HEADER + ":\\n"
+
+
+def bounded(text: str) -> str:
+    """A log that is short enough to be looked at as a whole, without lines that go on for ever."""
+    if len(text) > _MOST_CHARS:
+        text = f"{text[: _MOST_CHARS // 4]}\n…\n{text[-_MOST_CHARS * 3 // 4 :]}"
+    if len(text) <= _RAW_CHARS:
+        return text
+    lines = text.split("\n")
+    if len(lines) > _MOST_LINES:
+        lines = [*lines[: _MOST_LINES // 10], "…", *lines[-_MOST_LINES * 9 // 10 :]]
+    return "\n".join(line if len(line) <= _RAW_CHARS else _middle_out(line) for line in lines)
+
+
+def _middle_out(line: str) -> str:
+    line = line.rstrip("\r")
+    at = line.rfind(HEADER)
+    if at >= 0:
+        # Glued to what a progress bar left.
+        return line[max(0, at - _RAW_CHARS // 2) :][:_RAW_CHARS]
+    if "\r" in line:
+        line = _last_state(line)
+    return line if len(line) <= _RAW_CHARS else line[: _RAW_CHARS // 2] + line[-_RAW_CHARS // 2 :]
 
 
 def plain(raw: str) -> str:

@@ -34,6 +34,7 @@ _MPI_ERR_UNKNOWN = 14
 
 _FROM_OUTSIDE = (signals.SIGKILL, signals.SIGTERM, signals.SIGINT, signals.SIGHUP)
 _ASKED_TO_END = re.compile(r"SignalException|got signal: 15|SIGTERM|signal 15\b")
+_REACHED = re.compile(r"connect to \(([\w.:]+), (\d+)\)")
 _MPI_LOG = "The log of mpirun, user_logs/mpi_log.txt, says more."
 
 
@@ -55,7 +56,9 @@ def judge(evidence: Evidence) -> Verdict:
         why = refused.refusal
         message = f"{refused.name}: {why.message or 'refused'}"
         code = why.code or "platform"
-        return _verdict(code, message, evidence, node=refused.name, lines=why.lines, hint=why.next or code_of(code).next)
+        return _verdict(
+            code, message, evidence, node=refused.name, lines=why.lines, hint=why.next or code_of(code).next
+        )
     return _of_processes(evidence, processes_of(evidence.ranks))
 
 
@@ -199,6 +202,11 @@ def _why_not_there(blame: gangs.Blame) -> str:
 
 def _nobody_named(first: Cause, blame: gangs.Blame) -> str:
     if first.code == "rendezvous":
+        if reached := _REACHED.search(first.headline):
+            return (
+                f"The ranks did not reach {reached[1]}:{reached[2]}: is it started, and is that MASTER_ADDR and MASTER_PORT as "
+                "Muster sets them?"
+            )
         return (
             "Check that every rank is started, that all agree on the world size (WORLD_SIZE), and that the nodes reach "
             "MASTER_ADDR:MASTER_PORT as Muster sets them."

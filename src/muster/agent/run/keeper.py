@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from muster.agent.run import stacks
 from muster.agent.run.mpi.coordinator import MpiSide
 from muster.agent.run.records import Launch, StopCommand, Value
 from muster.host import processes
@@ -190,6 +191,8 @@ class Keeper:
         self._signalled = False
         self._spared: list[processes.Process] = []
         """Those that have had no SIGTERM, because their parents had it."""
+        self._waited = False
+        """A rank that failed complained of the others."""
         self._told: set[int] = set()
         """Ranks that mpirun has told to end."""
         self._deserted: tuple[str, float] | None = None
@@ -320,6 +323,7 @@ class Keeper:
         )
         now = time.monotonic()
         if launch.essential and code != 0 and not self._signalled and not told:
+            self._waited = self._waited or stacks.has_waited(launch.log)
             self._ending.failed(now)
         # With ranks on other nodes too, only the server knows whether a helper here is still needed.
         needed = self._awaited or any(other.essential or not self._whole_gang for other in self._running.values())
@@ -331,6 +335,8 @@ class Keeper:
         """Send the signals whose time has come."""
         now = time.monotonic()
         self._lose_deserted(now)
+        if self._ending.terminating(now) and not self._signalled:
+            self._show_stacks()
         if self._ending.killing(now):
             overdue_s = now - (self._ending.kill_at or now)
             self._announce("killing")
@@ -345,6 +351,12 @@ class Keeper:
             self._address_orphans()
         if self._mpi and self._signalled and not self._wrapped() and self._mpi.fell_silent():
             self._ending.hurry(now)
+
+    def _show_stacks(self) -> None:
+        """Have the ranks that are left say where they are, if that may tell why the attempt ends."""
+        if self._ending.reason == "timeout" or (self._ending.reason == "rank_failed" and self._waited):
+            ranks = {pid: launch.rank for pid, launch in self._running.items()}
+            stacks.show(self._descendants(), ranks)
 
     def _announce(self, kind: str) -> None:
         if self._signalled:

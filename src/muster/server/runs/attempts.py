@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 from muster.control.lifecycle import Finish, Go, Move, Stop, decide
 from muster.control.retry import Retry
 from muster.control.scheduling.model import Start
-from muster.control.verdict import judge
+from muster.diagnosis.verdict import judge
 from muster.defaults import GRACE_CANCEL_S
 from muster.engines.base import Ending
 from muster.job.spec import JobSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster.control.retry import Past, Policy, Retry, Stop, decide
-from muster.control.verdict import judge
+from muster.diagnosis.verdict import judge
 from muster.wire.verdicts import Ending, Evidence, NodeEvidence, RankEvidence
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "t.py", line 1\nValueError: bad batch\n'

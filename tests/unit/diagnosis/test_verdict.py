@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.control.verdict import judge
+from muster.diagnosis.verdict import judge
 from muster.wire.codec import from_json, to_json
 from muster.wire.verdicts import CODES, Evidence, NodeEvidence, RankEvidence, Refusal
 
@@ -101,7 +101,7 @@ def test_a_refusal_keeps_its_code():
 
 def test_a_plain_exit_code():
     verdict = judge(Evidence(ranks=[rank(0, "bye\n", code=3)]))
-    assert (verdict.code, verdict.message) == ("exit_code", "rank 0 on node-0 exited with code 3")
+    assert (verdict.code, verdict.message) == ("exit_code", "rank 0 on node-0 exited with code 3: bye")
 
 
 def test_every_code_says_what_to_do_next():
