@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--new", action="store_true", help="leave out those that are there already")
     parser.add_argument("--python", default=sys.executable, help="the interpreter that ranks find as `python`")
     parser.add_argument("--venv", action="append", default=[], help="NAME=FOLDER of other environments")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     venvs = dict(item.split("=", 1) for item in options.venv)
     folder = Path(options.folder)
     folder.mkdir(exist_ok=True, parents=True)

@@ -330,6 +330,8 @@ def _bad_input(case: Case) -> str:
         return f"There is no {name} in the code folder" + (f": did you mean `{near[0]}`?" if near else ".")
     if meant := _meant(case.text):
         return meant
+    if line.lower().startswith("usage: "):
+        return f"The command lacks arguments: {line[:200]}"
     options = _OPTION.findall(line)
     return f"Put {options[0]} right in the command." if options else ""
 
@@ -376,6 +378,7 @@ _SIGNALS = {
     signals.SIGUSR1: "It was sent by something outside, a batch system for example, and the program does not handle it.",
     signals.SIGUSR2: "It was sent by something outside, a batch system for example, and the program does not handle it.",
 }
+_FAULT = re.compile(r'  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<function>.+)$')
 _MEANT = re.compile(r"[Dd]id you mean:? ?[`'\"]?([\w.+-]+)[`'\"]? ?\?")
 
 
@@ -393,6 +396,10 @@ def _exit_code(case: Case) -> str:
         return f"What its processes printed was sent elsewhere (`{moved[0]}`): add `--tee 3` to have it in the log too."
     if meant := _meant(text):
         return meant
+    if found := re.search(r"(?i)exit ?code:? -(\d+)", text):
+        name = signals.Signals(int(found[1])).name if int(found[1]) in set(signals.Signals) else f"signal {found[1]}"
+        why = ": it was killed from outside, for want of memory perhaps" if name == "SIGKILL" else ""
+        return f"A child process was ended by {name}{why}."
     if found := re.search(r"^FAILED (\S+)", text, re.M):
         return f"The test {found[1]} failed."
     if found := _UNBOUND.search(text):
@@ -411,7 +418,9 @@ def _exit_code(case: Case) -> str:
         return f"The program asks for {options[0]} in the command."
     if url := _address(case.line):
         return f"The node does not reach {url}: check the address, and whether the node may go out to it."
-    if found := re.search(r"(?<![\w./-])([\w./-]+\.(?:cpp|cc|c|cu|f90|rs|go|pl|R|jl)):(\d+)", "\n".join((text, *case.cause.lines))):
+    if found := re.search(
+        r"(?<![\w./-])([\w./-]+\.(?:cpp|cc|c|cu|f90|rs|go|pl|R|jl)):(\d+)", "\n".join((text, *case.cause.lines))
+    ):
         return f"{short(found[1])} line {found[2]}."
     if case.cause.rank.exit_code == 124 and "timeout " in case.cause.rank.command:
         return "`timeout` in the command ended it: give it more time there."
@@ -440,6 +449,11 @@ def _signal(case: Case) -> str:
         return _SIGNALS[signals.Signals(case.cause.signal)]
     if case.cause.signal in _FROM_OUTSIDE:
         return _KILLED if case.cause.signal == signals.SIGKILL else _OUTSIDE
+    found = [match for line in case.cause.lines if (match := _FAULT.match(line))]
+    frames = [Frame(match["file"], int(match["line"]), match["function"]) for match in found]
+    own = next((frame for frame in frames if not frame.of_library), None)
+    if own is not None:
+        return f"It crashed in native code called at {short(own.file)} line {own.line}, in {own.function}."
     return ""
 
 

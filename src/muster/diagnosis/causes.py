@@ -56,10 +56,10 @@ _PROGRESS = re.compile(r"(?i)\b(?:step|epoch|iter(?:ation)?|batch|loss|acc(?:ura
 _FAILURE = re.compile(
     r"(?i)\b(?:error|fail(?:ed|ure|s)?|fatal|abort\w*|cannot|could not|couldn't|can't|giving up|refus\w+|invalid|missing|unable"
     r"|exceed\w*|unsupported|not|no such|denied|stopping|exit(?:ing)?|nan|below"
-    r"|out of|too (?:many|few|large|small)|corrupt\w*|truncated|unbound|died|used up|left out|expired|quota|required|unexpected|wrong)\b"
+    r"|undefined|out of|too (?:many|few|large|small)|corrupt\w*|truncated|unbound|died|used up|left out|expired|quota|required|unexpected|wrong)\b"
 )
 _GENERIC = re.compile(
-    r"(?i)not recoverable|exiting now|exit(?:ed with)? (?:status|code)|see (?:above|the log)|^\W*(?:training|job|run|script) failed\W*$|aborting\W*$"
+    r"(?i)not recoverable|ld returned|exiting now|exit(?:ed with)? (?:status|code)|see (?:above|the log)|^\W*(?:training|job|run|script) failed\W*$|aborting\W*$"
     r"|^\W*(?:failed|error|exiting|stopped)\W*$|^\W*\d+ (?:failed|errors?)\b|^FAILED \("
 )
 _EXCEPTION_LINE = re.compile(r"^\W{0,5}(?:\w+\.)*[A-Z]\w*(?:Error|Exception): \S")
@@ -113,7 +113,7 @@ def cause_of(process: Process) -> Cause:
     number = _signal_of(rank)
     if number == signals.SIGKILL and rank.oom_killed:
         return Cause("host_oom", process, number, _last_line(log), log.closing(None))
-    final = _final(log, rank)
+    final = _final(log, rank, process.shared)
     if number is not None:
         return _by_signal(process, number, final)
     if final is not None:
@@ -147,13 +147,20 @@ def _signal_of(rank: RankEvidence) -> int | None:
     return passed_on if passed_on in _CRASHES else None
 
 
-def _final(log: Log, rank: RankEvidence) -> Raised | None:
-    """The exception that ended the process, if one did."""
+def _is_victim(raised: Raised) -> bool:
+    found = find(raised.all_lines, "raised")
+    return found is not None and found.rule.victim
+
+
+def _final(log: Log, rank: RankEvidence, shared: bool = False) -> Raised | None:
+    """The exception that ended the process, if one did; of a log that several share, one that complains of no other."""
     candidates = [
         raised
         for raised in log.raised
         if raised.line and raised.setting != "ignored" and raised.form not in _NATIVE_FORMS
     ]
+    if shared:
+        candidates = [raised for raised in candidates if not _is_victim(raised)] or candidates
     if not candidates:
         return None
     last = candidates[-1]
@@ -178,7 +185,7 @@ def _was_handled(log: Log, raised: Raised, rank: RankEvidence, until: int | None
         return False
     if any(_HANDLED.search(line) for line in after[:3]) and _FAILURE.search(after[-1]):
         return True
-    going_on = sum(bool(_PROGRESS.search(line)) for line in after)
+    going_on = _progress(log, raised)
     if rank.exit_code in (None, 1, 2):
         return going_on >= 3 and (
             raised.setting == "logged" or rank.exit_code is None or bool(_FAILURE.search(after[-1]))
@@ -192,9 +199,15 @@ def _standing_last(log: Log) -> Raised | None:
     if not candidates:
         return None
     after = log.words_after(candidates[-1])
-    going_on = sum(bool(_PROGRESS.search(line)) for line in after)
+    going_on = _progress(log, candidates[-1])
     handled = any(_HANDLED.search(line) for line in after[:3])
     return None if going_on >= 2 or len(after) > 8 or handled else candidates[-1]
+
+
+def _progress(log: Log, raised: Raised) -> int:
+    """How many lines after an exception tell of a program that goes on."""
+    later = (line for line in log.lines[raised.end :] if not line.startswith((" ", "\t", "wandb")))
+    return sum(bool(_PROGRESS.search(line)) for line in later)
 
 
 def _by_signal(process: Process, number: int, final: Raised | None) -> Cause:
@@ -295,6 +308,10 @@ def _by_words(process: Process) -> Cause:
     tail = [line.strip() for line in log.lines[-60:] if line.strip()]
     earlier = log.raised[-1] if log.raised else None
     told = next((line for line in reversed(tail) if _BAD_ARGUMENTS.search(line)), "")
+    if ": error: " in told and not any(line.lower().startswith("usage: ") for line in tail):
+        told = ""
+    if not told and rank.exit_code == 2:
+        told = next((line for line in reversed(tail[-3:]) if line.lower().startswith("usage: ")), "")
     if rank.exit_code == 2 and told:
         return Cause("bad_input", process, None, _shortened(told.strip("│| ")), lines)
     if rank.exit_code in (126, 127) and not any("shared object" in line for line in tail[-3:]):
@@ -309,7 +326,9 @@ def _by_words(process: Process) -> Cause:
     lines = log.from_line(native) if native else lines
     weight = COLLECTIVE if found is not None and found.rule.victim else VAGUE
     if rank.exit_code == 1 and _EXCEPTION_LINE.search(headline) and weight == VAGUE:
-        made = Cause("exception", process, None, headline, lines, DEFINITE, None, find([headline], "raised"), False, earlier)
+        made = Cause(
+            "exception", process, None, headline, lines, DEFINITE, None, find([headline], "raised"), False, earlier
+        )
         return replace(made, code=made.finding.rule.code) if made.finding else made
     return Cause("exit_code", process, None, headline, lines, weight, None, found, bool(headline), earlier)
 

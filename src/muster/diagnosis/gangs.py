@@ -15,9 +15,15 @@ from muster.diagnosis.raised import Frame
 _NAMED = re.compile(
     r"[Rr]anks? (?P<failed>\d+) (?:failed to (?:pass|respond|join)|did not|is not ready|exited|was lost|disconnected|timed out)"
     r"|(?:remote|peer) rank (?P<remote>\d+)|[Mm]issing ranks: (?P<missing>\d+)"
+    r"|(?:from|waiting for) (?:rank|worker|peer|process) ?(?P<awaited>\d+)"
+    r"|(?:worker|peer) (?P<worker>\d+) (?:is not responding|did not|went silent|is gone|vanished|timed out)"
     r"|rank: (?P<nccl>\d+), .{0,300}(?:remote process exited|timed? ?out)"
 )
-_BLAMED = re.compile(r"\b[Rr]ank (?P<rank>\d+)\b(?: on \S+)?(?::| failed| raised| had| reported)\s*(?P<said>.{3,200})")
+_BLAMED = re.compile(
+    r"\b(?:[Rr]ank|[Ww]orker) (?P<rank>\d+)\b(?: on \S+)?(?::| failed| raised| had| hit| reported)\s*(?P<said>.{3,200})"
+    r"|(?i:fail\w*|errors?|exceptions?|raised) (?:on|in|at|from|by) (?:rank|worker)s?(?:\(s\))? ?\[?(?P<on>\d+)\b(?!\]?, ?\d)"
+    r"|[Rr]anks?(?:\(s\))? ?\[(?P<only>\d+)\]"
+)
 _TROUBLE = re.compile(
     r"(?i)\b(?:error|exception|cannot|can't|could not|failed|fatal|nan|inf|corrupt|truncated|traceback)\b|Error\b"
 )
@@ -49,8 +55,9 @@ def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | Non
     alike = [cause for cause in causes if _alike(cause, first)]
     named = _BLAMED.search(first.headline)
     if named and len(processes) > 1:
-        accused = next((item for item in processes if item.rank.rank == int(named["rank"])), None)
-        if accused is not None and _TROUBLE.search(named["said"]):
+        number = int(named["rank"] or named["on"] or named["only"])
+        accused = next((item for item in processes if item.rank.rank == number), None)
+        if accused is not None and (named["rank"] is None or _TROUBLE.search(named["said"])):
             own = next((cause for cause in causes if cause.rank.rank == accused.rank.rank), None)
             return own or replace(first, process=accused, sure=False)
     if len(alike) < 2 or len(alike) < len(causes):
@@ -91,6 +98,11 @@ def odd_one_out(silent: Sequence[Process], num_ranks: int) -> Blame:
         return Blame(candidates[0], _not_there(candidates[0]), where=_place(candidates[0]))
     numbers = tuple(sorted(process.rank.rank for process in candidates or silent))
     return Blame(None, "", numbers, sure=False)
+
+
+def doing(process: Process) -> str:
+    """What its stack says, to follow "rank 2"; empty where it showed none."""
+    return _doing(process)
 
 
 def places(processes: Sequence[Process]) -> str:
@@ -147,7 +159,7 @@ def _key(process: Process) -> tuple[str, int] | None:
 def _stack(process: Process) -> Stack | None:
     stacks = process.log.stacks
     own = [stack for stack in stacks if stack.rank == process.rank.rank]
-    return next((stack for stack in reversed(own or list(stacks)) if stack.frames), None)
+    return next((stack for stack in own or list(stacks) if stack.frames), None)
 
 
 def _place(process: Process) -> Frame | None:

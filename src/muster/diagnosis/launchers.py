@@ -58,6 +58,8 @@ class Process:
 
     rank: RankEvidence
     log: Log
+    shared: bool = False
+    """Others may have printed what is in it too."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ def split(rank: RankEvidence) -> list[Process]:
                     role="",
                 ),
                 read(text or report.traceback),
+                shared=bool(text) and report.rank not in owned,
             )
         )
     return children + _unreported(rank, {report.rank for report in reports})

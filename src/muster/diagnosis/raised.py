@@ -24,7 +24,7 @@ class Frame:
 
     @property
     def of_library(self) -> bool:
-        return bool(_LIBRARY.search(self.file))
+        return bool(_LIBRARY.search(self.file)) and self.file not in ("<stdin>", "<string>")
 
 
 @dataclass(frozen=True)

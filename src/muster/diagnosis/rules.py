@@ -230,8 +230,20 @@ _PEERS = (
           r"^(?:[\w.]*\.)?(?:ConnectionResetError|ConnectionAbortedError|BrokenPipeError|ConnectionRefusedError|ConnectionError|EOFError"
           r"|IncompleteReadError|_InactiveRpcError|_MultiThreadedRendezvous|RpcError|AioRpcError)\b|StatusCode\.UNAVAILABLE|UnavailableError|AbortedError"
           r"|[Ll]ost (?:a |the |connection to (?:a |the )?)?(?:peer|worker|rank|server)|[Pp]eer (?:is )?(?:gone|vanished|left|disconnected)"
-          r"|[Ss]ocket (?:was )?closed|[Bb]roken pipe|[Cc]onnection (?:was )?(?:lost|closed|reset|refused|aborted)",
+          r"|[Ss]ocket (?:was )?closed|[Bb]roken pipe|[Cc]onnection (?:was )?(?:lost|closed|reset|refused|aborted)"
+          r"|struct\.error: unpack requires|Ran out of input|[Ss]hort read|^(?:[\w.]*\.)?(?:TimeoutError|timeout): |zmq\.error\.Again|DEADLINE_EXCEEDED",
           "gang-tcp-peer gang-tcp-refused gang-grpc gang-victims-first", victim=True),
+    _rule("waits for others", "exception",
+          r"(?i)time(?:d[ -]?)?[ -]?out.{0,20} waiting for (?:the )?(?:peer|rank|worker|other|barrier|all\b|everyone)|waiting for (?:the )?(?:other|rank \d|worker \d|peer)"
+          r"|\b(?:heartbeat|reply|answer|response|message|data)s? from (?:rank|worker|peer|process) ?\d|not all (?:ranks|workers|processes)"
+          r"|(?:rank|worker|peer) \d+ (?:is not responding|did not (?:respond|answer|reply)|went silent|is gone|vanished)",
+          "gang-silent-peer", victim=True),
+    _rule("told by others", "exception",
+          r"(?i)\b(?:an)?other (?:rank|worker|process|node)s?\b.{0,40}(?:fail|error|abort|rais|crash)|\bone of the (?:ranks|workers|processes|others)\b"
+          r"|\b(?:some|a) (?:other )?(?:rank|worker|process)(?:s|es)? (?:has |have )?(?:failed|raised|hit|reported)"
+          r"|\branks? ?(?:\(s\))? ?\[?\d[\d, ]{0,60}\]? (?:failed|raised|reported|crashed|aborted|hit|had)"
+          r"|\b(?:fail\w*|errors?|exceptions?|raised) (?:on|in|at|from|by) (?:rank|worker)|\bpeers? failed|\berror flag|remote (?:rank|worker) (?:failed|raised)",
+          "gang-error", victim=True),
 )  # fmt: skip
 
 _SCRIPT = (

@@ -158,6 +158,9 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
     spoken = gangs.spoken(processes)
     if spoken is not None:
         return _of_rank(spoken, evidence, causes)
+    told_by = gangs.origin(causes, processes)
+    if told_by is not None and told_by.code not in ("collective", "rendezvous"):
+        return _of_rank(told_by, evidence, causes)
     first = causes[0]
     said = f"{_where(first.rank)}: {first.headline}"
     ranks = [process.rank for process in processes]
@@ -168,7 +171,7 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
         message = f"{_where(blame.process.rank)} {blame.why}; {said}"
         hint = _why_not_there(blame)
         return _verdict(code, message, evidence, blame.process.rank, lines=first.lines, hint=hint, counted=ranks)
-    if first.code == "exception" and len(causes) == 1:
+    if first.code not in ("rendezvous", "collective"):
         return _of_rank(first, evidence, causes)
     at = gangs.places(processes)
     in_question = _question(blame, len(processes))
@@ -230,6 +233,8 @@ def _of_timeout(processes: Sequence[Process], evidence: Evidence) -> Verdict:
         hint = _why_not_there(blame)
         return _verdict("timeout", message, evidence, blame.process.rank, hint=hint, confidence="likely")
     at = gangs.places(running)
+    if not at and len(running) == 1 and (doing := gangs.doing(running[0])):
+        at = f"{_where(running[0].rank)} {doing}"
     return _verdict("timeout", f"{limit}; {at}" if at else limit, evidence)
 
 
@@ -271,7 +276,8 @@ def _what(cause: Cause) -> str:
     rank, said = cause.rank, cause.headline
     if cause.code == "signal" and cause.signal is not None:
         native = f": {said}" if said and cause.signal not in _FROM_OUTSIDE else ""
-        return f" was ended by {_signal_name(cause.signal)}{native}"
+        after = "" if native else _last_line(cause)
+        return f" was ended by {_signal_name(cause.signal)}{_CRASHES.get(cause.signal, '')}{native}{after}"
     if cause.code == "exit_code":
         return f" exited with code {rank.exit_code}" + (f": {said}" if said else "")
     if cause.code == "platform" and rank.lost_with:
@@ -283,6 +289,20 @@ def _what(cause: Cause) -> str:
     if cause.code == "host_oom" and cause.signal == signals.SIGKILL:
         return " was killed because the node ran out of memory"
     return f": {said}" if said else " failed"
+
+
+_CRASHES = {
+    signals.SIGSEGV: " (segmentation fault)",
+    signals.SIGBUS: " (bus error)",
+    signals.SIGFPE: " (floating point exception)",
+    signals.SIGILL: " (illegal instruction)",
+}
+
+
+def _last_line(cause: Cause) -> str:
+    """How far a process came that was ended without a word."""
+    words = cause.process.log.last_words(1)
+    return f"; its last line: {words[0].strip()[:160]}" if words else ""
 
 
 def _second(cause: Cause, causes: Sequence[Cause]) -> Candidate | None:

@@ -635,19 +635,17 @@ x = [np.ones(10_000_000) for _ in range(200)]
         (r"instruction|CPU|native|built",),
         (r"MASTER_|network",),
     ),
-    script(
-        "stack-overflow",
-        """
-import sys, threading
-sys.setrecursionlimit(10**9)
-threading.stack_size(512 * 1024)
-def f(n): return f(n + 1) if n else f(1)
-t = threading.Thread(target=lambda: eval("(" * 0 + "f(0)")); t.start(); t.join()
-""",
+    Failure(
+        "cpp-stack-overflow",
         "signal",
-        ("SIGSEGV",),
-        (r"native|recurs|faulthandler|core",),
+        "g++ -O0 -o a.out main.cpp && ./a.out",
+        ("SIGSEGV", "Segmentation fault"),
+        {
+            "main.cpp": "int f(int n) { volatile char b[4096]; b[0] = n; return f(n + 1) + b[0]; }\nint main() { return f(0); }\n"
+        },
+        (r"native|core|recurs",),
         (r"MASTER_|network",),
+        convention="shell",
     ),
     script(
         "abort-words",
