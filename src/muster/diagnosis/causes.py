@@ -40,8 +40,10 @@ _NOT_ALLOWED = re.compile(
     r"Permission denied|cannot execute|Exec format error|Is a directory|bad interpreter|required file not found"
 )
 _NATIVE = re.compile(
-    r"double free or corruption|(?:free|malloc|realloc|munmap_chunk)\(\): |corrupted (?:size|double)|stack smashing detected"
-    r"|buffer overflow detected|Assertion [`'].{1,300}' failed|ERROR: \w+Sanitizer: |Fatal Python error: |Check failed: |runtime error: "
+    r"double free or corruption|(?:free|malloc|realloc|munmap_chunk)\(\): |corrupted (?:size"
+    r"|double)|stack smashing detected"
+    r"|buffer overflow detected|Assertion [`'].{1,300}' failed|ERROR: \w+Sanitizer: |Fatal "
+    r"Python error: |Check failed: |runtime error: "
     r"|Fortran runtime error|Illegal instruction"
 )
 # The daemon itself died, or the network to its node failed; mpirun's exit code says neither.
@@ -49,22 +51,27 @@ _LOST_DAEMON = re.compile(
     r"(?:ORTE|PRTE) has lost communication with a remote daemon[^-]{0,300}?Remote daemon\s*: \S+ on node (\S+)"
 )
 _HANDLED = re.compile(
-    r"(?i)\b(?:try(?:ing)? (?:it )?again|retry\w*|attempt \d|going on|carry(?:ing)? on|continu(?:e|ing)|without (?:it|cache)|fall(?:ing)? ?back"
+    r"(?i)\b(?:try(?:ing)? (?:it )?again|retry\w*|attempt \d|going on|carry(?:ing)? on"
+    r"|continu(?:e|ing)|without (?:it|cache)|fall(?:ing)? ?back"
     r"|skipp(?:ed|ing)|ignor(?:ed|ing)|recover(?:ed|ing)|instead|is off|disabled|halving|giving up)\b"
 )
 _PROGRESS = re.compile(r"(?i)\b(?:step|epoch|iter(?:ation)?|batch|loss|acc(?:uracy)?|it/s)\b.{0,3}\W*\d")
 _FAILURE = re.compile(
-    r"(?i)\b(?:error|fail(?:ed|ure|s)?|fatal|abort\w*|cannot|could not|couldn't|can't|giving up|refus\w+|invalid|missing|unable"
+    r"(?i)\b(?:error|fail(?:ed|ure|s)?|fatal|abort\w*|cannot|could not|couldn't|can't|giving "
+    r"up|refus\w+|invalid|missing|unable"
     r"|exceed\w*|unsupported|not|no such|denied|stopping|exit(?:ing)?|nan|below"
-    r"|undefined|out of|too (?:many|few|large|small)|corrupt\w*|truncated|unbound|died|used up|left out|expired|quota|required|unexpected|wrong)\b"
+    r"|undefined|out of|too (?:many|few|large|small)|corrupt\w*|truncated|unbound|died|used up"
+    r"|left out|expired|quota|required|unexpected|wrong)\b"
 )
 _GENERIC = re.compile(
-    r"(?i)not recoverable|ld returned|exiting now|exit(?:ed with)? (?:status|code)|see (?:above|the log)|^\W*(?:training|job|run|script) failed\W*$|aborting\W*$"
+    r"(?i)not recoverable|ld returned|exiting now|exit(?:ed with)? (?:status|code)|see "
+    r"(?:above|the log)|^\W*(?:training|job|run|script) failed\W*$|aborting\W*$"
     r"|^\W*(?:failed|error|exiting|stopped)\W*$|^\W*\d+ (?:failed|errors?)\b|^FAILED \("
 )
 _EXCEPTION_LINE = re.compile(r"^\W{0,5}(?:\w+\.)*[A-Z]\w*(?:Error|Exception): \S")
 _WAITED_IN_VAIN = re.compile(
-    r"(?:^|\.)(?:Empty|TimeoutError|BrokenProcessPool|BrokenBarrierError|CancelledError|BrokenThreadPool|CalledProcessError|EOFError)\b"
+    r"(?:^|\.)(?:Empty|TimeoutError|BrokenProcessPool|BrokenBarrierError|CancelledError"
+    r"|BrokenThreadPool|CalledProcessError|EOFError)\b"
     r"|exited unexpectedly|(?:pin memory )?thread exited|is not alive|worker .{0,40}(?:died|failed|exited)"
 )
 _STOPPED = re.compile(r"SignalException|^(?:KeyboardInterrupt|SystemExit)\b")

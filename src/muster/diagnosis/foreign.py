@@ -1,4 +1,4 @@
-"""Logs of a job that did not run under Muster, as evidence: a Slurm output, what `torchrun` printed, a file for each rank."""
+"""Logs of a job that did not run under Muster, as evidence: a Slurm output, a `torchrun` log, a file for each rank."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from muster.wire.verdicts import Ending, Evidence, NodeEvidence, RankEvidence
 _NUMBER = re.compile(r"(?:rank|task|process|proc|worker)[-_.]?(\d+)|[-_.](\d+)\.(?:out|err|log|txt)$", re.I)
 _LABELLED = re.compile(r"\s{0,4}(\d{1,5}): ")
 _TASKS = re.compile(
-    r"srun: error: (?P<node>\S+): tasks? (?P<tasks>[\d,-]+): (?:Exited with exit code (?P<code>\d+)|(?P<how>[A-Z][^(\n]{2,60}))"
+    r"srun: error: (?P<node>\S+): tasks? (?P<tasks>[\d,-]+): (?:Exited with exit code "
+    r"(?P<code>\d+)|(?P<how>[A-Z][^(\n]{2,60}))"
 )
 _ENDED = re.compile(
     r"\*\*\* (?:JOB|STEP) \S+ ON (?P<node>\S+) (?:CANCELLED|FAILED) AT \S+(?: DUE TO (?P<why>[A-Z ,]+?))?(?:,| \*\*\*)"
@@ -167,7 +168,4 @@ def _stopped(evidence: Evidence, ended: re.Match[str]) -> Evidence:
 
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    found = None
-    for found in pattern.finditer(text):
-        pass
-    return found
+    return next(iter(reversed(list(pattern.finditer(text)))), None)

@@ -13,7 +13,8 @@ from muster.diagnosis.log import Log, Stack
 from muster.diagnosis.raised import Frame
 
 _NAMED = re.compile(
-    r"[Rr]anks? (?P<failed>\d+) (?:failed to (?:pass|respond|join)|did not|is not ready|exited|was lost|disconnected|timed out)"
+    r"[Rr]anks? (?P<failed>\d+) (?:failed to (?:pass|respond|join)|did not|is not ready|exited"
+    r"|was lost|disconnected|timed out)"
     r"|(?:remote|peer) rank (?P<remote>\d+)|[Mm]issing ranks: (?P<missing>\d+)"
     r"|(?:from|waiting for) (?:rank|worker|peer|process) ?(?P<awaited>\d+)"
     r"|(?:worker|peer) (?P<worker>\d+) (?:is not responding|did not|went silent|is gone|vanished|timed out)"
@@ -21,7 +22,8 @@ _NAMED = re.compile(
 )
 _BLAMED = re.compile(
     r"\b(?:[Rr]ank|[Ww]orker) (?P<rank>\d+)\b(?: on \S+)?(?::| failed| raised| had| hit| reported)\s*(?P<said>.{3,200})"
-    r"|(?i:fail\w*|errors?|exceptions?|raised) (?:on|in|at|from|by) (?:rank|worker)s?(?:\(s\))? ?\[?(?P<on>\d+)\b(?!\]?, ?\d)"
+    r"|(?i:fail\w*|errors?|exceptions?|raised) (?:on|in|at|from|by) (?:rank"
+    r"|worker)s?(?:\(s\))? ?\[?(?P<on>\d+)\b(?!\]?, ?\d)"
     r"|[Rr]anks?(?:\(s\))? ?\[(?P<only>\d+)\]"
 )
 _TROUBLE = re.compile(
@@ -52,7 +54,7 @@ def spoken(processes: Sequence[Process]) -> Cause | None:
 def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
     """Where several ranks fail alike because one of them had told the others: that one, with what it said itself."""
     first = causes[0]
-    alike = [cause for cause in causes if _alike(cause, first)]
+    alike = [cause for cause in causes if likeness(cause) == likeness(first)]
     named = _BLAMED.search(first.headline)
     if named and len(processes) > 1:
         number = int(named["rank"] or named["on"] or named["only"])
@@ -187,8 +189,9 @@ def short(file: str) -> str:
     return file.removeprefix("./")
 
 
-def _alike(cause: Cause, first: Cause) -> bool:
-    return cause.code == first.code and _normal(cause.headline) == _normal(first.headline)
+def likeness(cause: Cause) -> tuple[str, str]:
+    """Equal for causes that differ in numbers alone."""
+    return cause.code, _normal(cause.headline)
 
 
 def _normal(text: str) -> str:

@@ -1,7 +1,8 @@
 """Processes inside one rank's log: what `torchrun` (also under other names) and `mpirun` say of their children.
 
 A launcher is one rank for Muster, and its log holds what all of its children printed. Its own report names the
-children that failed; lines that carry a rank (`[rank3]: …`) belong to that child, and so do the stacks that the keeper asked for.
+children that failed; lines that carry a rank (`[rank3]: …`) belong to that child, and so do the stacks that the
+keeper asked for.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from muster.wire.verdicts import RankEvidence
 # One child in the report of torch's elastic launcher.
 _ELASTIC = re.compile(
     r"^\s*rank\s*:\s*(?P<rank>\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*(?P<code>-?\d+) \(pid: \d+\)"
-    r"(?:[^\n]*\n\s*error_file:[^\n]*\n\s*traceback : (?P<traceback>Traceback[^\n]*\n(?:    [^\n]*\n|  [A-Za-z_][^\n]*\n)*))?",
+    r"(?:[^\n]*\n\s*error_file:[^\n]*\n\s*traceback : (?P<traceback>Traceback[^\n]*\n(?:    "
+    r"[^\n]*\n|  [A-Za-z_][^\n]*\n)*))?",
     re.M,
 )
 _ROOT_CAUSE = "Root Cause (first observed failure):"
@@ -123,7 +125,7 @@ def split(rank: RankEvidence) -> list[Process]:
 
 
 def stopped(rank: RankEvidence) -> list[Process]:
-    """A rank that Muster ended (or that ended well); as its children, where it was a launcher and they showed their stacks."""
+    """A rank that Muster ended or that ended well; where it was a launcher, its children, as their stacks show them."""
     log = read(rank.tail)
     stacks = [stack for stack in log.stacks if not any(_OWN_STACK.search(frame.file) for frame in stack.frames)]
     if not rank.expected or (len(log.stacks) < 2 and not _PROCESSES.search(rank.command)) or not log.stacks:

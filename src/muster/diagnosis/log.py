@@ -1,4 +1,4 @@
-"""What one process printed, parsed once: its exceptions, the stack that it showed when it was stopped, its last words."""
+"""What one process printed, parsed once: its exceptions, the stack that it showed at the end, its last words."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ class Log:
 
 
 _WAITS = re.compile(
-    r"torch/distributed/(?!elastic)|horovod/|torch/_C/|multihost_utils|jax/_src/distributed|deepspeed/comm|mpi4py|/grpc/"
+    r"torch/distributed/(?!elastic)|horovod/|torch/_C/|multihost_utils|jax/_src/distributed"
+    r"|deepspeed/comm|mpi4py|/grpc/"
 )
 _WRAPPERS = ("wrapper", "inner", "decorate_context", "_call_impl", "_wrapped_call_impl")
 _STACK_OF = re.compile(r"muster: where rank (\d+) \(process \d+\) was when it was stopped:$")

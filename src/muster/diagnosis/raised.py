@@ -1,4 +1,4 @@
-"""Exceptions that were printed, in whatever form: Python's own, in groups, by rich and IPython, of Java, Rust, Node, C++."""
+"""Exceptions as they were printed: Python's own, in groups, by rich and IPython, of Java, Rust, Node, Go and C++."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ _RICH_FRAME = re.compile(r"[│|] (?P<file>\S.*?):(?P<line>\d+) in (?P<function>
 _RICH_SOURCE = re.compile(r"[│|] (?:❱|\\u2771|>) \d+ (?P<source>.*?)\s*[│|]$")
 _IPYTHON_HEADER = re.compile(r"(?P<kind>[\w.]+)\s{2,}" + re.escape(HEADER) + r"$")
 _IPYTHON_FRAME = re.compile(
-    r"(?:File (?P<file>.+?):(?P<line>\d+)(?:, in (?P<function>[\w.<>]+).*)?|Cell (?P<cell>In ?\[\d+\]), line (?P<cell_line>\d+).*)$"
+    r"(?:File (?P<file>.+?):(?P<line>\d+)(?:, in (?P<function>[\w.<>]+).*)?|Cell (?P<cell>In "
+    r"?\[\d+\]), line (?P<cell_line>\d+).*)$"
 )
 _FRAME = re.compile(r'[\s>]+File "(?P<file>[^"]*)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
 _SYNTAX = re.compile(r"(?:SyntaxError|IndentationError|TabError): ")
@@ -100,12 +101,14 @@ _NODE_FRAME = re.compile(r"\s+at (?:(?P<function>[^(]+) )?\(?(?P<file>[^()\s]+):
 _NODE = re.compile(r"(?:Uncaught )?(?:[A-Z]\w*)?Error(?: \[\w+\])?: ")
 _GO = re.compile(r"(?:panic|fatal error): ")
 _TERMINATE = re.compile(
-    r"(?:terminate called (?:after throwing an instance of '(?P<kind>[^']*)'|recursively|without an active exception)|libc\+\+abi: terminating)"
+    r"(?:terminate called (?:after throwing an instance of '(?P<kind>[^']*)'|recursively"
+    r"|without an active exception)|libc\+\+abi: terminating)"
 )
 # Further lines of well-known messages, which are not indented.
 _CONTINUES = re.compile(
     r"nccl\w+: |Last error:|Duplicate GPU|CUDA kernel errors might|For debugging consider|Compile with `TORCH_USE"
-    r"|Exception raised from|Check your internet connection|If you were|Parameter indices which did not|making sure all `forward`"
+    r"|Exception raised from|Check your internet connection|If you were|Parameter indices "
+    r"which did not|making sure all `forward`"
 )
 _MEMBER = re.compile(r"(?:\w+\.)*\w+(?:Error|Exception|Group|Interrupt|Exit|Warning)\b")
 _MOST_MORE = 12

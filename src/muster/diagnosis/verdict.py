@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import signal as signals
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from muster.diagnosis import advice, gangs
+from muster.diagnosis import gangs
+from muster.diagnosis.advice import steps
 from muster.diagnosis.causes import PASSED_ON, RENDEZVOUS, Cause, cause_of, complaint, headline_of
 from muster.diagnosis.launchers import Process, processes_of
 from muster.wire.verdicts import (
@@ -196,7 +197,10 @@ def _why_not_there(blame: gangs.Blame) -> str:
     assert blame.process is not None
     rank = blame.process.rank.rank
     if blame.process.rank.succeeded:
-        return f"Let every rank take as many steps: give rank {rank} as much data (`drop_last=True`, an even sampler), or `Join`."
+        return (
+            f"Let every rank take as many steps: give rank {rank} as much data (`drop_last=True`, an "
+            f"even sampler), or `Join`."
+        )
     if blame.where is not None:
         place = f"{gangs.short(blame.where.file)} line {blame.where.line}"
         return f"Find out why rank {rank} stayed at {place} while the others waited for it."
@@ -207,7 +211,8 @@ def _nobody_named(first: Cause, blame: gangs.Blame) -> str:
     if first.code == "rendezvous":
         if reached := _REACHED.search(first.headline):
             return (
-                f"The ranks did not reach {reached[1]}:{reached[2]}: is it started, and is that MASTER_ADDR and MASTER_PORT as "
+                f"The ranks did not reach {reached[1]}:{reached[2]}: is it started, and is that "
+                f"MASTER_ADDR and MASTER_PORT as "
                 "Muster sets them?"
             )
         return (
@@ -215,7 +220,10 @@ def _nobody_named(first: Cause, blame: gangs.Blame) -> str:
             "MASTER_ADDR:MASTER_PORT as Muster sets them."
         )
     if blame.in_question:
-        return f"Compare what {_ranks(blame.in_question)} did last: all ranks have to call the same collectives in the same order."
+        return (
+            f"Compare what {_ranks(blame.in_question)} did last: all ranks have to call the same "
+            f"collectives in the same order."
+        )
     return code_of("collective").next
 
 
@@ -250,7 +258,7 @@ def _where(rank: RankEvidence) -> str:
 
 def _of_rank(cause: Cause, evidence: Evidence, causes: Sequence[Cause]) -> Verdict:
     rank = cause.rank
-    hint = advice.next_step(cause, evidence.facts)
+    hint = steps.next_step(cause, evidence.facts)
     if rank.role == "launcher" or "mpirun" in (rank.lost_with or ""):
         hint = _MPI_LOG
     second = _second(cause, causes)
@@ -267,7 +275,7 @@ def _of_rank(cause: Cause, evidence: Evidence, causes: Sequence[Cause]) -> Verdi
         hint=hint,
         confidence=confidence,
         second=second,
-        of_script=advice.of_script(cause, evidence.facts),
+        of_script=steps.of_script(cause, evidence.facts),
     )
 
 
@@ -291,7 +299,7 @@ def _what(cause: Cause) -> str:
     return f": {said}" if said else " failed"
 
 
-_CRASHES = {
+_CRASHES: Mapping[int, str] = {
     signals.SIGSEGV: " (segmentation fault)",
     signals.SIGBUS: " (bus error)",
     signals.SIGFPE: " (floating point exception)",
@@ -307,10 +315,10 @@ def _last_line(cause: Cause) -> str:
 
 def _second(cause: Cause, causes: Sequence[Cause]) -> Candidate | None:
     """The next best explanation: another rank's definite failure of another kind, or an exception printed earlier."""
+    mine = gangs.likeness(cause)
     for other in causes:
-        if other.rank.rank != cause.rank.rank and other.weight == cause.weight and other.headline != cause.headline:
-            if (other.code, gangs._normal(other.headline)) != (cause.code, gangs._normal(cause.headline)):
-                return Candidate(other.code, _where(other.rank) + _what(other), other.rank.rank)
+        if other.rank.rank != cause.rank.rank and other.weight == cause.weight and gangs.likeness(other) != mine:
+            return Candidate(other.code, _where(other.rank) + _what(other), other.rank.rank)
     if cause.earlier is not None and cause.earlier.line and not cause.sure:
         return Candidate("exception", f"{_where(cause.rank)} had printed {headline_of(cause.earlier)}", cause.rank.rank)
     return None

@@ -1086,7 +1086,7 @@ for _ in range(60): dist.all_reduce(torch.ones(1)); time.sleep(0.1)
     Failure(
         "accelerate-raises-2",
         "exception",
-        "accelerate launch --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no train.py",
+        "python -m accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no train.py",
         "ValueError: gradient_accumulation_steps must be positive",
         {
             "train.py": """
@@ -1103,20 +1103,21 @@ time.sleep(3)
         variables={
             "PYTHONPATH": "/tmp/acc",
             "ACCELERATE_USE_CPU": "true",
-            "PATH": "/tmp/acc/bin:/work/wt/verdicts/.venv/bin:/usr/bin:/bin",
         },
     ),
     Failure(
         "accelerate-single",
         "exception",
-        "accelerate launch --cpu --num_processes 1 --num_machines 1 --mixed_precision no --dynamo_backend no train.py",
+        "python -m accelerate.commands.launch --cpu --num_processes 1 --num_machines 1 --mixed_precision no --dynamo_backend no train.py",
         "KeyError: 'weight_decay'",
         {"train.py": "cfg = {}\ncfg['weight_decay']\n"},
         (r"train\.py",),
         (r"network|install",),
         convention="torchrun",
         num_ranks=1,
-        variables={"PYTHONPATH": "/tmp/acc", "PATH": "/tmp/acc/bin:/work/wt/verdicts/.venv/bin:/usr/bin:/bin"},
+        variables={
+            "PYTHONPATH": "/tmp/acc",
+        },
     ),
     Failure(
         "mpirun-c-abort-3",
