@@ -74,6 +74,8 @@ _WAITED_IN_VAIN = re.compile(
     r"|BrokenThreadPool|CalledProcessError|EOFError)\b"
     r"|exited unexpectedly|(?:pin memory )?thread exited|is not alive|worker .{0,40}(?:died|failed|exited)"
 )
+_PYTHON = re.compile(r"python|torchrun|accelerate|deepspeed|horovodrun")
+_AT_EXIT = "terminate called without an active exception"
 _STOPPED = re.compile(r"SignalException|^(?:KeyboardInterrupt|SystemExit)\b")
 _NATIVE_FORMS = ("c++",)
 
@@ -102,9 +104,10 @@ class Cause:
         return self.process.rank
 
     @property
-    def order(self) -> tuple[int, bool, float, int]:
+    def order(self) -> tuple[int, bool, bool, float, int]:
         """The first cause has the smallest; a launcher passes on what its ranks did."""
-        return (self.weight, self.rank.role == "launcher", self.rank.ended_at or 0.0, self.rank.rank)
+        mute = self.code == "exit_code" and not _FAILURE.search(self.headline)
+        return (self.weight, self.rank.role == "launcher", mute, self.rank.ended_at or 0.0, self.rank.rank)
 
 
 def cause_of(process: Process) -> Cause:
@@ -230,6 +233,9 @@ def _by_signal(process: Process, number: int, final: Raised | None) -> Cause:
     if final is not None and clean:
         return _by_exception(process, final)
     native = _native_line(log)
+    if number == signals.SIGABRT and native == _AT_EXIT and _PYTHON.search(rank.command):
+        # A library's threads were still running when the interpreter had finished: it was leaving by itself.
+        return Cause("exit_code", process, number, telling_line(log) or native, log.closing(None), VAGUE, sure=False)
     found = find([native], "said") if native else None
     if number in _SPEAKING and found is None:
         found = find([line for raised in log.raised if raised.form == "c++" for line in raised.all_lines], "raised")

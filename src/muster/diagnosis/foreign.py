@@ -79,7 +79,7 @@ def _rank(number: int, file: LogFile, count: int) -> RankEvidence:
     if signal is None and code is None:
         signal, code = _end(last)
     rank = RankEvidence(
-        number, "this log" if count == 1 else file.name, code, signal, tail=file.text, oom_killed=_killed(last, signal)
+        number, "" if count == 1 else file.name, code, signal, tail=file.text, oom_killed=_killed(last, signal)
     )
     # Of several logs those without a word of trouble belong to processes that somebody ended.
     quiet = count > 1 and file.exit_code is None and file.signal is None and _is_quiet(rank)

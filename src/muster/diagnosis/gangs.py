@@ -74,6 +74,24 @@ def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | Non
     return replace(cause, code="exception", headline=f"{line} ({cause.headline})", sure=False)
 
 
+def hinted(first: Cause, processes: Sequence[Process]) -> Cause | None:
+    """Where the rank that failed first says nothing about it: the only one whose log tells of trouble."""
+    if first.code != "exit_code" or _TROUBLE.search(first.headline) or len(processes) < 2:
+        return None
+    if said := spoken(processes):
+        return replace(said, sure=False)
+    words = {process.rank.rank: process.log.last_words(40) for process in processes}
+    troubled = []
+    for process in processes:
+        own = [line for line in words[process.rank.rank] if _TROUBLE.search(line)]
+        theirs = {_normal(line) for number, lines in words.items() if number != process.rank.rank for line in lines}
+        if unlike := [line for line in own if _normal(line) not in theirs]:
+            troubled.append((process, unlike[-1].strip()))
+    if len(troubled) != 1:
+        return None
+    return replace(first, process=troubled[0][0], headline=troubled[0][1], sure=False)
+
+
 def culprit(processes: Sequence[Process], complaints: Sequence[str]) -> Blame:
     """Every failure is a lost peer: find the process that the others lost."""
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]

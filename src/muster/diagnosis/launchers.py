@@ -51,6 +51,9 @@ _PROCESSES = re.compile(
     r"(?:--(?:nproc[-_]per[-_]node|num[-_]processes)[= ]|(?:mpirun|mpiexec)\b[^|;&\n]{0,300}? -(?:n|np) )(\d+)"
 )
 _MANY_NODES = re.compile(r"--(?:nnodes|num[-_]machines)[= ](?!1\b)")
+_ABORTS = re.compile(
+    r"^(?:terminate called.*|  what\(\):.*|.*Assertion `.*|.*Check failed: .*|(?:double free|malloc).*)$", re.M
+)
 _OWN_STACK = re.compile(r"torch/distributed/(?:elastic|run\.py|launcher)|accelerate/commands")
 
 
@@ -101,6 +104,8 @@ def split(rank: RankEvidence) -> list[Process]:
         # What carries no rank was printed by a child that failed before it had one, or that said it in its own way.
         if not text and not ended and not (owned and report.signal is not None):
             text = rest
+        elif not text and report.signal == signal.SIGABRT:
+            text = "\n".join(_ABORTS.findall(rest))
         elif text and not ended and position == 0 and _is_lost_peer(text):
             text = rest + text
         children.append(

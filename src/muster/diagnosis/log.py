@@ -80,6 +80,9 @@ _WRAPPERS = ("wrapper", "inner", "decorate_context", "_call_impl", "_wrapped_cal
 _STACK_OF = re.compile(r"muster: where rank (\d+) \(process \d+\) was when it was stopped:$")
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ (?:\[[^\]]*\] )?\(most recent call first\):$")
 _STACK_FRAME = re.compile(r'  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<function>.+)$')
+_OF_STACK = re.compile(
+    _THREAD.pattern + r'|  File "[^"]*", line \d+ in .+$|' + r"  (?:Garbage-collecting|<no Python frame>|\.\.\.)$"
+)
 _NOISE = re.compile(
     r"\s*$|\s+\S|[-=*_─]{5,}"
     r"|(?:wandb|swanlab|comet|clearml|mlflow|neptune)\b.*?:"
@@ -129,7 +132,7 @@ def _without_stacks(lines: Sequence[str]) -> tuple[list[str], list[Stack]]:
         if before.strip():
             kept.append(before.rstrip())
         end = index + 1
-        while end < len(lines) and (not lines[end] or _THREAD.match(lines[end]) or _STACK_FRAME.match(lines[end])):
+        while end < len(lines) and (not lines[end] or _OF_STACK.match(lines[end])):
             end += 1
         stacks.append(Stack(int(match[1]), _main_thread(lines[index + 1 : end])))
         index = end

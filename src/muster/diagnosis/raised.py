@@ -65,7 +65,9 @@ class Raised:
 
 _KIND = re.compile(r"((?:[\w$]+\.)*[\w$]+)(?=:|$)")
 _NAME = re.compile(r"[\w.<>]+(?:: |:$|$)|[\w.<>]+(?:Error|Exception|Group)\b")
-_LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python3|/lib64/python3|^<|/usr/lib/|node:internal|/rustc/")
+_LIBRARY = re.compile(
+    r"\.p(?:yx|xi|xd)$|site-packages|dist-packages|/lib/python3|/lib64/python3|^<|/usr/lib/|node:internal|/rustc/"
+)
 _HEADER = re.compile(
     r"(?P<margin>\s*)(?P<what>Original |Exception Group |\+ Exception Group |traceback : )?"
     + re.escape(HEADER)
@@ -191,8 +193,10 @@ class Reader:
         return following.startswith(f"{margin}  ") or bool(_FRAME.match(following))
 
     def _source(self, at: int) -> str:
-        following = self._lines[at + 1].strip() if at + 1 < len(self._lines) else ""
-        return "" if following.startswith("File ") else following
+        following = self._lines[at + 1] if at + 1 < len(self._lines) else ""
+        indent = len(self._lines[at]) - len(self._lines[at].lstrip())
+        deeper = following.startswith(" " * (indent + 1))
+        return following.strip() if deeper and not following.lstrip().startswith("File ") else ""
 
     def _message(self, at: int, margin: str) -> tuple[str, tuple[str, ...], int]:
         """The exception's own line, what its message says below it, and where that ends."""

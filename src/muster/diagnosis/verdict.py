@@ -77,7 +77,7 @@ def _of_processes(evidence: Evidence, processes: Sequence[Process]) -> Verdict:
     if first is not None and first.weight >= RENDEZVOUS:
         return _of_connection(causes, processes, evidence)
     if first is not None:
-        told = gangs.origin(causes, processes)
+        told = gangs.origin(causes, processes) or gangs.hinted(first, processes)
         return _of_rank(told or first, evidence, causes)
     if evidence.stop_reason == "timeout":
         return _of_timeout(processes, evidence)
@@ -136,6 +136,8 @@ def _in_context(cause: Cause, alone: bool, mpi: bool) -> Cause:
         and (cause.rank.role == "launcher" or cause.rank.exit_code == _MPI_ERR_UNKNOWN)
     ):
         return replace(cause, weight=PASSED_ON)
+    if alone and cause.code == "exit_code" and cause.signal is not None:
+        return replace(cause, code="signal", weight=0)
     if not alone or cause.rank.launcher_rank is not None or cause.finding is None or not cause.finding.rule.victim:
         return cause
     if cause.code == "rendezvous":
@@ -253,7 +255,8 @@ def _stuck(running: Sequence[Process]) -> bool:
 
 
 def _where(rank: RankEvidence) -> str:
-    return f"{'mpirun' if rank.role == 'launcher' else f'rank {rank.rank}'} on {rank.node}"
+    who = "mpirun" if rank.role == "launcher" else f"rank {rank.rank}"
+    return f"{who} on {rank.node}" if rank.node else who
 
 
 def _of_rank(cause: Cause, evidence: Evidence, causes: Sequence[Cause]) -> Verdict:
@@ -286,6 +289,10 @@ def _what(cause: Cause) -> str:
         native = f": {said}" if said and cause.signal not in _FROM_OUTSIDE else ""
         after = "" if native else _last_line(cause)
         return f" was ended by {_signal_name(cause.signal)}{_CRASHES.get(cause.signal, '')}{native}{after}"
+    if cause.code == "exit_code" and cause.signal is not None:
+        return f" ended by itself, and by {_signal_name(cause.signal)} while it was leaving" + (
+            f": {said}" if said else ""
+        )
     if cause.code == "exit_code":
         return f" exited with code {rank.exit_code}" + (f": {said}" if said else "")
     if cause.code == "platform" and rank.lost_with:

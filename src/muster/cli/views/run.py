@@ -45,9 +45,15 @@ def verdict(given: Verdict, paint: Paint) -> list[str]:
     """What happened, to which rank on which node, its last words, the evidence, what to do."""
     where = _where(given)
     title = f"{given.code}: {where}" if where and where not in given.message else given.code
+    if given.confidence != "certain":
+        title += f" ({given.confidence})"
     lines = ["", paint(title, "red", "bold"), *(f"  {line}" for line in given.message.splitlines())]
     if given.lines:
         lines += ["", paint("  last lines:", "dim"), *(f"    {line}" for line in given.lines)]
+    if given.second is not None:
+        lines += ["", f"  {paint('or:', 'dim')} {given.second.code}: {_first_line(given.second.message)}"]
+    if given.similar is not None:
+        lines += ["", f"  {paint('before:', 'dim')} {given.similar.text}"]
     if evidence := _evidence(given.evidence):
         lines += ["", f"  {paint('evidence:', 'dim')} {'; '.join(evidence)}"]
     if given.action:
