@@ -26,7 +26,7 @@ from muster.client.api import Client
 from muster.client.connect import connect
 from muster.client.snapshot import push, scan
 from muster.client.workspace import create_workspace
-from muster.control.verdict import judge
+from muster.diagnosis.verdict import judge
 from muster.job.explain import make_spec
 from muster.server.database import tables
 from muster.server.runs.evidence import gather

@@ -1,52 +1,197 @@
-"""The confusion table of docs/verdicts.md: `python -m tests.verdicts.report` writes it again."""
+"""How often verdicts are right: `python -m tests.verdicts.report FOLDER…` prints the score of any folder of cases with
+each miss; without a folder it writes the tables of docs/verdicts.md again. README.md says what is scored, and how."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Sequence
+import re
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from muster.control.verdict import judge
+from muster.diagnosis.passages import shortened
+from muster.diagnosis.verdict import judge
 from muster.wire.codec import from_json
-from muster.wire.verdicts import Evidence
+from muster.wire.verdicts import Evidence, Verdict
 
-CORPUS = Path(__file__).with_name("corpus")
+HERE = Path(__file__).parent
+FOLDERS = ("corpus", "learning", "unseen")
 DOCUMENT = Path(__file__).parents[2] / "docs" / "verdicts.md"
 BEGIN, END = "<!-- table: begin -->\n", "<!-- table: end -->"
 
 
+@dataclass(frozen=True)
+class Score:
+    """One case and what was said of it; None: not asked."""
+
+    case: dict[str, Any]
+    verdict: Verdict
+    seconds: float
+    code: bool
+    rank: bool | None
+    line: bool | None
+    step: str | None
+    """helpful, misleading, none or other."""
+    bare_rank: bool | None
+    bare_line: bool | None
+
+
 def main() -> None:
-    DOCUMENT.write_text(with_table(DOCUMENT.read_text(), table(load())))
+    folders = [Path(name) for name in sys.argv[1:] if not name.startswith("-")]
+    if not folders:
+        DOCUMENT.write_text(with_table(DOCUMENT.read_text(), tables()))
+        return
+    for folder in folders:
+        scores = [score(case) for case in load(folder)]
+        print(f"\n{folder}\n")
+        for line in misses(scores) if "-q" not in sys.argv else ():
+            print(line)
+        print(table(scores, lambda item: str(item.case["convention"]), "launcher"))
+        print(table(scores, lambda item: str(item.case["code"]), "true cause"))
 
 
-def load() -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in sorted(CORPUS.glob("*.json"))]
+def load(folder: Path = HERE / "corpus") -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
 
 
-def table(cases: Sequence[dict[str, Any]]) -> str:
-    """True causes down, what was said across; only where they differ is a second column needed."""
-    said: dict[str, Counter[str]] = {}
-    ranks_right: Counter[str] = Counter()
-    ranks_asked: Counter[str] = Counter()
-    for case in cases:
-        verdict = judge(from_json(Evidence, case["evidence"]))
-        said.setdefault(case["code"], Counter())[verdict.code] += 1
-        if case["rank"] is not None:
-            ranks_asked[case["code"]] += 1
-            ranks_right[case["code"]] += verdict.rank in (case["rank"], *case["also"])
-    lines = ["| true cause | cases | judged so | judged as something else | rank right |", "|---|---|---|---|---|"]
-    for code in sorted(said):
-        others = ", ".join(f"{other} {count}" for other, count in sorted(said[code].items()) if other != code)
-        asked = f"{ranks_right[code]} of {ranks_asked[code]}" if ranks_asked[code] else ""
-        lines.append(f"| `{code}` | {said[code].total()} | {said[code][code]} | {others} | {asked} |")
-    right = sum(counts[code] for code, counts in said.items())
-    lines.append(
-        f"| **all** | {len(cases)} | {right} ({100 * right / len(cases):.1f} %) | {len(cases) - right} "
-        f"| {ranks_right.total()} of {ranks_asked.total()} |"
+def judged(case: dict[str, Any]) -> Verdict:
+    """The verdict of a case, from as much of its logs as the server would look at."""
+    evidence = from_json(Evidence, case["evidence"])
+    ranks = tuple(replace(rank, tail=shortened(rank.tail, rank)) for rank in evidence.ranks)
+    return judge(replace(evidence, ranks=ranks))
+
+
+def score(case: dict[str, Any]) -> Score:
+    began = time.perf_counter()
+    verdict = judged(case)
+    seconds = time.perf_counter() - began
+    rank_right = None
+    if case["num_ranks"] > 1 if "wanted" in case else case["rank"] is not None:
+        rank_right = is_right(case, verdict.rank)
+    bare_rank, bare_text = bare(case)
+    wanted = case.get("wanted")
+    return Score(
+        case,
+        verdict,
+        seconds,
+        verdict.code in (case["code"], *case.get("also_codes", ())),
+        rank_right,
+        _has(verdict.message, wanted) if wanted else None,
+        _step(verdict.next, case) if wanted is not None else None,
+        is_right(case, bare_rank) if rank_right is not None else None,
+        _has(bare_text, wanted) if wanted else None,
     )
+
+
+def is_right(case: dict[str, Any], rank: int | None) -> bool:
+    """Whether the right rank is named; where all are to blame alike, it is as right to name none."""
+    guilty = {case["rank"], *case["also"]} - {None}
+    return rank in guilty or (rank is None and (case["rank"] is None or len(guilty) >= case["num_ranks"]))
+
+
+def bare(case: dict[str, Any]) -> tuple[int | None, str]:
+    """What the tools themselves say: the launcher's report, or the end of what the first process to fail printed."""
+    ranks = case["evidence"]["ranks"]
+    failed = [rank for rank in ranks if not rank.get("expected") and (rank["exit_code"] or rank["signal"])] or ranks[:1]
+    if not failed:
+        return None, ""
+    text = failed[0]["tail"]
+    for pattern in (
+        r"Root Cause \(first observed failure\):[\s\S]{0,300}?rank\s*:\s*(\d+)",
+        r"process rank (\d+) with PID",
+        r"MPI_ABORT was invoked on rank (\d+)",
+        r"Process name: \[[^\]\n]*,\s*(\d+)\]",
+    ):
+        if found := re.search(pattern, "\n".join(rank["tail"] for rank in failed)):
+            return int(found[1]), text[-2000:]
+    return failed[0]["rank"], "\n".join([line for line in text.split("\n") if line.strip()][-3:])
+
+
+def _has(text: str, wanted: Sequence[str]) -> bool:
+    squeezed = " ".join(text.split())
+    return any(" ".join(item.split()) in squeezed for item in wanted)
+
+
+def _step(said: str, case: dict[str, Any]) -> str:
+    if any(re.search(pattern, said, re.I) for pattern in case.get("misleading", ())):
+        return "misleading"
+    if any(re.search(pattern, said, re.I) for pattern in case.get("helpful", ())):
+        return "helpful"
+    return "other" if said else "none"
+
+
+def misses(scores: Iterable[Score]) -> Iterable[str]:
+    for item in scores:
+        wrong = [
+            what
+            for what, bad in (
+                (f"code {item.case['code']}", not item.code),
+                (f"rank {item.case['rank']}", item.rank is False),
+                (f"line {item.case.get('wanted')}", item.line is False),
+                ("MISLEADING", item.step == "misleading"),
+                ("no help", item.step in ("none", "other") and bool(item.case.get("helpful"))),
+                (f"{item.seconds:.2f} s", item.seconds > 0.5),
+            )
+            if bad
+        ]
+        if wrong:
+            said = item.verdict
+            yield f"{item.case['name']}: {'; '.join(wrong)}\n    {said.code} rank {said.rank}: {said.message[:300]}"
+            yield f"    next: {said.next}"
+
+
+def table(scores: Sequence[Score], by: Callable[[Score], str], what: str) -> str:
+    groups: dict[str, list[Score]] = defaultdict(list)
+    for item in scores:
+        groups[by(item)].append(item)
+    lines = [
+        f"| {what} | cases | code right | rank right (bare tool) | wanted line (bare tool) "
+        "| next step: helpful, none, misleading |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in sorted(groups):
+        lines.append(_row(f"`{name}`", groups[name]))
+    lines.append(_row("**all**", scores))
     return "\n".join(lines) + "\n"
+
+
+def _row(name: str, scores: Sequence[Score]) -> str:
+    code = sum(item.code for item in scores)
+    share = f"{code} ({100 * code / len(scores):.1f} %)" if name.startswith("**") else str(code)
+    rank = _of([item.rank for item in scores], [item.bare_rank for item in scores])
+    line = _of([item.line for item in scores], [item.bare_line for item in scores])
+    steps = [item.step for item in scores if item.step is not None]
+    step = ""
+    if steps:
+        counts = [steps.count("helpful"), steps.count("none") + steps.count("other"), steps.count("misleading")]
+        step = f"{counts[0]}, {counts[1]}, {counts[2]} of {len(steps)}"
+    return f"| {name} | {len(scores)} | {share} | {rank} | {line} | {step} |"
+
+
+def _of(right: Sequence[bool | None], bare_right: Sequence[bool | None]) -> str:
+    asked = [item for item in right if item is not None]
+    return f"{sum(asked)} of {len(asked)} ({sum(bool(item) for item in bare_right)})" if asked else ""
+
+
+def tables() -> str:
+    """Of the cases that nobody wrote a rule for, and of those that the rules were written with."""
+    text = ""
+    for folder, title in (
+        ("unseen", "Failures that the rules had not seen"),
+        ("learning", "Failures that the rules were written with"),
+        ("corpus", "Failures recorded through a server and its agents"),
+    ):
+        scores = [score(case) for case in load(HERE / folder)]
+        if not scores:
+            continue
+        text += f"\n**{title}**, by launcher and by cause:\n\n"
+        text += table(scores, lambda item: str(item.case["convention"]), "launcher") + "\n"
+        text += table(scores, lambda item: str(item.case["code"]), "true cause")
+    return text + "\n"
 
 
 def with_table(text: str, made: str) -> str:

@@ -34,6 +34,11 @@ PANELS = {
         "logs": Word(
             "logs:logs", "Print the output of all ranks, each line with its rank, or of one.", "muster logs -f @latest"
         ),
+        "explain": Word(
+            "explain:explain",
+            "Explain a failure from its logs, also one that did not happen under Muster.",
+            "muster explain slurm-4711.out",
+        ),
         "wait": Word("runs:wait", "Wait until runs have ended.", "muster wait @latest --timeout 1h"),
         "bench": Word("bench:COMMANDS", "Measure how a job scales.", "muster bench scaling job.yml --procs 1,2,4"),
     },

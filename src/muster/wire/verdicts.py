@@ -13,6 +13,9 @@ from muster.wire.states import RankEnd
 Budget = Literal["preemption", "node_loss", "platform", "user_error"]
 """Which count of the retry policy a verdict draws on."""
 
+Confidence = Literal["certain", "likely", "unsure"]
+"""How sure a verdict is: nothing speaks for another cause; another one is possible; a guess."""
+
 COMPLETED = "completed"
 CANCELLED = "cancelled"
 TIME_SLICE = "time_slice"
@@ -43,6 +46,29 @@ class VerdictEvidence:
 
 
 @wire
+class Candidate:
+    """What else the cause may have been."""
+
+    code: str
+    message: str
+    rank: int | None = None
+
+
+@wire
+class Similar:
+    """Earlier runs of the workspace that failed in the same way."""
+
+    count: int
+    """In the last seven days, this one not counted."""
+    runs: tuple[str, ...] = ()
+    """The newest of them."""
+    since: str | None = field(default=None, metadata=OMIT)
+    """The oldest of them, and with it the first commit or snapshot with which it happened."""
+    text: str = ""
+    """All of it in a sentence."""
+
+
+@wire
 class Verdict:
     """The explanation of how an attempt ended."""
 
@@ -56,6 +82,12 @@ class Verdict:
     next: str = ""
     """What the user can do."""
     lines: tuple[str, ...] = ()
+    confidence: Confidence = field(default="certain", metadata=OMIT)
+    second: Candidate | None = field(default=None, metadata=OMIT)
+    """The next best explanation, where it is close."""
+    of_script: bool = field(default=False, metadata=OMIT)
+    """The script's own fault, whatever the code is: no budget of the platform pays for another attempt."""
+    similar: Similar | None = field(default=None, metadata=OMIT)
 
 
 @wire
@@ -118,6 +150,26 @@ class NodeEvidence:
 
 
 @wire
+class JobFacts:
+    """What is known about the job besides, so that a next step can name things."""
+
+    files: tuple[str, ...] = ()
+    """Names of the files in its code folder, the first 2,000 of them."""
+    master_port: int | None = None
+    """The port that Muster gave it."""
+    gpus: int | None = None
+    """How many GPUs its nodes gave it."""
+    gpu_clusters: tuple[str, ...] = ()
+    """Other clusters of the workspace that have GPUs."""
+    environment: str = ""
+    """The name of its environment; empty where it runs in the interpreter that submitted it."""
+    packages: tuple[str, ...] = ()
+    """What its environment lists."""
+    completed: str = ""
+    """An earlier run of the same code that completed, and what was different about it."""
+
+
+@wire
 class Evidence:
     """All that the judgement looks at."""
 
@@ -127,6 +179,7 @@ class Evidence:
     cancel_by: str | None = None
     timeout_s: float | None = None
     ending: Ending | None = None
+    facts: JobFacts = field(default_factory=JobFacts, metadata=OMIT)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ COMMANDS = [
     "down",
     "download",
     "env",
+    "explain",
     "gc",
     "init",
     "key",

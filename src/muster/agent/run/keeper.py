@@ -15,6 +15,7 @@ import socket
 import time
 from typing import NamedTuple
 
+from muster.agent.run import stacks
 from muster.agent.run.memory import MemoryWatch
 from muster.agent.run.mpi.coordinator import MpiCoordinator
 from muster.agent.run.records import Channel, Launch, LaunchRank, StopCommand, Value, entry_line
@@ -159,6 +160,7 @@ class Keeper:
 
     def __init__(self, launch: Launch, agent: socket.socket, wake: int) -> None:
         self._launches = launch["ranks"]
+        self._logs = {rank["rank"]: rank["log"] for rank in launch["ranks"]}
         self._whole_gang = launch["whole_gang"]
         self._stop_file = launch["stop_file"]
         self._ending = Ending(launch["grace_failure_s"], launch["kill_after_term_s"])
@@ -173,6 +175,8 @@ class Keeper:
         self._signalled = False
         self._spared: list[processes.Process] = []
         """Those that have had no SIGTERM, because their parents had it."""
+        self._waited = False
+        """A rank that failed complained of the others."""
         self._interrupted: set[int] = set()
         """Ranks that mpirun has told to end."""
         self._deserted: tuple[str, float] | None = None
@@ -286,6 +290,8 @@ class Keeper:
         """Record how a rank ended; `interrupted`: mpirun had told it to end."""
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+        by_itself = ended.essential and code != 0 and not self._signalled and not interrupted
+        waited = by_itself and stacks.has_waited(self._logs.get(ended.rank, ""))
         self._record(
             "exited",
             at=time.time() if at is None else at,
@@ -296,9 +302,11 @@ class Keeper:
             core_dumped=bool(number and os.WCOREDUMP(status)),
             expected=self._signalled or interrupted,
             oom_killed=code != 0 and not self._signalled and self._memory.killed(),
+            waited=waited,
         )
         now = time.monotonic()
-        if ended.essential and code != 0 and not self._signalled and not interrupted:
+        if by_itself:
+            self._waited = self._waited or waited
             self._ending.failed(now)
         # With ranks on other nodes too, only the server knows whether a helper here is still needed.
         needed = self._awaited or any(other.essential or not self._whole_gang for other in self._running.values())
@@ -310,6 +318,8 @@ class Keeper:
         """Send the signals whose time has come."""
         now = time.monotonic()
         self._lose_deserted(now)
+        if self._ending.terminating(now) and not self._signalled:
+            self._show_stacks()
         if self._ending.killing(now):
             overdue_s = now - (self._ending.kill_at or now)
             self._announce("killing")
@@ -325,6 +335,13 @@ class Keeper:
             self._address_orphans()
         if self._mpi and self._signalled and not self._wrapped() and self._mpi.fell_silent():
             self._ending.hurry(now)
+
+    def _show_stacks(self) -> None:
+        """Have the ranks that are left say where they are, if that may tell why the attempt ends."""
+        reason = self._ending.reason
+        if reason in ("timeout", "rank_waited") or (reason == "rank_failed" and self._waited):
+            ranks = {pid: running.rank for pid, running in self._running.items()}
+            stacks.show(self._descendants(), ranks)
 
     def _announce(self, kind: str) -> None:
         if self._signalled:

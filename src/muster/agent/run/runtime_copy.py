@@ -17,6 +17,7 @@ _KEEPER_PARTS = (
     "agent/run/keeper.py",
     "agent/run/memory.py",
     "agent/run/records.py",
+    "agent/run/stacks.py",
     "agent/run/container/__init__.py",
     "agent/run/container/inside.py",
     "agent/run/mpi/__init__.py",

@@ -40,15 +40,23 @@ def headline(view: RunView, paint: Paint, now: float) -> str:
 
 
 def verdict(view: RunView, paint: Paint) -> list[str]:
-    """Of a failed run: what happened, to which rank on which node, its last lines, the evidence, what to do."""
-    given = view.verdict
-    if given is None or view.status != states.FAILED:
-        return []
+    """Why a run failed; nothing for others."""
+    return explanation(view.verdict, paint) if view.verdict and view.status == states.FAILED else []
+
+
+def explanation(given: Verdict, paint: Paint) -> list[str]:
+    """What happened, to which rank on which node, its last lines, what else it may be, the evidence, what to do."""
     where = _where(given)
     title = f"{given.code}: {where}" if where and where not in given.message else given.code
+    if given.confidence != "certain":
+        title += f" ({given.confidence})"
     lines = ["", paint(title, "red", "bold"), *(f"  {line}" for line in given.message.splitlines())]
     if given.lines:
         lines += ["", paint("  last lines:", "dim"), *(f"    {line}" for line in given.lines)]
+    if given.second is not None:
+        lines += ["", f"  {paint('or:', 'dim')} {given.second.code}: {_first_line(given.second.message)}"]
+    if given.similar is not None:
+        lines += ["", f"  {paint('before:', 'dim')} {given.similar.text}"]
     if evidence := _evidence(given.evidence):
         lines += ["", f"  {paint('evidence:', 'dim')} {'; '.join(evidence)}"]
     if given.action:

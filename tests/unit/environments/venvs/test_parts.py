@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from muster.control.verdict import judge
+from muster.diagnosis.verdict import judge
 from muster.environments import condafile, requirements
 from muster.environments.condafile import conda_text
 from muster.environments.failures import classify

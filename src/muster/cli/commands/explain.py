@@ -1,0 +1,79 @@
+"""The verdict on logs of a failure that did not happen under Muster: `explain`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from muster.cli.console import Paint
+from muster.cli.options import Json, argument, option, print_json
+from muster.cli.views.run import explanation
+from muster.diagnosis.foreign import LogFile, evidence_of
+from muster.diagnosis.passages import shortened
+from muster.diagnosis.verdict import judge
+from muster.errors import UserError
+from muster.wire.verdicts import JobFacts
+
+_MOST_BYTES = 64 << 20
+_STDIN = "-"
+_ELSEWHERE = {
+    "timeout": "Ask for more time, or go on from a checkpoint.",
+    "cancelled": "",
+    "preempted": "Submit it again; with a checkpoint it goes on from there.",
+    "platform": "",
+}
+"""Next steps that speak of Muster where it had no part in it."""
+
+
+def explain(
+    files: Annotated[
+        list[str], argument("FILE", "Logs of one failure, one for each rank or all in one; - reads a pipe.")
+    ],
+    exit_code: Annotated[int | None, option("N", "The exit code, where it is known.", "--exit-code")] = None,
+    as_json: Json = False,
+) -> None:
+    """Explain a failure from its logs, also one that did not happen under Muster.
+
+    \b
+    Examples:
+      muster explain slurm-4711.out
+      muster explain rank_0.log rank_1.log --json
+    """
+    logs = [_read(name, exit_code) for name in files]
+    evidence = evidence_of(logs)
+    known = JobFacts(files=_beside(files))
+    ranks = tuple(replace(rank, tail=shortened(rank.tail, rank)) for rank in evidence.ranks)
+    made = judge(replace(evidence, ranks=ranks, facts=known))
+    made = replace(made, next=_ELSEWHERE.get(made.code, made.next))
+    if as_json:
+        print_json(made)
+    else:
+        print("\n".join(explanation(made, Paint.of(sys.stdout))).strip("\n"))
+
+
+def _read(name: str, exit_code: int | None) -> LogFile:
+    """A log; of a very long one its end."""
+    signal = exit_code - 128 if exit_code is not None and exit_code > 128 else None
+    ended = {"exit_code": None if signal else exit_code, "signal": signal}
+    if name == _STDIN:
+        return LogFile("standard input", sys.stdin.buffer.read()[-_MOST_BYTES:].decode(errors="replace"), **ended)
+    try:
+        with Path(name).open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError as error:
+        raise UserError(
+            f"{name} cannot be read: {error.strerror}", "Give the files that the failed job printed to."
+        ) from None
+    if not text.strip():
+        raise UserError(f"{name} is empty", "Give the files that the failed job printed to.")
+    return LogFile(Path(name).name, text, **ended)
+
+
+def _beside(names: list[str]) -> tuple[str, ...]:
+    """Scripts in the current folder, of which a next step may speak."""
+    logs = {Path(name).resolve() for name in names}
+    return tuple(sorted(path.name for path in Path.cwd().glob("*.py") if path.resolve() not in logs))

@@ -1,0 +1,166 @@
+"""Advice about programs that end with a code or by a signal, and about commands that do not start."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import signal as signals
+from pathlib import PurePosixPath
+
+from muster.diagnosis.advice.case import OPTION, Case, address_in, has_crlf, meant_by, missing_path, quoted_path
+from muster.diagnosis.gangs import short
+from muster.diagnosis.raised import Frame
+from muster.wire.verdicts import code_of
+
+_FROM_OUTSIDE = (signals.SIGKILL, signals.SIGTERM, signals.SIGINT, signals.SIGHUP)
+_OUTSIDE = (
+    "Something outside the program sent this signal, and it was not Muster: look for a "
+    "person, a watchdog or a limit on the "
+    "node. `retry.user_error` has it tried again."
+)
+_KILLED = (
+    "Something outside the program sent this signal, and it was neither Muster nor, as far as "
+    "is known, the kernel for want of "
+    "memory: look for a person, a watchdog or a memory limit on the node. `retry.user_error` has it tried again."
+)
+_SIGNALS = {
+    signals.SIGPIPE: "What it wrote to had ended first: the other end of a pipe, such as `| head`.",
+    signals.SIGXCPU: "A limit of CPU time ended it (`ulimit -t`): raise it in the command or on the node.",
+    signals.SIGXFSZ: "A limit of file sizes ended it (`ulimit -f`): raise it in the command or on the node.",
+    signals.SIGILL: "The CPU does not know an instruction: a library was built for a newer CPU. Use another "
+    "build of it.",
+    signals.SIGUSR1: "It was sent by something outside, a batch system for example, and the program does not "
+    "handle it.",
+    signals.SIGUSR2: "It was sent by something outside, a batch system for example, and the program does not "
+    "handle it.",
+}
+_CRLF = "The script has Windows line endings (CRLF): `dos2unix` it, or `sed -i 's/\\r$//'`."
+_UNBOUND = re.compile(r"(?<!\w)(\w+): unbound variable")
+_CHOICE = re.compile(r"argument (\S+): invalid choice: (\S+) \(choose from (.{1,200}?)\)")
+_UNKNOWN_OPTION = re.compile(r"unrecognized arguments: (\S+)|No such option:? ?(--\S+)")
+_NO_PROGRAM = re.compile(
+    r"(?:^|: )(?:(?:line|Zeile|ligne|línea|行) ?\d+ ?: )?(\S+?) ?: (?:command not found|not "
+    r"found|Kommando nicht gefunden|commande introuvable|orden no encontrada|コマンドが見つかりません)"
+)
+_INTERPRETER = re.compile(r"(?<!\S)(/\S+?): bad interpreter")
+_FAULT = re.compile(r'  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<function>.+)$')
+
+
+def bad_input(case: Case) -> str:
+    line = case.line
+    if has_crlf(case.text):
+        return _CRLF
+    if found := _CHOICE.search(line):
+        return f"Give {found[1]} one of {found[3]}."
+    if found := _UNKNOWN_OPTION.search(case.text):
+        given = (found[1] or found[2]).partition("=")[0]
+        known = OPTION.findall("\n".join(case.cause.lines))
+        near = difflib.get_close_matches(given, [option for option in known if option != given], 1, 0.5)
+        return f"The script has no option {given}" + (f": did you mean {near[0]}?" if near else ".")
+    if "can't open file" in line:
+        path = quoted_path(line.partition("can't open file")[2])
+        name = PurePosixPath(path).name
+        near = difflib.get_close_matches(name, case.facts.files, 1, 0.5)
+        return f"There is no {name} in the code folder" + (f": did you mean `{near[0]}`?" if near else ".")
+    if meant := meant_by(case.text):
+        return meant
+    if line.lower().startswith("usage: "):
+        return f"The command lacks arguments: {line[:200]}"
+    options = OPTION.findall(line)
+    return f"Put {options[0]} right in the command." if options else ""
+
+
+def launcher(case: Case) -> str:
+    text = case.text
+    if has_crlf(text):
+        return _CRLF
+    if "required file not found" in text:
+        return (
+            "The first line of the script (its shebang) names an interpreter that the node does not "
+            "have; Windows line endings "
+            "(CRLF) do that too: `dos2unix`. Or start it with its interpreter."
+        )
+    if found := _INTERPRETER.search(text):
+        return (
+            f"The first line of the script names an interpreter that the node does not have "
+            f"({found[1]}): `#!/usr/bin/env bash`, or start it with its interpreter."
+        )
+    if case.cause.rank.exit_code == 126:
+        return _not_executable(case)
+    if found := _NO_PROGRAM.search(case.line):
+        return (
+            f"There is no program `{found[1]}` on PATH: check its spelling, or use an environment or image that has it."
+        )
+    return code_of("launcher_missing").next
+
+
+def _not_executable(case: Case) -> str:
+    program = next((word for word in case.cause.rank.command.split() if "/" in word), "the file")
+    if "Is a directory" in case.text:
+        return f"`{program}` is a folder, not a program."
+    if "Exec format" in case.text or "cannot execute binary" in case.text:
+        return f"`{program}` was built for another architecture or format, or lacks its `#!` line."
+    return f"`chmod +x {program}`, or start it with its interpreter (`bash {program}`)."
+
+
+def exit_code(case: Case) -> str:
+    text = "\n".join((case.line, *case.cause.lines[-8:]))
+    if has_crlf(text):
+        return _CRLF
+    if not case.line and (moved := re.search(r"--(?:redirects|log[-_]dir)[= ]\S+", case.cause.rank.command)):
+        return f"What its processes printed was sent elsewhere (`{moved[0]}`): add `--tee 3` to have it in the log too."
+    if meant := meant_by(text):
+        return meant
+    if found := re.search(r"(?i)exit ?code:? -(\d+)", text):
+        name = signals.Signals(int(found[1])).name if int(found[1]) in set(signals.Signals) else f"signal {found[1]}"
+        why = ": it was killed from outside, for want of memory perhaps" if name == "SIGKILL" else ""
+        return f"A child process was ended by {name}{why}."
+    if found := re.search(r"^FAILED (\S+)", text, re.M):
+        return f"The test {found[1]} failed."
+    if found := _UNBOUND.search(text):
+        return f"Set {found[1]} in `environment_variables` of the job."
+    if "syntax error" in text or re.search(r"line \d+: (?:import|from|def|class|print)\b", text):
+        script = re.search(r"(?<![\w./-])([\w./-]+\.sh): ", text)
+        wrong = (
+            " is not a shell script: it lacks its `#!` line, or start it with `python`"
+            if re.search(r"import|print\(", text)
+            else ""
+        )
+        return f"Look at {script[1]}{wrong}." if script else ""
+    if found := re.search(r"[Cc]ommand not found|: not found", text):
+        return launcher(case)
+    if options := OPTION.findall(case.line):
+        return f"The program asks for {options[0]} in the command."
+    if url := address_in(case.line):
+        return f"The node does not reach {url}: check the address, and whether the node may go out to it."
+    if found := re.search(
+        r"(?<![\w./-])([\w./-]+\.(?:cpp|cc|c|cu|f90|rs|go|pl|R|jl)):(\d+)", "\n".join((text, *case.cause.lines))
+    ):
+        return f"{short(found[1])} line {found[2]}."
+    if case.cause.rank.exit_code == 124 and "timeout " in case.cause.rank.command:
+        return "`timeout` in the command ended it: give it more time there."
+    if path := missing_path(case.line):
+        return f"`{path}` is not there on the node: check the path, or give it as an input of the job."
+    if found := re.search(r"undefined reference to [`'‘](\w+)", text):
+        return f"`{found[1]}` is declared and nowhere defined: link the file or library that has it."
+    if re.search(
+        r"not in gzip format|(?:tar|unzip|gzip|bzip2|xz): .{0,80}(?:corrupt|not recoverable|does not look like)", text
+    ):
+        archive = re.search(r"(?<!\S)(\S+\.(?:tar|tgz|zip|gz|bz2|xz)[\w.]*)", case.cause.rank.command)
+        return f"The archive {archive[1] if archive else ''} is damaged, or not what its name says.".replace("  ", " ")
+    if found := re.search(r"No matching distribution found for (\S+)", text):
+        return f"pip knows no `{found[1]}`: check its spelling, its version and the index."
+    return ""
+
+
+def signal(case: Case) -> str:
+    if case.cause.signal in _SIGNALS:
+        return _SIGNALS[signals.Signals(case.cause.signal)]
+    if case.cause.signal in _FROM_OUTSIDE:
+        return _KILLED if case.cause.signal == signals.SIGKILL else _OUTSIDE
+    found = [match for line in case.cause.lines if (match := _FAULT.match(line))]
+    frames = [Frame(match["file"], int(match["line"]), match["function"]) for match in found]
+    own = next((frame for frame in frames if not frame.of_library), None)
+    if own is not None:
+        return f"It crashed in native code called at {short(own.file)} line {own.line}, in {own.function}."
+    return ""

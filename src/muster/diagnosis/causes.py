@@ -1,0 +1,376 @@
+"""Why one process ended: its exit and what it printed last decide, by the rules. Earlier troubles are kept as such."""
+
+from __future__ import annotations
+
+import re
+import signal as signals
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from muster.diagnosis.launchers import Process
+from muster.diagnosis.log import Log
+from muster.diagnosis.raised import Raised
+from muster.diagnosis.rules import Finding, find
+from muster.wire.verdicts import RankEvidence
+
+# How much a cause explains; the smaller number is the earlier cause, whatever the clocks say.
+DEFINITE = 0
+VAGUE = 1
+PASSED_ON = 2
+RENDEZVOUS = 3
+COLLECTIVE = 4
+
+_WEIGHT = {"exit_code": VAGUE, "rendezvous": RENDEZVOUS, "collective": COLLECTIVE}
+# Sent by people and by other managers of processes, seldom by a fault of the program.
+_POLITE = (signals.SIGTERM, signals.SIGINT, signals.SIGHUP)
+# A program that aborts says why; one that is killed or crashes does not.
+_SPEAKING = (signals.SIGABRT, signals.SIGBUS)
+_CRASHES = {
+    *(signals.SIGSEGV, signals.SIGKILL, signals.SIGILL, signals.SIGFPE, signals.SIGTRAP, *_SPEAKING, *_POLITE),
+    *(signals.SIGPIPE, signals.SIGXCPU, signals.SIGXFSZ, signals.SIGUSR1, signals.SIGUSR2, signals.SIGQUIT),
+}
+
+_BAD_ARGUMENTS = re.compile(
+    r"(?<!\S)\S+: error: |Error: (?:No such option|Missing|Invalid value|Got unexpected)|: can't open file '"
+    r"|[│|] (?:No such option|Missing (?:option|argument|parameter)|Invalid value|Got unexpected)"
+)
+_NOT_FOUND = re.compile(
+    r"command not found|: not found|No such file or directory|bad interpreter|required file not found"
+)
+_NOT_ALLOWED = re.compile(
+    r"Permission denied|cannot execute|Exec format error|Is a directory|bad interpreter|required file not found"
+)
+_NATIVE = re.compile(
+    r"double free or corruption|(?:free|malloc|realloc|munmap_chunk)\(\): |corrupted (?:size"
+    r"|double)|stack smashing detected"
+    r"|buffer overflow detected|Assertion [`'].{1,300}' failed|ERROR: \w+Sanitizer: |Fatal "
+    r"Python error: |Check failed: |runtime error: "
+    r"|Fortran runtime error|Illegal instruction"
+)
+# The daemon itself died, or the network to its node failed; mpirun's exit code says neither.
+_LOST_DAEMON = re.compile(
+    r"(?:ORTE|PRTE) has lost communication with a remote daemon[^-]{0,300}?Remote daemon\s*: \S+ on node (\S+)"
+)
+_HANDLED = re.compile(
+    r"(?i)\b(?:try(?:ing)? (?:it )?again|retry\w*|attempt \d|going on|carry(?:ing)? on"
+    r"|continu(?:e|ing)|without (?:it|cache)|fall(?:ing)? ?back"
+    r"|skipp(?:ed|ing)|ignor(?:ed|ing)|recover(?:ed|ing)|instead|is off|disabled|halving|giving up)\b"
+)
+_PROGRESS = re.compile(r"(?i)\b(?:step|epoch|iter(?:ation)?|batch|loss|acc(?:uracy)?|it/s)\b.{0,3}\W*\d")
+_FAILURE = re.compile(
+    r"(?i)\b(?:error|fail(?:ed|ure|s)?|fatal|abort\w*|cannot|could not|couldn't|can't|giving "
+    r"up|refus\w+|invalid|missing|unable"
+    r"|exceed\w*|unsupported|not|no such|denied|stopping|exit(?:ing)?|nan|below"
+    r"|undefined|out of|too (?:many|few|large|small)|corrupt\w*|truncated|unbound|died|used up"
+    r"|left out|expired|quota|required|unexpected|wrong)\b"
+)
+_GENERIC = re.compile(
+    r"(?i)not recoverable|ld returned|exiting now|exit(?:ed with)? (?:status|code)|see "
+    r"(?:above|the log)|^\W*(?:training|job|run|script) failed\W*$|aborting\W*$"
+    r"|^\W*(?:failed|error|exiting|stopped)\W*$|^\W*\d+ (?:failed|errors?)\b|^FAILED \("
+)
+_EXCEPTION_LINE = re.compile(r"^\W{0,5}(?:\w+\.)*[A-Z]\w*(?:Error|Exception): \S")
+_WAITED_IN_VAIN = re.compile(
+    r"(?:^|\.)(?:Empty|TimeoutError|BrokenProcessPool|BrokenBarrierError|CancelledError"
+    r"|BrokenThreadPool|CalledProcessError|EOFError)\b"
+    r"|exited unexpectedly|(?:pin memory )?thread exited|is not alive|worker .{0,40}(?:died|failed|exited)"
+)
+_PYTHON = re.compile(r"python|torchrun|accelerate|deepspeed|horovodrun")
+_AT_EXIT = "terminate called without an active exception"
+_STOPPED = re.compile(r"SignalException|^(?:KeyboardInterrupt|SystemExit)\b")
+_NATIVE_FORMS = ("c++",)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why one process ended."""
+
+    code: str
+    process: Process
+    signal: int | None = None
+    headline: str = ""
+    """The line that says it best."""
+    lines: tuple[str, ...] = ()
+    """The traceback, or the last lines."""
+    weight: int = DEFINITE
+    raised: Raised | None = None
+    finding: Finding | None = None
+    sure: bool = True
+    """Nothing speaks for another cause."""
+    earlier: Raised | None = None
+    """An exception that was printed before and did not end the process."""
+
+    @property
+    def rank(self) -> RankEvidence:
+        return self.process.rank
+
+    @property
+    def order(self) -> tuple[int, bool, bool, float, int]:
+        """The first cause has the smallest; a launcher passes on what its ranks did."""
+        mute = self.code == "exit_code" and not sounds_like_failure(self.headline)
+        return (self.weight, self.rank.role == "launcher", mute, self.rank.ended_at or 0.0, self.rank.rank)
+
+
+def cause_of(process: Process) -> Cause:
+    """Why a process that failed did so."""
+    rank, log = process.rank, process.log
+    if rank.refusal:
+        return Cause("launcher_missing", process, headline=rank.refusal, lines=log.closing(None))
+    if rank.lost_with:
+        return Cause("platform", process, headline=_last_line(log), lines=log.closing(None))
+    lost = _LOST_DAEMON.search(rank.tail) if rank.role == "launcher" and rank.signal is None else None
+    if lost:
+        return Cause("platform", process, None, f"lost contact with its daemon on {lost[1]}", log.closing(None))
+    number = _signal_of(rank)
+    if number == signals.SIGKILL and rank.oom_killed:
+        return Cause("host_oom", process, number, _last_line(log), log.closing(None))
+    final = _final(log, rank, process.shared)
+    if number is not None:
+        return _by_signal(process, number, final)
+    if final is not None:
+        return _by_exception(process, final)
+    return _by_words(process)
+
+
+def last_words(process: Process) -> Cause | None:
+    """What a process that Muster itself ended had to say: the exception with which its log stops, if it does."""
+    final = _standing_last(process.log)
+    if final is None:
+        return None
+    return _by_exception(process, final)
+
+
+def complaint(process: Process) -> Finding | None:
+    """What a process said of another rank, wherever in its log."""
+    for raised in reversed(process.log.raised):
+        found = find(raised.all_lines, "raised")
+        if found and found.rule.victim:
+            return found
+    found = find(process.log.last_words(20), "said")
+    return found if found and found.rule.victim else None
+
+
+def _signal_of(rank: RankEvidence) -> int | None:
+    """The signal that ended a process, also where a shell or a launcher passes it on as an exit code."""
+    if rank.signal is not None:
+        return rank.signal
+    passed_on = (rank.exit_code or 0) - 128
+    return passed_on if passed_on in _CRASHES else None
+
+
+def is_victim(raised: Raised) -> bool:
+    """Whether an exception complains of another rank."""
+    found = find(raised.all_lines, "raised")
+    return found is not None and found.rule.victim
+
+
+def _final(log: Log, rank: RankEvidence, shared: bool = False) -> Raised | None:
+    """The exception that ended the process, if one did; of a log that several share, one that complains of no other."""
+    candidates = [
+        raised
+        for raised in log.raised
+        if raised.line and raised.setting != "ignored" and raised.form not in _NATIVE_FORMS
+    ]
+    if shared:
+        candidates = [raised for raised in candidates if not is_victim(raised)] or candidates
+        # What every process printed did not end any of them, where one printed something else.
+        told = Counter(raised.line for raised in candidates)
+        candidates = [raised for raised in candidates if told[raised.line] == 1] or candidates
+    if not candidates:
+        return None
+    last = candidates[-1]
+    if (last.setting == "main" and _WAITED_IN_VAIN.search(last.line)) or last.setting in ("thread", "process", "task"):
+        # It only noticed that something else had failed: a thread, a worker, a child process.
+        others = [raised for raised in candidates[:-1] if raised.line and not _WAITED_IN_VAIN.search(raised.line)]
+        asides = [raised for raised in others if raised.setting in ("thread", "process", "task")]
+        if last.setting == "main" and "CalledProcessError" in last.kind:
+            asides = asides or [raised for raised in others if not _was_handled(log, raised, rank, last.begin)]
+        if last.setting == "main" and asides:
+            return asides[-1]
+    return None if _was_handled(log, last, rank) else last
+
+
+def _was_handled(log: Log, raised: Raised, rank: RankEvidence, until: int | None = None) -> bool:
+    """Whether the program went on after an exception that it printed, and ended for another reason."""
+    after = log.words_between(raised.end, until)
+    before = log.lines[raised.begin - 1] if raised.begin else ""
+    if raised.setting == "logged" and _HANDLED.search(before) and after:
+        return True
+    if not after:
+        return False
+    if any(_HANDLED.search(line) for line in after[:3]) and _FAILURE.search(after[-1]):
+        return True
+    going_on = _progress(log, raised)
+    if rank.exit_code in (None, 1, 2):
+        return going_on >= 3 and (
+            raised.setting == "logged" or rank.exit_code is None or bool(_FAILURE.search(after[-1]))
+        )
+    return going_on >= 3 or len(after) > 5
+
+
+def _standing_last(log: Log) -> Raised | None:
+    """The exception after which a process printed nothing of a program that goes on."""
+    # What a stop makes a program print comes after what it had to say by itself.
+    spoken = [raised for raised in log.raised if raised.setting != "ignored" and raised.line]
+    candidates = [raised for raised in spoken if not _STOPPED.search(raised.line)]
+    if not candidates:
+        return None
+    after = log.words_after(candidates[-1])
+    going_on = _progress(log, candidates[-1])
+    handled = any(_HANDLED.search(line) for line in after[:3])
+    return None if going_on >= 2 or len(after) > 8 or handled else candidates[-1]
+
+
+def _progress(log: Log, raised: Raised) -> int:
+    """How many lines after an exception tell of a program that goes on."""
+    later = (line for line in log.lines[raised.end :] if not line.startswith((" ", "\t", "wandb")))
+    return sum(bool(_PROGRESS.search(line)) for line in later)
+
+
+def _by_signal(process: Process, number: int, final: Raised | None) -> Cause:
+    rank, log = process.rank, process.log
+    earlier = log.raised[-1] if log.raised else None
+    if number in _POLITE or number == signals.SIGKILL:
+        weight = VAGUE if number in _POLITE else DEFINITE
+        if final is not None and rank.signal is None and final.setting == "main" and not _STOPPED.search(final.line):
+            return _by_exception(process, final)
+        return Cause("signal", process, number, _last_line(log), log.closing(None), weight, earlier=earlier)
+    # A program that has failed may still crash while it tidies up.
+    clean = final is not None and final.setting != "logged" and not _spoken_after(log, final)
+    if final is not None and clean:
+        return _by_exception(process, final)
+    native = _native_line(log)
+    if number == signals.SIGABRT and native == _AT_EXIT and _PYTHON.search(rank.command):
+        # A library's threads were still running when the interpreter had finished: it was leaving by itself.
+        return Cause(
+            "exit_code", process, number, telling_line(log.without(_AT_EXIT)), log.closing(None), VAGUE, sure=False
+        )
+    found = find([native], "said") if native else None
+    if number in _SPEAKING and found is None:
+        found = find([line for raised in log.raised if raised.form == "c++" for line in raised.all_lines], "raised")
+        found = found or find(log.last_words(8), "said")
+    if found is not None and number in _SPEAKING and found.rule.code != "exception":
+        return _found(process, found, number, native or found.line)
+    lines = log.from_line(native) if native else log.closing(None)
+    return Cause("signal", process, number, native, lines, earlier=final)
+
+
+def _spoken_after(log: Log, raised: Raised) -> bool:
+    return bool(log.words_after(raised)) and not any(
+        _NATIVE.search(line) or "terminate called" in line for line in log.words_after(raised)
+    )
+
+
+def _native_line(log: Log) -> str:
+    """What a crashing program or its libraries said."""
+    spoken = [raised for raised in log.raised if raised.form == "c++"]
+    if spoken:
+        return spoken[-1].line
+    return next((line.strip() for line in reversed(log.lines[-300:]) if _NATIVE.search(line)), "")
+
+
+def _by_exception(process: Process, final: Raised) -> Cause:
+    log = process.log
+    lines = log.closing(final)
+    found = find(final.told_lines, "raised")
+    earlier = next((raised for raised in reversed(log.raised) if raised.end <= final.begin and raised.line), None)
+    headline = headline_of(final)
+    after = log.words_after(final)
+    if after and _FAILURE.search(after[-1]) and len(after[-1]) < 200:
+        headline += f"; then: {after[-1].strip()}"
+    made = Cause("exception", process, None, headline, lines, DEFINITE, final, found, not after, earlier)
+    if found is None:
+        return made
+    weight = COLLECTIVE if found.rule.victim else DEFINITE
+    return replace(made, code=found.rule.code, weight=_WEIGHT.get(found.rule.code, weight))
+
+
+def headline_of(raised: Raised) -> str:
+    """An exception in one line: its own, and the one that it came from."""
+    line = _shortened(raised.line)
+    if not raised.causes:
+        return line
+    if raised.form == "group":
+        return f"{line}: " + "; ".join(_shortened(cause.line) for cause in raised.causes[:3])
+    root = _shortened(raised.causes[0].line)
+    if not root or root in line or _same(root, line):
+        return line or root
+    if _quotes(raised):
+        return f"{root} ({line.rstrip(': ')})"
+    if raised.handling:
+        return f"{line} (while handling {root})"
+    return f"{line} (caused by {root})"
+
+
+def _quotes(raised: Raised) -> bool:
+    """Its message only says that another process failed."""
+    return raised.causes[0].setting == "inner"
+
+
+def _same(first: str, second: str) -> bool:
+    return first.rpartition(": ")[2] == second.rpartition(": ")[2]
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= 300 else f"{line[:280]} …"
+
+
+def _found(process: Process, found: Finding, number: int | None, headline: str) -> Cause:
+    weight = COLLECTIVE if found.rule.victim else DEFINITE
+    code = found.rule.code
+    return Cause(
+        code, process, number, _shortened(headline), process.log.closing(None), _WEIGHT.get(code, weight), None, found
+    )
+
+
+def _by_words(process: Process) -> Cause:
+    """No exception and no signal: the exit code, and what the program said of it."""
+    rank, log = process.rank, process.log
+    lines = log.closing(None)
+    tail = [line.strip() for line in log.lines[-60:] if line.strip()]
+    earlier = log.raised[-1] if log.raised else None
+    told = next((line for line in reversed(tail) if _BAD_ARGUMENTS.search(line)), "")
+    if ": error: " in told and not any(line.lower().startswith("usage: ") for line in tail):
+        told = ""
+    if not told and rank.exit_code == 2:
+        told = next((line for line in reversed(tail[-3:]) if line.lower().startswith("usage: ")), "")
+    if rank.exit_code == 2 and told:
+        return Cause("bad_input", process, None, _shortened(told.strip("│| ")), lines)
+    if rank.exit_code in (126, 127) and not any("shared object" in line for line in tail[-3:]):
+        pattern = _NOT_FOUND if rank.exit_code == 127 else _NOT_ALLOWED
+        line = next((line for line in reversed(tail) if pattern.search(line)), tail[-1] if tail else "")
+        return Cause("launcher_missing", process, None, _shortened(line), lines, sure=bool(pattern.search(line)))
+    found = (find(tail[-25:], "said") if _is_report(tail) else None) or find(log.last_words(8), "said")
+    if found is not None and found.rule.code not in ("exception",):
+        return replace(_found(process, found, None, found.line), earlier=earlier)
+    native = _native_line(log)
+    headline = _shortened(native or telling_line(log))
+    lines = log.from_line(native) if native else lines
+    weight = COLLECTIVE if found is not None and found.rule.victim else VAGUE
+    if rank.exit_code == 1 and _EXCEPTION_LINE.search(headline) and weight == VAGUE:
+        made = Cause(
+            "exception", process, None, headline, lines, DEFINITE, None, find([headline], "raised"), False, earlier
+        )
+        return replace(made, code=made.finding.rule.code) if made.finding else made
+    return Cause("exit_code", process, None, headline, lines, weight, None, found, bool(headline), earlier)
+
+
+def _is_report(tail: list[str]) -> bool:
+    """A launcher's own page of words, in which lines are indented."""
+    return any(line.startswith("-----") for line in tail[-30:])
+
+
+def sounds_like_failure(line: str) -> bool:
+    return bool(_FAILURE.search(line))
+
+
+def telling_line(log: Log) -> str:
+    """Of the last words the ones that sound like a failure; the very last otherwise."""
+    words = log.last_words(12)
+    sounding = [line for line in words if _FAILURE.search(line)]
+    specific = [line for line in sounding if not _GENERIC.search(line)]
+    return (specific or sounding or words or [""])[-1].strip()
+
+
+def _last_line(log: Log) -> str:
+    return next(iter(reversed(log.last_words(1))), "").strip()

@@ -1,0 +1,171 @@
+"""Logs of a job that did not run under Muster, as evidence: a Slurm output, a `torchrun` log, a file for each rank."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from muster.diagnosis.causes import complaint
+from muster.diagnosis.launchers import Process
+from muster.diagnosis.log import read
+from muster.diagnosis.text import without_stamps
+from muster.wire.verdicts import Ending, Evidence, NodeEvidence, RankEvidence
+
+_NUMBER = re.compile(r"(?:rank|task|process|proc|worker)[-_.]?(\d+)|[-_.](\d+)\.(?:out|err|log|txt)$", re.I)
+_LABELLED = re.compile(r"\s{0,4}(\d{1,5}): ")
+_TASKS = re.compile(
+    r"srun: error: (?P<node>\S+): tasks? (?P<tasks>[\d,-]+): (?:Exited with exit code "
+    r"(?P<code>\d+)|(?P<how>[A-Z][^(\n]{2,60}))"
+)
+_ENDED = re.compile(
+    r"\*\*\* (?:JOB|STEP) \S+ ON (?P<node>\S+) (?:CANCELLED|FAILED) AT \S+(?: DUE TO (?P<why>[A-Z ,]+?))?(?:,| \*\*\*)"
+)
+_OUT_OF_MEMORY = re.compile(r"oom[-_]kill event|Out Of Memory|OOMKilled|Out of memory: Killed process")
+_SHELL_SIGNALS = (
+    (re.compile(r"Segmentation fault"), 11),
+    (re.compile(r"(?:^|\s)Aborted(?: \(core dumped\))?$"), 6),
+    (re.compile(r"Bus error"), 7),
+    (re.compile(r"Floating point exception"), 8),
+    (re.compile(r"Illegal instruction"), 4),
+    (re.compile(r"(?:^|\s)Killed$"), 9),
+    (re.compile(r"(?:^|\s)Terminated$"), 15),
+)
+_CODE = re.compile(r"(?:exit(?:ed)?(?: with)?(?: exit)? (?:code|status)[ :]+|exitcode[ :]+)(\d{1,3})\b", re.I)
+_REASONS: Mapping[str, tuple[str, str]] = {
+    "TIME LIMIT": ("timeout", ""),
+    "PREEMPTION": ("preempted", "Slurm took the nodes back for another job"),
+    "NODE FAILURE": ("node_lost", "Slurm lost a node of the job"),
+}
+_LAST_LINES = 40
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """One file, and what the caller knows about the end of the process that wrote it."""
+
+    name: str
+    text: str
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+def evidence_of(files: Sequence[LogFile]) -> Evidence:
+    """What the logs of one failure say, as if Muster had recorded it."""
+    texts = [replace(file, text=without_stamps(file.text)) for file in files]
+    ranks = [rank for number, file in enumerate(texts) for rank in _ranks(file, number, len(texts))]
+    ended = next((match for file in texts for match in [_last(_ENDED, file.text)] if match), None)
+    nodes = tuple(NodeEvidence(index, name) for index, name in enumerate(sorted({rank.node for rank in ranks})))
+    made = Evidence(tuple(_by_task(ranks, texts)), nodes, "rank_failed")
+    return _stopped(made, ended) if ended else made
+
+
+def _ranks(file: LogFile, position: int, count: int) -> Iterable[RankEvidence]:
+    """The ranks that one file tells of: one for each label of `srun --label`, otherwise one."""
+    parts = _by_label(file.text)
+    if parts:
+        for number, text in sorted(parts.items()):
+            yield _rank(number, replace(file, text=text), len(parts))
+        return
+    named = _NUMBER.search(file.name)
+    number = int(next(group for group in named.groups() if group)) if named and count > 1 else position
+    yield _rank(number, file, count)
+
+
+def _rank(number: int, file: LogFile, count: int) -> RankEvidence:
+    signal, code = file.signal, file.exit_code
+    last = [line for line in file.text.rstrip().split("\n")[-_LAST_LINES:] if line.strip()]
+    if signal is None and code is None:
+        signal, code = _end(last)
+    rank = RankEvidence(
+        number, "" if count == 1 else file.name, code, signal, tail=file.text, oom_killed=_killed(last, signal)
+    )
+    # Of several logs those without a word of trouble belong to processes that somebody ended.
+    quiet = count > 1 and file.exit_code is None and file.signal is None and _is_quiet(rank)
+    return replace(rank, expected=quiet)
+
+
+def _end(last: Sequence[str]) -> tuple[int | None, int | None]:
+    """The signal or the exit code of which the last lines tell; 1 where they tell of none."""
+    for line in reversed(last):
+        for pattern, number in _SHELL_SIGNALS:
+            if pattern.search(line):
+                return number, None
+        if (found := _CODE.search(line)) and int(found[1]):
+            return None, int(found[1])
+    return None, 1
+
+
+def _killed(last: Sequence[str], signal: int | None) -> bool:
+    return signal == 9 and any(_OUT_OF_MEMORY.search(line) for line in last)
+
+
+def _is_quiet(rank: RankEvidence) -> bool:
+    log = read(rank.tail)
+    process = Process(rank, log)
+    return not any(raised.line for raised in log.raised) and complaint(process) is None and rank.signal is None
+
+
+def _by_label(text: str) -> dict[int, str]:
+    lines = [line for line in text.split("\n") if line.strip()]
+    labelled = [line for line in lines if _LABELLED.match(line)]
+    if len(lines) < 4 or len(labelled) < 0.7 * len(lines):
+        return {}
+    parts: dict[int, list[str]] = defaultdict(list)
+    for line in labelled:
+        match = _LABELLED.match(line)
+        assert match is not None
+        parts[int(match[1])].append(line[match.end() :])
+    return {number: "\n".join(found) + "\n" for number, found in parts.items()} if len(parts) > 1 else {}
+
+
+def _by_task(ranks: Sequence[RankEvidence], files: Sequence[LogFile]) -> list[RankEvidence]:
+    """The ranks with what `srun` says of the ends of its tasks."""
+    told = [match for file in files for match in _TASKS.finditer(file.text)]
+    if not told:
+        return list(ranks)
+    ends: dict[int, re.Match[str]] = {}
+    for match in told:
+        for number in _numbers(match["tasks"]):
+            ends.setdefault(number, match)
+    if len(ranks) == 1 and len(files) == 1:
+        first = told[0]
+        number = min(_numbers(first["tasks"]))
+        return [_ended_by(replace(ranks[0], rank=number, node=first["node"]), first)]
+    return [_ended_by(rank, ends[rank.rank]) if rank.rank in ends else rank for rank in ranks]
+
+
+def _ended_by(rank: RankEvidence, told: re.Match[str]) -> RankEvidence:
+    if told["code"] is not None:
+        return replace(rank, exit_code=int(told["code"]), signal=None, expected=False)
+    memory = bool(_OUT_OF_MEMORY.search(told["how"]))
+    signal = 9 if memory else next((number for pattern, number in _SHELL_SIGNALS if pattern.search(told["how"])), 9)
+    return replace(rank, exit_code=None, signal=signal, expected=False, oom_killed=memory or rank.oom_killed)
+
+
+def _numbers(text: str) -> list[int]:
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if first.isdigit():
+            found += range(int(first), int(last or first) + 1)
+    return found[:4096] or [0]
+
+
+def _stopped(evidence: Evidence, ended: re.Match[str]) -> Evidence:
+    """A job that Slurm ended: by its time limit, for another job, or because somebody cancelled it."""
+    why = (ended["why"] or "").strip()
+    # An exception before it says more than the end does.
+    ranks = tuple(replace(rank, exit_code=None, signal=15, expected=True) for rank in evidence.ranks)
+    if why not in _REASONS:
+        return replace(evidence, ranks=ranks, stop_reason="cancelled", cancel_by="Slurm or a person")
+    code, message = _REASONS[why]
+    if code == "timeout":
+        return replace(evidence, ranks=ranks, stop_reason="timeout")
+    nodes = tuple(replace(node, leaving=code == "preempted", lost=code == "node_lost") for node in evidence.nodes)
+    return replace(evidence, ranks=ranks, nodes=nodes, stop_reason=code, ending=Ending(code, message))
+
+
+def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    return next(iter(reversed(list(pattern.finditer(text)))), None)

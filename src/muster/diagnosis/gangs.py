@@ -1,0 +1,256 @@
+"""Who is to blame among several processes: the one whose failure the others only noticed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from muster.diagnosis.causes import DEFINITE, Cause, cause_of, complaint, last_words
+from muster.diagnosis.launchers import Process
+from muster.diagnosis.log import Log, Stack
+from muster.diagnosis.raised import Frame
+
+_NAMED = re.compile(
+    r"[Rr]anks? (?P<failed>\d+) (?:failed to (?:pass|respond|join)|did not|is not ready|exited"
+    r"|was lost|disconnected|timed out)"
+    r"|(?:remote|peer) rank (?P<remote>\d+)|[Mm]issing ranks: (?P<missing>\d+)"
+    r"|(?:from|waiting for) (?:rank|worker|peer|process) ?(?P<awaited>\d+)"
+    r"|(?:worker|peer) (?P<worker>\d+) (?:is not responding|did not|went silent|is gone|vanished|timed out)"
+    r"|rank: (?P<nccl>\d+), .{0,300}(?:remote process exited|timed? ?out)"
+)
+_KEY = re.compile(r"keys: \S{0,80}//(?:cpu|cuda)//\d+/(\d+)$")
+_BLAMED = re.compile(
+    r"\b(?:[Rr]ank|[Ww]orker) (?P<rank>\d+)\b(?: on \S+)?(?::| failed| raised| had| hit| reported)\s*(?P<said>.{3,200})"
+    r"|(?i:fail\w*|errors?|exceptions?|raised) (?:on|in|at|from|by) (?:rank"
+    r"|worker)s?(?:\(s\))? ?\[?(?P<on>\d+)\b(?!\]?, ?\d)"
+    r"|[Rr]anks?(?:\(s\))? ?\[(?P<only>\d+)\]"
+)
+_LAST_WORDS = 40
+_TROUBLE = re.compile(
+    r"(?i)\b(?:error|exception|cannot|can't|could not|failed|fatal|nan|inf|corrupt|truncated|traceback)\b|Error\b"
+)
+
+
+@dataclass(frozen=True)
+class Blame:
+    """A process that the others waited for, and how that is known."""
+
+    process: Process | None
+    why: str
+    """What it did, to follow "rank 2 on node-0"."""
+    in_question: tuple[int, ...] = ()
+    """Where none can be named: the ranks that it may have been."""
+    where: Frame | None = None
+    sure: bool = True
+
+
+def spoken(processes: Sequence[Process]) -> Cause | None:
+    """The first exception with which the log of a process stops that Muster had to end."""
+    found = [cause for process in processes if process.rank.expected and (cause := last_words(process))]
+    definite = [cause for cause in found if cause.weight == DEFINITE]
+    return min(definite, key=lambda cause: cause.order) if definite else None
+
+
+def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
+    """Where several ranks fail alike because one of them had told the others: that one, with what it said itself."""
+    first = causes[0]
+    alike = [cause for cause in causes if likeness(cause) == likeness(first)]
+    named = _BLAMED.search(first.headline)
+    if named and len(processes) > 1:
+        number = int(named["rank"] or named["on"] or named["only"])
+        accused = next((item for item in processes if item.rank.rank == number), None)
+        if accused is not None and (named["rank"] is None or _TROUBLE.search(named["said"])):
+            own = next((cause for cause in causes if cause.rank.rank == accused.rank.rank), None)
+            # Workers may be those of a data loader, which have numbers of their own.
+            if own or "ank" in named[0]:
+                return own or replace(first, process=accused, sure=False)
+    if len(alike) < 2 or len(alike) < len(causes):
+        return None
+    alone = _only_once([cause.process for cause in alike])
+    earlier = Counter(cause.earlier.line for cause in alike if cause.earlier is not None)
+    troubled = []
+    for cause in alike:
+        before = cause.earlier.line if cause.earlier is not None else ""
+        if line := before if earlier[before] == 1 else alone.get(cause.rank.rank, ""):
+            troubled.append((cause, line))
+    if len(troubled) != 1:
+        return None
+    cause, line = troubled[0]
+    if cause.earlier is not None and cause.earlier.line == line:
+        told = cause_of(Process(replace(cause.rank, exit_code=1), _up_to(cause)))
+        return replace(told, process=cause.process, sure=False)
+    return replace(cause, code="exception", headline=f"{line} ({cause.headline})", sure=False)
+
+
+def hinted(first: Cause, processes: Sequence[Process]) -> Cause | None:
+    """Where the rank that failed first says nothing about it: the only one whose log tells of trouble."""
+    if first.code != "exit_code" or _TROUBLE.search(first.headline) or len(processes) < 2:
+        return None
+    if said := spoken(processes):
+        return replace(said, sure=False)
+    if first.signal is None and sum(process.rank.failed for process in processes) < 2:
+        return None
+    alone = _only_once([process for process in processes if complaint(process) is None])
+    if len(alone) != 1:
+        return None
+    number, line = next(iter(alone.items()))
+    process = next(item for item in processes if item.rank.rank == number)
+    return replace(first, process=process, headline=line, sure=False)
+
+
+def culprit(processes: Sequence[Process], complaints: Sequence[str], surely_peers: bool) -> Blame:
+    """Every failure is a lost peer: find the process that the others lost.
+
+    Not `surely_peers`: the connection that was lost may have been one to somebody else.
+    """
+    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
+    left = [process for process in essential if process.rank.succeeded and not process.rank.expected]
+    stayed = [process for process in essential if not process.rank.failed and process not in left]
+    if left and (surely_peers or stayed):
+        first = min(left, key=lambda process: process.rank.ended_at or 0.0)
+        return Blame(first, "had ended (exit code 0) while the others still needed it", where=None)
+    named = _named(essential, complaints)
+    waits = named is not None and (stack := _stack(named)) is not None and bool(stack.waits)
+    if named is not None and not waits and not complaint(named):
+        return Blame(
+            named, _not_there(named) if _doing(named) else "did not answer the others, who name it", where=_place(named)
+        )
+    silent = [process for process in essential if not process.rank.failed and complaint(process) is None]
+    blame = odd_one_out(silent, len(essential)) if silent else _none_silent(essential)
+    shown = blame.process is not None and _stack(blame.process) is not None
+    return blame if surely_peers or shown else _none_silent(essential)
+
+
+def odd_one_out(silent: Sequence[Process], num_ranks: int) -> Blame:
+    """Of those that were still running, the one that did not wait for the others."""
+    waiting = [process for process in silent if (stack := _stack(process)) and stack.waits]
+    candidates = [process for process in silent if process not in waiting]
+    if len(candidates) > 1:
+        candidates = _at_an_odd_place(candidates)
+    if len(candidates) == 1 and num_ranks > 1:
+        return Blame(candidates[0], _not_there(candidates[0]), where=_place(candidates[0]))
+    numbers = tuple(sorted(process.rank.rank for process in candidates or silent))
+    return Blame(None, "", numbers, sure=False)
+
+
+def doing(process: Process) -> str:
+    """What its stack says, to follow "rank 2"; empty where it showed none."""
+    return _doing(process)
+
+
+def places(processes: Sequence[Process]) -> str:
+    """Where the ranks were, each place once: `ranks 0, 2 in all_reduce (train.py line 12); rank 1 in barrier (…)`."""
+    found: dict[str, list[int]] = {}
+    for process in processes:
+        if doing := _doing(process):
+            found.setdefault(doing.removeprefix("was "), []).append(process.rank.rank)
+    if len(found) < 2:
+        return ""
+    return "; ".join(
+        f"{'ranks' if len(n) > 1 else 'rank'} {', '.join(map(str, sorted(n)))} {at}" for at, n in found.items()
+    )
+
+
+def _not_there(process: Process) -> str:
+    doing = _doing(process)
+    return f"did not answer the others: it {doing}" if doing else "did not answer the others"
+
+
+def _none_silent(essential: Sequence[Process]) -> Blame:
+    return Blame(None, "", tuple(sorted(process.rank.rank for process in essential)), sure=False)
+
+
+def _named(essential: Sequence[Process], complaints: Sequence[str]) -> Process | None:
+    """The rank that most complaints name, or whose entry they miss in the store."""
+    counted = Counter(number for line in complaints for number in _numbers(_NAMED, line))
+    missed = Counter(number for line in complaints for number in _numbers(_KEY, line))
+    for number, _ in [*counted.most_common(), *missed.most_common()]:
+        process = next((process for process in essential if process.rank.rank == number), None)
+        # Rank 0 serves the store and waits for all before it enters itself, unless a launcher serves it.
+        waits = number not in counted and number == 0 and process is not None and process.rank.launcher_rank is None
+        if process is not None and not waits:
+            return process
+    return None
+
+
+def _numbers(pattern: re.Pattern[str], line: str) -> list[int]:
+    return [int(next(group for group in match.groups() if group is not None)) for match in pattern.finditer(line)]
+
+
+def _at_an_odd_place(candidates: Sequence[Process]) -> list[Process]:
+    """Those that are not where most are, if most are in one place."""
+    at = {process.rank.rank: _key(process) for process in candidates}
+    counted = Counter(at.values())
+    common, count = counted.most_common(1)[0]
+    if count <= len(candidates) / 2 or (common is None and count < len(candidates) - 1):
+        return list(candidates)
+    odd = [process for process in candidates if at[process.rank.rank] != common]
+    return odd or list(candidates)
+
+
+def _key(process: Process) -> tuple[str, int] | None:
+    place = _place(process)
+    return (place.file, place.line) if place else None
+
+
+def _stack(process: Process) -> Stack | None:
+    stacks = process.log.stacks
+    own = [stack for stack in stacks if stack.rank == process.rank.rank]
+    return next((stack for stack in own or list(stacks) if stack.frames), None)
+
+
+def _place(process: Process) -> Frame | None:
+    stack = _stack(process)
+    return stack.own or stack.frames[0] if stack else None
+
+
+def _doing(process: Process) -> str:
+    """What its stack says, to follow "rank 2"."""
+    stack = _stack(process)
+    if stack is None:
+        return ""
+    place = stack.own or stack.frames[0]
+    inside = f"in {stack.waits}, " if stack.waits else ""
+    inner = stack.frames[0]
+    within = f" ({inner.function} of {short(inner.file)})" if inner.of_library and not stack.waits else ""
+    return f"was {inside}at {short(place.file)} line {place.line}, in {place.function}{within}"
+
+
+def short(file: str) -> str:
+    """A path as a person of the project would call it."""
+    for mark in ("/work/", "/site-packages/", "/dist-packages/", "/python3.11/", "/python3.12/"):
+        if mark in file:
+            return file.rpartition(mark)[2]
+    return file.removeprefix("./")
+
+
+def likeness(cause: Cause) -> tuple[str, str]:
+    """Equal for causes that differ in numbers alone."""
+    return cause.code, _normal(cause.headline)
+
+
+def _normal(text: str) -> str:
+    return re.sub(r"\d+", "#", text)
+
+
+def _only_once(processes: Sequence[Process]) -> dict[int, str]:
+    """By rank, what it said of a failure and no other rank did."""
+    ranks = [process for process in processes if process.rank.role != "launcher"]
+    words = {process.rank.rank: process.log.last_words(_LAST_WORDS) for process in ranks}
+    said_by = Counter(line for lines in words.values() for line in {_normal(line) for line in lines})
+    found = {}
+    for number, lines in words.items():
+        own = [line for line in lines if said_by[_normal(line)] == 1 and _TROUBLE.search(line)]
+        if own:
+            found[number] = own[-1].strip()
+    return found
+
+
+def _up_to(cause: Cause) -> Log:
+    """The log up to the end of an earlier exception."""
+    assert cause.earlier is not None
+    log = cause.process.log
+    kept = tuple(raised for raised in log.raised if raised.end <= cause.earlier.end)
+    return replace(log, lines=log.lines[: cause.earlier.end], raised=kept)

@@ -1,0 +1,250 @@
+"""Processes inside one rank's log: what `torchrun` (also under other names) and `mpirun` say of their children.
+
+A launcher is one rank for Muster, and its log holds what all of its children printed. Its own report names the
+children that failed; lines that carry a rank (`[rank3]: …`) belong to that child, and so do the stacks that the
+keeper asked for.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from muster.diagnosis.log import Log, Stack, read
+from muster.diagnosis.text import bounded, owner_of
+from muster.wire.verdicts import RankEvidence
+
+# One child in the report of torch's elastic launcher.
+_ELASTIC = re.compile(
+    r"^\s*rank\s*:\s*(?P<rank>\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*(?P<code>-?\d+) \(pid: \d+\)"
+    r"(?:[^\n]*\n\s*error_file:[^\n]*\n\s*traceback : (?P<traceback>Traceback[^\n]*\n(?:    "
+    r"[^\n]*\n|  [A-Za-z_][^\n]*\n)*))?",
+    re.M,
+)
+_ROOT_CAUSE = "Root Cause (first observed failure):"
+_ELASTIC_REPORT = re.compile(r"^torch\.distributed\.elastic\.multiprocessing\.errors\.ChildFailedError:", re.M)
+# Where the launcher itself begins to speak after its children.
+_LAUNCHER_SPEAKS = re.compile(
+    r"^(?:[WE]\d{4} \S+ \d+ [^\n]*torch/distributed/elastic/"
+    r"|-{40,}\n(?:MPI_ABORT was invoked|(?:mpirun|prterun|mpiexec) (?:noticed|detected|has exited)|Primary job)"
+    r"|=+\n=\s+BAD TERMINATION)",
+    re.M,
+)
+_MPI = (
+    re.compile(r"process rank (?P<rank>\d+) with PID \d+ on node \S+\s+exited\s+on\s+signal (?P<signal>\d+)"),
+    re.compile(r"MPI_ABORT was invoked on rank (?P<rank>\d+)[\s\S]{0,200}?[Ee]rrorcode:? (?P<code>\d+)"),
+    re.compile(
+        r"Process name: \[(?:[^\]\n]{0,200},\s*|\[[^\]\n]{0,200}\],)(?P<rank>\d+)\]\s*\n\s*Exit code:\s+(?P<code>\d+)"
+    ),
+    re.compile(r"=\s+RANK (?P<rank>\d+) PID \d+ RUNNING AT \S+\n=\s+KILLED BY SIGNAL: (?P<signal>\d+)"),
+)
+_MPI_ERROR = re.compile(
+    r"^\[[^\]\n]*\] \*\*\* An error occurred in [^\n]*\n[^\n]*\*\*\* reported by process \[\d+,(?P<rank>\d+)\]\n"
+    r"(?:\[[^\]\n]*\] \*\*\*[^\n]*\n)*",
+    re.M,
+)
+_MPI_ABORT = re.compile(r"^Abort\((\d+)\) on node \d+ \(rank \d+ in comm \d+\): application called MPI_Abort", re.M)
+_PROCESSES = re.compile(
+    r"(?:--(?:nproc[-_]per[-_]node|num[-_]processes)[= ]|(?:mpirun|mpiexec)\b[^|;&\n]{0,300}? -(?:n|np) )(\d+)"
+)
+_MANY_NODES = re.compile(r"--(?:nnodes|num[-_]machines)[= ](?!1\b)")
+_ABORTS = re.compile(
+    r"^(?:terminate called.*|  what\(\):.*|.*Assertion `.*|.*Check failed: .*|(?:double free|malloc).*)$", re.M
+)
+_BY_FORCE = "forcefully exiting via"
+_LEAVING = "terminate called without an active exception"
+_OWN_STACK = re.compile(r"torch/distributed/(?:elastic|run\.py|launcher)|accelerate/commands")
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process of an attempt: what is recorded of it, and its log, parsed."""
+
+    rank: RankEvidence
+    log: Log
+    shared: bool = False
+    """Others may have printed what is in it too."""
+
+
+@dataclass(frozen=True)
+class _Report:
+    """What a launcher said of one child."""
+
+    rank: int
+    exit_code: int | None
+    signal: int | None
+    traceback: str = ""
+
+
+def processes_of(ranks: Sequence[RankEvidence]) -> list[Process]:
+    """The processes of an attempt: its ranks, and in place of a launcher the children that it tells of."""
+    told = with_mpi_errors([replace(rank, tail=bounded(rank.tail)) for rank in ranks])
+    known = {rank.rank: rank for rank in told if rank.role != "launcher"}
+    found: list[Process] = []
+    for rank in told:
+        if rank.failed:
+            found += of_mpirun(rank, known) if rank.role == "launcher" else split(rank)
+        else:
+            found += stopped(rank)
+    return found
+
+
+def split(rank: RankEvidence) -> list[Process]:
+    """The children that a launcher's log tells of; the rank itself where it tells of none."""
+    reports = _reports(rank.tail)
+    if not reports:
+        return [Process(rank, read(rank.tail))]
+    owned = _owned_lines(rank.tail)
+    rest = _unowned(rank.tail)
+    children = []
+    for position, report in enumerate(reports):
+        text = owned.get(report.rank, "")
+        # The launcher ends the others once it has seen one fail, those that do not react by force.
+        by_launcher = (signal.SIGTERM, signal.SIGKILL) if _BY_FORCE in rank.tail else (signal.SIGTERM,)
+        ended = report.signal in by_launcher and position > 0
+        # What carries no rank was printed by a child that failed before it had one, or that said it in its own way.
+        if not text and not ended and not (owned and report.signal is not None):
+            text = rest
+        elif not text and report.signal == signal.SIGABRT:
+            # One that was leaving by itself may have said why.
+            text = rest if position == 0 and _LEAVING in rest else "\n".join(_ABORTS.findall(rest))
+        elif text and not ended and position == 0 and _is_lost_peer(text):
+            text = rest + text
+        children.append(
+            Process(
+                replace(
+                    rank,
+                    rank=report.rank,
+                    exit_code=report.exit_code,
+                    signal=report.signal,
+                    expected=ended,
+                    tail=text or report.traceback,
+                    launcher_rank=rank.rank,
+                    oom_killed=rank.oom_killed and report.signal == signal.SIGKILL,
+                    role="",
+                ),
+                read(text or report.traceback),
+                shared=bool(text) and report.rank not in owned,
+            )
+        )
+    return children + _unreported(rank, {report.rank for report in reports})
+
+
+def stopped(rank: RankEvidence) -> list[Process]:
+    """A rank that Muster ended or that ended well; where it was a launcher, its children, as their stacks show them."""
+    log = read(rank.tail)
+    stacks = [stack for stack in log.stacks if not any(_OWN_STACK.search(frame.file) for frame in stack.frames)]
+    if not rank.expected or (len(log.stacks) < 2 and not _PROCESSES.search(rank.command)) or not log.stacks:
+        return [Process(rank, log)]
+    owned = _owned_lines(rank.tail)
+    by_rank = {stack.rank: stack for stack in stacks}
+    numbers = set(by_rank) | set(owned) | _all_of(rank)
+    # A process that shows no stack is on its way out; one that waits for others did not print what ended them.
+    silent = [number for number in sorted(numbers) if number not in by_rank]
+    busy = [number for number in sorted(by_rank) if not by_rank[number].waits]
+    speaker = silent[0] if len(silent) == 1 else busy[0] if len(busy) == 1 else None
+    children = []
+    for number in sorted(numbers):
+        own = read(owned.get(number, "") + (_unowned(rank.tail) if number == speaker else ""))
+        mine: tuple[Stack, ...] = (by_rank[number],) if number in by_rank else ()
+        child = replace(rank, rank=number, launcher_rank=rank.rank, tail="", role="")
+        children.append(Process(child, replace(own, stacks=mine)))
+    nobodys = Process(replace(rank, essential=False), replace(log, stacks=()))
+    return children if speaker is not None else [*children, nobodys]
+
+
+def with_mpi_errors(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
+    """The ranks, each with what Open MPI has mpirun print of its errors: that it lost a peer, say."""
+    said: dict[int, str] = defaultdict(str)
+    for launcher in ranks:
+        if launcher.role == "launcher":
+            for match in _MPI_ERROR.finditer(launcher.tail):
+                said[int(match["rank"])] += f"{match[0]}\n"
+    told = [rank if rank.role == "launcher" else replace(rank, tail=rank.tail + said[rank.rank]) for rank in ranks]
+    aborts = {rank.rank: int(abort[1]) for rank in told if (abort := _MPI_ABORT.search(rank.tail))}
+    # After MPI_Abort, MPICH's launcher kills all ranks, the one that called it too.
+    return [_after_abort(rank, aborts) if aborts and rank.signal == signal.SIGKILL else rank for rank in told]
+
+
+def of_mpirun(rank: RankEvidence, known: Mapping[int, RankEvidence]) -> list[Process]:
+    """The ranks that mpirun names, each on its own node and with what it printed itself."""
+    named = []
+    for child in split(rank):
+        own = known.get(child.rank.rank) if child.rank.launcher_rank is not None else None
+        if own is None:
+            named.append(child)
+            continue
+        tail = own.tail or child.rank.tail
+        named.append(Process(replace(child.rank, node=own.node, tail=tail, launcher_rank=None), read(tail)))
+    return named
+
+
+def _is_lost_peer(text: str) -> bool:
+    return "gloo/transport" in text or "ncclRemoteError" in text
+
+
+def _after_abort(rank: RankEvidence, aborts: Mapping[int, int]) -> RankEvidence:
+    if rank.rank in aborts:
+        return replace(rank, expected=False, exit_code=aborts[rank.rank], signal=None)
+    return replace(rank, expected=True)
+
+
+def _all_of(rank: RankEvidence) -> set[int]:
+    """The ranks that a launcher on a single node starts."""
+    count = _PROCESSES.search(rank.command)
+    return set(range(int(count[1]))) if count and not _MANY_NODES.search(rank.command) else set()
+
+
+def _unreported(rank: RankEvidence, reported: set[int]) -> list[Process]:
+    """Children of torch's launcher on a single node that its report leaves out: they had ended well."""
+    if not _ELASTIC_REPORT.search(rank.tail):
+        return []
+    well = replace(rank, exit_code=0, signal=None, tail="", launcher_rank=rank.rank, oom_killed=False)
+    return [Process(replace(well, rank=number), read("")) for number in sorted(_all_of(rank) - reported)]
+
+
+def _reports(text: str) -> list[_Report]:
+    """Children that the launcher names, the one that it saw fail first in front."""
+    elastic = list(_ELASTIC_REPORT.finditer(text))
+    if elastic:
+        report = text[elastic[-1].start() :]
+        others, _, root = report.partition(_ROOT_CAUSE)
+        return [_of(match) for part in (root, others) for match in _ELASTIC.finditer(part)]
+    found: dict[int, _Report] = {}
+    plain = "\n".join(owner_of(line)[1] for line in text.split("\n")) if "<std" in text else text
+    for pattern in _MPI:
+        for match in pattern.finditer(plain):
+            report_of = _of(match)
+            found.setdefault(report_of.rank, report_of)
+    return list(found.values())
+
+
+def _of(match: re.Match[str]) -> _Report:
+    groups = match.groupdict()
+    rank = int(groups["rank"])
+    if groups.get("signal") is not None:
+        return _Report(rank, None, int(groups["signal"]))
+    code = int(groups["code"])
+    traceback = "\n".join(line.removeprefix("  ") for line in (groups.get("traceback") or "").split("\n"))
+    return _Report(rank, None, -code, traceback) if code < 0 else _Report(rank, code, None, traceback)
+
+
+def _owned_lines(text: str) -> Mapping[int, str]:
+    """What each child printed under its own rank."""
+    lines: dict[int, list[str]] = defaultdict(list)
+    for line in text.split("\n"):
+        number, said = owner_of(line)
+        if number is not None:
+            lines[number].append(said)
+    return {number: "\n".join(found) + "\n" for number, found in lines.items()}
+
+
+def _unowned(text: str) -> str:
+    """What carries no rank, up to where the launcher begins to speak."""
+    speaks = _LAUNCHER_SPEAKS.search(text)
+    before = text[: speaks.start()] if speaks else text
+    before = before.partition("muster: where rank ")[0]
+    return "\n".join(line for line in before.split("\n") if owner_of(line)[0] is None)

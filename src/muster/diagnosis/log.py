@@ -1,0 +1,174 @@
+"""What one process printed, parsed once: its exceptions, the stack that it showed at the end, its last words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from muster.diagnosis.raised import Frame, Raised, Reader
+from muster.diagnosis.text import lines_of, owner_of
+
+MOST_LINES = 30
+_LONGEST_LINE = 500
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Where a process was when it was stopped."""
+
+    rank: int
+    frames: tuple[Frame, ...]
+    """Innermost first; none where it did not answer."""
+
+    @property
+    def own(self) -> Frame | None:
+        """The innermost line of the user's own code."""
+        return next((frame for frame in self.frames if not frame.of_library), None)
+
+    @property
+    def waits(self) -> str:
+        """The collective or the meeting in which it waits for others; empty where it does something else."""
+        for frame in self.frames:
+            if _WAITS.search(frame.file):
+                outer = [item for item in self.frames if _WAITS.search(item.file) and item.function not in _WRAPPERS]
+                return outer[-1].function if outer else frame.function
+            if not frame.of_library:
+                return ""
+        return ""
+
+
+@dataclass(frozen=True)
+class Log:
+    """One process's output as evidence."""
+
+    lines: tuple[str, ...]
+    raised: tuple[Raised, ...]
+    stacks: tuple[Stack, ...]
+
+    @cached_property
+    def _inside(self) -> frozenset[int]:
+        """Indices of the lines that belong to exceptions."""
+        return frozenset(index for raised in self.raised for index in range(raised.begin, raised.end))
+
+    def words_between(self, begin: int, end: int | None = None) -> list[str]:
+        """The lines that the program meant for people: no noise, and nothing of a stack."""
+        indices = range(begin, len(self.lines) if end is None else end)
+        return [self.lines[i] for i in indices if i not in self._inside and not is_noise(self.lines[i])]
+
+    def words_after(self, raised: Raised) -> list[str]:
+        return self.words_between(raised.end)
+
+    def last_words(self, count: int) -> list[str]:
+        found: list[str] = []
+        for index in range(len(self.lines) - 1, -1, -1):
+            if index not in self._inside and not is_noise(self.lines[index]):
+                found.append(self.lines[index])
+                if len(found) == count:
+                    break
+        return found[::-1]
+
+    def without(self, said: str) -> Log:
+        """The log without a line."""
+        return Log(tuple("" if line.strip() == said else line for line in self.lines), self.raised, self.stacks)
+
+    def from_line(self, said: str) -> tuple[str, ...]:
+        """The lines to show from one on."""
+        at = next((i for i in range(len(self.lines) - 1, -1, -1) if self.lines[i].strip() == said), 0)
+        return tuple(line[:_LONGEST_LINE] for line in self.lines[at : at + MOST_LINES])
+
+    def closing(self, raised: Raised | None) -> tuple[str, ...]:
+        """The lines to show: the exception's, or the last ones."""
+        shown = self.lines[raised.begin : raised.end] if raised else self.lines
+        if raised is not None and len(shown) > MOST_LINES:
+            shown = (*shown[:8], "…", *shown[-(MOST_LINES - 9) :])
+        return tuple(line[:_LONGEST_LINE] for line in shown[-MOST_LINES:])
+
+
+_WAITS = re.compile(
+    r"torch/distributed/(?!elastic)|horovod/|torch/_C/|multihost_utils|jax/_src/distributed"
+    r"|deepspeed/comm|mpi4py|/grpc/"
+)
+_WRAPPERS = ("wrapper", "inner", "decorate_context", "_call_impl", "_wrapped_call_impl")
+_MARK = "muster: where rank "
+_STACK_OF = re.compile(r"muster: where rank (\d+) \(process \d+\) was when it was stopped:$")
+_THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ (?:\[[^\]]*\] )?\(most recent call first\):$")
+_STACK_FRAME = re.compile(r'  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<function>.+)$')
+_OF_STACK = re.compile(
+    _THREAD.pattern + r'|  File "[^"]*", line \d+ in .+$|' + r"  (?:Garbage-collecting|<no Python frame>|\.\.\.)$"
+)
+_NOISE = re.compile(
+    r"\s*$|\s+\S|[-=*_─]{5,}"
+    r"|(?:wandb|swanlab|comet|clearml|mlflow|neptune)\b.*?:"
+    r"|make(?:\[\d+\])?: \*\*\*|ninja: build stopped"
+    r"|\S+:\d+: \w*Warning: |\w*Warning: "
+    r"|\[[WI]\d{4} |\[[WI]\S* \d\d|[WIE]\d{4} \d\d:|\d+%\||[^|]{0,60}\d+%\|"
+    r"|(?:srun|slurmstepd|salloc): "
+    r"|Exception ignored in|object (?:address|refcount|type|type name|repr) +: |lost sys\.stderr"
+    r"|.{0,200}resource_tracker|.{0,60}leaked semaphore"
+    r"|(?:\S+: line \d+: +\d+ )?(?:Aborted|Killed|Terminated|Segmentation fault|Bus error)\b.{0,200}$"
+    r"|NOTE: |note: run with `RUST_BACKTRACE|Node\.js v\d|Process [\w:-]+:$|Exception in thread |future: <Task"
+    r"|Task exception was never retrieved|-- Process \d+ terminated|Execution halted$|\^+$"
+)
+_RECORD = re.compile(
+    r"(?:\[?\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|\[?\d+/\d+ \d\d:|(?:INFO|DEBUG|WARNING|NOTICE|TRACE)\b).{0,80}?"
+    r"(?:\b(?:INFO|DEBUG|WARNING|WARN|NOTICE|TRACE)\b|^INFO|^DEBUG)|(?:INFO|DEBUG|WARNING|NOTICE|TRACE|WARN) ?[:|\]-]"
+)
+
+
+def read(text: str) -> Log:
+    """Parse what one process printed."""
+    lines = [owner_of(line)[1] for line in lines_of(text)]
+    stacks: list[Stack] = []
+    if _MARK in text:
+        lines, stacks = _without_stacks(lines)
+    while lines and not lines[-1]:
+        lines.pop()
+    return Log(tuple(lines), tuple(Reader(lines).read()), tuple(stacks))
+
+
+def is_noise(line: str) -> bool:
+    """Whether a line says nothing about how the program ended: decoration, bars, records of no importance."""
+    return bool(_NOISE.match(line)) or bool(_RECORD.match(line))
+
+
+def _without_stacks(lines: Sequence[str]) -> tuple[list[str], list[Stack]]:
+    """What the program printed itself, and the stacks that it was made to show."""
+    kept: list[str] = []
+    stacks: list[Stack] = []
+    index = 0
+    while index < len(lines):
+        # Glued to a line without an end.
+        before, mark, rest = lines[index].partition(_MARK)
+        match = _STACK_OF.match(mark + rest) if mark else None
+        if not match:
+            kept.append(lines[index])
+            index += 1
+            continue
+        if before.strip():
+            kept.append(before.rstrip())
+        end = index + 1
+        while end < len(lines) and (not lines[end] or _OF_STACK.match(lines[end])):
+            end += 1
+        stacks.append(Stack(int(match[1]), _main_thread(lines[index + 1 : end])))
+        index = end
+    return kept, stacks
+
+
+def _main_thread(lines: Sequence[str]) -> tuple[Frame, ...]:
+    """The stack of the thread that runs the script."""
+    threads = [thread for thread in _threads(lines) if thread]
+    whole = [thread for thread in threads if thread[-1].function == "<module>"]
+    return (whole or threads[-1:] or [()])[0]
+
+
+def _threads(lines: Sequence[str]) -> Iterator[tuple[Frame, ...]]:
+    frames: list[Frame] = []
+    for line in lines:
+        if _THREAD.match(line):
+            yield tuple(frames)
+            frames = []
+        elif match := _STACK_FRAME.match(line):
+            frames.append(Frame(match["file"], int(match["line"]), match["function"]))
+    yield tuple(frames)

@@ -1,0 +1,181 @@
+"""Rules about machines: devices, memory, disks, ports, networks and the other ranks."""
+
+from __future__ import annotations
+
+from muster.diagnosis.rule import rule
+
+DEVICES = (
+    rule(
+        "GPU memory",
+        "gpu_oom",
+        r"(?:CUDA|HIP) out of memory|torch\.(?:cuda\.)?OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY"
+        r"|CUDA error: out of memory"
+        r"|CUBLAS_STATUS_ALLOC_FAILED|RESOURCE_EXHAUSTED: Out of memory|OOM when allocating tensor.{0,300}GPU",
+        "gpu-memory gpu-jax-memory",
+        "Use a smaller batch, gradient accumulation or activation checkpointing, or a GPU with more memory.",
+    ),
+    rule(
+        "GPU fault",
+        "gpu_fault",
+        r"NVRM: Xid|\bXid (?:error )?\d+|uncorrectable (?:NVLink|ECC) error|CUDA_ERROR_ECC_UNCORRECTABLE"
+        r"|GPU has fallen off the bus|GPU is lost|CUDA error: (?:an illegal memory access|misaligned address"
+        r"|unspecified launch failure|an illegal instruction|uncorrectable|hardware|the launch timed out"
+        r"|unknown error|device kernel image is invalid)|CUDA_ERROR_(?:ILLEGAL_ADDRESS|LAUNCH_FAILED|UNKNOWN)",
+        "gpu-illegal-address",
+    ),
+    rule(
+        "no GPU here",
+        "environment",
+        r"Found no NVIDIA driver|Torch not compiled with CUDA enabled|No CUDA GPUs are available"
+        r"|no CUDA-capable device is detected|CUDA driver version is insufficient|Attempting to "
+        r"deserialize object on a CUDA"
+        r"|ProcessGroupNCCL is only supported with GPUs|Distributed package doesn't have NCCL|Cuda is not available",
+        "python-no-gpu gang-nccl-without-gpu torchrun-wrong-count",
+    ),
+    rule(
+        "two ranks on one GPU",
+        "exception",
+        r"Duplicate GPU detected",
+        "gpu-nccl",
+        "Two ranks use the same GPU: call `torch.cuda.set_device(int(os.environ['LOCAL_RANK']))` "
+        "before `init_process_group`.",
+    ),
+    rule("NCCL used wrongly", "exception", r"ncclInvalid(?:Usage|Argument)", "gpu-nccl"),
+    rule(
+        "device-side assert",
+        "exception",
+        r"device-side assert triggered",
+        "gpu-assert",
+        "An index is out of range on the GPU (a label or token id, mostly): run once on the CPU, "
+        "or with CUDA_LAUNCH_BLOCKING=1.",
+    ),
+)
+
+MEMORY_AND_DISK = (
+    rule(
+        "shared memory",
+        "shm_too_small",
+        r"insufficient shared memory|out of shared memory|[Bb]us error.{0,200}shared memory|killed by signal: Bus error"
+        r"|unable to (?:open|allocate) shared|unable to (?:mmap|write).{0,200}</?torch_"
+        r"|shm_open.{0,200}(?:No space|failed)"
+        r"|creating shared memory segment|No space left on device: '/(?:psm|torch)_|No space left "
+        r"on device.{0,200}/dev/shm"
+        r"|/dev/shm.{0,200}No space left on device",
+        "single-shm-torch",
+    ),
+    rule(
+        "disk full",
+        "disk_full",
+        r"No space left on device|Errno 28\b|Errno 122\b|[Dd]isk quota exceeded|PytorchStreamWriter failed writing"
+        r"|file write failed|unexpected pos \d+ vs \d+|ENOSPC|kein Speicherplatz|Aucun espace "
+        r"disponible|No queda espacio"
+        r"|デバイスに空き領域がありません|设备上没有空间|Не осталось свободного места|Não há espaço|Spazio esaurito",
+        "python-disk gang-disk shell-cp-full shell-german-full torchrun-disk",
+    ),
+    rule(
+        "Java heap",
+        "host_oom",
+        r"java\.lang\.OutOfMemoryError",
+        "java-memory",
+        "Give Java more heap with `-Xmx`, or a node with more memory.",
+    ),
+    rule(
+        "memory",
+        "host_oom",
+        r"^(?:\w+\.)*_?(?:Array)?MemoryError\b|Cannot allocate memory|std::bad_alloc|std::length_error"
+        r"|DefaultCPUAllocator: (?:can't|not enough)|Unable to allocate .{1,60} for an array"
+        r"|OOM when allocating tensor|oom[-_]kill|Out of memory: Killed process|memory allocation of \d+ bytes failed",
+        "python-memory python-array-memory python-tensor-memory cpp-bad-alloc gang-memory mpi-memory",
+    ),
+)
+
+MEETING = (
+    rule(
+        "port taken",
+        "port_trouble",
+        r"EADDRINUSE|[Aa]ddress already in use|Errno 98\b|Only one usage of each socket address",
+        "python-port-taken python-store-port-taken gang-fixed-port spawn-fixed-port",
+    ),
+    rule(
+        "no such interface",
+        "port_trouble",
+        r"Unable to find (?:address|interface) for: ?(?P<interface>\S*)|no socket interface found|No interface found"
+        r"|[Nn]o network interface|Unable to resolve hostname to a",
+        "gang-interface process-2-interface",
+        "The node has no interface {interface}: set GLOO_SOCKET_IFNAME (NCCL_SOCKET_IFNAME) to "
+        "one that it has, or leave it out.",
+    ),
+    rule(
+        "address not of this node",
+        "port_trouble",
+        r"EADDRNOTAVAIL|Cannot assign requested address|Errno 99\b",
+        "",
+        "MASTER_ADDR is not an address of this node: leave MASTER_ADDR and MASTER_PORT as Muster sets them.",
+    ),
+    rule(
+        "rendezvous",
+        "rendezvous",
+        r"Rendezvous\w*Error|[Tt]imed out after \d+ seconds waiting for clients|(?<!\d)\d+/\d+ clients joined"
+        r"|client socket has (?:failed to connect|timed out)|failed to connect/validate to host"
+        r"|TCPStore.{0,80}timed out|DistStoreError|wait timeout after \d+ms|connectFullMesh failed"
+        r"|Gloo connect\w* failed|Timed out waiting for .{1,80} to join|Barrier timed out.{0,200}register"
+        r"|(?:RegisterTask|coordination service).{0,200}(?:DEADLINE_EXCEEDED|timed out)|rendezvous .{0,60}timed out",
+        "gang-late gang-wrong-world-size gang-fixed-address gang-store-wait process-2-never-joins",
+        victim=True,
+    ),
+)
+
+PEERS = (
+    rule(
+        "collective",
+        "collective",
+        r"Connection (?:closed|reset|refused) by (?:remote )?peer \[|Connection reset by peer. "
+        r"This is typically|remote process exited|ncclRemoteError"
+        r"|ncclSystemError|NCCL (?:error|communicator).{0,300}(?:remote|abort|system)|Timed out waiting \d+ms"
+        r"|[Aa]pplication timeout caused pair closure|gloo/transport|DistNetworkError|DistBackendError|recvValue failed"
+        r"|sendBytes failed|failed to recv|HorovodInternalError|[Cc]ollective ops? (?:is|was) aborted"
+        r"|Watchdog caught collective operation timeout|monitoredBarrier|MPI_ERR_PROC_FAILED|\bSocket closed$"
+        r"|An error occurred in Socket closed|Connection closed by peer",
+        "gang-hangs gang-misses-barrier gang-leaves-early process-2-hangs torchrun-hangs",
+        victim=True,
+    ),
+    rule(
+        "lost peer",
+        "exception",
+        r"^(?:[\w.]*\.)?(?:ConnectionResetError|ConnectionAbortedError|BrokenPipeError"
+        r"|ConnectionRefusedError|ConnectionError|EOFError"
+        r"|IncompleteReadError|_InactiveRpcError|_MultiThreadedRendezvous|RpcError|AioRpcError)\b"
+        r"|StatusCode\.UNAVAILABLE|UnavailableError|AbortedError"
+        r"|[Ll]ost (?:a |the |connection to (?:a |the )?)?(?:peer|worker|rank|server)|[Pp]eer "
+        r"(?:is )?(?:gone|vanished|left|disconnected)"
+        r"|[Ss]ocket (?:was )?closed|[Bb]roken pipe|[Cc]onnection (?:was )?(?:lost|closed|reset|refused|aborted)"
+        r"|struct\.error: unpack requires|Ran out of input|[Ss]hort read"
+        r"|^(?:[\w.]*\.)?(?:TimeoutError|timeout): |zmq\.error\.Again|DEADLINE_EXCEEDED",
+        "gang-tcp-peer gang-tcp-refused gang-grpc gang-victims-first",
+        victim=True,
+    ),
+    rule(
+        "waits for others",
+        "exception",
+        r"(?i)time(?:d[ -]?)?[ -]?out.{0,20} waiting for (?:the )?(?:peer|rank|worker|other"
+        r"|barrier|all\b|everyone)|waiting for (?:the )?(?:other|rank \d|worker \d|peer)"
+        r"|\b(?:heartbeat|reply|answer|response|message|data)s? from (?:rank|worker|peer|process) "
+        r"?\d|not all (?:ranks|workers|processes)"
+        r"|(?:rank|worker|peer) \d+ (?:is not responding|did not (?:respond|answer|reply)|went "
+        r"silent|is gone|vanished)",
+        "peers-heartbeat peers-unix-files-late",
+        victim=True,
+    ),
+    rule(
+        "told by others",
+        "exception",
+        r"(?i)\b(?:an)?other (?:rank|worker|process|node)s?\b.{0,40}(?:fail|error|abort|rais"
+        r"|crash)|\bone of the (?:ranks|workers|processes|others)\b"
+        r"|\b(?:some|a) (?:other )?(?:rank|worker|process)(?:s|es)? (?:has |have )?(?:failed|raised|hit|reported)"
+        r"|\branks? ?(?:\(s\))? ?\[?\d[\d, ]{0,60}\]? (?:failed|raised|reported|crashed|aborted|hit|had)"
+        r"|\b(?:fail\w*|errors?|exceptions?|raised) (?:on|in|at|from|by) (?:rank|worker)|\bpeers? "
+        r"failed|\berror flag|remote (?:rank|worker) (?:failed|raised)",
+        "gang-error",
+        victim=True,
+    ),
+)

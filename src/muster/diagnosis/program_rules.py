@@ -1,0 +1,286 @@
+"""Rules about programs: their environment, their data, their loaders, and well-known faults of scripts."""
+
+from __future__ import annotations
+
+from muster.diagnosis.rule import rule
+
+LOADERS = (
+    rule(
+        "loader worker killed",
+        "host_oom",
+        r"DataLoader worker \(pid\D{0,6}\d+\) is killed by signal: Killed",
+        "python-loader-worker-killed",
+        "The kernel ends data-loader workers where memory runs out: use fewer `num_workers`, or a "
+        "node with more memory.",
+    ),
+    rule(
+        "loader worker crashed",
+        "signal",
+        r"DataLoader worker \(pid\D{0,6}\d+\) is killed by signal: (?P<signal>[^.]+)",
+        "python-loader-worker-segv",
+        "A data-loader worker crashed in native code: `num_workers=0` shows where, with `python -X faulthandler`.",
+    ),
+    rule(
+        "segmentation fault in a worker",
+        "signal",
+        r"ERROR: Unexpected (?P<what>segmentation fault|bus error|floating-point exception)",
+        "python-loader-worker-segv",
+        "A data-loader worker crashed in native code: `num_workers=0` shows where, with `python -X faulthandler`.",
+    ),
+    rule(
+        "child crashed",
+        "signal",
+        r"ProcessExitedException: process \d+ terminated with signal SIG(?:SEGV|BUS|FPE|ILL|ABRT)",
+        "spawn-segv",
+        "The child process crashed in native code: run it under `python -X faulthandler`, or look for a core file.",
+    ),
+    rule(
+        "child killed",
+        "signal",
+        r"ProcessExitedException: process \d+ terminated with signal SIGKILL",
+        "",
+        "Something ended the child process from outside; where memory ran out, use fewer or smaller processes.",
+    ),
+    rule(
+        "no main guard",
+        "exception",
+        r"context has already been set|An attempt has been made to start a new process before",
+        "python-loader-no-main-guard",
+        'Put what starts the work under `if __name__ == "__main__":`: started processes import the script again.',
+    ),
+    rule(
+        "cannot be pickled",
+        "exception",
+        r"Can't (?:pickle|get) (?:local object |attribute )?(?P<what>\S{1,80})",
+        "python-lambda-pickled",
+        "What is handed to another process has to be picklable: define {what} at module level "
+        "instead of as a lambda or inside a function.",
+        "raised",
+    ),
+    rule(
+        "CUDA after fork",
+        "exception",
+        r"Cannot re-initialize CUDA in forked subprocess",
+        "",
+        'Start workers with `multiprocessing_context="spawn"`, and do not touch CUDA before.',
+    ),
+    rule(
+        "loader timed out",
+        "exception",
+        r"DataLoader timed out after \d+ seconds",
+        "python-loader-timeout",
+        "A worker of the data loader took longer than `timeout=`: `num_workers=0` shows on which sample.",
+    ),
+    rule(
+        "loader worker left",
+        "exception",
+        r"DataLoader worker \(pid\D{0,6}[\d, ]+\) exited unexpectedly",
+        "python-loader-exit",
+        "A data-loader worker ended without a word: `num_workers=0` shows where.",
+        "raised",
+    ),
+    rule(
+        "too many open files",
+        "exception",
+        r"Too many open files|received 0 items of ancdata",
+        "python-too-many-files",
+        "Raise the limit of open files (`ulimit -n`) in the command, close files, or "
+        "`torch.multiprocessing.set_sharing_strategy('file_system')`.",
+    ),
+)
+
+ENVIRONMENT = (
+    rule(
+        "circular import",
+        "exception",
+        r"partially initialized module '(?P<module>[\w.]+)'.{0,60}circular import",
+        "python-circular",
+        "`{module}` and a module that it imports import each other: move what both need into a "
+        "third, or import inside the function.",
+        "raised",
+    ),
+    rule(
+        "module missing",
+        "environment",
+        r"No module named '?(?P<module>[\w.]+)'?",
+        "python-module gang-module-on-all torchrun-module mpirun-module",
+    ),
+    rule(
+        "numpy's version",
+        "environment",
+        r"numpy\.core\.multiarray failed to import|numpy\.dtype size changed|_ARRAY_API not found"
+        r"|compiled using NumPy 1",
+        "python-numpy-abi",
+        'A package was built for another NumPy: `pip: ["numpy<2"]` in `environment`, or a newer build of that package.',
+    ),
+    rule(
+        "name missing",
+        "environment",
+        r"^ImportError: cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'",
+        "python-name-missing gang-tcp-refused",
+        "`{module}` has no `{name}`: check the spelling, or the version of the package that has it.",
+    ),
+    rule(
+        "library missing",
+        "environment",
+        r"(?<![\w.+-])(?P<library>[\w.+-]+\.so[\w.]*): cannot open shared object file|Could not "
+        r"load library (?P<other>\S+)",
+        "python-library-missing cpp-library-missing",
+        "`{library}{other}` is not on the node: use an image or environment that has it, or name "
+        "its folder in LD_LIBRARY_PATH.",
+    ),
+    rule(
+        "system library too old",
+        "environment",
+        r"version `(?P<version>GLIBC\w*_[\d.]+)' not found",
+        "",
+        "The package was built for a newer system ({version}): use an older build of it, or an "
+        "image with a newer system.",
+    ),
+    rule(
+        "binary does not fit",
+        "environment",
+        r"undefined symbol: (?P<symbol>\S+)",
+        "",
+        "An extension was built against another version of a library: install builds that belong "
+        "together (torch and its extensions).",
+    ),
+    rule(
+        "relative import",
+        "environment",
+        r"attempted relative import with no known parent package",
+        "tool-relative-import",
+        "Start it as a module of its package (`python -m package.module`), or import without the dot.",
+        "raised",
+    ),
+    rule("import", "environment", r"^ImportError: ", "python-numpy-abi", where="raised"),
+    rule(
+        "Java class missing",
+        "environment",
+        r"(?:Could not find or load main class|ClassNotFoundException:) (?P<what>\S+)",
+        "java-no-class",
+        "Java finds no class {what}: check its name and the class path (`-cp`).",
+    ),
+    rule(
+        "mpirun's program",
+        "launcher_missing",
+        r"^Executable: (?P<program>\S+)",
+        "mpirun-no-program",
+        "mpirun finds no program `{program}`: check its spelling, or use an environment that has it.",
+        "said",
+    ),
+    rule(
+        "mpirun finds no program",
+        "launcher_missing",
+        r"could not find an executable|unable to find the specified executable",
+        "mpirun-no-program",
+        "mpirun does not find the program that it is to start: check its spelling, or use an environment that has it.",
+        "said",
+    ),
+    rule(
+        "mpirun has too few slots",
+        "bad_input",
+        r"not enough slots available in the system",
+        "mpirun-too-many-slots",
+        "Ask for fewer processes (`-n`), or give mpirun `--oversubscribe`.",
+        "said",
+    ),
+)
+
+DATA = (
+    rule(
+        "data",
+        "data_unavailable",
+        r"Errno (?:5|107|116|121)\b|Stale file handle|Transport endpoint is not connected"
+        r"|^(?:FileNotFoundError|PermissionError|NotADirectoryError): .{0,500}/inputs/"
+        r"|azure\.core\.exceptions\.\w+|NoSuchBucket|NoSuchKey|AuthenticationFailed|DataLossError"
+        r"|NOT_FOUND: .{0,300}; No such file",
+        "single-missing-data",
+    ),
+    rule(
+        "model hub",
+        "data_unavailable",
+        r"(?:couldn't connect to|Max retries "
+        r"exceeded.{0,80}host=)\W*(?:https://)?(?P<host>huggingface\.co)|LocalEntryNotFoundError",
+        "python-huggingface-offline",
+        "The node does not reach huggingface.co: download the model beforehand and set HF_HOME and HF_HUB_OFFLINE=1.",
+    ),
+)
+
+SCRIPT = (
+    rule(
+        "unused parameters",
+        "exception",
+        r"Expected to have finished reduction in the prior iteration",
+        "gang-ddp-unused",
+        "Some parameters got no gradient: `find_unused_parameters=True` in "
+        "DistributedDataParallel, or let every parameter take part in the loss.",
+    ),
+    rule(
+        "models differ",
+        "exception",
+        r"DDP expects same model across all ranks|params?(?:\[\d+\])? .{0,60}in this process",
+        "gang-ddp-differs",
+        "The ranks built models of different shapes: nothing in the model may depend on the rank.",
+    ),
+    rule(
+        "group not made",
+        "exception",
+        r"Default process group has not been initialized",
+        "gang-not-initialised",
+        "Call `torch.distributed.init_process_group()` first, in every process.",
+    ),
+    rule(
+        "weights only",
+        "exception",
+        r"Weights only load failed",
+        "python-weights-only",
+        "The file holds more than tensors: `torch.load(…, weights_only=False)` if you trust it, "
+        "or `torch.serialization.add_safe_globals`.",
+    ),
+    rule(
+        "checkpoint damaged",
+        "exception",
+        r"PytorchStreamReader failed|failed finding central directory|BadZipFile|unexpected EOF, "
+        r"expected \d+ more bytes",
+        "python-checkpoint-truncated",
+        "The checkpoint is truncated or damaged: it was still being written, or the disk was "
+        "full. Load an earlier one.",
+    ),
+    rule(
+        "wrapped checkpoint",
+        "exception",
+        r"Error\(s\) in loading state_dict",
+        "python-state-dict python-long-message",
+        "The checkpoint's names differ from the model's: a prefix such as `module.` from "
+        "DataParallel, or another architecture (`strict=False` shows what fits).",
+    ),
+    rule(
+        "shapes",
+        "exception",
+        r"mat1 and mat2 shapes cannot be multiplied \((?P<shapes>[\dx a-z]+)\)|size mismatch|The "
+        r"size of tensor a",
+        "python-shapes",
+    ),
+    rule(
+        "index in embedding",
+        "exception",
+        r"index out of range in self",
+        "python-embedding-range",
+        "An index is at least as large as `num_embeddings`: the vocabulary and the embedding have different sizes.",
+    ),
+    rule(
+        "removed from numpy",
+        "exception",
+        r"module 'numpy' has no attribute '(?P<name>\w+)'",
+        "python-attribute-version",
+        '`np.{name}` is gone from this NumPy: use the plain type, or `pip: ["numpy<1.24"]` in `environment`.',
+    ),
+    rule(
+        "diverged",
+        "exception",
+        r"(?i)\b(?:loss|gradient|grad)\b.{0,40}\b(?:nan|inf)\b",
+        "python-own-exception gang-raises gang-error-flag-traceback",
+        where="raised",
+    ),
+)

@@ -1,0 +1,34 @@
+"""What a rule is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Where = Literal["raised", "said", "both"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One kind of complaint."""
+
+    name: str
+    code: str
+    """The verdict."""
+    pattern: re.Pattern[str]
+    cases: tuple[str, ...]
+    """Recorded failures (tests/verdicts) that it is for, by the beginnings of their names."""
+    next: str = ""
+    """What to do; `{name}` stands for what a group of the pattern found."""
+    where: Where = "both"
+    """In an exception's lines, in the last lines of a program that raised none, or in both."""
+    victim: bool = False
+    """It complains of another rank."""
+
+
+def rule(
+    name: str, code: str, pattern: str, cases: str, next: str = "", where: Where = "both", victim: bool = False
+) -> Rule:
+    """A row of the table; the names of its cases are separated by spaces."""
+    return Rule(name, code, re.compile(pattern), tuple(cases.split()), next, where, victim)

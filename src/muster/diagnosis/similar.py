@@ -1,0 +1,47 @@
+"""Failures of the same kind: what two verdicts have in common, whatever the rank, the node and the numbers in them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from muster.wire.verdicts import Similar, Verdict
+
+_ADDRESSES = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{12,}\b|/(?:[^\s/'\"]+/)*|\d+")
+_WHERE = re.compile(r"^(?:rank \d+|mpirun) on \S+?:? ")
+_SHOWN = 3
+WINDOW_S = 7 * 86_400.0
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A run that failed before."""
+
+    run: str
+    at: float
+    verdict: Verdict
+    code: str = ""
+    """The beginning of the digest of its code."""
+
+
+def likeness(verdict: Verdict) -> str:
+    """Equal for failures of the same kind: the code and the message without numbers, paths and places."""
+    first = _WHERE.sub("", verdict.message.split("\n", 1)[0].partition("; ")[0], count=1)
+    return hashlib.sha256(f"{verdict.code}\n{_ADDRESSES.sub('#', first)}".encode()).hexdigest()[:16]
+
+
+def similar_to(verdict: Verdict, earlier: Sequence[Earlier], now: float) -> Similar | None:
+    """Those of the last week that failed in the same way; None where there is none."""
+    mine = likeness(verdict)
+    alike = [run for run in earlier if now - run.at <= WINDOW_S and likeness(run.verdict) == mine]
+    if not alike:
+        return None
+    alike.sort(key=lambda run: run.at, reverse=True)
+    first = alike[-1]
+    times = f"{len(alike)} time{'s' if len(alike) > 1 else ''}"
+    shown = ", ".join(run.run for run in alike[:_SHOWN]) + (", …" if len(alike) > _SHOWN else "")
+    since = f", first with code {first.code}" if first.code else ""
+    text = f"failed in the same way {times} this week (run{'s' if len(alike) > 1 else ''} {shown}){since}"
+    return Similar(len(alike), tuple(run.run for run in alike[:_SHOWN]), first.run, text)

@@ -1,0 +1,122 @@
+"""What a process printed, as lines that can be read: without colours, overwritten progress bars and endless lengths.
+
+Every step is linear, and a line is cut before anything looks for patterns in it.
+"""
+
+from __future__ import annotations
+
+import re
+
+HEADER = "Traceback (most recent call last)"
+_HEAD_CHARS = 1500
+_END_CHARS = 300
+_RAW_CHARS = 8000
+_MOST_CHARS = 1 << 20
+_MOST_LINES = 10_000
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
+_OWNED = re.compile(
+    r"(?:\[default(?P<local>\d+)\]:)?\[rank(?P<rank>\d+)\]: ?|\[default(?P<tee>\d+)\]:"
+    r"|\[\d+,(?P<mpi>\d+)\](?:<std(?:out|err)>)?: ?"
+)
+_GLUED_OWNER = re.compile(r"([^\n:])(\[rank\d{1,6}\]: Traceback)")
+_STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? ?")
+# What may stand in front of the header of a traceback in the same line and belongs to it.
+_BEFORE_HEADER = re.compile(r"[\s|+]*(?:Original |Exception Group )?$|\s*traceback : $|[╭+][─-]+ $|[\w.]+\s{2,}$")
+_ESCAPED_HEADER = HEADER + ":\\n"
+
+
+def bounded(text: str) -> str:
+    """A log that is short enough to be looked at as a whole, without lines that go on for ever."""
+    if len(text) > _MOST_CHARS:
+        text = f"{text[: _MOST_CHARS // 4]}\n…\n{text[-_MOST_CHARS * 3 // 4 :]}"
+    if "[rank" in text:
+        # Another process had not ended its line.
+        text = _GLUED_OWNER.sub(r"\1\n\2", text)
+    if len(text) <= _RAW_CHARS:
+        return text
+    lines = text.split("\n")
+    if len(lines) > _MOST_LINES:
+        lines = [*lines[: _MOST_LINES // 10], "…", *lines[-_MOST_LINES * 9 // 10 :]]
+    return "\n".join(line if len(line) <= _RAW_CHARS else _middle_out(line) for line in lines)
+
+
+def _middle_out(line: str) -> str:
+    line = line.rstrip("\r")
+    at = line.rfind(HEADER)
+    if at >= 0:
+        # Glued to what a progress bar left.
+        return line[max(0, at - _RAW_CHARS // 2) :][:_RAW_CHARS]
+    if "\r" in line:
+        line = _last_state(line)
+    return line if len(line) <= _RAW_CHARS else line[: _RAW_CHARS // 2] + line[-_RAW_CHARS // 2 :]
+
+
+def plain(raw: str) -> str:
+    """One line as a terminal would show it in the end, cut where it is very long."""
+    line = raw.rstrip("\r")
+    if "\r" in line:
+        line = _last_state(line)
+    if len(line) > _RAW_CHARS:
+        line = line[: _RAW_CHARS // 2] + line[-_RAW_CHARS // 2 :]
+    if "\x1b" in line:
+        line = _ESCAPES.sub("", line)
+    if len(line) > _HEAD_CHARS + _END_CHARS:
+        line = f"{line[:_HEAD_CHARS]} … {line[-_END_CHARS:]}"
+    return line.rstrip()
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a log; a traceback's header that is glued to something gets a line of its own."""
+    found: list[str] = []
+    for raw in text.split("\n"):
+        if HEADER in raw:
+            found += _around_header(raw)
+        else:
+            found.append(plain(raw))
+    while found and not found[-1]:
+        found.pop()
+    return found
+
+
+def owner_of(line: str) -> tuple[int | None, str]:
+    """The rank that a launcher put in front of a line, and the line without it."""
+    if not line.startswith("["):
+        return None, line
+    match = _OWNED.match(line)
+    if not match:
+        return None, line
+    number = next(value for value in match.group("rank", "tee", "mpi") if value is not None)
+    return int(number), line[match.end() :]
+
+
+def without_stamps(text: str) -> str:
+    """Without the time in front of every line that log collectors put there."""
+    lines = text.split("\n")
+    sample = [line for line in lines[:200] if line.strip()]
+    if len(sample) < 3 or sum(bool(_STAMP.match(line)) for line in sample) < 0.9 * len(sample):
+        return text
+    return "\n".join(_STAMP.sub("", line, count=1) for line in lines)
+
+
+def _last_state(line: str) -> str:
+    """What is left of a line that was written over again and again."""
+    last = line.rpartition("\r")[2]
+    return last if last.strip() else line.rstrip("\r ").rpartition("\r")[2]
+
+
+def _around_header(raw: str) -> list[str]:
+    """A line with a traceback's header: escaped line breaks are undone, what is glued in front is set apart."""
+    if _ESCAPED_HEADER in raw:
+        return [part for piece in raw.split("\\n") for part in _split_glued(plain(piece.replace('\\"', '"')))]
+    # Looked for from the end, because a progress bar may have left megabytes in front.
+    at = raw.rfind(HEADER)
+    return _split_glued(plain(raw[max(0, at - 600) :] if at > _HEAD_CHARS else raw))
+
+
+def _split_glued(line: str) -> list[str]:
+    _, said = owner_of(line)
+    at = said.find(HEADER)
+    if at <= 0 or _BEFORE_HEADER.match(said, 0, at):
+        return [line]
+    return [line[: len(line) - len(said) + at].rstrip(), line[len(line) - len(said) + at :]]

@@ -1,0 +1,410 @@
+"""How an attempt ended and why: a pure judgement over recorded evidence.
+
+First cause, not last symptom: causes are ordered by kind, then by time, because clocks differ and culprits
+exit slowly. "The peer closed the connection" is never first while something else is known.
+"""
+
+from __future__ import annotations
+
+import re
+import signal as signals
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from muster.diagnosis import gangs
+from muster.diagnosis.advice import steps
+from muster.diagnosis.causes import (
+    PASSED_ON,
+    RENDEZVOUS,
+    Cause,
+    cause_of,
+    complaint,
+    headline_of,
+    sounds_like_failure,
+)
+from muster.diagnosis.launchers import Process, processes_of
+from muster.wire.verdicts import (
+    CANCELLED,
+    COMPLETED,
+    Candidate,
+    Confidence,
+    Evidence,
+    NodeEvidence,
+    RankEvidence,
+    RankExit,
+    Verdict,
+    VerdictEvidence,
+    code_of,
+)
+
+_MOST_SHOWN = 64
+_MPI_ERR_UNKNOWN = 14
+"""How Open MPI ends a rank that has lost a peer, whether or not it gets to say so."""
+
+_FROM_OUTSIDE = (signals.SIGKILL, signals.SIGTERM, signals.SIGINT, signals.SIGHUP)
+_ASKED_TO_END = re.compile(r"SignalException|got signal: 15|SIGTERM|signal 15\b")
+_SOURCE = re.compile(r"\[/[^\]\s]{1,300}\.(?:cc|cpp|h|hpp):\d{1,5}\] ")
+_REACHED = re.compile(r"connect to \(([\w.:]+), (\d+)\)")
+_MPI_LOG = "The log of mpirun, user_logs/mpi_log.txt, says more."
+
+
+def judge(evidence: Evidence) -> Verdict:
+    """The verdict of an attempt that has ended."""
+    if evidence.stop_reason in ("cancelled", "killed") and not _done_in_time(evidence):
+        return _verdict(CANCELLED, f"cancelled{_by(evidence)}", evidence)
+    if _taken_back(evidence):
+        assert evidence.ending is not None
+        gone_to, code = _gone(evidence), evidence.ending.code
+        # Only a lost node is one to avoid next time.
+        lost = gone_to.name if gone_to and code == "node_lost" else None
+        return _verdict(code, evidence.ending.message, evidence, node=lost)
+    if _done_in_time(evidence):
+        return _of_delivery(evidence)
+    refused = next((node for node in evidence.nodes if node.refusal and not node.refusal.late), None)
+    if refused and refused.refusal:
+        why = refused.refusal
+        message = f"{refused.name}: {why.message or 'refused'}"
+        code = why.code or "platform"
+        return _verdict(
+            code, message, evidence, node=refused.name, lines=why.lines, hint=why.next or code_of(code).next
+        )
+    return _of_processes(evidence, processes_of(evidence.ranks))
+
+
+def _of_processes(evidence: Evidence, processes: Sequence[Process]) -> Verdict:
+    causes = _causes(evidence, processes)
+    first = causes[0] if causes else None
+    gone = _gone(evidence)
+    if evidence.stop_reason == "preempted" and not gone and (first is None or first.weight >= RENDEZVOUS):
+        return _verdict("preempted", "its nodes were wanted elsewhere", evidence)
+    mpi = any(rank.role == "launcher" for rank in evidence.ranks)
+    if gone and (
+        first is None or first.weight >= RENDEZVOUS or first.code == "platform" or (mpi and _by_mpirun(first))
+    ):
+        return _of_node(gone, evidence)
+    if first is not None and first.weight >= RENDEZVOUS:
+        return _of_connection(causes, processes, evidence)
+    if first is not None:
+        told = gangs.origin(causes, processes) or gangs.hinted(first, processes)
+        return _of_rank(told or first, evidence, causes)
+    if evidence.stop_reason == "timeout":
+        return _of_timeout(processes, evidence)
+    unfinished = next((rank for rank in evidence.ranks if rank.essential and not rank.succeeded), None)
+    if unfinished:
+        return _verdict("platform", f"rank {unfinished.rank} has no record of its end", evidence, unfinished)
+    return _of_delivery(evidence)
+
+
+def _of_delivery(evidence: Evidence) -> Verdict:
+    """Every rank ended well: it has completed if what they left arrived where it belongs."""
+    for node in evidence.nodes:
+        why = node.refusal
+        if why is not None and why.code == CANCELLED:
+            return _verdict(CANCELLED, f"cancelled{_by(evidence)} after its ranks had ended; {why.message}", evidence)
+        if why is not None:
+            message = f"every rank ended well, but {why.message}"
+            return _verdict(why.code or "platform", message, evidence, node=node.name, hint=why.next)
+    return _verdict(COMPLETED, "every rank ended well", evidence)
+
+
+def _by(evidence: Evidence) -> str:
+    return f" by {evidence.cancel_by}" if evidence.cancel_by else ""
+
+
+def _causes(evidence: Evidence, processes: Sequence[Process]) -> list[Cause]:
+    """Why each process failed that did so by itself; the first cause in front."""
+    alone = len(processes) == 1 and len(evidence.nodes) <= 1
+    mpi = any(rank.role == "launcher" for rank in evidence.ranks)
+    found = (_in_context(cause_of(process), alone, mpi) for process in processes if process.rank.failed)
+    return sorted(found, key=lambda item: item.order)
+
+
+def _by_mpirun(cause: Cause) -> bool:
+    """Whether mpirun, which ends by itself what a lost node left, may be the cause."""
+    return cause.rank.role == "launcher" or cause.signal in _FROM_OUTSIDE
+
+
+def _taken_back(evidence: Evidence) -> bool:
+    """Whether whoever lent the nodes took them back before the job was done, rather than the job failing by itself."""
+    if evidence.ending is None or not evidence.ending.code:
+        return False
+    asked_to_go = evidence.stop_reason in ("preempted", "node_lost", "refused")
+    if asked_to_go and any(node.leaving for node in evidence.nodes):
+        return True
+    failed = [process for process in processes_of(evidence.ranks) if process.rank.failed]
+    return not _done_in_time(evidence) and (asked_to_go or bool(failed)) and all(map(_by_signal, failed))
+
+
+def _by_signal(process: Process) -> bool:
+    """Whether something other than the job ended a process."""
+    rank = process.rank
+    if rank.lost_with or rank.signal in _FROM_OUTSIDE or rank.exit_code in (128 + 15, 128 + 9):
+        return True
+    cause = cause_of(process)
+    return cause.weight >= RENDEZVOUS or bool(_ASKED_TO_END.search("\n".join(cause.lines)))
+
+
+def _done_in_time(evidence: Evidence) -> bool:
+    """Every rank had ended well before a stop reached it."""
+    essential = [rank for rank in evidence.ranks if rank.essential]
+    refused = any(node.refusal and not node.refusal.late for node in evidence.nodes)
+    return bool(essential) and not refused and all(rank.succeeded and not rank.expected for rank in essential)
+
+
+def _in_context(cause: Cause, alone: bool, mpi: bool) -> Cause:
+    """A process that is alone has no peer to lose: its connection was to something else. Under MPI a code that Open MPI
+    itself ends ranks with, or that mpirun does, says little beside any other."""
+    if (
+        mpi
+        and cause.code == "exit_code"
+        and (cause.rank.role == "launcher" or cause.rank.exit_code == _MPI_ERR_UNKNOWN)
+    ):
+        return replace(cause, weight=PASSED_ON)
+    if alone and cause.code == "exit_code" and cause.signal is not None:
+        return replace(cause, code="signal", weight=0)
+    if not alone or cause.rank.launcher_rank is not None or cause.finding is None or not cause.finding.rule.victim:
+        return cause
+    if cause.code == "rendezvous":
+        return cause
+    return replace(cause, code="exception" if cause.raised else "exit_code", weight=0)
+
+
+def _gone(evidence: Evidence) -> NodeEvidence | None:
+    """The node that went away; one that was asked to go says more than one that vanished.
+
+    Once a node is lost, whoever lent it asks the healthy ones of the gang to go too.
+    """
+    nodes, ending = evidence.nodes, evidence.ending
+    lost = next((node for node in nodes if node.lost), None)
+    if ending is not None and ending.code == "node_lost":
+        named = next((node for node in nodes if node.name in ending.lost), None) or lost
+        return replace(named, lost=True, leaving=False) if named else None
+    return next((node for node in nodes if node.leaving), None) or lost
+
+
+def _of_node(node: NodeEvidence, evidence: Evidence) -> Verdict:
+    code = "preempted" if node.leaving else "node_lost"
+    what = f"node {node.name} was told to go" if node.leaving else f"node {node.name} or its agent went away"
+    return _verdict(code, f"{what} while the job ran", evidence, node=node.name)
+
+
+def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], evidence: Evidence) -> Verdict:
+    """Every failure is a lost peer: find the rank that the others lost."""
+    spoken = gangs.spoken(processes)
+    if spoken is not None:
+        return _of_rank(spoken, evidence, causes)
+    told_by = gangs.origin(causes, processes)
+    if told_by is not None and told_by.code not in ("collective", "rendezvous"):
+        return _of_rank(told_by, evidence, causes)
+    first = causes[0]
+    said = f"{_where(first.rank)}: {_SOURCE.sub('', first.headline)}"
+    ranks = [process.rank for process in processes]
+    told = [line for process in processes if (found := complaint(process)) for line in (found.line,)]
+    blame = gangs.culprit(processes, told, surely_peers=any(c.code in ("rendezvous", "collective") for c in causes))
+    code = first.code if first.code in ("rendezvous", "collective") else "collective"
+    if blame.process is not None:
+        message = f"{_where(blame.process.rank)} {blame.why}; {said}"
+        hint = _why_not_there(blame)
+        return _verdict(code, message, evidence, blame.process.rank, lines=first.lines, hint=hint, counted=ranks)
+    if first.code not in ("rendezvous", "collective"):
+        return _of_rank(first, evidence, causes)
+    at = gangs.places(processes)
+    in_question = _question(blame, len(processes))
+    message = "; ".join(part for part in (said, in_question, at) if part)
+    hint = _nobody_named(first, blame)
+    return _verdict(
+        code, message, evidence, None, lines=first.lines, hint=hint, counted=ranks, confidence="unsure", seen=first.rank
+    )
+
+
+def _question(blame: gangs.Blame, count: int) -> str:
+    if not blame.in_question or len(blame.in_question) == count:
+        return ""
+    return f"it is not known whom they waited for: {_ranks(blame.in_question)} did not answer"
+
+
+def _ranks(numbers: Sequence[int]) -> str:
+    return f"{'ranks' if len(numbers) > 1 else 'rank'} {', '.join(map(str, numbers))}"
+
+
+def _why_not_there(blame: gangs.Blame) -> str:
+    assert blame.process is not None
+    rank = blame.process.rank.rank
+    if blame.process.rank.succeeded:
+        return (
+            f"Let every rank take as many steps: give rank {rank} as much data (`drop_last=True`, an "
+            f"even sampler), or `Join`."
+        )
+    if blame.where is not None:
+        place = f"{gangs.short(blame.where.file)} line {blame.where.line}"
+        return f"Find out why rank {rank} stayed at {place} while the others waited for it."
+    return f"`muster logs` of rank {rank} shows how far it came; the others waited for it."
+
+
+def _nobody_named(first: Cause, blame: gangs.Blame) -> str:
+    if first.code == "rendezvous":
+        if reached := _REACHED.search(first.headline):
+            return (
+                f"The ranks did not reach {reached[1]}:{reached[2]}: is it started, and is that "
+                f"MASTER_ADDR and MASTER_PORT as "
+                "Muster sets them?"
+            )
+        return (
+            "Check that every rank is started, that all agree on the world size (WORLD_SIZE), and that the nodes reach "
+            "MASTER_ADDR:MASTER_PORT as Muster sets them."
+        )
+    if blame.in_question:
+        return (
+            f"Compare what {_ranks(blame.in_question)} did last: all ranks have to call the same "
+            f"collectives in the same order."
+        )
+    return code_of("collective").next
+
+
+def _of_timeout(processes: Sequence[Process], evidence: Evidence) -> Verdict:
+    """The time limit: a rank that had failed before is the cause; otherwise where the ranks were."""
+    spoken = gangs.spoken(processes)
+    limit = f"the time limit{f' of {evidence.timeout_s:g} s' if evidence.timeout_s else ''} passed"
+    if spoken is not None:
+        made = _of_rank(spoken, evidence, ())
+        return replace(made, message=f"{made.message}; it did not end, and {limit}", confidence="likely")
+    running = [p for p in processes if p.rank.essential and p.rank.expected and p.rank.role != "launcher"]
+    blame = gangs.odd_one_out(running, len(running)) if len(running) > 1 and _stuck(running) else None
+    if blame is not None and blame.process is not None:
+        message = f"{limit}; {_where(blame.process.rank)} {blame.why}, while the others waited for it"
+        hint = _why_not_there(blame)
+        return _verdict("timeout", message, evidence, blame.process.rank, hint=hint, confidence="likely")
+    at = gangs.places(running)
+    if not at and len(running) == 1 and (doing := gangs.doing(running[0])):
+        at = f"{_where(running[0].rank)} {doing}"
+    return _verdict("timeout", f"{limit}; {at}" if at else limit, evidence)
+
+
+def _stuck(running: Sequence[Process]) -> bool:
+    """Whether all but one wait for others: then it is no lack of time."""
+    blame = gangs.odd_one_out(running, len(running))
+    return blame.process is not None
+
+
+def _where(rank: RankEvidence) -> str:
+    who = "mpirun" if rank.role == "launcher" else f"rank {rank.rank}"
+    return f"{who} on {rank.node}" if rank.node else who
+
+
+def _of_rank(cause: Cause, evidence: Evidence, causes: Sequence[Cause]) -> Verdict:
+    rank = cause.rank
+    hint = steps.next_step(cause, evidence.facts)
+    if rank.role == "launcher" or "mpirun" in (rank.lost_with or ""):
+        hint = _MPI_LOG
+    second = _second(cause, causes)
+    confidence: Confidence = "certain" if cause.sure and second is None else "likely"
+    if cause.code == "exit_code" and not cause.headline:
+        confidence = "unsure"
+    message = _where(rank) + _what(cause)
+    return _verdict(
+        cause.code,
+        message,
+        evidence,
+        rank,
+        lines=cause.lines,
+        hint=hint,
+        confidence=confidence,
+        second=second,
+        of_script=steps.of_script(cause, evidence.facts),
+    )
+
+
+def _what(cause: Cause) -> str:
+    """What happened, to follow "rank 3 on node-0"."""
+    rank, said = cause.rank, cause.headline
+    if cause.code == "signal" and cause.signal is not None:
+        native = f": {said}" if said and cause.signal not in _FROM_OUTSIDE else ""
+        after = "" if native else _last_line(cause)
+        return f" was ended by {_signal_name(cause.signal)}{_CRASHES.get(cause.signal, '')}{native}{after}"
+    if cause.code == "exit_code":
+        how = f" exited with code {rank.exit_code}"
+        if cause.signal is not None:
+            how = f" ended by itself, and by {_signal_name(cause.signal)} while it was leaving"
+        return how + (f": {said}" if sounds_like_failure(said) else f"; its last line: {said}" if said else "")
+    if cause.code == "platform" and rank.lost_with:
+        return f" was ended because the {rank.lost_with} that kept it was killed"
+    if cause.code == "platform":
+        return f" {said}"
+    if cause.code == "launcher_missing" and rank.refusal:
+        return f" could not be started: {rank.refusal}"
+    if cause.code == "host_oom" and cause.signal == signals.SIGKILL:
+        return " was killed because the node ran out of memory"
+    return f": {said}" if said else " failed"
+
+
+_CRASHES: Mapping[int, str] = {
+    signals.SIGSEGV: " (segmentation fault)",
+    signals.SIGBUS: " (bus error)",
+    signals.SIGFPE: " (floating point exception)",
+    signals.SIGILL: " (illegal instruction)",
+}
+
+
+def _last_line(cause: Cause) -> str:
+    """How far a process came that was ended without a word."""
+    words = cause.process.log.last_words(1)
+    return f"; its last line: {words[0].strip()[:160]}" if words else ""
+
+
+def _second(cause: Cause, causes: Sequence[Cause]) -> Candidate | None:
+    """The next best explanation: another rank's definite failure of another kind, or an exception printed earlier."""
+    mine = gangs.likeness(cause)
+    for other in causes:
+        if other.rank.rank != cause.rank.rank and other.weight == cause.weight and gangs.likeness(other) != mine:
+            return Candidate(other.code, _where(other.rank) + _what(other), other.rank.rank)
+    if cause.earlier is not None and cause.earlier.line and not cause.sure:
+        return Candidate("exception", f"{_where(cause.rank)} had printed {headline_of(cause.earlier)}", cause.rank.rank)
+    return None
+
+
+def _verdict(
+    code: str,
+    message: str,
+    evidence: Evidence,
+    rank: RankEvidence | None = None,
+    *,
+    node: str | None = None,
+    lines: tuple[str, ...] = (),
+    hint: str | None = None,
+    counted: Sequence[RankEvidence] = (),
+    confidence: Confidence = "certain",
+    second: Candidate | None = None,
+    of_script: bool = False,
+    seen: RankEvidence | None = None,
+) -> Verdict:
+    shown = [item for item in counted or evidence.ranks if item.failed]
+    if rank is not None and all(item.rank != rank.rank or item.node != rank.node for item in shown):
+        shown.append(rank)
+    of = rank or seen
+    facts = VerdictEvidence(
+        tuple(
+            RankExit(item.rank, item.node, item.exit_code, item.signal, item.expected, item.ended_at)
+            for item in shown[:_MOST_SHOWN]
+        ),
+        of.launcher_rank if of is not None else None,
+        evidence.stop_reason or None,
+    )
+    return Verdict(
+        code=code,
+        message=message,
+        rank=rank.rank if rank else None,
+        node=rank.node if rank else node,
+        evidence=facts,
+        next=code_of(code).next if hint is None else hint,
+        lines=lines,
+        confidence=confidence,
+        second=second,
+        of_script=of_script,
+    )
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
