@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -51,17 +51,27 @@ class Server:
 
     def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """One request by the owner; returns the status and what its JSON says."""
-        return self.runner.run(self._call(method, f"/api/v1{path}", b"" if body is None else json.dumps(body).encode()))
+        sent = b"" if body is None else json.dumps(body).encode()
+        status, text = self.runner.run(self._call(method, f"/api/v1{path}", sent, {}))
+        return status, json.loads(text) if text else None
 
-    async def _call(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
+    def fetch(self, path: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        """The status and the bytes of a file."""
+        return self.runner.run(self._call("GET", f"/api/v1{path}", b"", headers))
+
+    async def _call(self, method: str, path: str, body: bytes, more: Mapping[str, str]) -> tuple[int, bytes]:
         token = self.context.tokens.admin(self.context.paths.admin_token)
         headers = [(b"authorization", f"Bearer {token}".encode()), (b"content-type", b"application/json")]
+        headers += [(name.lower().encode(), value.encode()) for name, value in more.items()]
         path, _, query = path.partition("?")
         scope = {"type": "http", "method": method, "path": path, "query_string": query.encode(), "headers": headers}
         sent: list[Any] = []
 
+        received: list[Any] = [{"type": "http.request", "body": body}]
+
         async def receive() -> Any:
-            return {"type": "http.request", "body": body}
+            # Somebody who listens on waits for a caller that does not go away.
+            return received.pop() if received else await asyncio.Event().wait()
 
         async def send(message: Any) -> None:
             sent.append(message)
@@ -69,8 +79,7 @@ class Server:
         await self.app(scope, receive, send)
         links = [value.decode() for name, value in sent[0]["headers"] if name == b"link"]
         self.link = links[0].partition(">")[0].removeprefix("</api/v1") if links else None
-        text = b"".join(message.get("body", b"") for message in sent[1:])
-        return sent[0]["status"], json.loads(text) if text else None
+        return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
 
 
 @pytest.fixture
