@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -61,6 +61,11 @@ class Server:
     def status(self, method: str, path: str, body: bytes = b"", **headers: str) -> int:
         """The status alone, of an answer in any form."""
         return self.runner.run(self._call(method, f"/api/v1{path}", body, headers))[0]
+
+    def fetch(self, path: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        """The status and the bytes of a file."""
+        given = {name.lower().replace("-", "_"): value for name, value in headers.items()}
+        return self.runner.run(self._call("GET", f"/api/v1{path}", b"", given))
 
     def text(self, path: str) -> str:
         """What a page says."""

@@ -23,14 +23,15 @@ def answer(request: Request, size: int, pieces: Pieces, etag: str | None = None,
     first, last = parse_range(header, size)
     if header and first >= size > 0 and not is_growing:
         return Response(status_code=416, headers={**headers, "Content-Range": f"bytes */{size}"})
-    headers["Content-Length"] = str(max(0, last - first + 1))
+    length = max(0, last - first + 1)
+    headers["Content-Length"] = str(length)
     status = 200
     if header:
         status = 206
-        headers["Content-Range"] = f"bytes {first}-{last}/{size}"
-    if request.method == "HEAD":
+        headers["Content-Range"] = f"bytes {first}-{last}/{size}" if length else f"bytes */{size}"
+    if request.method == "HEAD" or not length:
         return Response(status_code=status, headers=headers, media_type="application/octet-stream")
-    return StreamingResponse(pieces(first, last - first + 1), status, headers, media_type="application/octet-stream")
+    return StreamingResponse(pieces(first, length), status, headers, media_type="application/octet-stream")
 
 
 def parse_range(header: str | None, size: int) -> tuple[int, int]:
@@ -40,7 +41,7 @@ def parse_range(header: str | None, size: int) -> tuple[int, int]:
     first, _, last = header.removeprefix("bytes=").partition("-")
     try:
         if not first:
-            return max(0, size - int(last)), size - 1
-        return int(first), min(int(last), size - 1) if last else size - 1
+            return max(0, size - max(0, int(last))), size - 1
+        return max(0, int(first)), min(int(last), size - 1) if last else size - 1
     except ValueError:
         return 0, size - 1
