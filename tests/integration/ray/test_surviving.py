@@ -164,35 +164,28 @@ def test_a_head_that_comes_back_at_once_holds_nothing_for_the_attempt_that_it_lo
     assert len(views[1]["attempts"]) == 1
 
 
-def test_a_head_that_is_started_anew_while_idle_is_attached_to_again(site: Site, ray: RaySite):
-    assert site.client.cluster("many").state == "ready"
-    ray.kill_ray(ray.hosts[0])
-    away = wait_until(lambda: _if(site, lambda view: view.state == "unreachable"), PATIENCE_S, "the word of its loss")
-    assert "Ray does not answer" in away.reason
-    assert {node.state for node in away.nodes} <= {"unknown", "away"}
-    waiting = site.run(command="true", compute="many", **GANG)
-    ray.revive()
-    back = wait_until(lambda: _if(site, lambda view: view.state == "ready"), PATIENCE_S, "the new head")
-    assert back.reason == ""
-    assert site.wait(waiting, timeout_s=PATIENCE_S)["status"] == "Completed"
-    wait_until(lambda: _if(site, lambda view: [node.state for node in view.nodes] == ["idle"] * 3), 30, "its nodes")
-
-
-def test_another_muster_on_the_head_is_said_and_forgotten_once_the_head_has_this_one(
+def test_a_head_that_is_replaced_while_idle_is_attached_to_again_once_it_has_the_right_versions(
     site: Site, ray: RaySite, tmp_path: Path
 ):
     shutil.copytree(SOURCE, tmp_path / "muster", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "muster" / "version.py").write_text('VERSION = "0.0.1"\n')
+    assert site.client.cluster("many").state == "ready"
     for host in ray.hosts:
         ray.kill_ray(host)
+    away = wait_until(lambda: _if(site, lambda view: view.state == "unreachable"), PATIENCE_S, "the word of its loss")
+    assert "Ray does not answer" in away.reason
+    assert {node.state for node in away.nodes} <= {"unknown", "away"}
+    waiting = site.run(command="true", compute="many", **GANG)
     ray.start_ray(ray.hosts[0], python_path=str(tmp_path))
     said = f"the Ray cluster's nodes have Muster 0.0.1, the server has {VERSION}"
     wait_until(lambda: _if(site, lambda view: said in view.reason), PATIENCE_S, "the other version")
     ray.kill_ray(ray.hosts[0])
     ray.revive()
-    run_id = site.run(command="true", compute="many", **GANG)
-    assert site.wait(run_id, timeout_s=PATIENCE_S)["status"] == "Completed"
-    assert site.client.cluster("many").reason == ""
+    assert site.wait(waiting, timeout_s=PATIENCE_S)["status"] == "Completed"
+    back = wait_until(
+        lambda: _if(site, lambda view: [node.state for node in view.nodes] == ["idle"] * 3), 30, "its nodes"
+    )
+    assert (back.state, back.reason) == ("ready", "")
 
 
 def test_without_an_address_nodes_are_given_the_servers_on_their_network(site: Site, ray: RaySite):

@@ -14,7 +14,7 @@ from muster.launch.conventions import ports_wanted
 from muster.launch.expand import expand_all
 from muster.launch.gang import LOOPBACK_INTERFACE
 from muster.launch.layout import num_ranks
-from muster.launch.plan import check, plan, sample_slots
+from muster.launch.plan import check, placeholder_slots, plan, sample_slots
 from muster.wire.node.plan import MpiHost, Plan, PortsWanted, Slot
 
 COUNTS = st.integers(1, 6)
@@ -209,6 +209,17 @@ def test_threads_are_shared_out_over_the_ranks_of_a_machine() -> None:
     assert threads(job(PyTorch(process_count_per_instance=9))) == {"1"}
     assert threads(job(PyTorch(process_count_per_instance=1))) == {None}
     assert threads(job(PyTorch(), 2)) == {None}
+
+
+def test_machines_that_are_yet_to_come_have_placeholders_for_what_only_they_know() -> None:
+    spec = job(PyTorch(process_count_per_instance=2), 2, gpus=2)
+    made = planned(spec, placeholder_slots(spec, cpus=8, gpus=("0", "1", "2", "3")))
+    assert [(node.name, node.address, node.gpus) for node in made.nodes] == [
+        ("NODE_0", "ADDRESS_OF_NODE_0", ("0", "1")),
+        ("NODE_1", "ADDRESS_OF_NODE_1", ("0", "1")),
+    ]
+    assert {rank.env["MASTER_ADDR"] for rank in made.ranks} == {"ADDRESS_OF_NODE_0"}
+    assert {rank.env["OMP_NUM_THREADS"] for rank in made.ranks} == {"4"}
 
 
 def test_threads_of_different_machines_do_not_mix() -> None:

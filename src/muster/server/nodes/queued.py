@@ -88,7 +88,7 @@ class QueuedNodes:
         context, cluster = self.context, self.cluster
         run = connection.execute(RUN.select, {"key_id": key[0]}).one()
         folders = node_folders(context, key, range(run.num_nodes))
-        reach = self.engine.connection(cluster)
+        reach = context.remote.resolved(self.engine.connection(cluster))
         gang = Gang(
             *key,
             title=run.display_name or run.id,

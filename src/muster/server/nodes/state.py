@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from muster.control.scheduling.model import Node
 from muster.engines.base import AllocationState, Connection, NodeOffer
@@ -50,4 +50,10 @@ class RemoteAccess:
         port = self.ports.get(reach.server_port) or self.ports.get(None)
         if port is None:
             return ()
-        return (f"https://{in_url(reach.server_address or self.host or address_towards(reach.near))}:{port}",)
+        return (f"https://{in_url(self.resolved(reach).server_address or '')}:{port}",)
+
+    def resolved(self, reach: Connection) -> Connection:
+        """With the server's address, which is looked for where the cluster does not name it."""
+        if reach.server_address:
+            return reach
+        return replace(reach, server_address=self.host or address_towards(reach.near))

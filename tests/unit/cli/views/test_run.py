@@ -63,6 +63,18 @@ def test_a_verdict_whose_message_leaves_the_rank_out_names_it_all_the_same(
     assert "  evidence: launcher rank 0" in lines
 
 
+def test_a_run_that_was_cancelled_from_outside_says_why_and_which_job_it_was(
+    run_view: View, attempt_view: View, verdict: dict[str, Any], now: float
+) -> None:
+    why = "Slurm job 4711 was cancelled outside Muster (scancel)"
+    attempts = [attempt_view(job_id="4711")]
+    cancelled = run_view(status="Canceled", verdict={**verdict, "message": why}, files=[], attempts=attempts)
+    shown = [line.split() for line in everything(cancelled, PLAIN, now)]
+    assert ["job", "id", "4711"] in shown
+    assert ["why", *why.split()] in shown
+    assert listing([cancelled], PLAIN, now)[-1].endswith(why)
+
+
 def test_a_cancelled_run_is_no_failure(run_view: View, verdict: dict[str, Any], now: float) -> None:
     cancelled = run_view(status="Canceled", verdict={**verdict, "message": "cancelled by ada"}, files=[])
     assert summary(cancelled, PLAIN, now)[:2] == [
