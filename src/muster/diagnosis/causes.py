@@ -235,7 +235,9 @@ def _by_signal(process: Process, number: int, final: Raised | None) -> Cause:
     native = _native_line(log)
     if number == signals.SIGABRT and native == _AT_EXIT and _PYTHON.search(rank.command):
         # A library's threads were still running when the interpreter had finished: it was leaving by itself.
-        return Cause("exit_code", process, number, telling_line(log) or native, log.closing(None), VAGUE, sure=False)
+        return Cause(
+            "exit_code", process, number, telling_line(log.without(_AT_EXIT)), log.closing(None), VAGUE, sure=False
+        )
     found = find([native], "said") if native else None
     if number in _SPEAKING and found is None:
         found = find([line for raised in log.raised if raised.form == "c++" for line in raised.all_lines], "raised")

@@ -59,6 +59,10 @@ class Log:
     def last_words(self, count: int) -> list[str]:
         return [self.lines[index] for index in self.words[-count:]]
 
+    def without(self, said: str) -> Log:
+        """The log without a line."""
+        return Log(tuple("" if line.strip() == said else line for line in self.lines), self.raised, self.stacks)
+
     def from_line(self, said: str) -> tuple[str, ...]:
         """The lines to show from one on."""
         at = next((i for i in range(len(self.lines) - 1, -1, -1) if self.lines[i].strip() == said), 0)

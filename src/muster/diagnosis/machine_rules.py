@@ -163,7 +163,7 @@ PEERS = (
         r"?\d|not all (?:ranks|workers|processes)"
         r"|(?:rank|worker|peer) \d+ (?:is not responding|did not (?:respond|answer|reply)|went "
         r"silent|is gone|vanished)",
-        "gang-silent-peer",
+        "peers-heartbeat peers-unix-files-late",
         victim=True,
     ),
     rule(

@@ -438,11 +438,11 @@ reduce()
 """,
         "collective",
         2,
-        (*HUNG, "Timed out", "timeout", "exit code 0"),
+        (*HUNG, "Timed out", "timeout", "exit code 0", "while it was leaving"),
         3,
         helpful=(r"rank|same|order|new_group",),
         also=(0, 1),
-        also_codes=("rendezvous", "exception"),
+        also_codes=("rendezvous", "exception", "exit_code"),
     ),
     gang(
         "broadcast-object-fail",

@@ -141,6 +141,13 @@ def exit_code(case: Case) -> str:
         return "`timeout` in the command ended it: give it more time there."
     if path := missing_path(case.line):
         return f"`{path}` is not there on the node: check the path, or give it as an input of the job."
+    if found := re.search(r"undefined reference to [`'‘](\w+)", text):
+        return f"`{found[1]}` is declared and nowhere defined: link the file or library that has it."
+    if re.search(
+        r"not in gzip format|(?:tar|unzip|gzip|bzip2|xz): .{0,80}(?:corrupt|not recoverable|does not look like)", text
+    ):
+        archive = re.search(r"(?<!\S)(\S+\.(?:tar|tgz|zip|gz|bz2|xz)[\w.]*)", case.cause.rank.command)
+        return f"The archive {archive[1] if archive else ''} is damaged, or not what its name says.".replace("  ", " ")
     if found := re.search(r"No matching distribution found for (\S+)", text):
         return f"pip knows no `{found[1]}`: check its spelling, its version and the index."
     return ""
