@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.measure import Figure, interleave, median, quick, report, temporary_workspace, wait_for_run
+from muster.client.storage import Storage
 from muster.client.submit import submit
 from muster.job.explain import make_spec
 from muster.wire.datastores import NewDatastore
@@ -351,7 +352,7 @@ def second_job(service: Service, folder: Path) -> list[Figure]:
     with temporary_workspace() as workspace:
         options = {"account": ACCOUNT, "container": "data", "endpoint": service.endpoint}
         body = NewDatastore("blob", "azure-blob", options, {"account_key": ACCOUNT_KEY})
-        workspace.client.storage.create_datastore(body)
+        Storage(workspace.client.calls).create_datastore(body)
         item = {"type": "uri_folder", "path": "azureml://datastores/blob/paths/one", "mode": "ro_mount"}
         code = workspace.folder / "code"
         code.mkdir()

@@ -71,7 +71,7 @@ environment_variables: {OMP_NUM_THREADS: "1"}
 limits: {timeout: 86400}
 ```
 
-One command per node, which starts its own processes; a list is not read by a shell:
+One command per node, which starts its own processes; a list is not interpreted by a shell:
 
 ```yaml
 code: ./src
@@ -81,33 +81,25 @@ resources: {instance_count: 2}
 distribution: {type: pytorch}
 ```
 
-Relative paths start from the folder of the job file. Keys that nobody knows are refused, with the nearest known one.
-`type: sweep` and `type: pipeline` cannot run yet. Anchors, aliases and `<<` may be used with measure; a file is at most
-1 MiB. Nothing after a key means that it is absent. Values of `environment_variables` and `tags` are taken as they are
-written: `1.10` stays `1.10`, `yes` stays `yes`.
-"""
-
-_LIMITS = """\
-## What cannot run yet
-
-The vocabulary is whole; sweeps and pipelines are refused before the start, with a message that says so. What
-`environment` may be, and how it is built, is in [environments](environments.md); what inputs and outputs may be, in
-[data on nodes](data-on-nodes.md).
+Relative paths start from the folder of the job file. Unknown keys are refused, and the error suggests the nearest known
+one. `type: sweep` and `type: pipeline` cannot run yet. Anchors, aliases and `<<` work, within limits that keep a small
+file from expanding without end; a file is at most 1 MiB. A key without a value counts as absent. Values of
+`environment_variables` and `tags` are taken exactly as written: `1.10` stays `1.10`, `yes` stays `yes`.
 """
 
 _CODE = """\
-## What of the code is sent
+## Which code is sent
 
 All of the folder, up to 1 GiB, except:
 
-- what `.musterignore` in the folder names, in the manner of a `.gitignore`. Without one `.amlignore` counts, and
-  without that every `.gitignore` from the folder on down;
+- what the folder's `.musterignore` lists, in the format of a `.gitignore`. If there is none, `.amlignore` is used, and
+  otherwise every `.gitignore` in the folder and below it;
 - `.git`, `.muster`, `__pycache__` and virtual environments;
-- the folders `outputs` and `logs` at its top, with a notice when they hold something. What lies there when a run ends
-  is kept as its own, so that it starts without the results of earlier ones. A Python package of that name (with
-  `__init__.py`) is sent.
+- the top-level folders `outputs` and `logs`, with a notice when they are not empty. What a run leaves there is kept as
+  its results, so it must start without those of earlier runs. A Python package of that name (with `__init__.py`) is
+  sent.
 
-Each run finds its code as it was when it was submitted.
+Each run uses the code as it was when the run was submitted.
 """
 
 _EXPRESSIONS = """\
@@ -117,16 +109,16 @@ _EXPRESSIONS = """\
 |---|---|
 | `${{inputs.NAME}}` | the plain value, or the path of the file or folder on the node |
 | `${{outputs.NAME}}` | the path on the node where the output is written |
-| `$[[ … ${{inputs.NAME}} … ]]` | its content; nothing where the optional input is not given |
+| `$[[ … ${{inputs.NAME}} … ]]` | its content, or nothing if the optional input is not given |
 
 `${{search_space.…}}` and `${{parent.…}}` belong to sweeps and pipelines, and are refused. A reference to something that
 is not declared is refused before anything starts. `environment_variables` may use plain values.
 
-**In a text command**, which runs under bash, a value comes out as one piece and as it is, whatever it holds: it is
-quoted for the place where it stands, bare, in `"…"`, in `'…'`, in `$'…'` or in a here-document. Paths become the
-variables `MUSTER_INPUT_NAME` and `MUSTER_OUTPUT_NAME`, which every process also finds in its environment. In a comment
+**In a text command**, which runs under bash, a value always arrives as one word and unchanged, whatever it contains: it
+is quoted to suit its position: bare, in `"…"`, in `'…'`, in `$'…'` or in a here-document. Paths become the
+variables `MUSTER_INPUT_NAME` and `MUSTER_OUTPUT_NAME`, which are also in every process's environment. In a comment
 a reference is not resolved; in arithmetic it must be a number; inside backticks and `${…}`, or right after a backslash
-or a dollar sign, it is refused. A text that another shell reads again (`bash -c "…"`, `ssh`, `eval`) is quoted only
+or a dollar sign, it is refused. Text that a second shell interprets (`bash -c "…"`, `ssh`, `eval`) is quoted only
 once: pass values to it as arguments.
 
 **In a list** every element is one argument. `$NAME` and `${NAME}` are expanded for each process, `$$` is a dollar sign;
@@ -141,7 +133,7 @@ _VARIABLES = """\
 
 Muster sets `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE`, `NODE_RANK`, `MASTER_ADDR`, `TF_CONFIG`, `MUSTER_*`,
 `OMPI_*` (but not `OMPI_MCA_*`), `PMI*`, `AZUREML_RUN_ID`, `AZUREML_NODE_COUNT` and the `AZ_BATCH*` names of the
-[launch contract](launch-contract.md) itself. `MASTER_PORT` and settings such as `NCCL_*`, `GLOO_*`, `UCX_*` are free.
+[launch contract](launch-contract.md). A job may set `MASTER_PORT` and variables such as `NCCL_*`, `GLOO_*` and `UCX_*`.
 """
 
 

@@ -6,11 +6,10 @@ dependencies: a copy of this file is on the path of every rank.
 
 import importlib
 import os
+import sys
 from typing import TYPE_CHECKING, Any, List
 
-_IN_RANK = bool(os.environ.get("MUSTER_RUN_ID"))
-
-if _IN_RANK:
+if os.environ.get("MUSTER_RUN_ID"):
     # The copy on a rank's path holds only the in-run part; an installed Muster adds the rest.
     import pkgutil
 
@@ -78,7 +77,7 @@ def __getattr__(name: str) -> Any:
         raise ImportError(
             "muster.{} needs the whole of Muster, and this Python ({}) lacks the module {!r}: only the in-run part "
             "(`from muster import Run`) is here. Install it with `pip install muster` (Python 3.11 or newer).".format(
-                name, _this_python(), error.name
+                name, "{}, {}.{}".format(sys.executable, *sys.version_info[:2]), error.name
             )
         ) from error
     value = getattr(module, "VERSION" if name == "__version__" else name)
@@ -88,9 +87,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> List[str]:
     return sorted(set(globals()) | set(__all__))
-
-
-def _this_python() -> str:
-    import sys
-
-    return "{}, {}.{}".format(sys.executable, *sys.version_info[:2])

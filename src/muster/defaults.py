@@ -7,11 +7,33 @@ HEARTBEAT_S = 2.0
 NODE_LOST_S = 30.0
 STALE_GANG_S = 3600.0
 IDLE_EXIT_S = 900.0
+WATCH_S = 1.0
+"""How often the server looks after nodes and clusters when nothing has changed."""
+NODE_REVIVE_S = 10.0
+"""How long an agent that has gone is brought back before its node is given up."""
+TIDY_S = 60.0
+"""How often folders of nodes that came with an attempt are removed, and how old they must be."""
+STREAM_KEEPALIVE_S = 10.0
+SERVER_LEAVE_S = 5.0
+STORE_ANSWER_S = 20.0
+KEY_COMMAND_S = 60.0
+
+# Calls through a shared folder
+SPOOL_POLL_S = (0.02, 0.1)
+"""How often the folder is looked at: while calls come, and otherwise."""
+SPOOL_POLL_REMOTE_S = (0.05, 0.5)
+"""The same on a network filesystem."""
+SPOOL_BUSY_S = 5.0
+SPOOL_CLEAN_S = 300.0
+SPOOL_OLD_S = 3600.0
 LINGER_S = 120.0
+SLURM_POLL_S = 5.0
+SLURM_WARNING_S = 60
 RAY_CUT_OFF_S = 20.0
 RAY_STALE_S = 900.0
 RAY_LINGER_S = 600.0
 ORDERS_WAIT_S = 20.0
+ORDERS_WAIT_MOST_S = 60.0
 
 # Ending ranks
 GRACE_FAILURE_S = 0.5
@@ -41,10 +63,10 @@ RETRIES_NODE_LOSS = 3
 RETRIES_PLATFORM = 3
 RETRIES_USER_ERROR = 0
 RETRY_BACKOFF_S = 2.0
-RETRY_BACKOFF_MOST_S = 300.0
+RETRY_BACKOFF_MAX_S = 300.0
 CHECKPOINTS_KEPT = 2
-CHECKPOINT_LOOK_S = 0.25
-OUTPUT_LOOK_S = 2.0
+CHECKPOINT_POLL_S = 0.25
+OUTPUT_POLL_S = 2.0
 OUTPUT_RETRY_S = 600.0
 LISTING_RETRY_S = 60.0
 
@@ -57,7 +79,7 @@ LOCAL_MAX_NODES = 64
 PRIORITY_HEADSTART_S = 43_200.0
 START_MARGIN_S = 120.0
 NODE_STRIKES = 3
-IDLE_SCALEDOWN_S = 1800.0
+IDLE_SCALEDOWN_S = 1800
 NODE_START_S = 30.0
 SETUP_TIMEOUT_S = 1800.0
 RANK_HOOKS = ("stacks",)
@@ -65,11 +87,15 @@ RANK_HOOKS = ("stacks",)
 
 # Storage
 GRANT_S = 3600.0
-GRANT_MOST_S = 30 * 86_400.0
+GRANT_CHECK_S = 2.0
+"""How soon the server notices that a grant was revoked, or its attempt is over."""
+GRANT_MAX_S = 30 * 86_400.0
 PUBLISH_S = 30.0
 GC_AGE_S = 86_400.0
 CODE_CACHE_BYTES = 4 << 30
+IMAGES_PER_SHARD = 1000
 
 # Clients
 SERVER_START_S = 60.0
 CONNECT_S = 5.0
+CLUSTER_WAIT_S = 1500.0

@@ -1,5 +1,5 @@
 """`ScriptRunConfig`, under its v1 module name."""
 
-from muster.sdk.script_run_config import ScriptRunConfig
+from muster.sdk.runconfig import ScriptRunConfig
 
 __all__ = ["ScriptRunConfig"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from muster.wire.codec import from_json
+from muster.wire.codec import from_json, to_json
 from muster.wire.runs import RunView
-from muster.wire.stream import StreamEvent, encode_data
+from muster.wire.stream import StreamEvent
 
 _RUN = {
     "id": "r-1", "name": None, "display_name": None, "experiment": "e", "status": "Running", "reason": "",
@@ -62,7 +62,7 @@ def datastore_json(name: str, **changes: Any) -> dict[str, Any]:
 
 def sse(cursor: str, event: StreamEvent) -> bytes:
     """An event as a server sends it."""
-    return sse_text(cursor, event.kind, encode_data(event))
+    return sse_text(cursor, event.kind, to_json(event))
 
 
 def sse_text(cursor: str, kind: str, data: Any) -> bytes:

@@ -40,6 +40,8 @@ def test_every_default_is_used() -> None:
         ("clusters.md", f"how long a node may have nothing to do | {defaults.IDLE_SCALEDOWN_S:g} |"),
         ("commands.md", f"How long an idle node stays (default: {defaults.IDLE_SCALEDOWN_S:g})."),
         ("launch-contract.md", f"`MASTER_PORT` | {defaults.MASTER_PORT} where that is free"),
+        ("slurm.md", f"the ranks get SIGTERM | {defaults.SLURM_WARNING_S} |"),
+        ("slurm.md", f"one `squeue` for all runs | {defaults.SLURM_POLL_S:g} |"),
         ("storage.md", f"runs up to {defaults.CODE_CACHE_BYTES >> 30} GiB"),
         ("environments.md", f"| {defaults.ENVIRONMENTS_LIMIT_BYTES >> 30} GiB |"),
         ("environments.md", f"| {defaults.IMAGES_LIMIT_BYTES >> 30} GiB |"),

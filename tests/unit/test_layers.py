@@ -199,7 +199,7 @@ def test_modules_are_named_by_what_they_hold() -> None:
         *((name, set()) for name in ("version", "errors", "defaults", "wire", "host", "paths", "runtime")),
         ("agent", {"psutil"}),
         ("training", {"torch"}),
-        *((f"engines.ray.{name}", set()) for name in ("cluster", "leash", "onnode")),
+        *((f"engines.ray.{name}", set()) for name in ("cluster", "leash", "node_tasks")),
     ],
 )
 def test_light_rooms_and_all_that_they_import_use_few_libraries(layer: str, allowed: set[str]) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from muster.agent.prepare.inputs import Inputs
-from muster.agent.prepare.prepared import PreparedAttempt
+from muster.agent.prepare.ports import HeldPort
 from muster.agent.run.journal import Story
-from muster.environments.caller import Ready
+from muster.agent.run.mpi.find import Found
+from muster.environments.caller import Ready, Used
+from muster.host.locks import HeldLock
 from muster.paths import AttemptPaths
-from muster.wire.node.agents import AttemptKey, Order
+from muster.wire.node.agents import AttemptKey, Facts, Order
 
 
 class Phase(Enum):
@@ -64,6 +67,33 @@ def may_leave(phases: set[Phase], *, asked: bool, long_lived: bool, had_any: boo
     return (asked and phases <= {Phase.DELIVERED}) or (had_any and not phases)
 
 
+@dataclass(frozen=True)
+class PreparedAttempt:
+    """Everything that its ranks need on this node."""
+
+    ports: tuple[HeldPort, ...]
+    inputs: Mapping[str, str]
+    """Where the job finds each."""
+    outputs: Mapping[str, str]
+    python: str
+    python_bin: str
+    tmp: str
+    resumed: int | None = None
+    """Which checkpoint was restored."""
+    resume: str | None = None
+    """Where it lies."""
+    facts: Facts = field(default_factory=Facts)
+    environment: Ready | None = None
+    """What the ranks run in, where the attempt has an environment of its own."""
+    mpi: Found | None = None
+    """The mpirun of an MPI job."""
+
+    @property
+    def container(self) -> Used | None:
+        """The image that the ranks run in."""
+        return self.environment.container if self.environment else None
+
+
 @dataclass
 class Attempt:
     """What the agent's loop knows of an attempt."""
@@ -100,20 +130,16 @@ class Attempt:
         return bool(good) and all(good) and self.reason in ("", "done")
 
     @property
-    def locks(self) -> list[int]:
-        """Descriptors that keep its ports, environment and data held, for its keeper."""
-        ports = [held.lock.descriptor for held in self.prepared.ports] if self.prepared else []
-        environment = [self.environment.lock.descriptor] if self.environment else []
-        return [*ports, *environment, *(held.lock.descriptor for held in (self.inputs.held if self.inputs else ()))]
+    def locks(self) -> list[HeldLock]:
+        """What keeps its ports, environment and data held; its keeper gets copies of the descriptors."""
+        ports = self.prepared.ports if self.prepared else ()
+        data = self.inputs.held if self.inputs else ()
+        return [held.lock for held in (*ports, *((self.environment,) if self.environment else ()), *data)]
 
     def release(self) -> None:
         """Let go of ports, environment and data; a keeper has its own hold on them."""
+        for lock in self.locks:
+            lock.release()
+        self.prepared = self.environment = None
         if self.inputs is not None:
-            self.inputs.release()
-        if self.prepared is not None:
-            for held in self.prepared.ports:
-                held.release()
-            self.prepared = None
-        if self.environment is not None:
-            self.environment.lock.release()
-            self.environment = None
+            self.inputs.held.clear()

@@ -1,20 +1,30 @@
-"""The network devices and GPUs of this machine, read from the kernel's files in a few milliseconds."""
+"""The network devices and GPUs of this machine: from the kernel's files in a few milliseconds, and by `nvidia-smi`."""
 
 from __future__ import annotations
 
 import resource
+import shutil
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
+from muster.host.children import spawning
 from muster.wire.node.devices import Devices, Interface, RdmaPort
 
 _CAP_IPC_LOCK = 14
 _PCI_INFINIBAND = "0x0207"
 # By the kernel's numbers of hardware types (if_arp.h).
 _KINDS = {"1": "ethernet", "32": "infiniband", "772": "loopback"}
+
+
+class Gpu(NamedTuple):
+    id: str
+    percent: float
+    memory_used_bytes: float
 
 
 def gather(root: Path = Path("/")) -> Devices:
@@ -40,6 +50,36 @@ def gpu_count(root: Path = Path("/")) -> int | None:
     if not (root / "proc/driver/nvidia").is_dir():
         return None
     return len(_entries(root / "proc/driver/nvidia/gpus"))
+
+
+def query_gpus() -> list[Gpu]:
+    """Every GPU with its load; empty where there is no driver."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return []
+    command = [program, "--query-gpu=index,utilization.gpu,memory.used", "--format=csv,noheader,nounits"]
+    try:
+        with spawning:
+            answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return parse_gpus(answer.stdout)
+
+
+def parse_gpus(text: str) -> list[Gpu]:
+    found = []
+    for line in text.splitlines():
+        fields = [part.strip() for part in line.split(",")]
+        if len(fields) == 3 and fields[0]:
+            found.append(Gpu(fields[0], _number(fields[1]), _number(fields[2]) * (1 << 20)))
+    return found
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
 
 
 def _interfaces(root: Path) -> tuple[Interface, ...]:

@@ -23,9 +23,8 @@ def make(order: Order, paths: AttemptPaths) -> None:
     paths.root.mkdir(parents=True, exist_ok=True)
     # First of all: a folder without an order holds nothing that anybody started.
     write_json(paths.order, to_json(order), mode=PRIVATE)
-    for folder in (paths.work, paths.streams, paths.tmp, paths.uploads, paths.checkpoints):
-        folder.mkdir(exist_ok=True)
-    for folder in (paths.streams / "user_logs", paths.streams / "events", paths.work / "outputs", paths.work / "logs"):
+    inner = (paths.streams / "user_logs", paths.streams / "events", paths.work / "outputs", paths.work / "logs")
+    for folder in (paths.work, paths.streams, paths.tmp, paths.uploads, paths.checkpoints, *inner):
         folder.mkdir(exist_ok=True)
 
 

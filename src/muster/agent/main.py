@@ -14,13 +14,13 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
 
-from muster.agent import gpus, identity
+from muster.agent import devices, identity
 from muster.agent.link import Backoff, Link, Trouble
-from muster.agent.loop import Loop
 from muster.agent.node import Node
 from muster.agent.run import runtime_copy
 from muster.agent.run.keeper_pool import sweep
@@ -28,11 +28,12 @@ from muster.agent.run.sampler import Sampler
 from muster.agent.services import NodeServices
 from muster.agent.setup import set_up
 from muster.agent.ship.shipper import Shipper
+from muster.agent.threads import Loop
 from muster.defaults import ORDERS_WAIT_S, PROTOCOL_VERSION
 from muster.environments.images import engines
 from muster.errors import AccessDenied, ProtocolMismatch
 from muster.host import processes
-from muster.host.locks import FileLock, HeldLock
+from muster.host.locks import FileLock
 from muster.paths import NodePaths
 from muster.version import VERSION
 from muster.wire.codec import from_json
@@ -49,10 +50,11 @@ _LOCK_PATIENCE_S = 0.5
 def main() -> None:
     if len(sys.argv) != 2:
         sys.exit("usage: muster-agent CONFIG   (the file that an engine writes)")
-    config = identity.filled_in(read_config(Path(sys.argv[1])), os.environ)
+    config = identity.filled_in(from_json(AgentConfig, json.loads(Path(sys.argv[1]).read_text())), os.environ)
     paths = NodePaths(Path(config.root))
     paths.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = take_lock(paths.lock)
+    # An engine that looks whether an agent lives holds the lock for a moment.
+    lock = FileLock(paths.lock).acquire_within(_LOCK_PATIENCE_S)
     if lock is None:
         sys.exit(f"an agent for {config.root} is running already")
     is_first = not paths.log.exists()
@@ -79,8 +81,8 @@ def _run(config: AgentConfig, paths: NodePaths, is_first: bool) -> None:
     done = set_up(paths, config.setup, mark) if config.setup else None
     agent_id = uuid.uuid4().hex
     link = Link(config, agent_id)
-    gpu_ids = _gpu_ids(config)
-    runtime, loop = runtime_copy.folder(paths, VERSION), Loop()
+    gpu_ids = config.gpus if config.gpus is not None else tuple(gpu.id for gpu in devices.query_gpus())
+    runtime, loop = paths.runtime / VERSION, Loop()
     services = NodeServices(paths, link, Shipper(link), runtime, mark, {**_identity(), **os.environ})
     node = Node(config, services, loop, Sampler(gpu_ids))
     hello = Hello(
@@ -102,54 +104,34 @@ def _run(config: AgentConfig, paths: NodePaths, is_first: bool) -> None:
     def greet() -> None:
         link.hello(replace(hello, holding=node.holding))
 
-    def install() -> None:
-        runtime_copy.install(paths, VERSION)
-
-    loop.post(Listener(link, node, greet).start)
+    listener = threading.Thread(target=_listen, args=(link, node, greet), name="orders", daemon=True)
+    loop.post(listener.start)
     # While the hello is on its way; orders are looked at after it.
-    loop.post(install)
+    loop.post(partial(runtime_copy.install, runtime))
     log.info("agent of %s started, pid %d", config.node, os.getpid())
     node.run(greet)
     log.info("agent of %s ends", config.node)
 
 
-class Listener(threading.Thread):
-    """Waits for orders, and says hello whenever the server may not know this agent."""
-
-    def __init__(self, link: Link, node: Node, greet: Callable[[], None]) -> None:
-        super().__init__(name="orders", daemon=True)
-        self._link = link
-        self._node = node
-        self._greet = greet
-
-    def run(self) -> None:
-        backoff = Backoff()
-        greeted, seen = False, -1
-        while True:
-            try:
-                if not greeted:
-                    self._greet()
-                    greeted, seen = True, -1
-                answer = self._link.orders(seen, ORDERS_WAIT_S)
-                seen = answer.version
-                self._node.apply_orders(answer)
-                backoff.reset()
-            except Trouble as error:
-                greeted = False
-                if backoff.fresh:
-                    log.info("no orders: %s", error)
-                hopeless = isinstance(error, (AccessDenied, ProtocolMismatch))
-                time.sleep(_HOPELESS_WAIT_S if hopeless else backoff.next_s())
-
-
-def read_config(path: Path) -> AgentConfig:
-    return from_json(AgentConfig, json.loads(path.read_text()))
-
-
-def take_lock(path: Path) -> HeldLock | None:
-    """Held by the living agent; None when another has it."""
-    # An engine that looks whether an agent lives holds the lock for a moment.
-    return FileLock(path).acquire_within(_LOCK_PATIENCE_S)
+def _listen(link: Link, node: Node, greet: Callable[[], None]) -> None:
+    """In a thread: wait for orders, and say hello whenever the server may not know this agent."""
+    backoff = Backoff()
+    greeted, seen = False, -1
+    while True:
+        try:
+            if not greeted:
+                greet()
+                greeted, seen = True, -1
+            answer = link.orders(seen, ORDERS_WAIT_S)
+            seen = answer.version
+            node.apply_orders(answer)
+            backoff.reset()
+        except Trouble as error:
+            greeted = False
+            if backoff.fresh:
+                log.info("no orders: %s", error)
+            hopeless = isinstance(error, (AccessDenied, ProtocolMismatch))
+            time.sleep(_HOPELESS_WAIT_S if hopeless else backoff.next_s())
 
 
 def _log_to(path: Path) -> None:
@@ -157,10 +139,6 @@ def _log_to(path: Path) -> None:
     handler = logging.handlers.RotatingFileHandler(path, maxBytes=_LOG_BYTES, backupCount=1)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(threadName)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-
-
-def _gpu_ids(config: AgentConfig) -> tuple[str, ...]:
-    return config.gpus if config.gpus is not None else tuple(gpu.id for gpu in gpus.query())
 
 
 def _identity() -> dict[str, str]:
@@ -175,7 +153,3 @@ def _identity() -> dict[str, str]:
 def _cpus() -> int:
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
-
-
-if __name__ == "__main__":
-    main()

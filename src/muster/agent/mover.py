@@ -1,4 +1,4 @@
-"""The agent's side of a transfer: a child process that does the heavy part, listened to from a worker thread."""
+"""Transfers: a child process does the heavy part, and a worker thread of the agent listens to it."""
 
 from __future__ import annotations
 
@@ -38,13 +38,6 @@ class Failed(Exception):
         self.final = final
 
 
-class Died(Failed):
-    """The process went without a word; what it had done is still there."""
-
-    def __init__(self) -> None:
-        super().__init__("platform", "the process that moved the data was killed, twice")
-
-
 @dataclass(frozen=True)
 class Mover:
     """Starts movers for one attempt; called in worker threads."""
@@ -78,7 +71,7 @@ class Mover:
             except ChildEnded as error:
                 child.end(_END_S)
                 if not left:
-                    raise Died from error
+                    raise Failed("platform", "the process that moved the data was killed, twice") from error
             except BaseException:
                 child.end(_END_S)
                 raise

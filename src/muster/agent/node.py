@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
 from muster.agent import folder
-from muster.agent.attempt import Attempt, Phase, Step, may_leave, next_step
-from muster.agent.loop import Loop
+from muster.agent.attempt import Attempt, Phase, PreparedAttempt, Step, may_leave, next_step
 from muster.agent.prepare import mounts
 from muster.agent.prepare.preparation import Preparation
-from muster.agent.prepare.prepared import PreparedAttempt
 from muster.agent.refusal import Refusal, refusal_of
 from muster.agent.run import journal
 from muster.agent.run.journal import Moment
@@ -28,8 +27,7 @@ from muster.agent.run.sampler import Sampler
 from muster.agent.services import NodeServices
 from muster.agent.ship import checkpoints, files
 from muster.agent.ship.outputs import Sender
-from muster.agent.ship.shipper import Drop, Finish, Look
-from muster.agent.workers import Workers
+from muster.agent.threads import Loop, Workers
 from muster.defaults import GRACE_CANCEL_S, KILL_AFTER_TERM_S
 from muster.environments.images import engines
 from muster.paths import AttemptPaths
@@ -38,7 +36,6 @@ from muster.wire.node.agents import (
     AttemptKey,
     Delivered,
     Ended,
-    EventData,
     Heartbeat,
     Leaving,
     Order,
@@ -67,7 +64,7 @@ class Node:
         self._link = services.link
         self._shipper = services.shipper
         self._attempts: dict[AttemptKey, Attempt] = {}
-        self._forgotten: dict[AttemptKey, None] = {}
+        self._forgotten: deque[AttemptKey] = deque(maxlen=_REMEMBERED)
         self._had_any = False
         self._leave = False
         self._terminated_at: float | None = None
@@ -77,7 +74,7 @@ class Node:
         self._builders = Workers("environments", 16)
         self._senders = Workers("files", 2)
         self._publisher = checkpoints.Publisher(self._link)
-        self._outputs = Sender(self._link, services.mark, services.doing, services.note)
+        self._outputs = Sender(services)
         self.holding: tuple[AttemptKey, ...] = ()
         """Read by other threads; replaced, never changed."""
 
@@ -172,21 +169,20 @@ class Node:
         folder.mark_reported(attempt.paths)
         built = prepared.environment.built if prepared.environment else None
         ports = tuple(held.port for held in prepared.ports)
-        self._tell(attempt, Prepared(ports, self._config.address, prepared.resumed, prepared.facts, built))
+        self._services.tell(attempt.key, Prepared(ports, self._config.address, prepared.resumed, prepared.facts, built))
         self._advance(attempt)
 
     def _refuse(self, attempt: Attempt, refusal: Refusal) -> None:
         log.warning("%s is refused: %s: %s", attempt.key, refusal.event.code, refusal)
-        self._tell(attempt, refusal.event)
+        self._services.tell(attempt.key, refusal.event)
         self._end(attempt, "refused", time.time())
 
     # Run
 
     def _launch(self, attempt: Attempt) -> None:
-        order, prepared, paths = attempt.order, attempt.prepared, attempt.paths
-        assert prepared is not None and order.plan is not None
+        order, paths = attempt.order, attempt.paths
         try:
-            LaunchFiles(order, order.plan, prepared, paths, self._services).write()
+            LaunchFiles(attempt, self._services).write()
         except Refusal as refusal:
             self._refuse(attempt, refusal)
             return
@@ -194,7 +190,7 @@ class Node:
             self._refuse(attempt, refusal_of(error, paths.root))
             return
         attempt.phase = Phase.RUNNING
-        self._keepers.launch(attempt.key, paths.launch, attempt.locks)
+        self._keepers.launch(attempt.key, paths.launch, [lock.descriptor for lock in attempt.locks])
         attempt.release()
         self._services.track(order, paths)
         self._sampler.add(attempt.key, paths.streams / "events" / "node.jsonl")
@@ -218,7 +214,7 @@ class Node:
         self._tell_all(attempt, attempt.story.add(entry))
         if entry["kind"] == "ended":
             self._end(attempt, attempt.reason or entry["reason"], entry["at"])
-        self._shipper.send(Look())
+        self._shipper.look()
 
     def keeper_closed(self, key: AttemptKey) -> None:
         """Nothing of the keeper is left; if it did not say how it ended, its journal may."""
@@ -254,15 +250,15 @@ class Node:
         if attempt.inputs is not None:
             self._fetchers.submit(attempt.inputs.close)
         self._sampler.remove(attempt.key)
-        self._tell(attempt, Ended(at, reason), at)
+        self._services.tell(attempt.key, Ended(at, reason), at)
         if attempt.order.action == "forget":
             self._remove(attempt)
             return
-        self._shipper.send(Finish(attempt.key))
+        self._shipper.finish(attempt.key)
         if was_running:
             self._senders.submit(partial(self._send_files, attempt))
         else:
-            self._tell(attempt, Delivered(), at)
+            self._services.tell(attempt.key, Delivered(), at)
 
     def _send_files(self, attempt: Attempt) -> None:
         """In a worker: send every file that the job left, as often as it takes."""
@@ -272,7 +268,7 @@ class Node:
         sent, left_out = files.send_all(order, paths, self._link, unwanted)
         if not unwanted.is_set():
             delivered = Delivered(tuple(sent), (*notes, *(f"not kept: {text}" for text in left_out)))
-            self._loop.post(partial(self._tell, attempt, delivered))
+            self._loop.post(partial(self._services.tell, attempt.key, delivered))
 
     def delivered(self, key: AttemptKey) -> None:
         """Everything of an attempt is with the server. Callable from every thread, like the next two."""
@@ -300,11 +296,9 @@ class Node:
     def _remove(self, attempt: Attempt) -> None:
         attempt.unwanted.set()
         attempt.release()
-        self._shipper.send(Drop(attempt.key))
+        self._shipper.drop(attempt.key)
         del self._attempts[attempt.key]
-        self._forgotten[attempt.key] = None
-        while len(self._forgotten) > _REMEMBERED:
-            del self._forgotten[next(iter(self._forgotten))]
+        self._forgotten.append(attempt.key)
         self._update_holding()
         self._fetchers.submit(partial(folder.remove, attempt.paths))
 
@@ -317,10 +311,7 @@ class Node:
 
     def _tell_all(self, attempt: Attempt, moments: Iterable[Moment]) -> None:
         for at, data in moments:
-            self._tell(attempt, data, at)
-
-    def _tell(self, attempt: Attempt, data: EventData, at: float | None = None) -> None:
-        self._services.tell(attempt.key, time.time() if at is None else at, data)
+            self._services.tell(attempt.key, data, at)
 
     # Clocks, leaving, taking up
 
@@ -334,7 +325,7 @@ class Node:
             if attempt.phase in (Phase.PREPARED, Phase.RUNNING) or (
                 attempt.phase is Phase.ENDED and attempt.story.has_failed
             ):
-                self._tell(attempt, Leaving())
+                self._services.tell(attempt.key, Leaving())
             self._stop_here(attempt, grace_s, "agent_stopped")
 
     def _wait_s(self) -> float:
@@ -351,7 +342,7 @@ class Node:
         for attempt in list(self._attempts.values()):
             if attempt.deadline is not None and now >= attempt.deadline:
                 attempt.deadline = None
-                self._tell(attempt, TimedOut())
+                self._services.tell(attempt.key, TimedOut())
                 self._stop_here(attempt, GRACE_CANCEL_S, "timeout")
             if stale and attempt.phase in (Phase.PREPARED, Phase.RUNNING) and attempt.stopped_with is None:
                 log.error("no server for %g s: %s is stopped", self._link.silence_s, attempt.key)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from muster.agent.link import Link
-from muster.agent.ship.shipper import Shipper, Tell, Track
+from muster.agent.ship.shipper import Shipper
 from muster.paths import AttemptPaths, NodePaths
 from muster.wire.node.agents import AttemptKey, Event, EventData, Noted, Order
 from muster.wire.states import Level
@@ -29,17 +29,17 @@ class NodeServices:
     under_way: dict[AttemptKey, tuple[str, float]] = field(default_factory=dict)
     """What takes long at the moment, and since when."""
 
-    def tell(self, key: AttemptKey, at: float, data: EventData) -> None:
-        """Have the server hear of an event."""
-        self.shipper.send(Tell(Event(*key, at, data)))
+    def tell(self, key: AttemptKey, data: EventData, at: float | None = None) -> None:
+        """Have the server hear of an event, of now by default."""
+        self.shipper.tell(Event(*key, time.time() if at is None else at, data))
 
     def note(self, order: Order, level: Level, text: str) -> None:
         """Tell those who follow the run."""
-        self.tell(order.key, time.time(), Noted(text, level))
+        self.tell(order.key, Noted(text, level))
 
     def track(self, order: Order, paths: AttemptPaths) -> None:
         """Deliver the attempt's streams from now on."""
-        self.shipper.send(Track(order.key, paths, order.log_limit_bytes, order.masked))
+        self.shipper.track(order.key, paths, order.log_limit_bytes, order.masked)
 
     def doing(self, key: AttemptKey, text: str) -> None:
         """Say what takes long at the moment; empty when it is over."""

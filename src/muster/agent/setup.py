@@ -9,9 +9,9 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
 from muster.agent.run.variables import NODE_MARK
 from muster.defaults import SETUP_TIMEOUT_S
@@ -24,8 +24,7 @@ log = logging.getLogger(__name__)
 _KEPT_BYTES = 256 << 10
 
 
-@dataclass(frozen=True)
-class SetUp:
+class SetUp(NamedTuple):
     """What became of the command."""
 
     error: str | None
@@ -35,7 +34,7 @@ class SetUp:
 def set_up(paths: NodePaths, command: str, mark: str, timeout_s: float = SETUP_TIMEOUT_S) -> SetUp:
     """Run the command under bash unless this node has done so already."""
     digest = hashlib.sha256(command.encode()).hexdigest()
-    if _read(paths.setup_done) == digest:
+    if paths.setup_done.exists() and paths.setup_done.read_text() == digest:
         return SetUp(None, _tail(paths.setup_log))
     log.info("running the node's set-up command")
     # Nodes of one host take turns: the command need not be safe against itself.
@@ -92,13 +91,6 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
 
 
 def _tail(path: Path) -> str:

@@ -70,14 +70,17 @@ def report(error: BaseException) -> int:
         silence_output()
         return EXIT_PIPE
     if isinstance(error, MusterError):
-        _tell(error.message, error.hint)
-        _debug(error)
-        return _exit_code(error)
-    if isinstance(error, OSError) and error.filename is not None:
-        _tell(f"{error.filename}: {error.strerror}")
-        _debug(error)
-        return EXIT_USER
-    return _fault(error)
+        code = _exit_code(error)
+        _print_error(error.message, error.hint)
+    elif isinstance(error, OSError) and error.filename is not None:
+        code = EXIT_USER
+        _print_error(f"{error.filename}: {error.strerror}")
+    else:
+        code = EXIT_FAULT
+        _print_fault(error)
+    if os.environ.get("MUSTER_DEBUG"):
+        say("".join(traceback.format_exception(error)))
+    return code
 
 
 def reader_is_gone(error: BaseException) -> bool:
@@ -106,22 +109,20 @@ def _exit_code(error: MusterError) -> int:
     return EXIT_FAILED if isinstance(error, RunFailed) else EXIT_FAULT
 
 
-def _tell(message: str, hint: str = "") -> None:
+def _print_error(message: str, hint: str = "") -> None:
     paint = Paint.of(sys.stderr)
     say(f"{paint('error:', 'red', 'bold')} {message}")
     for line in hint.splitlines():
         say(f"  {line}")
 
 
-def _fault(error: BaseException) -> int:
+def _print_fault(error: BaseException) -> None:
     said = f"{type(error).__name__}: {error}".splitlines()[0][:300]
     where = _keep_traceback(error)
-    _tell(
+    _print_error(
         f"Muster itself failed: {said}",
         (f"The details are in {where}\n" if where else "") + "Please report it. Runs that were started go on.",
     )
-    _debug(error)
-    return EXIT_FAULT
 
 
 def _keep_traceback(error: BaseException) -> Path | None:
@@ -134,8 +135,3 @@ def _keep_traceback(error: BaseException) -> Path | None:
     except OSError:
         return None
     return path
-
-
-def _debug(error: BaseException) -> None:
-    if os.environ.get("MUSTER_DEBUG"):
-        say("".join(traceback.format_exception(error)))

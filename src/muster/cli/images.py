@@ -21,10 +21,6 @@ class Image:
     engine: Engine
     kept: Kept
 
-    @property
-    def name(self) -> str:
-        return self.kept.names[0] if self.kept.names else self.kept.key
-
     def is_meant_by(self, text: str) -> bool:
         """Whether it is named, by the beginning of its id or by its name."""
         return self.kept.key.startswith(text) or text in self.kept.names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeAlias, cast
@@ -20,7 +20,7 @@ class Word:
     """One row of the table of commands."""
 
     target: str
-    """`module:attribute` below `cli.commands`: a function, or the functions of a group by their words."""
+    """`module:attribute` below `cli.commands`: a function, or those of a group, which are named like its commands."""
     help: str
     example: str
     takes_script: bool = False
@@ -81,8 +81,7 @@ def lazy_group(panels: Mapping[str, Mapping[str, Word]]) -> type[TyperGroup]:
 
 def load(name: str, word: Word) -> Command:
     """Import a command and make it one of typer's."""
-    module, _, attribute = word.target.partition(":")
-    found = getattr(import_module(f"muster.cli.commands.{module}"), attribute)
+    found = find(f"commands.{word.target}")
     if callable(found):
         app = typer.Typer(rich_markup_mode=None, add_completion=False)
         app.command(name, cls=ScriptCommand if word.takes_script else None)(exits.guarded(found))
@@ -90,11 +89,17 @@ def load(name: str, word: Word) -> Command:
     return _group(name, word, found)
 
 
-def _group(name: str, word: Word, functions: Mapping[str, Callable[..., None]]) -> Command:
+def find(target: str) -> Any:
+    """What `module:attribute` below `cli` means; its module is imported now."""
+    module, _, attribute = target.partition(":")
+    return getattr(import_module(f"muster.cli.{module}"), attribute)
+
+
+def _group(name: str, word: Word, functions: Sequence[Callable[..., None]]) -> Command:
     about = f"{word.help}\n\n\b\nExamples:\n  {word.example}"
     app = typer.Typer(name=name, rich_markup_mode=None, add_completion=False, no_args_is_help=True, help=about)
-    for inner, function in functions.items():
-        app.command(inner)(exits.guarded(function))
+    for function in functions:
+        app.command(function.__name__.rstrip("_"))(exits.guarded(function))
     # A group even where there is one command in it.
     return typer.main.get_group(app)
 

@@ -20,27 +20,19 @@ PANELS = {
             takes_script=True,
         ),
         "cancel": Word(
-            "runs:cancel",
-            "Cancel runs: ranks get SIGTERM, then 30 seconds; --force kills.",
-            "muster cancel @latest",
+            "runs:cancel", "Cancel runs: ranks get SIGTERM, then 30 seconds; --force kills.", "muster cancel @latest"
         ),
         "retry": Word(
-            "runs:retry",
-            "Retry runs that failed or were cancelled, from the last checkpoint.",
-            "muster retry @latest",
+            "runs:retry", "Retry runs that failed or were cancelled, from the last checkpoint.", "muster retry @latest"
         ),
     },
     "Look": {
         "ps": Word("runs:ps", "List runs, newest first.", "muster ps --status Running"),
         "show": Word(
-            "runs:show",
-            "Show a run: states, attempts, ranks, verdict, metrics, files.",
-            "muster show @latest",
+            "runs:show", "Show a run: states, attempts, ranks, verdict, metrics, files.", "muster show @latest"
         ),
         "logs": Word(
-            "logs:logs",
-            "Print the output of all ranks, each line with its rank, or of one.",
-            "muster logs -f @latest",
+            "logs:logs", "Print the output of all ranks, each line with its rank, or of one.", "muster logs -f @latest"
         ),
         "explain": Word(
             "explain:explain",
@@ -60,9 +52,7 @@ PANELS = {
     },
     "Workspace": {
         "init": Word(
-            "workspace:init",
-            "Make a folder a workspace, which keeps runs in its .muster folder.",
-            "muster init",
+            "workspace:init", "Make a folder a workspace, which keeps runs in its .muster folder.", "muster init"
         ),
         "status": Word("workspace:status", "Show this workspace, its server, nodes and active runs.", "muster status"),
         "doctor": Word("doctor:doctor", "Check this machine for problems, with advice on each.", "muster doctor"),
@@ -78,9 +68,7 @@ PANELS = {
     },
     "Clusters": {
         "cost": Word(
-            "cluster:cost",
-            "Show node hours used, and their cost where prices are known.",
-            "muster cost --by user",
+            "cluster:cost", "Show node hours used, and their cost where prices are known.", "muster cost --by user"
         ),
         "cluster": Word(
             "cluster:COMMANDS",
@@ -95,9 +83,7 @@ PANELS = {
     },
     "Data": {
         "gc": Word(
-            "gc:gc",
-            "Remove unused code, unfinished uploads and superseded checkpoints.",
-            "muster gc --dry-run",
+            "gc:gc", "Remove unused code, unfinished uploads and superseded checkpoints.", "muster gc --dry-run"
         ),
         "datastore": Word(
             "datastore:COMMANDS",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
 
-from muster.cli.text import shorten
+from muster.cli.text import parse_duration, shorten
 from muster.client.connect import connect
+from muster.errors import UserError
 from muster.wire.codec import to_json
 from muster.wire.runs import RunView
 
@@ -58,6 +59,22 @@ Runs = Annotated[list[str], argument("RUN", RUN_HELP, autocompletion=complete_ru
 Json = Annotated[bool, switch("Print JSON for programs.", "--json")]
 
 
+def seconds_of(name: str, text: str) -> int:
+    """The time that an option gives."""
+    seconds = parse_duration(text)
+    if seconds is None:
+        raise UserError(f"{name} {text}: give seconds or a time above zero, such as 90, 15m, 1h30m or 2d.")
+    return seconds
+
+
 def print_json(value: object) -> None:
     """A message, or a list or mapping of messages, for programs."""
     print(json.dumps(to_json(value), indent=2, ensure_ascii=False))
+
+
+def print_result(value: object, lines: Iterable[str], as_json: bool) -> None:
+    """What a command found: lines for people, or JSON for programs."""
+    if as_json:
+        print_json(value)
+    else:
+        print("\n".join(lines))

@@ -79,24 +79,30 @@ def _scripts_in(folder: Path) -> str:
 
 def with_overrides(job: Mapping[str, Json], overrides: Overrides, source: str = JOB_FILE) -> dict[str, Json]:
     """The job's data with the options of the command line applied."""
-    changed = dict(job)
-    _apply_size(changed, overrides)
+    top: dict[str, Json] = {
+        "name": overrides.name,
+        "experiment_name": overrides.experiment,
+        "compute": overrides.compute,
+    }
+    changed = {**job, **_given(top)}
+    sections: dict[str, Mapping[str, Json]] = {
+        "resources": {"instance_count": overrides.nodes, "gpus_per_node": overrides.gpus_per_node},
+        "environment_variables": overrides.env,
+        "limits": {"timeout": overrides.timeout_s},
+        "queue_settings": {"priority": overrides.priority},
+    }
+    for name, values in sections.items():
+        if given := _given(values):
+            changed[name] = {**_part(job, name), **given}
+    if overrides.nodes is not None or overrides.procs is not None:
+        changed["distribution"] = _distribution(_part(job, "distribution"), overrides)
     if overrides.inputs:
         changed["inputs"] = _inputs(_part(job, "inputs"), overrides.inputs, declared=source == JOB_FILE)
-    if overrides.env:
-        changed["environment_variables"] = {**_part(job, "environment_variables"), **overrides.env}
-    if overrides.timeout_s is not None:
-        changed["limits"] = {**_part(job, "limits"), "timeout": overrides.timeout_s}
-    if overrides.priority is not None:
-        changed["queue_settings"] = {**_part(job, "queue_settings"), "priority": overrides.priority}
-    for key, value in (
-        ("name", overrides.name),
-        ("experiment_name", overrides.experiment),
-        ("compute", overrides.compute),
-    ):
-        if value is not None:
-            changed[key] = value
     return changed
+
+
+def _given(values: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _part(job: Mapping[str, Json], name: str) -> Mapping[str, Json]:
@@ -105,22 +111,7 @@ def _part(job: Mapping[str, Json], name: str) -> Mapping[str, Json]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _apply_size(job: dict[str, Json], overrides: Overrides) -> None:
-    resources = dict(_part(job, "resources"))
-    if overrides.nodes is not None:
-        resources["instance_count"] = overrides.nodes
-    if overrides.gpus_per_node is not None:
-        resources["gpus_per_node"] = overrides.gpus_per_node
-    if resources:
-        job["resources"] = resources
-    distribution = _distribution(_part(job, "distribution"), overrides)
-    if distribution is not None:
-        job["distribution"] = distribution
-
-
-def _distribution(given: Mapping[str, Json], overrides: Overrides) -> dict[str, Json] | None:
-    if overrides.nodes is None and overrides.procs is None:
-        return dict(given) or None
+def _distribution(given: Mapping[str, Json], overrides: Overrides) -> dict[str, Json]:
     changed = dict(given or {"type": "pytorch"})
     if changed["type"] == "tensorflow":
         if overrides.procs is not None:
@@ -191,7 +182,7 @@ def parse_pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise JobError(f"{option} {text}: give it as NAME=VALUE.")
-        pairs[name] = value
+        pairs[name.strip()] = value
     return pairs
 
 

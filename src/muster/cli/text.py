@@ -38,6 +38,14 @@ def parse_duration(text: str) -> int | None:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds or None
 
 
+def time_text(seconds: float) -> str:
+    """Whole units as `parse_duration` reads them: `1d`, `12h`, `90s`."""
+    for unit, length_s in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds % length_s == 0:
+            return f"{seconds / length_s:g}{unit}"
+    return f"{seconds:g}s"
+
+
 def size(count: float) -> str:
     """Such as `512 B`, `1.5 MB`."""
     units = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -55,9 +63,7 @@ def counted(count: int, noun: str, ending: str = "s") -> str:
 
 def number(value: object) -> str:
     """A metric's value in a few characters."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return str(value)
-    if isinstance(value, int):
+    if not isinstance(value, float):
         return str(value)
     return f"{value:,.1f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cached_property
+import shutil
+import tarfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from muster.client.calls import LONG_S, Calls, checking, segment
+from muster.client.calls import LONG_S, PIECE_BYTES, Calls, checking, segment
 from muster.client.clusters import Clusters
-from muster.client.code import Code
 from muster.client.runs import Runs
-from muster.client.storage import Storage
+from muster.errors import MusterError
+from muster.host.files import is_safe_path
 from muster.host.http import Address
+from muster.wire.code import Manifest, MissingBlobs, SnapshotFiles
 from muster.wire.codec import Json
 from muster.wire.encryption import EncryptionView, NewKey, RotatedKey
 from muster.wire.environments import EnvironmentView, NewEnvironment
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 _ROTATION_S = 86_400.0
 
 
-class Client(Runs, Clusters, Code):
+class Client(Runs, Clusters):
     """Speaks to one server; may be shared between threads.
 
     `reconnect` finds the server again (and starts an embedded one) when it does not answer.
@@ -39,83 +42,78 @@ class Client(Runs, Clusters, Code):
 
     @property
     def address(self) -> Address:
-        return self._calls.address
-
-    @cached_property
-    def storage(self) -> Storage:
-        """Datastores, grants and data assets."""
-        return Storage(self._calls)
+        return self.calls.address
 
     # The workspace
 
     def health(self) -> Health:
-        return self._calls.read(Health, "GET", "/health")
+        return self.calls.read(Health, "GET", "/health")
 
     def plan(self, spec: JobSpec, python: str | None = None) -> PlanView:
         """The plan of a job, without running it."""
         request = PlanRequest(spec.model_dump(mode="json"), python)
-        return self._calls.read(PlanView, "POST", "/plan", message=request)
+        return self.calls.read(PlanView, "POST", "/plan", message=request)
 
     def collect(self, dry_run: bool, older_than_s: float, keep_last: int) -> RetentionReport:
         """Remove what nothing refers to; with `dry_run` only report what that is."""
         with checking():
             policy = RetentionPolicy(dry_run, older_than_s, keep_last)
-        return self._calls.read(RetentionReport, "POST", "/gc", message=policy, again=False, timeout_s=LONG_S)
+        return self.calls.read(RetentionReport, "POST", "/gc", message=policy, again=False, timeout_s=LONG_S)
 
     def encryption(self) -> EncryptionView:
-        return self._calls.read(EncryptionView, "GET", "/encryption")
+        return self.calls.read(EncryptionView, "GET", "/encryption")
 
     def rotate_key(self, key: NewKey) -> RotatedKey:
         """Have every stored file opened by the new key."""
-        return self._calls.read(RotatedKey, "POST", "/encryption/rotate", message=key, timeout_s=_ROTATION_S)
+        return self.calls.read(RotatedKey, "POST", "/encryption/rotate", message=key, timeout_s=_ROTATION_S)
 
     def shutdown(self, force: bool = False) -> None:
         """End the server; without `force` only an idle one."""
         try:
-            self._calls.send("POST", "/shutdown", message=Shutdown(force), again=False)
+            self.calls.send("POST", "/shutdown", message=Shutdown(force), again=False)
         finally:
             self.close()
 
     def close(self) -> None:
         """Close this thread's connection."""
-        self._calls.close()
+        self.calls.close()
 
     # Secrets
 
     def secrets(self) -> list[SecretView]:
         """Names and dates; no call gives a value back."""
-        return self._calls.read(list[SecretView], "GET", "/secrets")
+        return self.calls.read(list[SecretView], "GET", "/secrets")
 
     def set_secret(self, name: str, value: str) -> None:
-        self._calls.send("PUT", f"/secrets/{name}", message=NewSecret(value))
+        self.calls.send("PUT", f"/secrets/{name}", message=NewSecret(value))
 
     def remove_secret(self, name: str) -> None:
-        self._calls.send("DELETE", f"/secrets/{name}")
+        self.calls.send("DELETE", f"/secrets/{name}")
 
     # Environments
 
     def environments(self) -> list[EnvironmentView]:
         """Registered environments, each in its newest version."""
-        return self._calls.read(list[EnvironmentView], "GET", "/environments")
+        return self.calls.read(list[EnvironmentView], "GET", "/environments")
 
     def environment(self, name: str, version: str | None = None) -> EnvironmentView:
         """A registered environment, its newest version unless one is named."""
         path = f"/environments/{segment(name, 'environment')}"
-        return self._calls.read(EnvironmentView, "GET", path, query={"version": version})
+        return self.calls.read(EnvironmentView, "GET", path, query={"version": version})
 
     def register_environment(self, name: str, spec: Mapping[str, Json]) -> EnvironmentView:
         """Keep the next version of an environment."""
-        return self._calls.read(EnvironmentView, "POST", "/environments", message=NewEnvironment(name, spec))
+        return self.calls.read(EnvironmentView, "POST", "/environments", message=NewEnvironment(name, spec))
 
     # Models
 
     def models(self, name: str | None = None) -> list[ModelView]:
-        return self._calls.read(list[ModelView], "GET", "/models", query={"name": name})
+        return self.calls.read(list[ModelView], "GET", "/models", query={"name": name})
 
     def model(self, name: str, version: int | None = None) -> ModelView:
         """One version of a model; the newest unless a version is given."""
         path = f"/models/{segment(name, 'model')}"
-        return self._calls.read(ModelView, "GET", path, query={"version": version})
+        return self.calls.read(ModelView, "GET", path, query={"version": version})
 
     def register_model(
         self,
@@ -129,4 +127,35 @@ class Client(Runs, Clusters, Code):
         """The next version of a model."""
         with checking():
             model = NewModel(name, path, run_id, description, tags or {}, properties or {})
-        return self._calls.read(ModelView, "POST", "/models", message=model, again=False)
+        return self.calls.read(ModelView, "POST", "/models", message=model, again=False)
+
+    # Snapshots of code
+
+    def missing_blobs(self, files: Manifest) -> MissingBlobs:
+        """Whether the server has the snapshot, and which contents it lacks."""
+        return self.calls.read(MissingBlobs, "POST", "/snapshots/missing", message=SnapshotFiles(files))
+
+    def put_blobs(self, frames: Iterable[bytes]) -> None:
+        """Send contents: a `BlobHead` as a JSON line and the bytes of each."""
+        self.calls.send("POST", "/blobs", body=iter(frames), again=False, timeout_s=LONG_S)
+
+    def put_snapshot(self, digest: str, files: Manifest) -> None:
+        self.calls.send("PUT", f"/snapshots/{segment(digest, 'snapshot')}", message=SnapshotFiles(files))
+
+    def download_snapshot(self, digest: str, folder: Path | str) -> None:
+        """The files of a snapshot, into a folder."""
+        path = f"/snapshots/{segment(digest, 'snapshot')}/archive"
+        with self.calls.open(path, {}) as response, tarfile.open(fileobj=response, mode="r|") as archive:
+            for member in archive:
+                _unpack(archive, member, Path(folder))
+
+
+def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    source = archive.extractfile(member) if member.isfile() and is_safe_path(member.name) else None
+    if source is None:
+        raise MusterError(f"the archive holds {member.name!r}, which is no plain file below its folder")
+    target = folder / member.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source, target.open("wb") as out:
+        shutil.copyfileobj(source, out, PIECE_BYTES)
+    target.chmod(member.mode & 0o777)

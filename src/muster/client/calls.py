@@ -6,7 +6,7 @@ import hashlib
 import http.client
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, TypedDict, TypeVar, Unpack
 
@@ -28,6 +28,10 @@ T = TypeVar("T")
 Progress = Callable[[int], None]
 """Called with the size of each piece."""
 Query = Mapping[str, str | int | float | Sequence[str] | None]
+
+
+def unwatched(_size: int) -> None:
+    """Progress that nobody follows."""
 
 
 class _Plain(TypedDict, total=False):
@@ -87,27 +91,26 @@ class Calls:
     def events(self, path: str, query: Query) -> Iterator[StreamItem]:
         """Server-sent events as they arrive."""
         parser = SseParser()
-        connection = ServerConnection(self.address, _STREAM_SILENCE_S)
         try:
-            with connection.stream("GET", API + path, query=query) as response:
+            with (
+                closing(ServerConnection(self.address, _STREAM_SILENCE_S)) as connection,
+                connection.stream("GET", API + path, query=query) as response,
+            ):
                 while chunk := response.read1(PIECE_BYTES):
                     yield from parser.feed(chunk)
         except WireError as error:
             raise _unreadable(path, error) from error
-        finally:
-            connection.close()
 
     @contextmanager
     def open(self, path: str, headers: Mapping[str, str]) -> Iterator[http.client.HTTPResponse]:
         """The answer while it arrives, on a connection of its own."""
-        connection = ServerConnection(self.address)
-        try:
-            with connection.stream("GET", API + path, headers=headers) as response:
-                yield response
-        finally:
-            connection.close()
+        with (
+            closing(ServerConnection(self.address)) as connection,
+            connection.stream("GET", API + path, headers=headers) as response,
+        ):
+            yield response
 
-    def download(self, path: str, target: Path, progress: Progress | None = None, sha256: str | None = None) -> None:
+    def download(self, path: str, target: Path, progress: Progress = unwatched, sha256: str | None = None) -> None:
         """A file of the server to `target`, whole or not at all; verified where its hash is known."""
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target, mode=0o644) as out:
@@ -118,7 +121,7 @@ class Calls:
                     "Something wrote to its place: make a new version of it.",
                 )
 
-    def _fetch(self, path: str, out: IO[bytes], progress: Progress | None, is_hashed: bool) -> str:
+    def _fetch(self, path: str, out: IO[bytes], progress: Progress, is_hashed: bool) -> str:
         """Write a whole file and return its hash if wanted; goes on where a broken connection stopped."""
         digest = hashlib.sha256()
         for attempt, pause_s in enumerate(RETRY_PAUSES_S, 1):
@@ -152,7 +155,7 @@ class Group:
     """Calls about one noun."""
 
     def __init__(self, calls: Calls) -> None:
-        self._calls = calls
+        self.calls = calls
 
 
 class _HeldConnection(ServerConnection):
@@ -196,9 +199,7 @@ def _unavailable(error: Exception) -> ServerUnavailable:
     return ServerUnavailable(f"the server broke off in the middle of its answer: {error}", "Try it again.")
 
 
-def _copy(
-    response: http.client.HTTPResponse, out: IO[bytes], progress: Progress | None, digest: hashlib._Hash | None
-) -> None:
+def _copy(response: http.client.HTTPResponse, out: IO[bytes], progress: Progress, digest: hashlib._Hash | None) -> None:
     expected = response.headers.get("Content-Length")
     received = 0
     while piece := response.read1(PIECE_BYTES):
@@ -206,7 +207,6 @@ def _copy(
         received += len(piece)
         if digest is not None:
             digest.update(piece)
-        if progress is not None:
-            progress(len(piece))
+        progress(len(piece))
     if expected is not None and received != int(expected):
         raise http.client.IncompleteRead(b"", int(expected) - received)

@@ -14,17 +14,17 @@ class Clusters(Group):
     """Clusters, nodes, and what they cost."""
 
     def clusters(self) -> list[wire.ClusterView]:
-        return self._calls.read(list[wire.ClusterView], "GET", "/clusters")
+        return self.calls.read(list[wire.ClusterView], "GET", "/clusters")
 
     def cluster(self, name: str) -> wire.ClusterView:
-        return self._calls.read(wire.ClusterView, "GET", _cluster(name))
+        return self.calls.read(wire.ClusterView, "GET", _cluster(name))
 
     def create_cluster(
         self, name: str, engine: str = "local", options: Mapping[str, Json] | None = None
     ) -> wire.ChangedCluster:
         with checking():
             cluster = wire.NewCluster(name, engine, options or {})
-        return self._calls.read(wire.ChangedCluster, "POST", "/clusters", message=cluster, again=False)
+        return self.calls.read(wire.ChangedCluster, "POST", "/clusters", message=cluster, again=False)
 
     def change_cluster(
         self,
@@ -35,28 +35,28 @@ class Clusters(Group):
     ) -> wire.ChangedCluster:
         """Resize, stop or start; with `now` runs on nodes that go are queued again."""
         changes = wire.ClusterChanges(options or {}, state, now)
-        return self._calls.read(wire.ChangedCluster, "PATCH", _cluster(name), message=changes)
+        return self.calls.read(wire.ChangedCluster, "PATCH", _cluster(name), message=changes)
 
     def delete_cluster(self, name: str, mode: wire.DeleteMode = "refuse") -> None:
         """`refuse` while runs use it, `drain` once they have ended, or `now` with them."""
-        self._calls.send("DELETE", _cluster(name), query={"mode": mode})
+        self.calls.send("DELETE", _cluster(name), query={"mode": mode})
 
     def cordon(self, cluster: str, node: str, cordoned: bool = True, reason: str = "by hand") -> wire.ClusterView:
         """Keep new work off a node, or take it back."""
         changes = wire.NodeChanges(cordoned, reason)
-        return self._calls.read(wire.ClusterView, "PATCH", _node(cluster, node), message=changes)
+        return self.calls.read(wire.ClusterView, "PATCH", _node(cluster, node), message=changes)
 
     def node_history(self, cluster: str, node: str) -> list[wire.NodeStateView]:
         """The node's states so far."""
-        return self._calls.read(list[wire.NodeStateView], "GET", _node(cluster, node) + "/history")
+        return self.calls.read(list[wire.NodeStateView], "GET", _node(cluster, node) + "/history")
 
     def setup_log(self, cluster: str, node: str) -> str:
         """What the node's set-up command printed."""
-        return self._calls.read(wire.SetupLog, "GET", _node(cluster, node) + "/setup").log
+        return self.calls.read(wire.SetupLog, "GET", _node(cluster, node) + "/setup").log
 
     def cost(self, by: wire.CostBy = "run") -> wire.CostReport:
         """Node hours and their cost, by run, user or cluster."""
-        return self._calls.read(wire.CostReport, "GET", "/cost", query={"by": by})
+        return self.calls.read(wire.CostReport, "GET", "/cost", query={"by": by})
 
 
 def _cluster(name: str) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal
 
 from muster.client.api import Client
 from muster.client.calls import API
-from muster.client.server_process import ServerProcess, start_lock, wait_until_gone
+from muster.client.server_process import start_lock, start_server, wait_until_gone
 from muster.client.workspace import ServerRef, WorkspaceRef, find_workspace
 from muster.defaults import CONNECT_S, PROTOCOL_VERSION
 from muster.errors import AccessDenied, ProtocolMismatch, ServerUnavailable
@@ -57,7 +58,7 @@ def _embedded_address(paths: WorkspacePaths, start: bool) -> Address:
         wait_until_gone(paths, lambda: _running(paths) is not None)
         found = _running(paths)
         if found is None:
-            ServerProcess(paths).start()
+            start_server(paths)
             found = _running(paths)
     if found is None:
         raise ServerUnavailable(
@@ -127,16 +128,12 @@ def compatibility(server: ServerVersion, version: str = VERSION, protocol: int =
 
 
 def _order(version: str) -> tuple[int, ...]:
-    digits = (part for part in version.split("+")[0].split("."))
-    return tuple(int("".join(filter(str.isdigit, part)) or 0) for part in digits)
+    return tuple(int("".join(filter(str.isdigit, part)) or 0) for part in version.split("+")[0].split("."))
 
 
 def _version_of(address: Address) -> ServerVersion:
-    connection = ServerConnection(address, CONNECT_S)
-    try:
+    with closing(ServerConnection(address, CONNECT_S)) as connection:
         health = connection.request("GET", f"{API}/health")
-    finally:
-        connection.close()
     return ServerVersion(
         str(health.get("version", "0")), int(health.get("protocol", 0)), int(health.get("active_runs", 0))
     )
@@ -145,15 +142,13 @@ def _version_of(address: Address) -> ServerVersion:
 def _read_announcement(paths: WorkspacePaths) -> Announcement | None:
     try:
         return from_file(Announcement, json.loads(paths.server_info.read_bytes()))
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):
         return None
     except PermissionError as error:
         raise AccessDenied(
             f"the workspace {paths.root} belongs to somebody else: {error}",
             "Use `muster init` to have one of your own.",
         ) from error
-    except ValueError:
-        return None
 
 
 def _admin_token(paths: WorkspacePaths) -> str:

@@ -29,7 +29,7 @@ class IgnoreRules:
             return
         file = folder / (self._own or ".gitignore")
         if file.is_file():
-            # Dear to import, and most jobs have no such file.
+            # Slow to import, and most jobs have no such file.
             from pathspec import GitIgnoreSpec
 
             try:

@@ -7,13 +7,12 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from muster.defaults import SERVER_START_S
 from muster.errors import ServerUnavailable
-from muster.host.locks import FileLock
+from muster.host.locks import FileLock, HeldLock
 from muster.paths import WorkspacePaths
 
 _KEPT = (
@@ -22,59 +21,47 @@ _KEPT = (
     "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
     "DOCKER_HOST", "CONTAINERS_CONF", "CONTAINERS_REGISTRIES_CONF", "CONTAINERS_STORAGE_CONF",
 )  # fmt: skip
+_OF_CLIENTS = {"MUSTER_SERVER", "MUSTER_TOKEN", "MUSTER_TOKEN_FILE", "MUSTER_CERTIFICATE"}
 
 
-class ServerProcess:
-    """The server of a workspace, from its start until it is ready."""
-
-    def __init__(self, paths: WorkspacePaths, deadline_s: float = SERVER_START_S) -> None:
-        self._paths = paths
-        self._deadline_s = deadline_s
-        self._said_before = 0
-        """Bytes of the log that earlier servers wrote."""
-
-    def start(self) -> None:
-        """Start it and wait until it serves; ServerUnavailable with its last words otherwise."""
-        ready, announce = os.pipe()
-        try:
-            try:
-                self._spawn(announce)
-            finally:
-                os.close(announce)
-            readable, _, _ = select.select([ready], [], [], self._deadline_s)
-            if not readable:
-                raise self._failure(f"did not become ready within {self._deadline_s:g} s")
-            if not os.read(ready, 1):
-                raise self._failure("could not be started")
-        finally:
-            os.close(ready)
-
-    def _spawn(self, announce: int) -> None:
-        server = [sys.executable, "-m", "muster.server", "--workspace", str(self._paths.root)]
-        command = [*server, "--ready-fd", str(announce)]
-        with self._paths.server_log.open("ab") as log:
-            self._said_before = log.tell()
-            # The shell leaves at once, so that the server is nobody's child here and never a zombie of a notebook.
-            shell = subprocess.Popen(
-                ["/bin/sh", "-c", '"$@" &', "sh", *command],
-                cwd="/",
-                env=server_environment(os.environ),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(announce,),
-                start_new_session=True,
-            )
-        if shell.wait() != 0:
-            raise self._failure("could not be started")
-
-    def _failure(self, what: str) -> ServerUnavailable:
-        log = self._paths.server_log
-        words = last_lines(log, since=self._said_before)
-        return ServerUnavailable(
-            f"the server of the workspace {self._paths.root} {what}. Its last words:\n{words}",
+def start_server(paths: WorkspacePaths) -> None:
+    """Start a workspace's server and wait until it serves; ServerUnavailable with its last words otherwise."""
+    log = paths.server_log
+    log_began = log.stat().st_size if log.exists() else 0
+    if trouble := _start(paths):
+        raise ServerUnavailable(
+            f"the server of the workspace {paths.root} {trouble}. Its last words:\n{last_lines(log, since=log_began)}",
             f"The whole log is {log}; `muster doctor` checks this machine.",
         )
+
+
+def _start(paths: WorkspacePaths) -> str:
+    """What went wrong; empty when the server serves."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb", buffering=0) as ready:
+        with os.fdopen(writing, "wb") as announce:
+            is_started = _spawn(paths, announce.fileno())
+        if is_started and not select.select([ready], [], [], SERVER_START_S)[0]:
+            return f"did not become ready within {SERVER_START_S:g} s"
+        return "" if is_started and ready.read(1) else "could not be started"
+
+
+def _spawn(paths: WorkspacePaths, announce: int) -> bool:
+    """Start it; whether that worked. It writes to `announce` when it serves."""
+    command = [sys.executable, "-m", "muster.server", "--workspace", str(paths.root), "--ready-fd", str(announce)]
+    with paths.server_log.open("ab") as log:
+        # The shell leaves at once, so that the server is nobody's child here and never a zombie of a notebook.
+        shell = subprocess.Popen(
+            ["/bin/sh", "-c", '"$@" &', "sh", *command],
+            cwd="/",
+            env=server_environment(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=(announce,),
+            start_new_session=True,
+        )
+    return shell.wait() == 0
 
 
 def server_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -82,7 +69,8 @@ def server_environment(environ: Mapping[str, str]) -> dict[str, str]:
     env = {name: environ[name] for name in _KEPT if name in environ}
     env.setdefault("PATH", os.defpath)
     if "MUSTER_RUN_ID" not in environ:
-        env |= {name: value for name, value in environ.items() if name.startswith("MUSTER_") and not _is_secret(name)}
+        own = {name for name in environ if name.startswith("MUSTER_")} - _OF_CLIENTS
+        env |= {name: environ[name] for name in own}
     # Muster itself may have been found through PYTHONPATH.
     package_parent = str(Path(__file__).resolve().parents[2])
     if package_parent in environ.get("PYTHONPATH", "").split(os.pathsep):
@@ -90,12 +78,7 @@ def server_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return env
 
 
-def _is_secret(name: str) -> bool:
-    return name in ("MUSTER_SERVER", "MUSTER_TOKEN", "MUSTER_TOKEN_FILE", "MUSTER_CERTIFICATE")
-
-
-@contextmanager
-def start_lock(paths: WorkspacePaths) -> Iterator[None]:
+def start_lock(paths: WorkspacePaths) -> HeldLock:
     """Held by the one client that starts the server; the others wait for it."""
     held = FileLock(paths.start_lock).acquire_within(2 * SERVER_START_S)
     if held is None:
@@ -103,8 +86,7 @@ def start_lock(paths: WorkspacePaths) -> Iterator[None]:
             f"another process has been starting the server of {paths.root} for {2 * SERVER_START_S:g} s",
             f"See {paths.server_log}.",
         )
-    with held:
-        yield
+    return held
 
 
 def wait_until_gone(paths: WorkspacePaths, answers: Callable[[], bool] = lambda: False) -> None:

@@ -7,18 +7,18 @@ import json
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+from muster.client.api import Client
 from muster.client.calls import PIECE_BYTES
-from muster.client.code import Code
 from muster.client.ignore import IgnoreRules
 from muster.defaults import CODE_LIMIT_BYTES
 from muster.errors import JobError, ServerUnavailable
 from muster.host.files import is_below
 from muster.host.hashing import Measuring, measure_open
 from muster.wire import code
-from muster.wire.code import BlobHead, digest_of
 from muster.wire.codec import to_json
 
 _BATCH_BYTES = 64 << 20
@@ -40,11 +40,11 @@ class Manifest:
     files: code.Manifest
     """Sorted by path."""
     notices: tuple[str, ...] = ()
-    digest: str = field(default="")
 
-    @property
-    def total_bytes(self) -> int:
-        return sum(size for _, size, _ in self.files.values())
+    @cached_property
+    def digest(self) -> str:
+        """Names the snapshot."""
+        return code.digest_of(self.files)
 
 
 def scan(folder: Path | str, limit_bytes: int = CODE_LIMIT_BYTES, is_code: bool = True) -> Manifest:
@@ -54,16 +54,15 @@ def scan(folder: Path | str, limit_bytes: int = CODE_LIMIT_BYTES, is_code: bool 
     """
     root = Path(folder).resolve()
     if root.is_file():
-        files = {root.name: _entry(root)}
-        return Manifest(root.parent, files, (), digest_of(files))
+        return Manifest(root.parent, {root.name: _entry(root)})
     if not root.is_dir():
         raise JobError(f"there is no code folder {folder}", "Give the folder that holds the script.")
     walk = _Walk(root, limit_bytes, IgnoreRules(root, is_code), _RESULTS if is_code else frozenset())
     files = {name: _entry(path) for name, path in sorted(walk.run().items())}
-    return Manifest(root, files, tuple(walk.notices), digest_of(files))
+    return Manifest(root, files, tuple(walk.notices))
 
 
-def push(client: Code, manifest: Manifest) -> str:
+def push(client: Client, manifest: Manifest) -> str:
     """Send what the server does not have; return the digest that names the snapshot."""
     for attempt in range(1, _TRIES + 1):
         try:
@@ -92,13 +91,13 @@ class _Walk:
         self._found: dict[str, Path] = {}
         self._sizes: list[tuple[int, str]] = []
         self._total = 0
-        self._outside: list[str] = []
+        self._escaping: list[str] = []
 
     def run(self) -> dict[str, Path]:
         self._folder(self._root, "", (self._root,))
-        if self._outside:
+        if self._escaping:
             raise JobError(
-                "links in the code folder lead outside of it: " + ", ".join(self._outside[:10]),
+                "links in the code folder lead outside of it: " + ", ".join(self._escaping[:10]),
                 f"Copy what they point to into the folder, or name them in {self._rules.file_to_write}.",
             )
         return self._found
@@ -143,7 +142,7 @@ class _Walk:
     def _link_stays(self, entry: os.DirEntry[str], name: str) -> bool:
         target = Path(entry.path).resolve()
         if not is_below(target, self._root):
-            self._outside.append(f"{name} -> {target}")
+            self._escaping.append(f"{name} -> {target}")
             return False
         if not target.exists():
             self.notices.append(f"code: the link {name} leads nowhere and was left out")
@@ -184,7 +183,8 @@ def _entry(path: Path) -> tuple[str, int, int]:
                 after = os.fstat(stream.fileno())
         except OSError as error:
             raise JobError(f"a file of the code cannot be read: {error}", "Make it readable, or ignore it.") from error
-        if _unchanged(before, after) and size == after.st_size:
+        is_same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+        if is_same and size == after.st_size:
             return digest, size, 0o755 if after.st_mode & stat.S_IXUSR else 0o644
     raise FileChanged(f"{path} keeps changing while it is being read", "Submit when nothing writes to the code folder.")
 
@@ -208,7 +208,7 @@ def _batches(manifest: Manifest, missing: set[str]) -> Iterator[list[tuple[str, 
 def _frames(batch: list[tuple[str, int, Path]]) -> Iterator[bytes]:
     """A JSON line and the bytes of each file; FileChanged when they are no longer what was scanned."""
     for sha256, size, path in batch:
-        yield json.dumps(to_json(BlobHead(sha256, size))).encode() + b"\n"
+        yield json.dumps(to_json(code.BlobHead(sha256, size))).encode() + b"\n"
         sent = Measuring()
         with path.open("rb") as stream:
             while piece := stream.read(min(PIECE_BYTES, size - sent.size)):
@@ -218,10 +218,6 @@ def _frames(batch: list[tuple[str, int, Path]]) -> Iterator[bytes]:
             raise FileChanged(
                 f"{path} changed while it was being sent", "Submit when nothing writes to the code folder."
             )
-
-
-def _unchanged(before: os.stat_result, after: os.stat_result) -> bool:
-    return (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
 
 
 def _is_text(name: str) -> bool:

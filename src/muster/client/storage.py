@@ -9,15 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from muster.client.calls import LONG_S, PIECE_BYTES, Group, Progress, Query, checking
+from muster.client.calls import LONG_S, PIECE_BYTES, Group, Progress, Query, checking, unwatched
 from muster.errors import Conflict, JobError, NotFound
 from muster.host.files import is_safe_path
 from muster.host.hashing import measure
 from muster.storage.addresses import check_asset_name, datastore_address, parse_address
-from muster.wire.access import FileEntry, FileList, HashedFile, Scope
+from muster.wire.access import FileEntry, FileList, GrantView, HashedFile, IssuedGrant, NewGrant, Scope
 from muster.wire.assets import AssetView, NewAsset
 from muster.wire.datastores import DatastoreTest, DatastoreTestResult, DatastoreView, NewDatastore
-from muster.wire.grants import GrantView, IssuedGrant, NewGrant
 
 _TEST_S = 120.0
 _AT_ONCE = 4
@@ -39,25 +38,23 @@ class Storage(Group):
     # Datastores
 
     def datastores(self) -> list[DatastoreView]:
-        return self._calls.read(list[DatastoreView], "GET", "/datastores")
+        return self.calls.read(list[DatastoreView], "GET", "/datastores")
 
     def datastore(self, name: str) -> DatastoreView:
-        return self._calls.read(DatastoreView, "GET", f"/datastores/{name}")
+        return self.calls.read(DatastoreView, "GET", f"/datastores/{name}")
 
     def create_datastore(self, datastore: NewDatastore, replace: bool = False) -> DatastoreView:
         """Give storage a name; its credential is never given back."""
         query = {"replace": int(replace)}
-        return self._calls.read(DatastoreView, "POST", "/datastores", message=datastore, query=query, again=False)
+        return self.calls.read(DatastoreView, "POST", "/datastores", message=datastore, query=query, again=False)
 
     def test_datastore(self, name: str, write: bool = True) -> tuple[str, ...]:
         """What works, in words."""
         path = f"/datastores/{name}/test"
-        return self._calls.read(
-            DatastoreTestResult, "POST", path, message=DatastoreTest(write), timeout_s=_TEST_S
-        ).works
+        return self.calls.read(DatastoreTestResult, "POST", path, message=DatastoreTest(write), timeout_s=_TEST_S).works
 
     def delete_datastore(self, name: str) -> None:
-        self._calls.send("DELETE", f"/datastores/{name}")
+        self.calls.send("DELETE", f"/datastores/{name}")
 
     # Grants
 
@@ -65,27 +62,27 @@ class Storage(Group):
         """A grant to one file or folder; its token is seen only now."""
         with checking():
             wanted = NewGrant(address, scope, folder, lifetime_s)
-        return self._calls.read(IssuedGrant, "POST", "/grants", message=wanted, again=False)
+        return self.calls.read(IssuedGrant, "POST", "/grants", message=wanted, again=False)
 
     def grants(self) -> list[GrantView]:
-        return self._calls.read(list[GrantView], "GET", "/grants")
+        return self.calls.read(list[GrantView], "GET", "/grants")
 
     def revoke(self, grant_id: str) -> None:
-        self._calls.send("DELETE", f"/grants/{grant_id}")
+        self.calls.send("DELETE", f"/grants/{grant_id}")
 
     # Files of datastores
 
     def files(self, store: str, path: str = "") -> tuple[FileEntry, ...]:
         """Every file below a folder; a file itself has an empty path."""
-        return self._calls.read(FileList, "GET", _data(store, path), query={"list": 1}, timeout_s=LONG_S).files
+        return self.calls.read(FileList, "GET", _data(store, path), query={"list": 1}, timeout_s=LONG_S).files
 
     def is_file(self, store: str, path: str) -> bool:
         """Whether one file lies at a path of a datastore; nothing else is listed for that."""
         query: Query = {"list": 1, "only": "file"}
-        return bool(self._calls.read(FileList, "GET", _data(store, path), query=query, timeout_s=_TEST_S).files)
+        return bool(self.calls.read(FileList, "GET", _data(store, path), query=query, timeout_s=_TEST_S).files)
 
     def upload(
-        self, source: Path, store: str, path: str, progress: Progress | None = None, fresh: bool = False
+        self, source: Path, store: str, path: str, progress: Progress = unwatched, fresh: bool = False
     ) -> list[HashedFile]:
         """A file, or all files below a folder, into a datastore."""
         found = list(local_files(source))
@@ -103,8 +100,8 @@ class Storage(Group):
         store: str,
         path: str,
         target: Path,
-        progress: Progress | None = None,
-        expect: Progress | None = None,
+        progress: Progress = unwatched,
+        expect: Progress = unwatched,
     ) -> list[Path]:
         """A file, or all files below a folder of a datastore, into a folder; raises NotFound where there is none.
 
@@ -120,21 +117,21 @@ class Storage(Group):
     # Data assets
 
     def assets(self, name: str | None = None) -> list[AssetView]:
-        return self._calls.read(list[AssetView], "GET", "/assets", query={"name": name})
+        return self.calls.read(list[AssetView], "GET", "/assets", query={"name": name})
 
     def asset(self, name: str, version: str | None = None) -> AssetView:
         """One version of a data asset; the newest unless a version is given."""
         path = f"/assets/{check_asset_name(name)}"
-        return self._calls.read(AssetView, "GET", path, query={"version": version})
+        return self.calls.read(AssetView, "GET", path, query={"version": version})
 
     def create_asset(self, asset: NewAsset) -> AssetView:
-        return self._calls.read(AssetView, "POST", "/assets", message=asset, again=False, timeout_s=LONG_S)
+        return self.calls.read(AssetView, "POST", "/assets", message=asset, again=False, timeout_s=LONG_S)
 
     def manifest(self, name: str, version: str | None = None) -> tuple[FileEntry, ...]:
         """The files of a data asset."""
-        return self._calls.read(FileList, "GET", f"/assets/{name}/manifest", query={"version": version}).files
+        return self.calls.read(FileList, "GET", f"/assets/{name}/manifest", query={"version": version}).files
 
-    def upload_asset(self, source: Path, asset: NewAsset, store: str, progress: Progress | None = None) -> AssetView:
+    def upload_asset(self, source: Path, asset: NewAsset, store: str, progress: Progress = unwatched) -> AssetView:
         """A local file or folder as the next version of a data asset, in a folder of its own.
 
         The address of `asset` is empty: it becomes known here.
@@ -174,8 +171,8 @@ class Storage(Group):
         name: str,
         version: str | None,
         target: Path,
-        progress: Progress | None = None,
-        expect: Progress | None = None,
+        progress: Progress = unwatched,
+        expect: Progress = unwatched,
     ) -> tuple[AssetView, list[Path]]:
         """A data asset into a folder, every file verified."""
         asset = self.asset(name, version)
@@ -186,12 +183,10 @@ class Storage(Group):
         address = str(parse_address(asset.address).path or asset.address)
         return asset, self._download(_below(route, files, address), target, progress, expect)
 
-    def _send(
-        self, name: str, file: Path, store: str, folder: str, fresh: bool, progress: Progress | None
-    ) -> HashedFile:
+    def _send(self, name: str, file: Path, store: str, folder: str, fresh: bool, progress: Progress) -> HashedFile:
         digest, size = measure(file)
         with file.open("rb") as body:
-            self._calls.send(
+            self.calls.send(
                 "PUT",
                 _data(store, "/".join(part for part in (folder, name) if part)),
                 body=body.read() if size <= PIECE_BYTES else _pieces(body, progress),
@@ -200,7 +195,7 @@ class Storage(Group):
                 again=size <= PIECE_BYTES,
                 timeout_s=LONG_S,
             )
-        if progress is not None and size <= PIECE_BYTES:
+        if size <= PIECE_BYTES:
             progress(size)
         return HashedFile(name, size, digest)
 
@@ -208,18 +203,17 @@ class Storage(Group):
         self,
         files: Sequence[_Download],
         target: Path,
-        progress: Progress | None = None,
-        expect: Progress | None = None,
+        progress: Progress = unwatched,
+        expect: Progress = unwatched,
     ) -> list[Path]:
         """Files of the server into a folder; verified where their hashes are known."""
-        if expect is not None:
-            expect(sum(file.size for file in files))
+        expect(sum(file.size for file in files))
         for file in files:
             if not is_safe_path(file.name):
                 raise JobError(f"the file {file.name!r} would be written outside {target}", "Nothing was downloaded.")
 
         def fetch(file: _Download) -> Path:
-            self._calls.download(file.route, target / file.name, progress, file.sha256 or None)
+            self.calls.download(file.route, target / file.name, progress, file.sha256 or None)
             return target / file.name
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -244,11 +238,10 @@ def _below(route: str, files: Sequence[FileEntry], address: str) -> list[_Downlo
     return [_Download(f"{route}/{e.path}".rstrip("/"), e.path or last, e.size, e.sha256) for e in files]
 
 
-def _pieces(body: IO[bytes], progress: Progress | None) -> Iterator[bytes]:
+def _pieces(body: IO[bytes], progress: Progress) -> Iterator[bytes]:
     while piece := body.read(PIECE_BYTES):
         yield piece
-        if progress is not None:
-            progress(len(piece))
+        progress(len(piece))
 
 
 def _data(store: str, path: str) -> str:

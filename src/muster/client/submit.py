@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -51,7 +50,7 @@ def submit(
     return client.submit(
         described,
         snapshot,
-        key or uuid.uuid4().hex,
+        key,
         python,
         list(dict.fromkeys(all_notices)),
         _packages(spec, python),

@@ -8,7 +8,7 @@ import re
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from muster.errors import AccessDenied, Conflict, UserError
@@ -40,7 +40,7 @@ class ServerRef:
 
 @dataclass(frozen=True)
 class ServerEntry:
-    """A team's server as `workspace.json` names it; paths are relative to the workspace folder."""
+    """A team's server as `workspace.json` or the environment names it; paths are relative to some folder."""
 
     url: str
     token_file: str | None = None
@@ -83,7 +83,7 @@ def find_workspace(start: Path | str | None = None) -> WorkspaceRef:
     folder = find_folder(origin) or _home() / FOLDER
     ref = _load(folder, default_name="home" if folder == _home() / FOLDER else _name_of(folder.parent))
     named = _server_of_environment(os.environ)
-    return WorkspaceRef(ref.root, ref.id, ref.name, named) if named else ref
+    return replace(ref, server=named) if named else ref
 
 
 def find_folder(start: Path) -> Path | None:
@@ -138,13 +138,8 @@ def _server_of_environment(environ: Mapping[str, str]) -> ServerRef | None:
     url = environ.get("MUSTER_SERVER")
     if not url:
         return None
-    token_file, certificate = environ.get("MUSTER_TOKEN_FILE"), environ.get("MUSTER_CERTIFICATE")
-    return ServerRef(
-        url=url,
-        token=environ.get("MUSTER_TOKEN", ""),
-        token_file=Path(token_file) if token_file else None,
-        certificate=Path(certificate) if certificate else None,
-    )
+    entry = ServerEntry(url, environ.get("MUSTER_TOKEN_FILE"), environ.get("MUSTER_CERTIFICATE"))
+    return replace(entry.below(Path()), token=environ.get("MUSTER_TOKEN", ""))
 
 
 def _read(path: Path, what: str) -> str:

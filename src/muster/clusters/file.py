@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from muster import errors
-from muster.clusters.options import KNOWN, parse_options, refuse_unknown
+from muster.clusters.options import parse_options
 from muster.wire.codec import Json
 
 # What Azure ML calls it, and what it is called here.
@@ -77,7 +77,5 @@ def parse_cluster(data: Mapping[str, Json], source: str = "the cluster file") ->
             if new in given:
                 raise errors.JobError(f"{source} gives both {old} and {new}", "They mean the same: leave one out.")
             given[new] = given.pop(old)
-    if engine == "local":
-        refuse_unknown(given, KNOWN, source)
     parse_options(given)
     return ClusterFile(str(name) if name else None, engine, given, notices)

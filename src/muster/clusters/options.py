@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -15,7 +16,16 @@ from muster.wire.clusters import MachineSize
 from muster.wire.codec import Json
 
 Count = Annotated[int, Field(ge=0, le=10_000)]
-Checked = TypeVar("Checked", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Flag:
+    """An option of `muster cluster create` for clusters of one engine: `--token-file` sets `token_file`."""
+
+    setting: str
+    metavar: str
+    help: str
+    kind: Literal["text", "texts", "switch"] = "text"
 
 
 class Limit(BaseModel):
@@ -56,10 +66,13 @@ class Options(BaseModel):
     """The settings that every engine's clusters have; an engine may know further ones."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
+    described_in: ClassVar[str] = "docs/clusters.md"
+    owner: ClassVar[str] = "a cluster"
+    """Who has these settings, for messages."""
 
     min_nodes: Count = 0
     max_nodes: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    idle_seconds_before_scaledown: Annotated[float, Field(ge=0)] = IDLE_SCALEDOWN_S
+    idle_seconds_before_scaledown: Annotated[float, Field(ge=0)] = float(IDLE_SCALEDOWN_S)
     vm_size: str | None = None
     vm_priority: Annotated[Literal["dedicated", "lowpriority"], BeforeValidator(_priority)] = "dedicated"
     cpus: Annotated[int, Field(ge=1, le=4096)] | None = None
@@ -85,9 +98,38 @@ class Options(BaseModel):
             raise ValueError(f"min_nodes {self.min_nodes} is more than max_nodes {self.max_nodes}")
         return self
 
+    @classmethod
+    def parse(cls, options: Mapping[str, Json]) -> Self:
+        """Checked settings, or a refusal that names the wrong one."""
+        try:
+            return cls.model_validate({key: value for key, value in options.items() if value is not None})
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            message = first["msg"].removeprefix("Value error, ")
+            raise errors.JobError(f"{where}: {message}" if where else message, f"See {cls.described_in}.") from error
+
+    @classmethod
+    def refuse_unknown(cls, options: Mapping[str, Json]) -> None:
+        """For engines: a setting that means nothing is a mistake."""
+        for key in sorted(options.keys() - cls.model_fields.keys()):
+            close = difflib.get_close_matches(key, cls.model_fields, 1)
+            hint = f"Did you mean {close[0]}?" if close else f"It takes {', '.join(sorted(cls.model_fields))}."
+            raise errors.JobError(f"{cls.owner} has no setting {key!r}", hint)
+
     @property
     def size(self) -> MachineSize | None:
         return find_size(self.vm_size) if self.vm_size else None
+
+    @property
+    def cpus_of_node(self) -> int:
+        """As given, or those of its size; 0: not known."""
+        return self.cpus or (self.size.cpus if self.size else 0)
+
+    @property
+    def gpus_of_node(self) -> int | None:
+        """As given, or those of its size; None: not known."""
+        return self.size.gpus if self.gpus is None and self.size else self.gpus
 
     @property
     def hourly_price(self) -> float | None:
@@ -97,31 +139,9 @@ class Options(BaseModel):
         return self.size.price_per_hour if self.size and self.vm_priority == "dedicated" else None
 
 
-KNOWN = frozenset(Options.model_fields)
-
-
 def parse_options(options: Mapping[str, Json]) -> Options:
     """What is common to all engines' clusters."""
-    return checked(Options, options, "docs/clusters.md")
-
-
-def checked(kind: type[Checked], options: Mapping[str, Json], document: str) -> Checked:
-    """Checked settings, or a refusal that names the wrong one."""
-    try:
-        return kind.model_validate({key: value for key, value in options.items() if value is not None})
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        raise errors.JobError(f"{where}: {message}" if where else message, f"See {document}.") from error
-
-
-def refuse_unknown(options: Mapping[str, Json], known: frozenset[str], whose: str) -> None:
-    """For engines: a setting that means nothing is a mistake."""
-    for key in sorted(set(options) - known):
-        close = difflib.get_close_matches(key, known, 1)
-        hint = f"Did you mean {close[0]}?" if close else f"It takes {', '.join(sorted(known))}."
-        raise errors.JobError(f"{whose} has no setting {key!r}", hint)
+    return Options.parse(options)
 
 
 def unknown_size_notice(options: Options) -> list[str]:

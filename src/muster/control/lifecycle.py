@@ -42,7 +42,7 @@ class RankView(states.RankEnd):
 class AttemptView:
     """All that the decision looks at."""
 
-    run_status: str
+    run_status: states.RunStatus
     nodes: Sequence[NodeView]
     ranks: Sequence[RankView]
     planned: bool
@@ -51,7 +51,7 @@ class AttemptView:
     """None, "cancel" (with grace) or "kill"."""
     timed_out: bool = False
     stop_reason: str | None = None
-    untold: bool = False
+    ending_pending: bool = False
     """Whoever took its nodes back has not said why yet."""
 
 
@@ -72,7 +72,7 @@ class Stop:
 class Move:
     """The run's next state."""
 
-    status: str
+    status: states.RunStatus
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def decide(view: AttemptView) -> list[Action]:
     status = _status(view, stopping)
     if status != view.run_status:
         actions.append(Move(status))
-    if all(node.phase in _SETTLED for node in view.nodes) and not view.untold:
+    if all(node.phase in _SETTLED for node in view.nodes) and not view.ending_pending:
         actions.append(Finish())
     return actions
 
@@ -126,7 +126,7 @@ def _stop(view: AttemptView) -> Stop | None:
     return None
 
 
-def _status(view: AttemptView, stopping: bool) -> str:
+def _status(view: AttemptView, stopping: bool) -> states.RunStatus:
     if all(node.phase in _GONE for node in view.nodes):
         return states.FINALIZING
     if view.cancel:

@@ -11,7 +11,7 @@ from muster.defaults import (
     RETRIES_PLATFORM,
     RETRIES_PREEMPTION,
     RETRIES_USER_ERROR,
-    RETRY_BACKOFF_MOST_S,
+    RETRY_BACKOFF_MAX_S,
     RETRY_BACKOFF_S,
 )
 from muster.job import parts
@@ -104,7 +104,7 @@ def decide(past: Sequence[Past], policy: Policy, seed: str) -> Retry | Stop:
 
 def delay_s(used: int, backoff_s: float, seed: str) -> float:
     """Doubles with every retry of its kind up to a limit, and is spread so that runs do not return all at once."""
-    most = min(backoff_s * 2.0 ** min(used, 30), max(RETRY_BACKOFF_MOST_S, backoff_s))
+    most = min(backoff_s * 2.0 ** min(used, 30), max(RETRY_BACKOFF_MAX_S, backoff_s))
     return float(most * random.Random(seed).uniform(0.5, 1.0))
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from muster.paths import NodePaths
+
+_COLLECT_TRIES = 3
 
 
 def start_agent(paths: NodePaths, within: Sequence[str] = ()) -> subprocess.Popen[bytes]:
@@ -23,15 +26,52 @@ def start_agent(paths: NodePaths, within: Sequence[str] = ()) -> subprocess.Pope
         )
 
 
-def last_words(paths: NodePaths) -> str:
-    """The last line of an agent's log, for an agent that did not come or did not stay."""
+def leave_running(agents: Iterable[subprocess.Popen[bytes]]) -> None:
+    """Have Python wait for none of them: they outlive this process and are adopted by init."""
+    for agent in agents:
+        agent.returncode = agent.returncode or 0
+
+
+def last_lines(log: Path) -> list[str]:
+    """The end of a log, for an agent that did not come or did not stay."""
     try:
-        lines = paths.log.read_text(errors="replace")[-4000:].strip().splitlines()
+        return log.read_text(errors="replace")[-4000:].strip().splitlines()
     except OSError:
-        return ""
-    return lines[-1] if lines else ""
+        return []
+
+
+def last_words(paths: NodePaths) -> str:
+    """The last line of an agent's log."""
+    return (last_lines(paths.log) or [""])[-1]
 
 
 def has_undelivered(paths: NodePaths) -> bool:
     """Whether a node's folder holds something that no agent has delivered."""
     return paths.attempts.is_dir() and any(paths.attempts.iterdir())
+
+
+class Collectors:
+    """Agents on this machine that deliver what agents of nodes that are gone left in the shared folder."""
+
+    def __init__(self) -> None:
+        self._agents: dict[Path, subprocess.Popen[bytes]] = {}
+        self._tries: dict[Path, int] = {}
+
+    def work_on(self, paths: NodePaths) -> bool:
+        """Whether something is still to be delivered out of a node's folder, and somebody is at it."""
+        root = paths.root
+        agent = self._agents.get(root)
+        if agent is not None and agent.poll() is None:
+            return True
+        self._agents.pop(root, None)
+        tries = self._tries.get(root, 0)
+        if not has_undelivered(paths) or tries >= _COLLECT_TRIES:
+            return False
+        self._tries[root] = tries + 1
+        self._agents[root] = start_agent(paths)
+        return True
+
+    def close(self) -> None:
+        """Those at work go on without the server."""
+        leave_running(self._agents.values())
+        self._agents.clear()

@@ -39,6 +39,14 @@ class NodeOffer:
     """What its own manager says of it, where it has one."""
     reason: str = ""
 
+    @classmethod
+    def of_machine(
+        cls, name: str, address: str, cpus: int, memory_bytes: int, num_gpus: int, state: str, reason: str
+    ) -> NodeOffer:
+        """A machine that is a node by itself; its GPUs are numbered."""
+        gpus = tuple(str(index) for index in range(num_gpus))
+        return cls(name, name, address, cpus, memory_bytes, gpus, own_share=True, state=state, reason=reason)
+
 
 @dataclass(frozen=True)
 class Connection:

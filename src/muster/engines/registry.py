@@ -32,7 +32,10 @@ class Engines:
     def __init__(self, configured: Mapping[str, str] | None = None) -> None:
         """`configured`: those that a workspace's configuration names, as `module:Class`; they go before all others."""
         self._sources: dict[str, tuple[str, str]] = {
-            **{item.name: (item.value, _package(item.dist)) for item in entry_points(group=GROUP)},
+            **{
+                item.name: (item.value, f"the package {item.dist.name if item.dist else 'unknown'}")
+                for item in entry_points(group=GROUP)
+            },
             **{name: (value, "Muster") for name, value in BUILT_IN.items()},
             **{name: (value, "the workspace's configuration") for name, value in (configured or {}).items()},
         }
@@ -94,7 +97,3 @@ class Engines:
                 "Repair or remove what provides it, and start the server again (`muster down`).",
             )
         return made
-
-
-def _package(dist: object) -> str:
-    return f"the package {getattr(dist, 'name', 'unknown')}"

@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from muster.environments.images.used import Used
+from muster.environments.images.command import Engine
+from muster.environments.images.probe import Contents
 from muster.host.locks import HeldLock
 from muster.wire.environments import AgreedVersions, BuiltEnvironment
+from muster.wire.node.containers import Container
 from muster.wire.states import Level
 
 
@@ -46,6 +48,19 @@ class Caller:
     @property
     def name(self) -> str:
         return f"{self.run}.{self.attempt}"
+
+
+@dataclass(frozen=True)
+class Used:
+    """The image that an attempt runs in, once it is on its node."""
+
+    engine: Engine
+    container: Container
+    image: str
+    """What the engine starts: an id, or the file that apptainer made."""
+    contents: Contents
+    extra: tuple[str, ...] = ()
+    """Arguments that this host's engine needs."""
 
 
 @dataclass(frozen=True)

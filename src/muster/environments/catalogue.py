@@ -29,9 +29,6 @@ class Curated:
     recipes: Mapping[str, Recipe]
     """By flavour."""
 
-    def recipe(self, flavour: str) -> Recipe:
-        return self.recipes[flavour]
-
     def is_met_by(self, packages: Mapping[str, str]) -> bool:
         """Whether every package that is needed is there, in at least its version."""
         return all(_has(packages, canonicalize_name(name), Version(least)) for name, least in self.needs.items())

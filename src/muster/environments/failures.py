@@ -1,4 +1,4 @@
-"""What went wrong when an environment was built, read from what the builder printed. Pure."""
+"""What went wrong when an environment was built or an image brought, read from what tools printed. Pure."""
 
 from __future__ import annotations
 
@@ -112,6 +112,36 @@ _PATTERNS = (
 )
 
 
+# Of container engines, when they pull, build or push.
+_ENGINE_PATTERNS = (
+    _Pattern(
+        re.compile(r"no space left on device|disk quota exceeded", re.I),
+        "the disk is full",
+        "Remove images that nobody uses (`podman image prune`), or give the engine a larger disk.",
+        "disk_full",
+    ),
+    _Pattern(
+        re.compile(r"unauthorized|authentication required|access to the resource is denied|denied:|\b40[13]\b", re.I),
+        "the registry refused the credentials, or has none for this image",
+        "Set them with `muster secret set {secret}`, as USER:PASSWORD; check that the image's name is right.",
+    ),
+    _Pattern(
+        re.compile(r"manifest unknown|not found: manifest|name unknown|repository does not exist|\b404\b", re.I),
+        "the registry has no such image",
+        "Correct its name or tag.",
+    ),
+    _Pattern(
+        re.compile(
+            r"no such host|connection refused|network is unreachable|i/o timeout|TLS handshake|server misbehaving"
+            r"|temporary failure in name resolution|proxyconnect|server gave HTTP response to HTTPS|no route to host",
+            re.I,
+        ),
+        "the registry cannot be reached",
+        "Check the network and proxy of the node, and the registry's name.",
+    ),
+)
+
+
 def classify(program: str, returncode: int, printed: Sequence[str]) -> Failure:
     """The failure behind a builder's exit and its last lines."""
     lines = tuple(line for line in printed if line.strip())[-_LINES:]
@@ -125,6 +155,20 @@ def classify(program: str, returncode: int, printed: Sequence[str]) -> Failure:
             message = pattern.message.format(what=what.strip("`'\",;:() ").removesuffix("."))
             return Failure(pattern.code, message, pattern.next, lines)
     return Failure("environment", f"{program} ended with code {returncode}", "The lines say why.", lines)
+
+
+def classify_engine(what: str, code: int, printed: Sequence[str], secret: str = "", *, pulled: bool = False) -> Failure:
+    """The failure behind a container engine's exit; `what` names the image and what was done with it."""
+    lines = tuple(line for line in printed if line.strip())[-_LINES:]
+    if code < 0:
+        return killed("the container engine", -code, lines)
+    text = "\n".join(lines)
+    for pattern in _ENGINE_PATTERNS:
+        # A build prints whatever its commands print; only a full disk means the same there.
+        if (pulled or pattern.code == "disk_full") and pattern.text.search(text):
+            return Failure(pattern.code, f"{what}: {pattern.message}", pattern.next.format(secret=secret), lines)
+    hint = "The lines say why." if pulled else "The lines say which step failed; correct the Dockerfile."
+    return Failure("environment", f"{what}: the engine ended with code {code}", hint, lines)
 
 
 def killed(program: str, number: int, lines: Sequence[str] = ()) -> Failure:

@@ -48,9 +48,9 @@ def conda_content(path: Path) -> dict[str, Json]:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        place = f":{mark.line + 1}" if mark else ""
-        said = getattr(error, "problem", None) or str(error)
-        raise JobError(f"{path}{place}: the conda file is not valid YAML: {said}", "Correct that line.") from error
+        where = f":{mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or str(error)
+        raise JobError(f"{path}{where}: the conda file is not valid YAML: {problem}", "Correct that line.") from error
     try:
         condafile.read(data)
     except condafile.BadCondaFile as wrong:

@@ -68,7 +68,7 @@ def _by_name(name: str, site: Site) -> Resolved:
     stored = site.registered(short, version)
     if stored is not None:
         found = resolve(EnvironmentSpec.model_validate({"name": short, **stored}), site)
-        return Resolved(short, found.recipe, found.python, found.notices, found.container)
+        return replace(found, name=short)
     meaning = names.meaning(name, site.is_mpi)
     if meaning is None:
         raise _refusal(
@@ -87,7 +87,7 @@ def _curated(name: str, meaning: Meaning, site: Site) -> Resolved:
     entry = catalogue.load(meaning.curated)
     notices = []
     if meaning.old:
-        why = " for an MPI job" if site.is_mpi and meaning.curated != _without_mpi(name) else ""
+        why = "" if meaning == names.meaning(name, is_mpi=False) else " for an MPI job"
         notices.append(f"environment {name} is an old name of Azure ML; it stands for {meaning.curated}{why}")
     if meaning.flavour is None and site.packages is not None and entry.is_met_by(site.packages):
         have = ", ".join(f"{package} {site.packages[package]}" for package in entry.needs if package in site.packages)
@@ -96,13 +96,8 @@ def _curated(name: str, meaning: Meaning, site: Site) -> Resolved:
             f"as it is ({meaning.curated}-{_flavour(meaning, site)} is always built)"
         )
         return Resolved(meaning.curated, notices=tuple(notices))
-    recipe = entry.recipe(_flavour(meaning, site))
+    recipe = entry.recipes[_flavour(meaning, site)]
     return Resolved(recipe.label, recipe, notices=tuple(notices))
-
-
-def _without_mpi(name: str) -> str | None:
-    alone = names.meaning(name, is_mpi=False)
-    return alone.curated if alone else None
 
 
 def _flavour(meaning: Meaning, site: Site) -> str:

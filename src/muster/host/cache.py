@@ -18,28 +18,34 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from muster.host import files
 from muster.host.locks import FileLock, HeldLock
+from muster.wire.codec import WireError, from_json, to_json
+from muster.wire.message import wire
 
 _RESERVED = "reserved"
 
 
-class Sized(Protocol):
+class HasSize(Protocol):
     """Something that takes room."""
+
+    @property
+    def size(self) -> int: ...
+
+
+class Removable(HasSize, Protocol):
+    """Something that takes room and may have to go."""
 
     @property
     def key(self) -> str: ...
 
     @property
-    def size(self) -> int: ...
-
-    @property
     def used_at(self) -> float: ...
 
 
-Item = TypeVar("Item", bound=Sized)
+Item = TypeVar("Item", bound=Removable)
 
 
 @dataclass(frozen=True)
@@ -105,26 +111,36 @@ class UseLocks:
         return FileLock(self._folder / f"{key}.use")
 
 
+Record = TypeVar("Record", bound=HasSize)
+"""What is written of an entry when it is complete: a message with at least its size."""
+
+
+@wire
+class Size:
+    """The record of an entry of which nothing else has to be known."""
+
+    size: int
+
+
 @dataclass(frozen=True)
-class Entry:
+class Entry(Generic[Record]):
     """A complete entry."""
 
     key: str
     folder: Path
-    record: Any
-    """What was written of it when it was complete: a JSON object with at least its `size`."""
+    record: Record
     used_at: float
 
     @property
     def size(self) -> int:
-        return int(self.record.get("size", 0))
+        return self.record.size
 
 
 @dataclass(frozen=True)
-class HeldEntry:
+class HeldEntry(Generic[Record]):
     """An entry that stays as long as its lock is held."""
 
-    entry: Entry
+    entry: Entry[Record]
     lock: HeldLock
 
 
@@ -137,21 +153,23 @@ class _Partial:
     used_at: float
 
 
-class FolderCache:
+class FolderCache(Generic[Record]):
     """Folders by their keys, used by any number of processes."""
 
     def __init__(
         self,
         root: Path,
         limit_bytes: int,
+        record: type[Record],
         *,
         record_name: str = "entry.json",
         keep_free_bytes: int = 0,
-        is_sound: Callable[[Entry], bool] = lambda entry: True,
+        is_sound: Callable[[Entry[Record]], bool] = lambda entry: True,
     ) -> None:
         """`keep_free_bytes` of the disk are left to others. `is_sound` is asked before an entry is used."""
         self.root = root
         self.limit_bytes = limit_bytes
+        self._record = record
         self._record_name = record_name
         self._keep_free_bytes = keep_free_bytes
         self._is_sound = is_sound
@@ -159,12 +177,12 @@ class FolderCache:
 
     # Using
 
-    def find(self, key: str) -> Entry | None:
+    def find(self, key: str) -> Entry[Record] | None:
         """An entry that is complete and sound."""
-        entry = self._read(key)
+        entry = self.read(key)
         return entry if entry is not None and self._is_sound(entry) else None
 
-    def hold(self, key: str) -> HeldEntry | None:
+    def hold(self, key: str) -> HeldEntry[Record] | None:
         """An entry that nobody removes while its lock is held; None when it is not there, or not sound."""
         if not self.folder(key).is_dir():
             return None
@@ -180,9 +198,17 @@ class FolderCache:
             return None
         return HeldEntry(entry, lock)
 
-    def entries(self) -> list[Entry]:
+    def read(self, key: str) -> Entry[Record] | None:
+        """An entry that is complete, as far as its record tells."""
+        try:
+            record = from_json(self._record, files.read_json(self.folder(key) / self._record_name))
+        except WireError:
+            return None
+        return Entry(key, self.folder(key), record, self._use.used_at(key))
+
+    def entries(self) -> list[Entry[Record]]:
         """Every complete entry, the one used last first."""
-        found = [entry for key in self._keys() if (entry := self._read(key))]
+        found = [entry for key in self._keys() if (entry := self.read(key))]
         return sorted(found, key=lambda entry: entry.used_at, reverse=True)
 
     def is_used(self, key: str) -> bool:
@@ -207,16 +233,16 @@ class FolderCache:
         """Where an entry is made that can be moved; called while building."""
         return self.root / ".partial" / key
 
-    def complete(self, key: str, record: Any) -> None:
+    def complete(self, key: str, record: Record) -> None:
         """Mark what was made in its own folder as complete; called while building."""
         with self._use.hold(key):
-            files.write_json(self.folder(key) / self._record_name, record, durable=True)
+            files.write_json(self.folder(key) / self._record_name, to_json(record), durable=True)
 
-    def commit(self, key: str, record: Any, made_as: str | None = None) -> HeldEntry:
+    def commit(self, key: str, record: Record, made_as: str | None = None) -> HeldEntry[Record]:
         """Give what was made in the partial folder its key, and hold it; called while building it, or `made_as`."""
         partial = self.partial(made_as or key)
         (partial / _RESERVED).unlink(missing_ok=True)
-        files.write_json(partial / self._record_name, record)
+        files.write_json(partial / self._record_name, to_json(record))
         # Held before it is there, so that nobody can remove it in between.
         lock = self._use.hold(key)
         try:
@@ -225,7 +251,7 @@ class FolderCache:
             if partial.exists():
                 # The same content came by another way first.
                 self._remove(partial)
-            entry = self._read(key)
+            entry = self.read(key)
             if entry is None:
                 raise FileExistsError(f"{self.folder(key)} is in the way of an entry of the cache")
         except BaseException:
@@ -261,7 +287,7 @@ class FolderCache:
 
         self._finish_removals()
         partials = [partial for partial in self._partials() if partial.key not in keep]
-        items: list[Entry | _Partial] = [*self.entries(), *partials]
+        items: list[Entry[Record] | _Partial] = [*self.entries(), *partials]
         return make_room(items, self._evict, enough, keep)
 
     def remove(self, key: str) -> bool:
@@ -281,7 +307,7 @@ class FolderCache:
     def sweep(self) -> list[str]:
         """Remove what killed builds and removals left in the place of entries; returns what it was."""
         self._finish_removals()
-        return [key for key in self._keys() if self._read(key) is None and self.remove(key)]
+        return [key for key in self._keys() if self.read(key) is None and self.remove(key)]
 
     def free_bytes(self, but: Collection[str] = ()) -> int:
         """What the disk can give: not what others under way will still take, nor the last reserve."""
@@ -290,11 +316,7 @@ class FolderCache:
         promised = sum(max(0, item.size - files.disk_usage(self.partial(item.key))) for item in waiting)
         return usage.free - promised - min(self._keep_free_bytes, usage.total // 50)
 
-    def used_bytes(self) -> int:
-        """What entries take, and what was promised."""
-        return sum(entry.size for entry in self.entries()) + sum(partial.size for partial in self._partials())
-
-    def _evict(self, item: Entry | _Partial) -> bool:
+    def _evict(self, item: Entry[Record] | _Partial) -> bool:
         if isinstance(item, Entry):
             return self.remove(item.key)
         lock = self._build_lock(item.key).try_acquire()
@@ -303,12 +325,6 @@ class FolderCache:
         with lock:
             self._remove(self.partial(item.key))
         return True
-
-    def _read(self, key: str) -> Entry | None:
-        record = files.read_json(self.folder(key) / self._record_name)
-        if not isinstance(record, dict):
-            return None
-        return Entry(key, self.folder(key), record, self._use.used_at(key))
 
     def _keys(self) -> list[str]:
         return sorted(path.name for path in _folders(self.root) if not path.name.startswith("."))

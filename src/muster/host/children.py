@@ -22,6 +22,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from muster.errors import MusterError
+from muster.host.files import write_all
 
 log = logging.getLogger(__name__)
 
@@ -253,8 +254,7 @@ class Parent:
         data = json.dumps(message).encode() + b"\n"
         try:
             with self._sending:
-                while data:
-                    data = data[os.write(self._answers, data) :]
+                write_all(self._answers, data)
         except OSError:
             self._notice()
 

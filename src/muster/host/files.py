@@ -15,6 +15,8 @@ from muster.errors import JobError
 
 PRIVATE = 0o600
 """The mode of a file that only its owner may read."""
+UNFINISHED = ".part-"
+"""In the name of a file that is not complete yet."""
 
 
 # Whole or not there
@@ -50,11 +52,10 @@ def replacing(path: Path, *, mode: int | None = None, durable: bool = False) -> 
     """
     part = _part_of(path)
     try:
-        with _created(part, mode) as file:
+        with new_file(part, mode) as file:
             yield file
             if durable:
-                file.flush()
-                os.fsync(file.fileno())
+                flush_to_disk(file)
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)
@@ -67,7 +68,7 @@ def create_file(path: Path, data: bytes | str, *, mode: int | None = None) -> bo
     """Write a file that was not there, whole; False when somebody else was first, whose file stays."""
     part = _part_of(path)
     try:
-        with _created(part, mode) as file:
+        with new_file(part, mode) as file:
             file.write(data.encode() if isinstance(data, str) else data)
         os.link(part, path)
     except FileExistsError:
@@ -75,6 +76,19 @@ def create_file(path: Path, data: bytes | str, *, mode: int | None = None) -> bo
     finally:
         part.unlink(missing_ok=True)
     return True
+
+
+def flush_to_disk(file: BinaryIO) -> None:
+    """Have what was written to a file on the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
+    """Write to a descriptor, in as many steps as it takes."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
 
 
 def sync_folder(folder: Path) -> None:
@@ -88,12 +102,13 @@ def sync_folder(folder: Path) -> None:
 
 def _part_of(path: Path) -> Path:
     # Several may write one file at once; and a name has at most 255 bytes.
-    return path.with_name(f".{path.name[:50]}.{secrets.token_hex(4)}.part")
+    return path.with_name(f".{path.name[:50]}{UNFINISHED}{secrets.token_hex(4)}")
 
 
-def _created(part: Path, mode: int | None) -> BinaryIO:
+def new_file(path: Path, mode: int | None = None) -> BinaryIO:
+    """A file that was not there, to write to; without a mode the process's usual one counts."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    descriptor = os.open(part, flags, 0o666 if mode is None else PRIVATE)
+    descriptor = os.open(path, flags, 0o666 if mode is None else PRIVATE)
     if mode is not None:
         os.fchmod(descriptor, mode)
     return os.fdopen(descriptor, "wb")
@@ -121,8 +136,7 @@ def safe_path(path: str) -> str:
     """The path, if it stays inside its folder."""
     if not is_safe_path(path):
         raise JobError(
-            f"the name {path!r} leaves its folder",
-            "Use a relative name without '..', empty parts or a leading slash.",
+            f"the name {path!r} leaves its folder", "Use a relative name without '..', empty parts or a leading slash."
         )
     return path
 

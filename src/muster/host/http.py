@@ -18,9 +18,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Any, Generic, Protocol, TypeVar
+from typing import IO, Any, Generic, TypedDict, TypeVar, Unpack
 from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from muster.errors import ServerUnavailable
 from muster.host.spool import SpoolConnection
@@ -55,6 +54,21 @@ class Address:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
+class Sent(TypedDict, total=False):
+    """What goes with a request; without a timeout the connection's own counts."""
+
+    body: Body
+    headers: Mapping[str, str] | None
+    timeout_s: float | None
+
+
+class RequestOptions(Sent, total=False):
+    """The same, with what is encoded on the way."""
+
+    json_body: Any
+    query: Query | None
+
+
 class UntrustedCertificate(ServerUnavailable):
     """The server shows a certificate that nobody here vouches for."""
 
@@ -86,61 +100,33 @@ class Connection:
         self._tls = tls
         self._http: http.client.HTTPConnection | None = None
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        json_body: Any = None,
-        body: Body = None,
-        query: Query | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
-    ) -> Any:
+    def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Any:
         """Send a request and return its JSON answer (or None)."""
-        with self.stream(
-            method, path, json_body=json_body, body=body, query=query, headers=headers, timeout_s=timeout_s
-        ) as response:
+        with self.stream(method, path, **options) as response:
             data = response.read()
         return json.loads(data) if data else None
 
     @contextmanager
     def stream(
-        self,
-        method: str,
-        path: str,
-        *,
-        json_body: Any = None,
-        body: Body = None,
-        query: Query | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
+        self, method: str, path: str, *, json_body: Any = None, query: Query | None = None, **options: Unpack[Sent]
     ) -> Iterator[http.client.HTTPResponse]:
         """Like `request`, but hands out the response while it arrives."""
-        sent = dict(headers or {})
         if json_body is not None:
-            body = json.dumps(json_body).encode()
-            sent["Content-Type"] = "application/json"
-        with self.exchange(method, target_of(path, query), body=body, headers=sent, timeout_s=timeout_s) as response:
+            options["body"] = json.dumps(json_body).encode()
+            options["headers"] = {**(options.get("headers") or {}), "Content-Type": "application/json"}
+        with self.exchange(method, target_of(path, query), **options) as response:
             if response.status >= 400 and self._refused is not None:
                 raise self._refused(response.status, response.read())
             yield response
 
     @contextmanager
-    def exchange(
-        self,
-        method: str,
-        target: str,
-        *,
-        body: Body = None,
-        headers: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
-    ) -> Iterator[http.client.HTTPResponse]:
+    def exchange(self, method: str, target: str, **sent: Unpack[Sent]) -> Iterator[http.client.HTTPResponse]:
         """Send a request whose target is quoted already, and hand out the response, whatever its status.
 
         ServerUnavailable where none comes; what breaks while its body is read is left as it is.
         """
-        response = self._send(method, target, body, {**self._headers, **(headers or {})}, timeout_s or self.timeout_s)
+        headers = {**self._headers, **(sent.get("headers") or {})}
+        response = self._send(method, target, sent.get("body"), headers, sent.get("timeout_s") or self.timeout_s)
         try:
             yield response
         except BaseException:
@@ -184,32 +170,18 @@ class Connection:
             fresh = _open(self.address, timeout_s, self._external, self._tls)
             try:
                 fresh.connect()
-            except ssl.SSLCertVerificationError as error:
-                fresh.close()
-                if not self._external:
-                    raise self._not_there(error) from error
-                raise UntrustedCertificate(_untrusted(self.address.shown, error)) from error
             except OSError as error:
                 fresh.close()
-                raise self._not_there(error) from error
+                if self._external and isinstance(error, ssl.SSLCertVerificationError):
+                    raise UntrustedCertificate(_untrusted(self.address.shown, error)) from error
+                raise ServerUnavailable(f"no server answers at {self.address.url}: {error}", _HINT) from error
             self._http = fresh
         if self._http.sock is not None:
             self._http.sock.settimeout(timeout_s)
         return self._http
 
-    def _not_there(self, error: OSError) -> ServerUnavailable:
-        return ServerUnavailable(f"no server answers at {self.address.url}: {error}", _HINT)
 
-
-class Closable(Protocol):
-    """A connection to one address."""
-
-    address: Address
-
-    def close(self) -> None: ...
-
-
-Held = TypeVar("Held", bound=Closable)
+Held = TypeVar("Held", bound=Connection)
 
 
 class PerThread(Generic[Held]):
@@ -249,6 +221,18 @@ class Answer:
     body: bytes
 
 
+class Repeatable(TypedDict, total=False):
+    """What goes with a request that may be tried again."""
+
+    headers: Mapping[str, str]
+    body: bytes | memoryview | Callable[[], Iterator[bytes]] | None
+    """One that is made anew for each try may have any size."""
+    into: memoryview | None
+    """Filled by the body of a success."""
+    allowed: Collection[int]
+    """Statuses that are answers, too."""
+
+
 class RetryingClient:
     """Requests to one server, from any thread, tried again while that makes sense."""
 
@@ -267,24 +251,15 @@ class RetryingClient:
         tls = trust(address, external=True) if address.url.startswith("https:") else None
         self._connections = PerThread(lambda address: Connection(address, timeout_s, external=True, tls=tls))
 
-    def request(
-        self,
-        method: str,
-        target: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | memoryview | Callable[[], Iterator[bytes]] | None = None,
-        into: memoryview | None = None,
-        allowed: Collection[int] = (),
-    ) -> Answer:
+    def request(self, method: str, target: str, **sent: Unpack[Repeatable]) -> Answer:
         """The answer, of whatever status; what may pass is tried again first, unless its status is `allowed`.
 
-        A body that is made anew for each try may have any size. `into` is filled by the body of a success.
         ServerUnavailable where no answer comes, with its reason as the cause.
         """
+        allowed = sent.get("allowed", ())
         for pause_s in retry_pauses(self._tries):
             try:
-                answer = self._once(method, target, headers, body() if callable(body) else body, into)
+                answer = self._once(method, target, sent)
                 if answer.status not in _PASSING or answer.status in allowed or pause_s is None:
                     return answer
             except UntrustedCertificate:
@@ -300,11 +275,11 @@ class RetryingClient:
         """Close the calling thread's connection."""
         self._connections.close()
 
-    def _once(
-        self, method: str, target: str, headers: Mapping[str, str] | None, body: Body, into: memoryview | None
-    ) -> Answer:
+    def _once(self, method: str, target: str, sent: Repeatable) -> Answer:
+        body, into = sent.get("body"), sent.get("into")
         connection = self._connections.to(self.address)
-        with connection.exchange(method, target, body=body, headers=headers) as response:
+        whole = body() if callable(body) else body
+        with connection.exchange(method, target, body=whole, headers=sent.get("headers")) as response:
             found = {name.lower(): value for name, value in response.getheaders()}
             if into is None or response.status >= 300:
                 return Answer(response.status, found, response.read())
@@ -348,14 +323,23 @@ def _open(address: Address, timeout_s: float, external: bool, tls: ssl.SSLContex
     host = parts.hostname or "127.0.0.1"
     if parts.scheme == "http":
         return http.client.HTTPConnection(host, parts.port, timeout=timeout_s)
+    # Slow to load, and most clients speak to a socket.
+
     tls = tls or trust(address, external)
-    proxy = getproxies().get("https") if external else None
-    if not proxy or host in _LOOPBACK or proxy_bypass(host):
+    proxy = _proxy(host) if external and host not in _LOOPBACK else None
+    if not proxy:
         return http.client.HTTPSConnection(host, parts.port, timeout=timeout_s, context=tls)
     via = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     tunnel = http.client.HTTPSConnection(via.hostname or "", via.port or 80, timeout=timeout_s, context=tls)
     tunnel.set_tunnel(host, parts.port or 443)
     return tunnel
+
+
+def _proxy(host: str) -> str | None:
+    # Importing it takes 10 ms, which every command would wait for.
+    from urllib.request import getproxies, proxy_bypass
+
+    return None if proxy_bypass(host) else getproxies().get("https")
 
 
 def trust(address: Address, external: bool = False) -> ssl.SSLContext:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 _PR_SET_PDEATHSIG = 1
@@ -67,14 +68,8 @@ def table() -> dict[int, Process]:
     if not _LINUX:
         listing = subprocess.run(["ps", "-axo", "pid=,ppid=,pgid=,stat="], capture_output=True, check=False).stdout
         return parse_ps(listing.decode())
-    found: dict[int, Process] = {}
-    for entry in os.listdir("/proc"):  # noqa: PTH208
-        if not entry.isdigit():
-            continue
-        process = read(int(entry))
-        if process is not None:
-            found[process.pid] = process
-    return found
+    found = (read(int(entry)) for entry in os.listdir("/proc") if entry.isdigit())  # noqa: PTH208
+    return {process.pid: process for process in found if process is not None}
 
 
 def read(pid: int) -> Process | None:
@@ -125,10 +120,8 @@ def kill(targets: Collection[Process], spare_cleaners: bool = False) -> None:
     kept_groups = {process.group for process in living if process.pid in spared}
     own = os.getpgrp()
     for group in {process.group for process in living} - kept_groups - {own, 0, 1}:
-        try:
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass
     for process in living:
         if process.pid not in spared:
             send(process.pid, signal.SIGKILL)
@@ -152,20 +145,14 @@ def is_cleaner(pid: int) -> bool:
 
 
 def send(pid: int, number: int) -> None:
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        pass
 
 
 def marked(name: str, value: str) -> list[int]:
     """Processes that carry NAME=VALUE in their environment."""
     wanted = f"{name}={value}".encode()
-    found = []
-    for pid in table():
-        if pid != os.getpid() and wanted in _contents(pid, "environ").split(b"\0"):
-            found.append(pid)
-    return found
+    return [pid for pid in table() if pid != os.getpid() and wanted in _contents(pid, "environ").split(b"\0")]
 
 
 def name(pid: int) -> str:

@@ -1,7 +1,7 @@
 """Calls through a shared folder, for nodes that cannot reach the server by network. Standard library only.
 
 A call is an HTTP request as it would go over a socket, written whole to a file; the server passes it to itself and
-writes the answer beside it. Names appear by rename, so nobody reads half of one.
+writes the answer next to it. Names appear by rename, so nobody reads half of one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from muster.errors import ServerUnavailable
+from muster.host.files import PRIVATE, new_file
 
 REQUEST, ANSWER, PART = ".request", ".answer", ".part"
 _FIRST_LOOK_S = 0.02
@@ -46,7 +47,7 @@ class _Exchange:
     def __init__(self, folder: Path, timeout_s: float) -> None:
         self._base = folder / uuid.uuid4().hex
         self._timeout_s = timeout_s
-        self._part = _private(self._base.with_suffix(PART))
+        self._part = new_file(self._base.with_suffix(PART), PRIVATE)
 
     def sendall(self, data: bytes) -> None:
         self._part.write(data)
@@ -79,7 +80,3 @@ class _Exchange:
     def close(self) -> None:
         self._part.close()
         self._base.with_suffix(PART).unlink(missing_ok=True)
-
-
-def _private(path: Path) -> IO[bytes]:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")

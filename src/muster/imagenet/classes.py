@@ -1,13 +1,13 @@
-"""The classes in their order: the number of a class is its place in the list."""
+"""The classes in their order: the number of a class is its position in the list."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from muster.errors import Conflict, JobError
-from muster.imagenet.lists import read_lines
+from muster.errors import Conflict, JobError, NotFound
 
 _SPLITS = ("train", "val")
 _FILE = "classes.txt"
@@ -32,7 +32,7 @@ def read(path: Path) -> tuple[str, ...]:
     return tuple(seen)
 
 
-def refuse_others(out: Path, classes: Sequence[str], source: Path, hint: str) -> None:
+def refuse_other_classes(out: Path, classes: Sequence[str], source: Path, hint: str) -> None:
     """The shards in a folder share one list of classes: their labels would not agree otherwise."""
     path = path_in(out)
     if not path.exists() or not any(any((out / split).glob("*.tar")) for split in _SPLITS):
@@ -44,3 +44,28 @@ def refuse_others(out: Path, classes: Sequence[str], source: Path, hint: str) ->
                 f" and {here or 'none'} in {source}.",
                 hint,
             )
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a list, and its number in the file from 1."""
+
+    number: int
+    words: tuple[str, ...]
+
+
+def read_lines(path: Path, what: str, form: str) -> list[Line]:
+    """The lines that are not empty; `what` is the list's name in messages, `form` how it must look."""
+    try:
+        # Some editors begin a text with a mark, which is no part of the first word.
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise NotFound(f"there is no {what} {path}.", f"Give a text file of {form}.") from None
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise JobError(f"the {what} {path} is no text file.", f"Give a text file of {form}.")
+    lines = [Line(number, tuple(line.split())) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if not lines:
+        raise JobError(f"the {what} {path} is empty.", f"Give a text file of {form}.")
+    return lines

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.errors import JobError, MissingExtra, NotFound
-from muster.imagenet.lists import Line, read_lines
+from muster.imagenet.classes import Line, read_lines
 
 _TRUTH = "ILSVRC2012_validation_ground_truth.txt"
 _META = "meta.mat"

@@ -10,15 +10,17 @@ import os
 import random
 import tarfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from muster.errors import Conflict, JobError
+from muster.host.files import write_json
 from muster.host.locks import FileLock
 from muster.imagenet.archives import Image
+from muster.wire.codec import from_json
 
 _BLOCK = 512
 _TAR_END = 10_240
@@ -79,7 +81,7 @@ def room_needed(shards: Iterable[Shard]) -> int:
 
 
 @contextmanager
-def alone_in(out: Path) -> Iterator[None]:
+def sole_writer(out: Path) -> Iterator[None]:
     """Nobody else writes to the folder meanwhile: two would spoil each other's shards."""
     out.mkdir(parents=True, exist_ok=True)
     lock = FileLock(out / _LOCK, required=False).try_acquire()
@@ -92,16 +94,16 @@ def alone_in(out: Path) -> Iterator[None]:
 
 
 @contextmanager
-def full_disk_explained(out: Path, packings: Iterable[Packing], num_shards: int) -> Iterator[None]:
+def full_disk_explained(out: Path, packings: Collection[Packing]) -> Iterator[None]:
     """A disk that fills up is an interruption like any other: the user makes room and starts again."""
     try:
         yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        written = sum(len(packing.done) for packing in packings)
+        written, planned = sum(len(item.done) for item in packings), sum(len(item.shards) for item in packings)
         raise JobError(
-            f"{out} has no room left. Shards that are written, and stay: {written} of {num_shards}.",
+            f"{out} has no room left. Shards that are written, and stay: {written} of {planned}.",
             "Free some; the same command then goes on from here.",
         ) from error
 
@@ -112,9 +114,10 @@ class Packing:
     Nothing is written before `write`.
     """
 
-    def __init__(self, folder: Path, about: Work) -> None:
+    def __init__(self, folder: Path, about: Work, archive: Path, shards: Sequence[Shard]) -> None:
         self.folder = folder
-        self._about = about
+        self.shards = shards
+        self._about, self._archive = about, archive
         self._lock = threading.Lock()
         plan = folder / _PLAN
         # A plan that led to no shard binds nobody.
@@ -125,30 +128,25 @@ class Packing:
             )
         self.done = {packed.name: packed for packed in self._read_done()}
 
-    def left(self, shards: Sequence[Shard]) -> list[Shard]:
-        return [shard for shard in shards if shard.name not in self.done]
+    @property
+    def left(self) -> list[Shard]:
+        return [shard for shard in self.shards if shard.name not in self.done]
 
-    def write(
-        self,
-        archive: Path,
-        shards: Sequence[Shard],
-        resize: int | None,
-        workers: Executor,
-        advance: Callable[[int], None],
-    ) -> None:
+    def write(self, workers: Executor, advance: Callable[[int], None]) -> None:
         """Write what is left, several at once; each shard counts from the moment that it is whole on disk."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        replace(self.folder / _PLAN, json.dumps(asdict(self._about), indent=2).encode())
-        jobs = [workers.submit(self._write_one, archive, shard, resize, advance) for shard in self.left(shards)]
+        write_json(self.folder / _PLAN, asdict(self._about), indent=2)
+        jobs = [workers.submit(self._write_one, shard, advance) for shard in self.left]
         try:
             for job in as_completed(jobs):
                 job.result()
         finally:
-            _drop(jobs)
+            for job in jobs:
+                job.cancel()
 
-    def _write_one(self, archive: Path, shard: Shard, resize: int | None, advance: Callable[[int], None]) -> None:
-        packed, index = _pack(archive, shard, resize, self.folder / shard.name, advance)
-        replace(self.folder / f"{shard.name}.index", json.dumps(index).encode())
+    def _write_one(self, shard: Shard, advance: Callable[[int], None]) -> None:
+        packed, index = _pack(self._archive, shard, self._about.resize, self.folder / shard.name, advance)
+        write_json(self.folder / f"{shard.name}.index", index)
         with self._lock, (self.folder / _DONE).open("a") as file:
             # The line break comes first: a line that was cut off earlier spoils no other.
             file.write("\n" + json.dumps(asdict(packed)))
@@ -164,10 +162,9 @@ class Packing:
         found = []
         for line in filter(None, lines):
             try:
-                data = json.loads(line)
+                packed = from_json(Packed, json.loads(line))
             except ValueError:
                 continue  # cut off by the end of an earlier start
-            packed = Packed(**{**data, "converted": tuple(data["converted"])})
             path = self.folder / packed.name
             if path.exists() and path.stat().st_size == packed.size:
                 found.append(packed)
@@ -178,6 +175,7 @@ def _pack(
     archive: Path, shard: Shard, resize: int | None, target: Path, advance: Callable[[int], None]
 ) -> tuple[Packed, list[tuple[int, int, int]]]:
     digest, index, converted, size = hashlib.sha256(), [], [], 0
+    # Of one name, so that a start that was killed leaves nothing: the next one writes over it.
     part = target.with_name(f".{target.name}.part")
     with _removed_on_failure(part), archive.open("rb") as source, part.open("wb") as file:
 
@@ -222,19 +220,19 @@ def _read(descriptor: int, archive: Path, image: Image) -> bytes:
 
 def _as_jpeg(data: bytes, image: Image, archive: Path, resize: int | None) -> tuple[bytes, bool]:
     """An RGB or grey JPEG as it is; a PNG, a JPEG in print colours, or one that is too large, anew."""
-    from PIL import Image as Pictures
+    from PIL import Image as PillowImage
     from PIL import UnidentifiedImageError
 
     try:
-        with Pictures.open(io.BytesIO(data)) as picture:
-            plain = picture.format == "JPEG" and picture.mode in ("RGB", "L")
-            shorter = min(picture.size)
+        with PillowImage.open(io.BytesIO(data)) as given:
+            plain = given.format == "JPEG" and given.mode in ("RGB", "L")
+            shorter = min(given.size)
             if plain and (resize is None or shorter <= resize):
                 return data, False
-            made = picture if picture.mode == "RGB" else picture.convert("RGB")
+            made = given if given.mode == "RGB" else given.convert("RGB")
             if resize is not None and shorter > resize:
-                width, height = (max(1, round(side * resize / shorter)) for side in picture.size)
-                made = made.resize((width, height), Pictures.Resampling.BICUBIC, reducing_gap=2.0)
+                width, height = (max(1, round(side * resize / shorter)) for side in given.size)
+                made = made.resize((width, height), PillowImage.Resampling.BICUBIC, reducing_gap=2.0)
             out = io.BytesIO()
             made.save(out, "JPEG", quality=95)
             return out.getvalue(), not plain
@@ -250,16 +248,3 @@ def _header(name: str, size: int) -> bytes:
 
 def _padded(data: bytes) -> bytes:
     return data + b"\0" * (-len(data) % _BLOCK)
-
-
-def replace(path: Path, data: bytes) -> None:
-    """Write a file that is there whole, or as it was."""
-    part = path.with_name(f".{path.name}.part")
-    with _removed_on_failure(part):
-        part.write_bytes(data)
-    part.replace(path)
-
-
-def _drop(jobs: Sequence[Future[None]]) -> None:
-    for job in jobs:
-        job.cancel()

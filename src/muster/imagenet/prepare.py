@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from muster.errors import JobError, MissingExtra
+from muster.host.files import write_file, write_json
 from muster.imagenet import archives, classes, labels, pack
 from muster.imagenet.archives import Check, Image
 from muster.wire.codec import from_json, to_json
@@ -28,17 +29,17 @@ class Request:
     """What is to be made of what."""
 
     out: Path
-    train: Path | None = None
-    val: Path | None = None
-    devkit: Path | None = None
-    val_labels: Path | None = None
-    classes_file: Path | None = None
-    checks: tuple[Check, ...] = ()
-    num_classes: int | None = None
-    images_per_shard: int = 1000
-    resize: int | None = None
-    seed: int = 0
-    workers: int = 4
+    train: Path | None
+    val: Path | None
+    devkit: Path | None
+    val_labels: Path | None
+    classes_file: Path | None
+    checks: tuple[Check, ...]
+    num_classes: int | None
+    images_per_shard: int
+    resize: int | None
+    seed: int
+    workers: int
 
 
 @dataclass(frozen=True)
@@ -67,32 +68,26 @@ def prepare(request: Request, stage: Stage) -> Manifest:
     names = _listed_classes(request) if request.train is None else None
     with ThreadPoolExecutor(request.workers) as workers:
         _verify(request, stage)
-        names, splits = _look(request, names, workers, stage)
-        with pack.alone_in(request.out):
+        names, splits = _find_images(request, names, workers, stage)
+        with pack.sole_writer(request.out):
             return _pack(request, names, splits, workers, stage)
 
 
 def _pack(
     request: Request, names: Sequence[str], splits: Splits, workers: ThreadPoolExecutor, stage: Stage
 ) -> Manifest:
-    planned = {
-        split: pack.plan_shards(images, request.images_per_shard, request.seed, split)
-        for split, (_, images) in splits.items()
-    }
-    packings = {
-        split: pack.Packing(request.out / split, _about(request, archive, images, names))
-        for split, (archive, images) in splits.items()
-    }
-    left = [shard for split in splits for shard in packings[split].left(planned[split])]
-    _check_room(request, left, begun=any(packing.done for packing in packings.values()))
-    with pack.full_disk_explained(request.out, packings.values(), sum(map(len, planned.values()))):
+    packings = {}
+    for split, (archive, images) in splits.items():
+        shards = pack.plan_shards(images, request.images_per_shard, request.seed, split)
+        packings[split] = pack.Packing(request.out / split, _about(request, archive, images, names), archive, shards)
+    _check_room(request, packings.values())
+    with pack.full_disk_explained(request.out, packings.values()):
         # Before the first shard: its labels mean nothing without them.
-        pack.replace(classes.path_in(request.out), "".join(f"{name}\n" for name in names).encode())
-        for split, (archive, _) in splits.items():
-            bytes_left = sum(image.size for shard in packings[split].left(planned[split]) for image in shard.images)
-            advance = stage(f"packing {split}", bytes_left)
-            packings[split].write(archive, planned[split], request.resize, workers, advance)
-        return _finish(request, names, {split: (planned[split], packings[split]) for split in splits})
+        write_file(classes.path_in(request.out), "".join(f"{name}\n" for name in names))
+        for split, packing in packings.items():
+            bytes_left = sum(image.size for shard in packing.left for image in shard.images)
+            packing.write(workers, stage(f"packing {split}", bytes_left))
+        return _finish(request, names, packings)
 
 
 def _require(request: Request) -> None:
@@ -133,7 +128,7 @@ def _listed_classes(request: Request) -> tuple[str, ...]:
     source = request.classes_file or own
     names = classes.read(source)
     hint = f"Leave --classes-file out: {own} is then taken. Or give another --out."
-    classes.refuse_others(request.out, names, source, hint)
+    classes.refuse_other_classes(request.out, names, source, hint)
     return names
 
 
@@ -150,7 +145,7 @@ def _verify(request: Request, stage: Stage) -> None:
             archives.verify_checksums(archive, checksums, advance)
 
 
-def _look(
+def _find_images(
     request: Request, names: tuple[str, ...] | None, workers: ThreadPoolExecutor, stage: Stage
 ) -> tuple[tuple[str, ...], Splits]:
     splits: Splits = {}
@@ -158,7 +153,7 @@ def _look(
         advance = stage(f"looking into {request.train.name}", archives.size_of(request.train))
         names, images = archives.train_images(request.train, workers, advance)
         splits["train"] = (request.train, images)
-        classes.refuse_others(request.out, names, request.train, f"Give another --out, or remove {request.out}.")
+        classes.refuse_other_classes(request.out, names, request.train, f"Give another --out, or remove {request.out}.")
     assert names is not None
     if request.num_classes is not None and len(names) != request.num_classes:
         raise JobError(
@@ -188,8 +183,9 @@ def _about(request: Request, archive: Path, images: Sequence[Image], names: Sequ
     )
 
 
-def _check_room(request: Request, left: Sequence[pack.Shard], begun: bool) -> None:
-    needed, free = pack.room_needed(left), shutil.disk_usage(request.out).free
+def _check_room(request: Request, packings: Collection[pack.Packing]) -> None:
+    needed = sum(pack.room_needed(packing.left) for packing in packings)
+    begun, free = any(packing.done for packing in packings), shutil.disk_usage(request.out).free
     # Smaller images need less; how much less is known only afterwards.
     if request.resize is None and needed > free:
         # Smaller images are not mixed into shards that are there.
@@ -200,13 +196,13 @@ def _check_room(request: Request, left: Sequence[pack.Shard], begun: bool) -> No
         )
 
 
-def _finish(request: Request, names: Sequence[str], made: dict[str, tuple[list[pack.Shard], pack.Packing]]) -> Manifest:
+def _finish(request: Request, names: Sequence[str], packings: Mapping[str, pack.Packing]) -> Manifest:
     path = request.out / "manifest.json"
     # Train and val may be made by a command each.
     known = from_json(Manifest, json.loads(path.read_text())).splits if path.exists() else {}
     splits = {split: about for split, about in known.items() if (request.out / split).is_dir()}
-    for split, (shards, packing) in made.items():
-        packed = [packing.done[shard.name] for shard in shards]
+    for split, packing in packings.items():
+        packed = [packing.done[shard.name] for shard in packing.shards]
         splits[split] = Split(
             images=sum(item.images for item in packed),
             bytes=sum(item.size for item in packed),
@@ -214,5 +210,5 @@ def _finish(request: Request, names: Sequence[str], made: dict[str, tuple[list[p
             shards=tuple(packed),
         )
     manifest = Manifest("jpg+cls tar shards", len(names), splits)
-    pack.replace(path, (json.dumps(to_json(manifest), indent=2) + "\n").encode())
+    write_json(path, to_json(manifest), indent=2)
     return manifest

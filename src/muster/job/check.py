@@ -1,9 +1,9 @@
-"""Checks a job against the files on this machine, before anything is sent."""
+"""Checks of a job that need more than its model: the files on this machine, and what has no effect."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from muster.host.files import leaves_folder
@@ -11,15 +11,16 @@ from muster.job import rules
 from muster.job.explain import job_error
 from muster.job.expressions import declared, resolve_command
 from muster.job.parts import EnvironmentSpec, Input
-from muster.job.references import OptionalPart, Part, Reference, parse
+from muster.job.references import references
 from muster.job.refusal import Problem, show
 from muster.job.spec import JobSpec
 
+_PATH_HINT = "Correct the path; it is relative to the job file."
 _PYTHON = re.compile(r"python[0-9.]*")
 _LAUNCHERS = ("torchrun", "accelerate", "deepspeed")
 _LAUNCHER_MODULES = ("torch.distributed.run", "torch.distributed.launch")
 # What ends the part of a bash text that reads the same to everybody.
-_PLAIN_HEAD = re.compile(r"[^\n;&|<>()`#'\"\\*?\[\]{}$~]*")
+_SPECIAL = re.compile(r"[\n;&|<>()`#'\"\\*?\[\]{}$~]")
 
 
 def check_files(spec: JobSpec, base_dir: str | Path) -> list[str]:
@@ -31,11 +32,24 @@ def check_files(spec: JobSpec, base_dir: str | Path) -> list[str]:
         *_environment_problems(spec, base),
     ]
     if problems:
-        raise job_error(problems, lambda problem: "")
+        raise job_error(problems)
     return [
         f"inputs.{name}: not used by the command, and plain values reach it in no other way"
         for name in sorted(_unused_literals(spec))
     ]
+
+
+def no_effect_notices(spec: JobSpec) -> list[str]:
+    """Notices about what the job asks for in vain."""
+    environment = spec.environment
+    # A name may stand for a registered image.
+    if isinstance(environment, EnvironmentSpec):
+        may_be_container = bool(environment.image or environment.build or environment.is_a_name)
+    else:
+        may_be_container = environment is not None
+    if spec.resources.docker_args and not may_be_container:
+        return ["resources.docker_args is for jobs in containers; this one runs without, and it is ignored"]
+    return []
 
 
 def local_path(path: str, base_dir: str | Path) -> Path:
@@ -55,106 +69,71 @@ def script_of(command: str | Sequence[str]) -> str | None:
     return _launched_script(rest) if program in _LAUNCHERS else None
 
 
-def _code_problems(spec: JobSpec, base: Path) -> list[Problem]:
+def _code_problems(spec: JobSpec, base: Path) -> Iterator[Problem]:
     if spec.code is None:
-        return _script_problems(spec, None)
-    if rules.is_address(spec.code):
-        return [
-            Problem(
-                ("code",),
-                f"{show(spec.code)} is an address; code is taken from this machine",
-                "Clone or download it, and give the folder.",
-            )
-        ]
+        yield from _script_problems(spec, None)
+        return
     code = local_path(spec.code, base)
-    if not _exists(code):
-        return [
-            Problem(
-                ("code",),
-                f"{show(spec.code)} does not exist (looked for {code})",
-                "Give a folder, relative to the job file.",
-            )
-        ]
-    return _script_problems(spec, code)
+    if rules.is_address(spec.code):
+        message = f"{show(spec.code)} is an address; code is taken from this machine"
+        yield Problem(("code",), message, "Clone or download it, and give the folder.")
+    elif not _exists(code):
+        message = f"{show(spec.code)} does not exist (looked for {code})"
+        yield Problem(("code",), message, "Give a folder, relative to the job file.")
+    else:
+        yield from _script_problems(spec, code)
 
 
-def _script_problems(spec: JobSpec, code: Path | None) -> list[Problem]:
+def _script_problems(spec: JobSpec, code: Path | None) -> Iterator[Problem]:
     script = script_of(resolve_command(spec))
     if script is None or script.startswith("/"):
-        return []
+        return
     if code is None:
-        if isinstance(spec.environment, EnvironmentSpec):
-            return []
-        return [
-            Problem(
-                ("command",),
-                f"runs {script}, and no code is given, so that the working folder is empty",
-                "Add `code: FOLDER` with the folder that holds it.",
-            )
-        ]
-    if leaves_folder(script):
-        return [
-            Problem(
-                ("command",),
-                f"runs {script}, which is outside of the code folder",
-                "Only `code` is copied to the nodes: choose a folder above, and write paths from there.",
-            )
-        ]
-    found = code.name == Path(script).as_posix() if code.is_file() else (code / script).is_file()
-    if found:
-        return []
-    return [
-        Problem(
+        if not isinstance(spec.environment, EnvironmentSpec):
+            message = f"runs {script}, and no code is given, so that the working folder is empty"
+            yield Problem(("command",), message, "Add `code: FOLDER` with the folder that holds it.")
+    elif leaves_folder(script):
+        yield Problem(
             ("command",),
-            f"runs {script}, which is not in {show(spec.code)} ({_python_files(code)})",
-            "Correct the name; it is relative to `code`.",
+            f"runs {script}, which is outside of the code folder",
+            "Only `code` is copied to the nodes: choose a folder above, and write paths from there.",
         )
-    ]
+    elif not (code.name == Path(script).as_posix() if code.is_file() else (code / script).is_file()):
+        message = f"runs {script}, which is not in {show(spec.code)} ({_python_files(code)})"
+        yield Problem(("command",), message, "Correct the name; it is relative to `code`.")
 
 
-def _input_problems(spec: JobSpec, base: Path) -> list[Problem]:
-    problems = []
+def _input_problems(spec: JobSpec, base: Path) -> Iterator[Problem]:
     for name, value in spec.inputs.items():
         if not isinstance(value, Input) or not value.path or rules.is_address(value.path):
             continue
         path = local_path(value.path, base)
         at = ("inputs", name, "path")
         if not _exists(path):
-            hint = "Correct the path; it is relative to the job file."
-            problems.append(Problem(at, f"{show(value.path)} does not exist (looked for {path})", hint))
+            yield Problem(at, f"{show(value.path)} does not exist (looked for {path})", _PATH_HINT)
         elif "type" in value.model_fields_set and value.type == "uri_folder" and not path.is_dir():
-            problems.append(Problem(at, f"{show(value.path)} is a file", "Use `type: uri_file`, or give a folder."))
+            yield Problem(at, f"{show(value.path)} is a file", "Use `type: uri_file`, or give a folder.")
         elif value.type == "uri_file" and path.is_dir():
-            problems.append(Problem(at, f"{show(value.path)} is a folder", "Use `type: uri_folder`, or give a file."))
-    return problems
+            yield Problem(at, f"{show(value.path)} is a folder", "Use `type: uri_folder`, or give a file.")
 
 
-def _environment_problems(spec: JobSpec, base: Path) -> list[Problem]:
+def _environment_problems(spec: JobSpec, base: Path) -> Iterator[Problem]:
     environment = spec.environment
     if not isinstance(environment, EnvironmentSpec):
-        return []
-    hint = "Correct the path; it is relative to the job file."
-    problems = []
+        return
     conda = environment.conda_file
     if isinstance(conda, str) and not local_path(conda, base).is_file():
-        problems.append(Problem(("environment", "conda_file"), f"{show(conda)} is not a file", hint))
+        yield Problem(("environment", "conda_file"), f"{show(conda)} is not a file", _PATH_HINT)
     build = environment.build
     is_local = build is not None and not rules.is_address(build.path) and not rules.is_snapshot(build.path)
     if build and is_local and not local_path(build.path, base).is_dir():
-        problems.append(Problem(("environment", "build", "path"), f"{show(build.path)} is not a folder", hint))
-    return problems
+        yield Problem(("environment", "build", "path"), f"{show(build.path)} is not a folder", _PATH_HINT)
 
 
 def _unused_literals(spec: JobSpec) -> set[str]:
     texts = [spec.command] if isinstance(spec.command, str) else list(spec.command)
-    used = {
-        reference.name
-        for text in [*texts, *spec.environment_variables.values()]
-        for part in parse(text)
-        for reference in _references(part)
-        if reference.kind == "inputs"
-    }
-    return set(declared(spec).literals - used)
+    found = [reference for text in [*texts, *spec.environment_variables.values()] for reference in references(text)]
+    return set(declared(spec).literals - {reference.name for reference in found if reference.kind == "inputs"})
 
 
 def _exists(path: Path) -> bool:
@@ -164,15 +143,9 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _references(part: Part) -> list[Reference]:
-    inner = part.parts if isinstance(part, OptionalPart) else (part,)
-    return [item for item in inner if isinstance(item, Reference)]
-
-
 def _leading_words(text: str) -> list[str]:
     text = text.lstrip()
-    match = _PLAIN_HEAD.match(text)
-    head = match.group() if match else ""
+    head = re.split(_SPECIAL, text, maxsplit=1)[0]
     words = head.split()
     cut_inside_word = len(head) < len(text) and not head[-1:].isspace() and text[len(head)] not in "\n;&|"
     return words[:-1] if cut_inside_word else words

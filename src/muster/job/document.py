@@ -8,19 +8,19 @@ from typing import Any
 
 import yaml
 
+from muster.errors import JobError
+
 MAX_BYTES = 1 << 20
 MAX_VALUES = 20_000
 MAX_DEPTH = 40
 
 
-class BadDocument(ValueError):
+class BadDocument(JobError):
     """Text that is not a YAML document which Muster reads."""
 
     def __init__(self, line: int, message: str, hint: str) -> None:
-        super().__init__(message)
+        super().__init__(message, hint)
         self.line = line
-        self.message = message
-        self.hint = hint
 
 
 @dataclass
@@ -50,7 +50,7 @@ class SequenceNode(Node):
 class MappingNode(Node):
     entries: dict[str, tuple[int, Node]] = field(default_factory=dict)
     """Key to the key's line and the value."""
-    merged: list[Node] = field(default_factory=list)
+    merged: list[MappingNode] = field(default_factory=list)
     """Mappings taken in with `<<`, the first wins."""
 
     def pairs(self) -> Iterator[tuple[str, int, Node]]:
@@ -59,7 +59,6 @@ class MappingNode(Node):
         for key, (line, node) in self.entries.items():
             yield key, line, node
         for other in self.merged:
-            assert isinstance(other, MappingNode)
             for key, line, node in other.pairs():
                 if key not in seen:
                     seen.add(key)
@@ -67,10 +66,7 @@ class MappingNode(Node):
 
     def find(self, key: str) -> tuple[int, Node] | None:
         """The line and value of a key, in the mapping itself or in a merged one."""
-        if key in self.entries:
-            return self.entries[key]
-        merged = (other.find(key) for other in self.merged if isinstance(other, MappingNode))
-        return next((found for found in merged if found), None)
+        return next(((line, node) for name, line, node in self.pairs() if name == key), None)
 
 
 def read_document(text: str) -> Node | None:
@@ -115,12 +111,12 @@ class _Composer:
                 node = self.open.pop()
                 self.keys.pop()
                 node.closed = True
-                self._place(node)
+                self._attach(node)
             elif isinstance(event, yaml.NodeEvent):
                 node = self._node(event, line)
                 root = node if root is None else root
                 if node.closed:
-                    self._place(node)
+                    self._attach(node)
                 else:
                     self.open.append(node)
                     self.keys.append(None)
@@ -172,7 +168,7 @@ class _Composer:
         if tag not in (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
             raise BadDocument(line, f"the tag {tag} is not allowed", "Remove the tag.")
 
-    def _place(self, node: Node) -> None:
+    def _attach(self, node: Node) -> None:
         if not self.open:
             return
         parent = self.open[-1]
@@ -189,9 +185,9 @@ class _Composer:
         if isinstance(parent, SequenceNode):
             parent.items.append(node)
         elif isinstance(parent, MappingNode):
-            self._place_in_mapping(parent, node)
+            self._attach_to_mapping(parent, node)
 
-    def _place_in_mapping(self, parent: MappingNode, node: Node) -> None:
+    def _attach_to_mapping(self, parent: MappingNode, node: Node) -> None:
         key = self.keys[-1]
         if key is None:
             self.keys[-1] = _checked_key(node)
@@ -215,11 +211,12 @@ def _checked_key(node: Node) -> ScalarNode:
     return node
 
 
-def _merged(node: Node, line: int) -> list[Node]:
+def _merged(node: Node, line: int) -> list[MappingNode]:
     found = node.items if isinstance(node, SequenceNode) else [node]
-    if not all(isinstance(item, MappingNode) for item in found):
+    mappings = [item for item in found if isinstance(item, MappingNode)]
+    if len(mappings) < len(found):
         raise BadDocument(line, "<< takes in something that is not a mapping", "Merge mappings only.")
-    return found
+    return mappings
 
 
 def _too_deep(line: int) -> BadDocument:

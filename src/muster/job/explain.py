@@ -34,35 +34,35 @@ _MAX_PROBLEMS = 50
 _REFERENCE = "Every key is described in docs/job-file.md."
 
 
-def make_spec(data: Mapping[str, Json], source: str = "job") -> JobSpec:
-    """A validated job from plain data; raises JobError that names every problem."""
+def make_spec(data: Mapping[str, Json], source: str = "job", line_of: Callable[[Path], int] | None = None) -> JobSpec:
+    """A validated job from plain data; raises JobError that names every problem, in the order of lines if known."""
+
+    def where(problem: Problem) -> str:
+        return f"{source}: " if line_of is None else f"{source}:{line_of(problem.path)}: "
+
     kind = data.get("type")
+    if kind in KINDS_THAT_CANNOT_RUN:
+        message = f"{show(kind)} jobs cannot run yet; allowed: 'command'"
+        hint = "Write a command job: `type: command`, or leave `type` out."
+        raise job_error([Problem(("type",), message, hint)], where)
     try:
-        if kind in KINDS_THAT_CANNOT_RUN:
-            raise job_error([kind_problem(kind)], lambda problem: f"{source}: ")
         return JobSpec.model_validate(dict(data))
     except ValidationError as error:
-        raise job_error(problems_of(error), lambda problem: f"{source}: ") from error
+        problems = _problems_of(error)
+        if line_of is not None:
+            problems.sort(key=lambda problem: (not problem.path, line_of(problem.path)))
+        raise job_error(problems, where) from error
 
 
-def kind_problem(kind: Any) -> Problem:
-    return Problem(
-        ("type",),
-        f"{show(kind)} jobs cannot run yet; allowed: 'command'",
-        "Write a command job: `type: command`, or leave `type` out.",
-    )
-
-
-def job_error(problems: Iterable[Problem], prefix: Callable[[Problem], str]) -> JobError:
-    """One error for all problems, one per line; `prefix` says where each is."""
+def job_error(problems: Iterable[Problem], where: Callable[[Problem], str] = lambda problem: "") -> JobError:
+    """One error for all problems, one per line; `where` says in which file and line each is."""
     found = list(dict.fromkeys(problems))
-    lines = [f"{prefix(p)}{p.key}: {p.message}" if p.key else f"{prefix(p)}{p.message}" for p in found]
+    lines = [f"{where(p)}{p.key}: {p.message}" if p.key else f"{where(p)}{p.message}" for p in found]
     hints = dict.fromkeys([*(p.hint for p in found if p.hint), *(_REFERENCE for p in found if not p.hint)])
     return JobError("\n".join(lines), "\n  ".join(hints))
 
 
-def problems_of(error: ValidationError) -> list[Problem]:
-    """The problems of a failed validation, in words."""
+def _problems_of(error: ValidationError) -> list[Problem]:
     found = error.errors(include_url=False)
     problems = [problem for details in found[:_MAX_PROBLEMS] for problem in _explain(details)]
     if len(found) > _MAX_PROBLEMS:
@@ -90,7 +90,8 @@ def _translate(path: Path, details: ErrorDetails) -> Problem:
     if kind == "union_tag_invalid":
         return _not_allowed((*path, "type"), str(context["tag"]), DISTRIBUTIONS)
     if kind == "literal_error":
-        return _not_allowed(path, given, [name.strip("' ") for name in _alternatives(context["expected"])])
+        allowed = context["expected"].replace(" or ", ", ").split(", ")
+        return _not_allowed(path, given, [name.strip("' ") for name in allowed])
     if kind in _NEEDED:
         return Problem(path, f"{_as_given(shown, given)}; {_NEEDED[kind]}", _next_step(kind, given))
     if kind in _BOUNDS:
@@ -121,10 +122,6 @@ def _not_allowed(path: Path, given: Any, allowed: Iterable[str]) -> Problem:
     names = list(allowed)
     guess = nearest(given, names) if isinstance(given, str) else ""
     return Problem(path, f"{show(given)} is not allowed; {guess}allowed: {', '.join(names)}")
-
-
-def _alternatives(expected: str) -> list[str]:
-    return expected.replace(" or ", ", ").split(", ")
 
 
 def _path(location: Iterable[str | int]) -> Path:

@@ -1,6 +1,6 @@
 """Puts inputs and outputs into a job's command and variables.
 
-A text command runs under bash, so values are quoted for the place where they stand; paths, which are known only on the
+A text command runs under bash, so values are quoted for where they stand; paths, which are known only on the
 node, become the variables MUSTER_INPUT_x and MUSTER_OUTPUT_x. In a comment a reference is left out; in arithmetic only
 numbers can stand; where bash would read the value as code (backticks, `${…}`) the job is refused.
 """
@@ -14,7 +14,7 @@ from typing import Protocol
 from muster.errors import JobError
 from muster.job.parts import Input, Output, Scalar
 from muster.job.quoting import Context, Unquotable, contexts, quoted, variable
-from muster.job.references import BadExpression, Declared, OptionalPart, Reference, check, keep, parse
+from muster.job.references import BadExpression, Declared, Reference, check, kept_parts, parse, references
 from muster.job.refusal import Path, Problem
 
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
@@ -40,8 +40,8 @@ def resolve_command(job: Job) -> str | tuple[str, ...]:
     absent = declared(job).absent
     try:
         if isinstance(job.command, str):
-            return _resolve_text(job, keep(parse(job.command), absent))
-        elements = [_resolve_element(job, keep(parse(element), absent), element) for element in job.command]
+            return _resolve_text(job, kept_parts(parse(job.command), absent))
+        elements = [_resolve_element(job, kept_parts(parse(element), absent), element) for element in job.command]
     except BadExpression as error:
         raise JobError(f"command: {error.message}", error.hint) from error
     return tuple(element for element in elements if element is not None)
@@ -52,7 +52,7 @@ def resolve_environment(job: Job, secrets: Mapping[str, str] | None = None) -> d
     absent = declared(job).absent
     resolved = {}
     for name, text in job.environment_variables.items():
-        parts = keep(parse(text), absent)
+        parts = kept_parts(parse(text), absent)
         if secrets is None and any(isinstance(part, Reference) and part.kind == "secrets" for part in parts):
             continue
         resolved[name] = "".join(part if isinstance(part, str) else _value(job, part, secrets or {}) for part in parts)
@@ -61,13 +61,12 @@ def resolve_environment(job: Job, secrets: Mapping[str, str] | None = None) -> d
 
 def secret_names(job: Job) -> set[str]:
     """The secrets that a job's variables refer to."""
-    parts = (part for text in job.environment_variables.values() if "secrets." in text for part in parse(text))
-    inner = (item for part in parts for item in (part.parts if isinstance(part, OptionalPart) else (part,)))
-    return {item.name for item in inner if isinstance(item, Reference) and item.kind == "secrets"}
+    texts = [text for text in job.environment_variables.values() if "secrets." in text]
+    return {item.name for text in texts for item in references(text) if item.kind == "secrets"}
 
 
 def expression_problems(job: Job) -> list[Problem]:
-    """Every expression that cannot be resolved, with its place."""
+    """Every expression that cannot be resolved, with its key."""
     known = declared(job)
     problems = []
     commands = [job.command] if isinstance(job.command, str) else job.command
@@ -75,7 +74,7 @@ def expression_problems(job: Job) -> list[Problem]:
         path: Path = ("command",) if isinstance(job.command, str) else ("command", index)
         try:
             check(text, known)
-            parts = keep(parse(text), known.absent)
+            parts = kept_parts(parse(text), known.absent)
             resolved = _resolve_text(job, parts) if isinstance(job.command, str) else _resolve_element(job, parts, text)
             if index == 0 and not (resolved or "").strip():
                 raise BadExpression("nothing is left of the command", "Write the program itself outside of $[[ … ]].")
@@ -101,20 +100,15 @@ def declared(job: Job) -> Declared:
     )
 
 
-def variable_name(reference: Reference) -> str:
-    """The variable that holds a path on the node."""
-    return f"MUSTER_{'INPUT' if reference.kind == 'inputs' else 'OUTPUT'}_{reference.name}"
-
-
 def _resolve_text(job: Job, parts: Sequence[str | Reference]) -> str:
     items = [item for part in parts for item in (part if isinstance(part, str) else [part])]
-    places = iter(contexts(items))
+    found = iter(contexts(items))
     pieces: list[str] = []
     for index, part in enumerate(parts):
         if isinstance(part, str):
             pieces.append(part)
             continue
-        context = next(places)
+        context = next(found)
         if isinstance(context, Unquotable):
             raise BadExpression(f"{part} {context.reason}, where its value cannot be quoted", context.hint)
         after = parts[index + 1] if index + 1 < len(parts) else ""
@@ -138,7 +132,7 @@ def _in_context(job: Job, reference: Reference, context: Context, force: bool) -
                 f"{reference} is a path and stands in a here-document with a quoted delimiter",
                 "Write the delimiter without quotes, so that bash puts the path in.",
             )
-        return variable(variable_name(reference), context)
+        return variable(reference.variable, context)
     if context in (Context.HEREDOC, Context.RAW_HEREDOC) and "\n" in value:
         raise BadExpression(
             f"{reference} holds several lines and stands in a here-document", "Pass it as an argument instead."
@@ -160,7 +154,7 @@ def _resolve_element(job: Job, parts: Sequence[str | Reference], element: str) -
                 raise BadExpression(f"{part} stands right after a dollar sign", "Write $$ for a dollar sign.")
             pieces[-1] = _brace_last_name(pieces[-1])
         value = _literal(job, part)
-        pieces.append(f"${{{variable_name(part)}}}" if value is None else value.replace("$", "$$"))
+        pieces.append(f"${{{part.variable}}}" if value is None else value.replace("$", "$$"))
     return "".join(pieces)
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from muster.errors import JobError
 from muster.job import refusal
 from muster.job.document import MAX_BYTES, BadDocument, MappingNode, Node, ScalarNode, SequenceNode, read_document
-from muster.job.explain import job_error, kind_problem, problems_of
+from muster.job.explain import make_spec
 from muster.job.refusal import Problem, show
-from muster.job.sections import KINDS_THAT_CANNOT_RUN, ignored_reason
+from muster.job.sections import ignored_reason
 from muster.job.spec import JobSpec
 from muster.wire.codec import Json
 
@@ -55,18 +53,7 @@ def parse_job(text: str, source: str = "job.yml", base_dir: str | Path = ".") ->
     root = _root(text, source)
     notices: list[str] = []
     data = _mapping(root, (), source, notices)
-
-    def place(problem: Problem) -> str:
-        return f"{source}:{_line_of(root, problem.path)}: "
-
-    kind = data.get("type")
-    if isinstance(kind, str) and kind in KINDS_THAT_CANNOT_RUN:
-        raise job_error([kind_problem(kind)], place)
-    try:
-        spec = JobSpec.model_validate(data)
-    except ValidationError as error:
-        problems = sorted(problems_of(error), key=lambda problem: (not problem.path, _line_of(root, problem.path)))
-        raise job_error(problems, place) from None
+    spec = make_spec(data, source, lambda path: _line_of(root, path))
     return LoadedJob(spec, tuple(notices), Path(base_dir).absolute())
 
 
@@ -79,14 +66,10 @@ def _root(text: str, source: str) -> MappingNode:
         raise JobError(f"{source}:{error.line}: {error.message}", error.hint) from error
     if root is None:
         raise JobError(f"{source}:1: the file is empty", _EXAMPLE_HINT)
-    if isinstance(root, SequenceNode):
-        raise JobError(f"{source}:{root.line}: a list is given; a job is a mapping (KEY: VALUE)", _EXAMPLE_HINT)
-    if isinstance(root, ScalarNode):
-        raise JobError(
-            f"{source}:{root.line}: {show(root.value)} is given; a job is a mapping (KEY: VALUE)", _EXAMPLE_HINT
-        )
-    assert isinstance(root, MappingNode)
-    return root
+    if isinstance(root, MappingNode):
+        return root
+    given = show(root.value) if isinstance(root, ScalarNode) else "a list"
+    raise JobError(f"{source}:{root.line}: {given} is given; a job is a mapping (KEY: VALUE)", _EXAMPLE_HINT)
 
 
 def _mapping(node: MappingNode, path: refusal.Path, source: str, notices: list[str]) -> dict[str, Json]:

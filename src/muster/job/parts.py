@@ -118,7 +118,7 @@ class PyTorch(Model):
     process_count_per_instance: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Processes per node; absent: one per node, which starts the rest itself (`torchrun`, Lightning)."""
     communication_backend: Text | None = None
-    """Told to the script as `MUSTER_COMMUNICATION_BACKEND`, such as `nccl` or `gloo`."""
+    """Passed to the script as `MUSTER_COMMUNICATION_BACKEND`, such as `nccl` or `gloo`."""
 
 
 class Mpi(Model):
@@ -202,7 +202,7 @@ class EnvironmentSpec(Model):
     """What a rank runs in; absent: the current Python."""
 
     name: Text | None = None
-    """A registered environment; beside another source, its label."""
+    """A registered environment; with another source, its label."""
     image: Text | None = None
     """A container image; `conda_file` or `pip` are installed on top of it."""
     build: Build | None = None
@@ -212,7 +212,7 @@ class EnvironmentSpec(Model):
     python: Text | None = None
     """A Python interpreter's path, or a version."""
     pip: Annotated[tuple[Text, ...], BeforeValidator(as_tuple)] = ()
-    """Requirements that pip installs: alone, beside `python`, or on top of `image` or `build`."""
+    """Requirements that pip installs: alone, with `python`, or on top of `image` or `build`."""
 
     @property
     def is_a_name(self) -> bool:

@@ -11,9 +11,10 @@ from muster.job.references import Reference
 
 
 class Context(Enum):
-    """What bash makes of the text at a place."""
+    """What bash makes of a piece of text."""
 
     BARE = auto()
+    """The text itself, a subshell or `$( … )`."""
     DOUBLE = auto()
     SINGLE = auto()
     ANSI_C = auto()
@@ -23,11 +24,15 @@ class Context(Enum):
     """After a quoted delimiter, `<<'EOF'`."""
     COMMENT = auto()
     ARITHMETIC = auto()
+    PARAMETER = auto()
+    """`${…}`: no value can be put there."""
+    BACKTICKS = auto()
+    """Nor there."""
 
 
 @dataclass(frozen=True)
 class Unquotable:
-    """A place where no value can be put safely."""
+    """Why no value can be put there safely."""
 
     reason: str
     hint: str
@@ -84,34 +89,9 @@ _UNCLOSED = Unquotable("stands after a here-document that is not closed", "Write
 _DELIMITER = Unquotable("is the delimiter of a here-document", "Write the delimiter out.")
 
 
-class _Kind(Enum):
-    BARE = auto()
-    """The text itself, a subshell or `$( … )`."""
-    DOUBLE = auto()
-    SINGLE = auto()
-    ANSI_C = auto()
-    COMMENT = auto()
-    PARAMETER = auto()
-    ARITHMETIC = auto()
-    BACKTICKS = auto()
-    HEREDOC = auto()
-    RAW_HEREDOC = auto()
-
-
-_CONTEXTS = {
-    _Kind.BARE: Context.BARE,
-    _Kind.DOUBLE: Context.DOUBLE,
-    _Kind.SINGLE: Context.SINGLE,
-    _Kind.ANSI_C: Context.ANSI_C,
-    _Kind.COMMENT: Context.COMMENT,
-    _Kind.HEREDOC: Context.HEREDOC,
-    _Kind.RAW_HEREDOC: Context.RAW_HEREDOC,
-}
-
-
 @dataclass
 class _Frame:
-    kind: _Kind
+    kind: Context
     close: str = ""
     depth: int = 1
     end: int = 0
@@ -132,23 +112,23 @@ class _Scanner:
 
     def __init__(self, items: Sequence[Item]) -> None:
         self.items = items
-        self.frames = [_Frame(_Kind.BARE)]
+        self.frames = [_Frame(Context.BARE)]
         self.found: list[Context | Unquotable] = []
         self.pending: list[_Heredoc] = []
         self.bodies: list[_Frame] = []
         self.escaped = -1
         self.lost: Unquotable | None = None
-        self.steps: dict[_Kind, Callable[[int, Item], int]] = {
-            _Kind.BARE: self._bare,
-            _Kind.DOUBLE: self._double,
-            _Kind.SINGLE: self._single,
-            _Kind.ANSI_C: self._ansi_c,
-            _Kind.COMMENT: self._comment,
-            _Kind.PARAMETER: self._parameter,
-            _Kind.ARITHMETIC: self._arithmetic,
-            _Kind.BACKTICKS: self._backticks,
-            _Kind.HEREDOC: self._expanding,
-            _Kind.RAW_HEREDOC: lambda i, item: i + 1,
+        self.steps: dict[Context, Callable[[int, Item], int]] = {
+            Context.BARE: self._bare,
+            Context.DOUBLE: self._double,
+            Context.SINGLE: self._single,
+            Context.ANSI_C: self._ansi_c,
+            Context.COMMENT: self._comment,
+            Context.PARAMETER: self._parameter,
+            Context.ARITHMETIC: self._arithmetic,
+            Context.BACKTICKS: self._backticks,
+            Context.HEREDOC: self._expanding,
+            Context.RAW_HEREDOC: lambda i, item: i + 1,
         }
 
     def run(self) -> None:
@@ -168,31 +148,28 @@ class _Scanner:
                 i = self.steps[self.frames[-1].kind](i, item)
 
     def _context(self) -> Context | Unquotable:
-        for frame in reversed(self.frames):
-            if frame.kind is _Kind.PARAMETER:
+        kinds = [frame.kind for frame in reversed(self.frames)]
+        for kind in kinds:
+            if kind is Context.PARAMETER:
                 return _PARAMETER
-            if frame.kind is _Kind.BACKTICKS:
-                return _BACKTICKS
-            if frame.kind is _Kind.ARITHMETIC:
-                return Context.ARITHMETIC
-            if frame.kind in (_Kind.BARE, _Kind.HEREDOC):
+            if kind is Context.ARITHMETIC:
+                return kind
+            if kind in (Context.BARE, Context.HEREDOC, Context.BACKTICKS):
                 break
         # Backticks undo one level of backslashes in all that they hold.
-        if any(frame.kind is _Kind.BACKTICKS for frame in self.frames):
-            return _BACKTICKS
-        return _CONTEXTS[self.frames[-1].kind]
+        return _BACKTICKS if Context.BACKTICKS in kinds else kinds[0]
 
     def _bare(self, i: int, item: Item) -> int:
         if item == "'":
-            return self._push(_Frame(_Kind.SINGLE), i + 1)
+            return self._push(_Frame(Context.SINGLE), i + 1)
         if item == '"':
-            return self._push(_Frame(_Kind.DOUBLE), i + 1)
+            return self._push(_Frame(Context.DOUBLE), i + 1)
         if item == "#" and self._at_word_start(i):
-            return self._push(_Frame(_Kind.COMMENT), i + 1)
+            return self._push(_Frame(Context.COMMENT), i + 1)
         if item == "(":
             if self._at(i + 1) == "(":
-                return self._push(_Frame(_Kind.ARITHMETIC, ")", depth=2), i + 2)
-            return self._push(_Frame(_Kind.BARE, ")"), i + 1)
+                return self._push(_Frame(Context.ARITHMETIC, ")", depth=2), i + 2)
+            return self._push(_Frame(Context.BARE, ")"), i + 1)
         if item == ")" and self.frames[-1].close == ")":
             self.frames.pop()
             return i + 1
@@ -201,7 +178,9 @@ class _Scanner:
         if item == "\n" and self.pending:
             return self._enter(i + 1)
         if item == "c" and self._at_word_start(i) and self._word(i) == "case":
-            self._meet_case()
+            # A pattern's `)` looks like the end of $( … ); around it may be quotes.
+            if any(frame.kind in (Context.DOUBLE, Context.HEREDOC) for frame in self.frames):
+                self.lost = _CASE
             return i + 4
         return self._expanding(i, item)
 
@@ -230,9 +209,9 @@ class _Scanner:
             self.frames.pop()
             return i + 1
         if item == '"':
-            return self._push(_Frame(_Kind.DOUBLE), i + 1)
+            return self._push(_Frame(Context.DOUBLE), i + 1)
         if item == "'" and not self._inside_double():
-            return self._push(_Frame(_Kind.SINGLE), i + 1)
+            return self._push(_Frame(Context.SINGLE), i + 1)
         return self._expanding(i, item)
 
     def _arithmetic(self, i: int, item: Item) -> int:
@@ -244,9 +223,9 @@ class _Scanner:
                 self.frames.pop()
             return i + 1
         if item == '"':
-            return self._push(_Frame(_Kind.DOUBLE), i + 1)
+            return self._push(_Frame(Context.DOUBLE), i + 1)
         if item == "'":
-            return self._push(_Frame(_Kind.SINGLE), i + 1)
+            return self._push(_Frame(Context.SINGLE), i + 1)
         return self._expanding(i, item)
 
     def _backticks(self, i: int, item: Item) -> int:
@@ -260,7 +239,7 @@ class _Scanner:
         if item == "\\":
             return self._escape(i)
         if item == "`":
-            return self._push(_Frame(_Kind.BACKTICKS), i + 1)
+            return self._push(_Frame(Context.BACKTICKS), i + 1)
         return self._dollar(i) if item == "$" else i + 1
 
     def _dollar(self, i: int) -> int:
@@ -269,15 +248,15 @@ class _Scanner:
             self.found.append(_DOLLAR)
             return i + 2
         if after == "(" and self._at(i + 2) == "(":
-            return self._push(_Frame(_Kind.ARITHMETIC, ")", depth=2), i + 3)
+            return self._push(_Frame(Context.ARITHMETIC, ")", depth=2), i + 3)
         if after == "(":
-            return self._push(_Frame(_Kind.BARE, ")"), i + 2)
+            return self._push(_Frame(Context.BARE, ")"), i + 2)
         if after == "[":
-            return self._push(_Frame(_Kind.ARITHMETIC, "]"), i + 2)
+            return self._push(_Frame(Context.ARITHMETIC, "]"), i + 2)
         if after == "{":
-            return self._push(_Frame(_Kind.PARAMETER), i + 2)
-        if after == "'" and self.frames[-1].kind is _Kind.BARE:
-            return self._push(_Frame(_Kind.ANSI_C), i + 2)
+            return self._push(_Frame(Context.PARAMETER), i + 2)
+        if after == "'" and self.frames[-1].kind is Context.BARE:
+            return self._push(_Frame(Context.ANSI_C), i + 2)
         return i + 2 if after in ("$", "#") else i + 1
 
     def _escape(self, i: int) -> int:
@@ -323,7 +302,7 @@ class _Scanner:
                 stop += 1
             line = "".join(item if isinstance(item, str) else "\0" for item in self.items[start:stop])
             if (line.lstrip("\t") if heredoc.strip_tabs else line) == heredoc.delimiter:
-                body = _Frame(_Kind.RAW_HEREDOC if heredoc.raw else _Kind.HEREDOC, end=start, after=stop)
+                body = _Frame(Context.RAW_HEREDOC if heredoc.raw else Context.HEREDOC, end=start, after=stop)
                 self.bodies.append(body)
                 return self._push(body, i)
             start = stop + 1
@@ -336,18 +315,10 @@ class _Scanner:
             pass
         return body.after
 
-    def _meet_case(self) -> None:
-        # A pattern's `)` looks like the end of $( … ); around it may be quotes.
-        if any(frame.kind in (_Kind.DOUBLE, _Kind.HEREDOC) for frame in self.frames):
-            self.lost = _CASE
-
     def _inside_double(self) -> bool:
-        for frame in reversed(self.frames):
-            if frame.kind in (_Kind.DOUBLE, _Kind.HEREDOC):
-                return True
-            if frame.kind is _Kind.BARE:
-                return False
-        return False
+        deciding = (Context.DOUBLE, Context.HEREDOC, Context.BARE)
+        nearest = next((frame.kind for frame in reversed(self.frames) if frame.kind in deciding), Context.BARE)
+        return nearest is not Context.BARE
 
     def _at_word_start(self, i: int) -> bool:
         before = self._at(i - 1) if i else "\n"

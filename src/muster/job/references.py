@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from muster.errors import JobError
 from muster.job.refusal import nearest
 from muster.job.rules import IDENTIFIER
 
@@ -24,6 +25,11 @@ class Reference:
 
     def __str__(self) -> str:
         return f"${{{{{self.kind}.{self.name}}}}}"
+
+    @property
+    def variable(self) -> str:
+        """The variable that holds a path on the node."""
+        return f"MUSTER_{'INPUT' if self.kind == 'inputs' else 'OUTPUT'}_{self.name}"
 
 
 @dataclass(frozen=True)
@@ -51,13 +57,8 @@ class Declared:
         return self.literals | self.paths | self.absent
 
 
-class BadExpression(ValueError):
+class BadExpression(JobError):
     """An expression that cannot be resolved."""
-
-    def __init__(self, message: str, hint: str) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
 
 
 def parse(text: str) -> tuple[Part, ...]:
@@ -71,35 +72,41 @@ def parse(text: str) -> tuple[Part, ...]:
             raise BadExpression("the optional part '$[[' is not closed", "Close it with ']]'.")
         if "$[[" in inner:
             raise BadExpression("an optional part inside another one", "Close the first with ']]' before the second.")
-        parts += _references(before)
-        parts.append(OptionalPart(tuple(_references(inner))))
-    parts += _references(rest)
+        parts += _split(before)
+        parts.append(OptionalPart(tuple(_split(inner))))
+    parts += _split(rest)
     return tuple(parts)
 
 
 def check(text: str, declared: Declared, *, paths_allowed: bool = True) -> None:
     """Refuse what the job does not declare; raises BadExpression."""
     for part in parse(text):
-        if isinstance(part, OptionalPart):
-            for inner in part.parts:
-                if isinstance(inner, Reference):
-                    _check(inner, declared, paths_allowed, in_optional=True)
-        elif isinstance(part, Reference):
-            _check(part, declared, paths_allowed, in_optional=False)
+        for reference in _references_of(part):
+            _check(reference, declared, paths_allowed, in_optional=isinstance(part, OptionalPart))
 
 
-def keep(parts: tuple[Part, ...], absent: frozenset[str]) -> list[str | Reference]:
+def references(text: str) -> list[Reference]:
+    """Every reference in a text."""
+    return [reference for part in parse(text) for reference in _references_of(part)]
+
+
+def kept_parts(parts: tuple[Part, ...], absent: frozenset[str]) -> list[str | Reference]:
     """The parts that remain, with every optional part taken in or dropped."""
     kept: list[str | Reference] = []
     for part in parts:
         if not isinstance(part, OptionalPart):
             kept.append(part)
-        elif not any(isinstance(p, Reference) and p.kind == "inputs" and p.name in absent for p in part.parts):
+        elif not any(item.kind == "inputs" and item.name in absent for item in _references_of(part)):
             kept += part.parts
     return kept
 
 
-def _references(text: str) -> Iterator[str | Reference]:
+def _references_of(part: Part) -> list[Reference]:
+    inner = part.parts if isinstance(part, OptionalPart) else (part,)
+    return [item for item in inner if isinstance(item, Reference)]
+
+
+def _split(text: str) -> Iterator[str | Reference]:
     while "${{" in text:
         before, _, text = text.partition("${{")
         body, closed, text = text.partition("}}")
@@ -147,8 +154,7 @@ def _check(reference: Reference, declared: Declared, paths_allowed: bool, in_opt
             f"Give it a value, or write the part that needs it as $[[ … {reference} … ]].",
         )
     if not paths_allowed and (reference.kind == "outputs" or reference.name in declared.paths):
-        variable = f"MUSTER_{reference.kind[:-1].upper()}_{reference.name}"
         raise BadExpression(
             f"{reference} is a path, which is known only on the node",
-            f"Read it from {variable}, which every process gets.",
+            f"Read it from {reference.variable}, which every process gets.",
         )

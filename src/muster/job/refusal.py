@@ -1,4 +1,4 @@
-"""How a check says no: a message, the place, and what to do next."""
+"""How a check says no: a message, the key, and what to do next."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Discriminator, Tag, field_validator, model_validator
@@ -48,18 +48,12 @@ Command = Annotated[
     Annotated[Text, Tag("<text>")]
     | Annotated[tuple[Text, ...], BeforeValidator(as_tuple, json_schema_input_type=list[Scalar]), Tag("<list>")],
     Discriminator(
-        _sequence_or_text,
-        custom_error_type=REFUSAL,
-        custom_error_message="a text or a list of texts is needed",
+        _sequence_or_text, custom_error_type=REFUSAL, custom_error_message="a text or a list of texts is needed"
     ),
 ]
 Environment = Annotated[
     Annotated[Text, Tag("<name>")] | Annotated[EnvironmentSpec, Tag("<mapping>")],
-    Discriminator(
-        _name_or_mapping,
-        custom_error_type=REFUSAL,
-        custom_error_message="a name or a mapping is needed",
-    ),
+    Discriminator(_name_or_mapping, custom_error_type=REFUSAL, custom_error_message="a name or a mapping is needed"),
 ]
 InputValue = Annotated[
     Annotated[Scalar, BeforeValidator(checked_literal), Tag("<literal>")] | Annotated[Input, Tag("<path>")],
@@ -172,22 +166,7 @@ class JobSpec(Model):
     @field_validator("environment_variables", mode="after")
     @classmethod
     def _variables_are_free(cls, value: dict[str, str]) -> dict[str, str]:
-        problems = [
-            Problem((name,), f"{show(name)} is not the name of a variable", "Use letters, digits and '_'.")
-            for name in value
-            if not rules.IDENTIFIER.fullmatch(name)
-        ]
-        problems += [
-            Problem((name,), f"{name} is set by Muster itself", f"Remove {name}; see docs/launch-contract.md.")
-            for name in value
-            if rules.is_owned_variable(name)
-        ]
-        problems += [
-            Problem((name,), f"longer than {MAX_TEXT_BYTES:,} bytes", "Put it into a file.")
-            for name, text in value.items()
-            if len(text.encode()) > MAX_TEXT_BYTES
-        ]
-        if problems:
+        if problems := [problem for name, text in value.items() for problem in _variable_problems(name, text)]:
             raise refusals(problems)
         return value
 
@@ -204,61 +183,57 @@ class JobSpec(Model):
         return self
 
 
-def _launcher_problems(spec: JobSpec) -> list[Problem]:
+def _variable_problems(name: str, text: str) -> Iterator[Problem]:
+    if not rules.IDENTIFIER.fullmatch(name):
+        yield Problem((name,), f"{show(name)} is not the name of a variable", "Use letters, digits and '_'.")
+    if rules.is_owned_variable(name):
+        yield Problem((name,), f"{name} is set by Muster itself", f"Remove {name}; see docs/launch-contract.md.")
+    if len(text.encode()) > MAX_TEXT_BYTES:
+        yield Problem((name,), f"longer than {MAX_TEXT_BYTES:,} bytes", "Put it into a file.")
+
+
+def _launcher_problems(spec: JobSpec) -> Iterator[Problem]:
     program = rules.head_program(spec.command)
     if isinstance(spec.distribution, Mpi) and program in rules.MPI_LAUNCHERS:
-        return [
-            Problem(
-                ("command",),
-                f"starts with {program}, and in an MPI job Muster starts the processes with mpirun itself",
-                f"Leave {program} out: write the command of one process, and set "
-                "distribution.process_count_per_instance and resources.instance_count.",
-            )
-        ]
-    if program == "deepspeed" and _num_nodes(spec) > 1:
-        return [
-            Problem(
-                ("command",),
-                "starts with the launcher deepspeed, which reaches other nodes over ssh by itself",
-                "Leave deepspeed out and use distribution {type: mpi} or {type: pytorch} with "
-                "process_count_per_instance; the launcher itself works on one node.",
-            )
-        ]
-    return []
+        yield Problem(
+            ("command",),
+            f"starts with {program}, and in an MPI job Muster starts the processes with mpirun itself",
+            f"Leave {program} out: write the command of one process, and set "
+            "distribution.process_count_per_instance and resources.instance_count.",
+        )
+    elif program == "deepspeed" and _num_nodes(spec) > 1:
+        yield Problem(
+            ("command",),
+            "starts with the launcher deepspeed, which reaches other nodes over ssh by itself",
+            "Leave deepspeed out and use distribution {type: mpi} or {type: pytorch} with "
+            "process_count_per_instance; the launcher itself works on one node.",
+        )
 
 
-def _node_problems(spec: JobSpec) -> list[Problem]:
+def _node_problems(spec: JobSpec) -> Iterator[Problem]:
     nodes = spec.resources.instance_count
     distribution = spec.distribution
     if distribution is None and nodes > 1:
-        return [
-            Problem(
-                ("resources", "instance_count"),
-                f"{nodes} nodes are asked for, and without `distribution` only one process runs, on one node",
-                "Add distribution: {type: pytorch} (or mpi, tensorflow), or set instance_count to 1.",
-            )
-        ]
+        yield Problem(
+            ("resources", "instance_count"),
+            f"{nodes} nodes are asked for, and without `distribution` only one process runs, on one node",
+            "Add distribution: {type: pytorch} (or mpi, tensorflow), or set instance_count to 1.",
+        )
     if not isinstance(distribution, TensorFlow):
-        return []
-    workers = _num_nodes(spec)
+        return
+    workers, servers = _num_nodes(spec), distribution.parameter_server_count
     if "instance_count" in spec.resources.model_fields_set and workers != nodes:
-        return [
-            Problem(
-                ("distribution", "worker_count"),
-                f"{workers} workers do not fit {nodes} nodes: there is one worker per node",
-                f"Set worker_count and resources.instance_count to the same number, or leave one out ({workers}?).",
-            )
-        ]
-    if distribution.parameter_server_count > workers:
-        return [
-            Problem(
-                ("distribution", "parameter_server_count"),
-                f"{distribution.parameter_server_count} parameter servers do not fit {workers} nodes: "
-                "there is at most one per node",
-                f"Use at most {workers}, or more workers.",
-            )
-        ]
-    return []
+        yield Problem(
+            ("distribution", "worker_count"),
+            f"{workers} workers do not fit {nodes} nodes: there is one worker per node",
+            f"Set worker_count and resources.instance_count to the same number, or leave one out ({workers}?).",
+        )
+    elif servers > workers:
+        yield Problem(
+            ("distribution", "parameter_server_count"),
+            f"{servers} parameter servers do not fit {workers} nodes: there is at most one per node",
+            f"Use at most {workers}, or more workers.",
+        )
 
 
 def _num_nodes(spec: JobSpec) -> int:

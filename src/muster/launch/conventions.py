@@ -7,22 +7,22 @@ from collections.abc import Mapping
 
 from muster.defaults import MASTER_PORT, MPI_PORT, TENSORFLOW_PORT
 from muster.errors import JobError
+from muster.job.expressions import resolve_environment
 from muster.job.parts import Mpi, PyTorch, TensorFlow
 from muster.job.spec import JobSpec
 from muster.launch import mpi
-from muster.launch.gang import Gang
+from muster.launch.gang import LOOPBACK_INTERFACE, Gang, uses_loopback
 from muster.launch.layout import CHIEF, EVALUATOR, SERVER, WORKER, Task, layout
-from muster.launch.sharing import LOOPBACK_INTERFACE, uses_loopback
 from muster.wire.node.plan import PortsWanted
 
 
-def ports_wanted(spec: JobSpec, node_rank: int, user_env: Mapping[str, str]) -> PortsWanted:
-    """The ports that a node must hold before the gang starts."""
+def ports_wanted(spec: JobSpec, node_rank: int) -> PortsWanted:
+    """The ports that a node's agent must hold before the plan can be made."""
     if isinstance(spec.distribution, TensorFlow):
         serving = [task for task in layout(spec) if task.node_rank == node_rank and task.role != EVALUATOR]
         return PortsWanted(len(serving), TENSORFLOW_PORT)
     if isinstance(spec.distribution, PyTorch | Mpi) and node_rank == 0:
-        return PortsWanted(1, chosen_master_port(user_env) or MASTER_PORT)
+        return PortsWanted(1, chosen_master_port(resolve_environment(spec)) or MASTER_PORT)
     if isinstance(spec.distribution, Mpi):
         return PortsWanted(1, MPI_PORT)
     return PortsWanted()
@@ -79,18 +79,16 @@ def _pytorch(gang: Gang, task: Task, distribution: PyTorch) -> dict[str, str]:
 
 def _mpi(gang: Gang, task: Task) -> dict[str, str]:
     env = mpi_environment(gang, task.node_rank)
-    env |= _jax(env["AZ_BATCH_MASTER_NODE"])
+    master = env["AZ_BATCH_MASTER_NODE"]
     return env | {
+        # `jax.distributed.initialize()` finds its ranks by a variable of Open MPI 4 alone.
+        "JAX_COORDINATOR_ADDRESS": master,
+        "OMPI_MCA_orte_hnp_uri": f"0.0;tcp://{master}",
         "OMPI_COMM_WORLD_RANK": str(task.rank),
         "OMPI_COMM_WORLD_SIZE": str(len(gang.tasks)),
         "OMPI_COMM_WORLD_LOCAL_RANK": str(task.local_rank),
         "OMPI_COMM_WORLD_LOCAL_SIZE": str(len(gang.tasks_of_nodes[task.node_rank])),
     }
-
-
-def _jax(master: str) -> dict[str, str]:
-    """What makes `jax.distributed.initialize()` find its ranks: it looks for a variable of Open MPI 4 alone."""
-    return {"JAX_COORDINATOR_ADDRESS": master, "OMPI_MCA_orte_hnp_uri": f"0.0;tcp://{master}"}
 
 
 def _rendezvous(gang: Gang) -> dict[str, str]:
@@ -112,8 +110,5 @@ def _tf_config(gang: Gang, task: Task) -> str:
 def _tf_address(gang: Gang, task: Task) -> str:
     # The evaluator, which needs no port, is the last task of its node: the others are numbered like the ports.
     slot = gang.slots[task.node_rank]
-    return f"{_bracketed(slot.address)}:{slot.ports[task.local_rank]}"
-
-
-def _bracketed(address: str) -> str:
-    return f"[{address}]" if ":" in address else address
+    host = f"[{slot.address}]" if ":" in slot.address else slot.address
+    return f"{host}:{slot.ports[task.local_rank]}"

@@ -1,17 +1,17 @@
-"""A plan as text: what `--dry-run` prints."""
+"""A plan as text: what `--dry-run` prints, and the phrases that notices share."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from muster.launch.expand import parse
+from muster.launch.expand import expand, parse
 from muster.wire.node.plan import NodePlan, Plan, RankPlan
 
 
 def describe(plan: Plan) -> str:
     """Every node and rank with its command as one could paste it, its log and its variables."""
-    lines = [f"{_counted(len(plan.nodes), 'node')}, {_counted(len(plan.ranks), 'process')}"]
+    lines = [f"{counted(len(plan.nodes), 'node')}, {counted(len(plan.ranks), 'process')}"]
     lines += [f"notice: {notice}" for notice in plan.notices]
     for node in plan.nodes:
         lines += ["", *_node(node)]
@@ -44,9 +44,8 @@ def _part(rank: RankPlan) -> str:
 def _quoted(element: str, env: Mapping[str, str]) -> str:
     """One argument; a variable that only the node knows stays a reference, inside double quotes."""
     parts = parse(element)
-    known = "".join(part if isinstance(part, str) else env.get(part.name, "") for part in parts)
     if all(isinstance(part, str) or part.name in env for part in parts):
-        return shlex.quote(known)
+        return shlex.quote(expand(element, env))
     text = ""
     for part in parts:
         if isinstance(part, str):
@@ -60,6 +59,13 @@ def _inside_quotes(text: str) -> str:
     return "".join(f"\\{char}" if char in '\\"$`' else char for char in text)
 
 
-def _counted(count: int, noun: str) -> str:
+def listed(names: Sequence[str], noun: str = "") -> str:
+    """The names, the first three of many."""
+    if len(names) <= 4:
+        return ", ".join(names)
+    return f"{', '.join(names[:3])} and {len(names) - 3} more {noun}".rstrip()
+
+
+def counted(count: int, noun: str) -> str:
     plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
     return f"{count} {noun if count == 1 else plural}"

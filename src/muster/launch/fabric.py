@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from muster.errors import JobError
+from muster.launch.describe import counted, listed
 from muster.wire.node.devices import INFINIBAND, Devices, Interface, RdmaPort
 
 SOCKET_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
@@ -152,12 +153,12 @@ def _way(member: Member, wanted: Wanted) -> Way:
     own = next((item for item in interfaces if member.address in item.addresses), None)
     if own is not None:
         return Way(own, member.address, "it carries the node's own address")
-    outward = [item for item in interfaces if item.up and item.kind == "ethernet" and not _INWARD.match(item.name)]
-    outward = [item for item in outward if _ipv4(item)]
+    usable = [item for item in interfaces if item.up and item.kind == "ethernet" and _ipv4(item)]
+    outward = [item for item in usable if not _INWARD.match(item.name)]
     if not outward:
         return Way(None, member.address, "")
     best = max(outward, key=lambda item: item.speed_mbit)
-    return Way(best, member.address, f"no interface carries {member.address}, and this is the fastest that leads out")
+    return Way(best, member.address, "no interface carries its address, and this is the fastest that leads out")
 
 
 def _by_name(member: Member, name: str) -> Way:
@@ -248,11 +249,10 @@ def _about_interfaces(members: Sequence[Member], ways: Sequence[Way]) -> Iterato
                 "GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME are left to the frameworks"
             )
             continue
-        why = way.why.replace(member.address, "its address")
-        groups.setdefault((way.interface.name, why), []).append(f"{member.name} {way.address}")
+        groups.setdefault((way.interface.name, way.why), []).append(f"{member.name} {way.address}")
     for (name, why), nodes in groups.items():
         yield (
-            f"ranks talk over the interface {name} ({_listed(nodes)}): {why}; "
+            f"ranks talk over the interface {name} ({listed(nodes)}): {why}; "
             "GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME override it"
         )
 
@@ -264,7 +264,7 @@ def _about_infiniband(
     ready = [(member, found) for member, found in zip(members, ports, strict=True) if found]
     lacking = [member.name for member, found in zip(members, ports, strict=True) if not found]
     if ready and user.get("NCCL_IB_DISABLE") == "1":
-        names = _listed([member.name for member, _ in ready])
+        names = listed([member.name for member, _ in ready])
         yield f"InfiniBand would work on {names}, but NCCL_IB_DISABLE=1 keeps NCCL off it, as the job asks"
     elif ready and not lacking:
         kinds = sorted({_ports(found) for _, found in ready})
@@ -274,7 +274,7 @@ def _about_infiniband(
         )
     elif ready:
         yield (
-            f"InfiniBand works on {_listed([member.name for member, _ in ready])}, but not on {_listed(lacking)}: "
+            f"InfiniBand works on {listed([member.name for member, _ in ready])}, but not on {listed(lacking)}: "
             "all ranks use TCP, which is much slower"
         )
     else:
@@ -291,7 +291,7 @@ def _troubles(members: Sequence[Member]) -> Iterator[str]:
             text = "there is RDMA by Network Direct: Intel MPI uses it (DAPL), NCCL and UCX cannot"
             found.setdefault(text, []).append(member.name)
     for text, names in found.items():
-        yield f"{_listed(names)}: {text}"
+        yield f"{listed(names)}: {text}"
     roce = sorted(
         {port.device for member in members for port in member.devices.rdma if port.link_layer == "Ethernet"}
         if not any(_infiniband(member.devices) for member in members)
@@ -308,7 +308,7 @@ def _ports(ports: Sequence[RdmaPort]) -> str:
     names = [port.device for port in ports]
     shown = ", ".join(names) if len(names) <= 2 else f"{names[0]} to {names[-1]}"
     rate = f" of {ports[0].rate_gbit:g} Gb/s" if ports[0].rate_gbit else ""
-    return f"{shown} ({len(names)} port{'s' if len(names) > 1 else ''}{rate})"
+    return f"{shown} ({counted(len(names), 'port')}{rate})"
 
 
 def _ipv4(interface: Interface) -> list[str]:
@@ -320,7 +320,3 @@ def _described(devices: Devices) -> str:
         f"{item.name} ({_ipv4(item)[0] if _ipv4(item) else 'no address'})" if item.up else f"{item.name} (down)"
         for item in devices.interfaces
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"

@@ -1,7 +1,8 @@
-"""Which task runs on which node: pure numbers, no addresses and no environment."""
+"""Which task runs on which node, and the name of its log: no addresses and no environment."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from muster.job.parts import Mpi, PyTorch, TensorFlow
@@ -54,6 +55,20 @@ def demand(spec: JobSpec) -> Demand:
     for task in layout(spec):
         per_node[task.node_rank] += 1
     return Demand(len(per_node), max(per_node), spec.resources.gpus_per_node)
+
+
+def process_logs(tasks: Sequence[Task]) -> list[str]:
+    """Below the run's files: `std_log.txt` for one process, otherwise a file per rank, padded so that they sort."""
+    if len(tasks) == 1:
+        return ["user_logs/std_log.txt"]
+    width = len(str(len(tasks) - 1))
+    return [f"user_logs/std_log_process_{task.rank:0{width}}.txt" for task in tasks]
+
+
+def role_logs(tasks: Sequence[Task]) -> list[str]:
+    """A file per node and role."""
+    width = len(str(max(task.node_rank for task in tasks)))
+    return [f"user_logs/std_log_node_{task.node_rank:0{width}}_{task.role}.txt" for task in tasks]
 
 
 def _even(nodes: int, per_node: int) -> tuple[Task, ...]:

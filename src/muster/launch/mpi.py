@@ -78,14 +78,16 @@ def command(
 ) -> tuple[str, ...]:
     """The whole command; `hosts` begin with this machine, `settings` are the variables that the user chose."""
     if kind.name == OPEN_MPI:
-        build = _open_mpi_5 if kind.major >= 5 else _open_mpi_4
-        return (program, *(("--allow-run-as-root",) if root else ()), *build(hosts, settings), RANK_PROGRAM)
-    build_hydra = _intel if kind.name == INTEL else _mpich
-    return (program, *build_hydra(hosts, loopback), RANK_PROGRAM)
+        as_root = ["--allow-run-as-root"] if root else []
+        arguments = [*as_root, *_open_mpi(kind, hosts, settings), "--wdir", "/"]
+    else:
+        interface = ["-iface", "lo"] if loopback else []
+        arguments = [*(_intel if kind.name == INTEL else _mpich)(hosts), *interface, "-wdir", "/"]
+    return (program, *arguments, "-n", _total(hosts), RANK_PROGRAM)
 
 
 def srun_command(program: str, plugin: str, job: str, hosts: Sequence[Host], stand_in: str) -> tuple[str, ...]:
-    """A step beside that of the agents, in which PMIx serves the ranks."""
+    """A job step next to that of the agents, in which PMIx serves the ranks."""
     return (
         program,
         f"--jobid={job}",
@@ -129,44 +131,33 @@ def tuning(loopback_interface: str | None, crowded: bool) -> dict[str, str]:
     return env
 
 
-def _open_mpi_5(hosts: Sequence[Host], settings: Mapping[str, str]) -> list[str]:
-    arguments = ["--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", REMOTE_PROGRAM]
+def _open_mpi(kind: Kind, hosts: Sequence[Host], settings: Mapping[str, str]) -> list[str]:
+    if kind.major >= 5:
+        option, starter, mapping = "--prtemca", "ssh", ["--map-by", "slot:OVERSUBSCRIBE"]
+        policies = "PRTE_MCA_rmaps_default_mapping_policy", "PRTE_MCA_hwloc_default_binding_policy"
+    else:
+        option, starter, mapping = "--mca", "rsh", ["--map-by", "slot", "--oversubscribe"]
+        policies = "OMPI_MCA_rmaps_base_mapping_policy", "OMPI_MCA_hwloc_base_binding_policy"
+    arguments = [option, "plm", starter, option, f"plm_{starter}_agent", REMOTE_PROGRAM]
     # All daemons are started from here, and none leaves the keeper that started it.
-    arguments += ["--prtemca", "plm_ssh_no_tree_spawn", "1", "--leave-session-attached"]
+    arguments += [option, f"plm_{starter}_no_tree_spawn", "1", "--leave-session-attached"]
     arguments += ["--host", _listed(hosts)]
-    if "PRTE_MCA_rmaps_default_mapping_policy" not in settings:
-        arguments += ["--map-by", "slot:OVERSUBSCRIBE"]
-    if "PRTE_MCA_hwloc_default_binding_policy" not in settings:
+    if policies[0] not in settings:
+        arguments += mapping
+    if policies[1] not in settings:
         arguments += ["--bind-to", "none"]
-    return [*arguments, "--wdir", "/", "-n", _total(hosts)]
+    return arguments
 
 
-def _open_mpi_4(hosts: Sequence[Host], settings: Mapping[str, str]) -> list[str]:
-    arguments = ["--mca", "plm", "rsh", "--mca", "plm_rsh_agent", REMOTE_PROGRAM]
-    arguments += ["--mca", "plm_rsh_no_tree_spawn", "1", "--leave-session-attached"]
-    arguments += ["--host", _listed(hosts)]
-    if "OMPI_MCA_rmaps_base_mapping_policy" not in settings:
-        arguments += ["--map-by", "slot", "--oversubscribe"]
-    if "OMPI_MCA_hwloc_base_binding_policy" not in settings:
-        arguments += ["--bind-to", "none"]
-    return [*arguments, "--wdir", "/", "-n", _total(hosts)]
-
-
-def _mpich(hosts: Sequence[Host], loopback: bool) -> list[str]:
-    arguments = ["-launcher", "ssh", "-launcher-exec", REMOTE_PROGRAM, "-rmk", "user"]
+def _mpich(hosts: Sequence[Host]) -> list[str]:
     # Every node has an environment of its own; mpirun's would replace it.
-    arguments += ["-genvnone", "-hosts", _listed(hosts)]
-    if loopback:
-        arguments += ["-iface", "lo"]
-    return [*arguments, "-wdir", "/", "-n", _total(hosts)]
+    return ["-launcher", "ssh", "-launcher-exec", REMOTE_PROGRAM, "-rmk", "user", "-genvnone", "-hosts", _listed(hosts)]
 
 
-def _intel(hosts: Sequence[Host], loopback: bool) -> list[str]:
-    arguments = ["-bootstrap", "ssh", "-bootstrap-exec", REMOTE_PROGRAM, "-genvnone"]
-    arguments += ["-hosts", ",".join(host.name for host in hosts), "-ppn", str(hosts[0].ranks)]
-    if loopback:
-        arguments += ["-iface", "lo"]
-    return [*arguments, "-wdir", "/", "-n", _total(hosts)]
+def _intel(hosts: Sequence[Host]) -> list[str]:
+    names = ",".join(host.name for host in hosts)
+    launcher = ["-bootstrap", "ssh", "-bootstrap-exec", REMOTE_PROGRAM, "-genvnone"]
+    return [*launcher, "-hosts", names, "-ppn", str(hosts[0].ranks)]
 
 
 def _listed(hosts: Sequence[Host]) -> str:

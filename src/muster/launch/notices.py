@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from muster.job.parts import Mpi, PyTorch
-from muster.launch.gang import Gang
-from muster.launch.sharing import (
+from muster.launch.describe import counted, listed
+from muster.launch.gang import (
     INTERFACE_VARIABLES,
     LOOPBACK_INTERFACE,
+    Gang,
     gpus_are_shared_by_tasks,
     threads_per_rank,
     uses_loopback,
@@ -35,7 +36,7 @@ def _backend(gang: Gang) -> Iterator[str]:
     without = [slot.name for slot in gang.slots if not slot.gpus]
     if backend == "nccl" and without:
         yield (
-            f"communication_backend is nccl, but the job holds no GPU on {_listed(without)}: "
+            f"communication_backend is nccl, but the job holds no GPU on {listed(without, 'nodes')}: "
             "NCCL cannot start there; use gloo on CPUs"
         )
     if backend == "gloo" and len(without) < len(gang.slots):
@@ -55,12 +56,12 @@ def _gpus(gang: Gang) -> Iterator[str]:
             growing.append(slot.name)
     for (ranks, gpus), names in crowded.items():
         yield (
-            f"{ranks} processes share {_counted(gpus, 'GPU')} on {_listed(names)}: "
+            f"{ranks} processes share {counted(gpus, 'GPU')} on {listed(names, 'nodes')}: "
             f"cuda:LOCAL_RANK exists for the first {gpus} only"
         )
     if growing and "TF_FORCE_GPU_ALLOW_GROWTH" not in gang.user_env:
         yield (
-            f"several TensorFlow tasks share the GPUs of {_listed(growing)}: "
+            f"several TensorFlow tasks share the GPUs of {listed(growing, 'nodes')}: "
             "TF_FORCE_GPU_ALLOW_GROWTH=true keeps each from taking all of their memory"
         )
 
@@ -73,11 +74,12 @@ def _gpu_shares(gang: Gang) -> Iterator[str]:
     chosen = gang.user_env.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
         return
-    beyond = [slot.name for slot in gang.slots if slot.gpus and not set(_ids(chosen)) <= set(slot.gpus)]
+    ids = {device.strip() for device in chosen.split(",")} - {""}
+    beyond = [slot.name for slot in gang.slots if slot.gpus and not ids <= set(slot.gpus)]
     if beyond:
         yield (
             f"CUDA_VISIBLE_DEVICES is {chosen!r} as the job asks, but those are not the GPUs that the job holds on "
-            f"{_listed(beyond)}: another job may be using them"
+            f"{listed(beyond, 'nodes')}: another job may be using them"
         )
 
 
@@ -86,7 +88,8 @@ def _cores(gang: Gang) -> Iterator[str]:
         slots = [gang.slots[node_rank] for node_rank in group]
         cpus, ranks = slots[0].cpus, gang.tasks_on_machine(group[0])
         if ranks > cpus and not any(slot.gpus for slot in slots):
-            yield f"{ranks} ranks take turns on {_counted(cpus, 'CPU core')} of {_listed([s.name for s in slots])}"
+            names = listed([slot.name for slot in slots], "nodes")
+            yield f"{ranks} ranks take turns on {counted(cpus, 'CPU core')} of {names}"
 
 
 def _threads(gang: Gang) -> Iterator[str]:
@@ -108,15 +111,3 @@ def _interface(gang: Gang) -> Iterator[str]:
             f"all ranks are on one machine: {' and '.join(open_choices)} {'are' if len(open_choices) > 1 else 'is'} "
             f"{LOOPBACK_INTERFACE}; set them in environment_variables to choose another interface"
         )
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more nodes"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _ids(devices: str) -> list[str]:
-    return [device.strip() for device in devices.split(",") if device.strip()]

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from muster.job.expressions import resolve_command, resolve_environment
 from muster.job.parts import Mpi, TensorFlow
 from muster.job.spec import JobSpec
-from muster.launch import conventions, mpi
+from muster.launch import mpi
+from muster.launch.conventions import chosen_master_port, convention_environment, mpi_environment, ports_wanted
 from muster.launch.expand import protect
-from muster.launch.gang import Gang
-from muster.launch.layout import CHIEF, WORKER, Demand, Task, demand, layout, num_ranks
-from muster.launch.logs import MPI_LAUNCHER_LOG, process_logs, role_logs
+from muster.launch.fabric import Member, Wanted, choose
+from muster.launch.gang import Gang, own_gpus, shared_environment
+from muster.launch.layout import CHIEF, WORKER, Task, process_logs, role_logs
 from muster.launch.notices import notices
-from muster.launch.sharing import own_gpus, shared_environment
+from muster.wire.node.devices import Devices
 from muster.wire.node.plan import MpiHost, NodePlan, Plan, PortsWanted, RankPlan, Slot
-
-LAUNCHER = "launcher"
 
 
 def plan(spec: JobSpec, slots: Sequence[Slot], *, run_id: str, attempt: int, python: str = "python") -> Plan:
     """What every rank of one attempt runs; `slots` are the nodes in rank order, with the ports they hold."""
-    gang = Gang(spec, layout(spec), tuple(slots), resolve_environment(spec))
+    gang = Gang.of(spec, slots)
     _require_slots(gang)
     argv, expand = _command(spec, python)
     logs = role_logs(gang.tasks) if isinstance(spec.distribution, TensorFlow) else process_logs(gang.tasks)
@@ -35,7 +36,7 @@ def plan(spec: JobSpec, slots: Sequence[Slot], *, run_id: str, attempt: int, pyt
                 node_rank=node_rank,
                 local_rank=task.local_rank,
                 argv=argv,
-                env={**base, **own_gpus(gang, task), **conventions.convention_environment(gang, task), **gang.user_env},
+                env={**base, **own_gpus(gang, task), **convention_environment(gang, task), **gang.user_env},
                 log=logs[task.rank],
                 role=task.role,
                 expand=expand,
@@ -50,14 +51,29 @@ def plan(spec: JobSpec, slots: Sequence[Slot], *, run_id: str, attempt: int, pyt
     return Plan(tuple(nodes), notices(gang))
 
 
-def ports_wanted(spec: JobSpec, node_rank: int) -> PortsWanted:
-    """The ports that a node's agent must hold before the plan can be made."""
-    return conventions.ports_wanted(spec, node_rank, resolve_environment(spec))
+def with_network(
+    spec: JobSpec, slots: Sequence[Slot], devices: Sequence[Devices | None], wanted: Wanted | None = None
+) -> tuple[tuple[Slot, ...], tuple[str, ...]]:
+    """The slots with addresses and settings of the chosen network, and why it was chosen.
+
+    Nodes on one machine keep to the loopback interface, and what is not known is left to the frameworks.
+    """
+    known = [found for found in devices if found is not None]
+    gang = Gang.of(spec, slots)
+    if spec.distribution is None or gang.on_one_machine or len(known) < len(slots):
+        return tuple(slots), ()
+    members = [Member(slot.name, slot.address, found) for slot, found in zip(slots, known, strict=True)]
+    made = choose(members, gang.user_env, wanted, mpi=isinstance(spec.distribution, Mpi))
+    changed = (
+        replace(slot, address=address, network=settings)
+        for slot, address, settings in zip(slots, made.addresses, made.settings, strict=True)
+    )
+    return tuple(changed), made.notices
 
 
 def check(spec: JobSpec) -> None:
     """JobError for what the job's models let pass and a plan could not use."""
-    conventions.chosen_master_port(resolve_environment(spec))
+    chosen_master_port(resolve_environment(spec))
 
 
 def sample_slots(spec: JobSpec, *, cpus: int = 1, gpus: Sequence[str] = ()) -> tuple[Slot, ...]:
@@ -80,7 +96,7 @@ def _require_slots(gang: Gang) -> None:
     if len(gang.slots) != nodes:
         raise ValueError(f"the job needs {nodes} nodes, {len(gang.slots)} were given")
     for node_rank, slot in enumerate(gang.slots):
-        wanted = conventions.ports_wanted(gang.spec, node_rank, gang.user_env)
+        wanted = ports_wanted(gang.spec, node_rank)
         if len(slot.ports) < wanted.count:
             raise ValueError(f"{slot.name} must hold {wanted.count} ports, it holds {len(slot.ports)}")
 
@@ -140,21 +156,14 @@ def _mpi_launcher(gang: Gang, hosts: Sequence[MpiHost], base: Mapping[str, str])
         node_rank=0,
         local_rank=hosts[0].ranks,
         argv=command,
-        env={**base, **conventions.mpi_environment(gang, 0), **gang.user_env},
-        log=MPI_LAUNCHER_LOG,
-        role=LAUNCHER,
+        env={**base, **mpi_environment(gang, 0), **gang.user_env},
+        log="user_logs/mpi_log.txt",
+        role="launcher",
     )
 
 
 def _free_ports(wanted: PortsWanted, taken: set[int]) -> tuple[int, ...]:
-    ports: list[int] = []
-    port = wanted.preferred
-    while len(ports) < wanted.count:
-        if port not in taken:
-            ports.append(port)
-            taken.add(port)
-        port += 1
-    return tuple(ports)
-
-
-__all__ = ["Demand", "check", "demand", "num_ranks", "plan", "ports_wanted", "sample_slots"]
+    free = (port for port in itertools.count(wanted.preferred) if port not in taken)
+    ports = tuple(itertools.islice(free, wanted.count))
+    taken.update(ports)
+    return ports

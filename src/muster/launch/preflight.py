@@ -9,6 +9,7 @@ from muster.job.expressions import resolve_command, resolve_environment
 from muster.job.parts import Distribution, Mpi, PyTorch, TensorFlow
 from muster.job.spec import JobSpec
 from muster.launch.conventions import chosen_master_port
+from muster.launch.describe import listed
 from muster.launch.layout import layout
 from muster.wire.node.agents import Facts
 from muster.wire.node.plan import Needs
@@ -62,7 +63,7 @@ def joined_notices(names: Sequence[str], facts: Sequence[Facts]) -> list[str]:
     for name, fact in zip(names, facts, strict=True):
         for text in fact.notices:
             by_text.setdefault(text, []).append(name)
-    return [f"{_listed(nodes)}: {text}" for text, nodes in by_text.items()]
+    return [f"{listed(nodes)}: {text}" for text, nodes in by_text.items()]
 
 
 def shm_bytes(text: str | None) -> int | None:
@@ -111,7 +112,3 @@ def _module_run(words: Sequence[str]) -> str | None:
         return None
     top = rest[1].split(".")[0]
     return top if top in _RUN_AS_MODULE else None
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"

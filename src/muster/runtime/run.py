@@ -13,7 +13,7 @@ import time
 import uuid
 from collections import deque
 from pathlib import Path
-from typing import Any, Deque, Dict, Iterable, List, Mapping, Optional
+from typing import Any, Deque, Dict, Iterable, Mapping, Optional
 
 from muster.errors import MusterError
 from muster.runtime import values
@@ -37,8 +37,7 @@ class Run:
         self.name = self.id
         self.parent: Optional["Run"] = None
         self._events = EventFile(environ["MUSTER_EVENTS_FILE"]) if environ.get("MUSTER_EVENTS_FILE") else None
-        uploads = environ.get("MUSTER_UPLOADS_DIR")
-        self._uploads = Path(uploads) if uploads else None
+        self._uploads = _path(environ, "MUSTER_UPLOADS_DIR")
         self._stop_file = environ.get("MUSTER_STOP_FILE", "")
         self.checkpoint_dir = _path(environ, "MUSTER_CHECKPOINT_DIR")
         self.resume_dir = _path(environ, "MUSTER_RESUME_DIR")
@@ -154,7 +153,7 @@ class Run:
         )
         return PendingModel(model_name, path, all_tags)
 
-    # What else is told about the run
+    # What else is reported about the run
 
     def tag(self, key: str, value: Any = None) -> None:
         """Put a tag on the run."""
@@ -304,17 +303,12 @@ def _file_stem(name: str) -> str:
 def _exit_badly(pid: int) -> None:
     # Only the process that called fail: a forked child inherits the exit handlers.
     if os.getpid() == pid:
-        _flush_standard_streams()
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (AttributeError, OSError, ValueError):
+                pass
         os._exit(1)
-
-
-def _flush_standard_streams() -> None:
-    streams: List[Any] = [sys.stdout, sys.stderr]
-    for stream in streams:
-        try:
-            stream.flush()
-        except (AttributeError, OSError, ValueError):
-            pass
 
 
 __all__ = ["Run"]

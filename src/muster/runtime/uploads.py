@@ -29,7 +29,7 @@ def put(folder: Path, name: str, source: Source) -> None:
     if isinstance(source, (str, os.PathLike)) and not Path(source).is_file():
         raise FileNotFoundError("no file {!r} to upload as {!r}".format(os.fspath(source), name))
     try:
-        # A file that is still being written lies beside the folder, where the agent does not take it.
+        # A file that is still being written lies next to the folder, where the agent does not take it.
         _copy(source, target, folder.with_name(folder.name + ".part"))
     except OSError as error:
         print("muster: {!r} was not uploaded: {}".format(name, error), file=sys.stderr, flush=True)

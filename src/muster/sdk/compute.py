@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muster.clusters.options import parse_options
+from muster.defaults import CLUSTER_WAIT_S, IDLE_SCALEDOWN_S
 from muster.errors import JobError, MusterError, NotFound
 from muster.sdk.connected import Connected
 from muster.sdk.notices import ignored, tell
@@ -39,7 +40,7 @@ class ClusterStatus(dict[str, Json]):
 
     @property
     def provisioning_state(self) -> str:
-        return _provisioning_state(self._view)
+        return "Deleting" if self._view.state == "deleting" else "Succeeded"
 
     @property
     def allocation_state(self) -> str:
@@ -90,7 +91,7 @@ class ComputeTarget:
 
     @property
     def provisioning_state(self) -> str:
-        return _provisioning_state(self._view)
+        return ClusterStatus(self._view).provisioning_state
 
     def get_status(self) -> ClusterStatus:
         """The cluster as the server sees it now."""
@@ -111,8 +112,8 @@ class ComputeTarget:
         timeout_in_minutes: float | None = None,
         is_delete_operation: bool = False,
     ) -> None:
-        """Wait until the cluster has its nodes (`min_nodes` unless told), or is gone."""
-        deadline = time.monotonic() + 60 * (25 if timeout_in_minutes is None else timeout_in_minutes)
+        """Wait until the cluster has its nodes (by default `min_nodes`), or is gone."""
+        deadline = time.monotonic() + (CLUSTER_WAIT_S if timeout_in_minutes is None else 60 * timeout_in_minutes)
         wanted = "is gone" if is_delete_operation else "has its nodes"
         while not (self._is_gone() if is_delete_operation else self._has_nodes(min_node_count)):
             if time.monotonic() > deadline:
@@ -165,7 +166,7 @@ class AmlCompute(ComputeTarget):
         vm_priority: str = "dedicated",
         min_nodes: int = 0,
         max_nodes: int | None = None,
-        idle_seconds_before_scaledown: int | None = 1800,
+        idle_seconds_before_scaledown: int | None = IDLE_SCALEDOWN_S,
         admin_username: str | None = None,
         admin_user_password: str | None = None,
         admin_user_ssh_key: str | None = None,
@@ -217,10 +218,6 @@ def _check_counts(min_nodes: int, max_nodes: int | None) -> None:
             raise JobError(f"{name}={value!r} is not a count", f"Give a whole number of at least {least}.")
     if max_nodes is not None and min_nodes > max_nodes:
         raise JobError(f"min_nodes={min_nodes} is more than max_nodes={max_nodes}", "Swap them.")
-
-
-def _provisioning_state(view: ClusterView) -> str:
-    return "Deleting" if view.state == "deleting" else "Succeeded"
 
 
 def _view(workspace: Connected, name: str) -> ClusterView:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,8 @@ class FileDataset:
     def to_path(self) -> list[str]:
         """The files' paths below the dataset, as v1 writes them: with a slash in front."""
         if not self.is_local:
-            return sorted("/" + (entry.path or _last(self.path)) for entry in self._remote_files())
+            own_name = self.path.rstrip("/").rpartition("/")[2]
+            return sorted("/" + (entry.path or own_name) for entry in self._remote_files())
         root = Path(self.path)
         if root.is_file():
             return ["/" + root.name]
@@ -92,7 +93,7 @@ class FileDataset:
         create_new_version: bool = False,
     ) -> FileDataset:
         """Make it a data asset, which never changes: a local file or folder is copied into the workspace."""
-        storage = workspace.client.storage
+        storage = Storage(workspace.client.calls)
         if not create_new_version and storage.assets(name):
             raise JobError(f"there is a dataset {name!r} already", "Pass create_new_version=True.")
         asset = NewAsset(name, "", description=description, tags=tags or {})
@@ -121,27 +122,27 @@ class FileDataset:
                 f"{self.path} can be read by a job, not from here",
                 "Make the dataset from a datastore: Dataset.File.from_files((datastore, path)).",
             )
-        return self.workspace.client.storage
+        return Storage(self.workspace.client.calls)
 
 
+@dataclass
 class DatasetConsumptionConfig:
     """A dataset together with its name in the job and how the job reaches it."""
 
-    def __init__(self, name: str | None, dataset: FileDataset, mode: str = "ro_mount") -> None:
-        self.name = name
-        self.dataset = dataset
-        self.mode = mode
+    name: str | None
+    dataset: FileDataset
+    mode: str = "ro_mount"
 
     def as_mount(self, path_on_compute: str | None = None) -> DatasetConsumptionConfig:
         _refuse_path(path_on_compute)
-        return DatasetConsumptionConfig(self.name, self.dataset, "ro_mount")
+        return replace(self, mode="ro_mount")
 
     def as_download(self, path_on_compute: str | None = None) -> DatasetConsumptionConfig:
         _refuse_path(path_on_compute)
-        return DatasetConsumptionConfig(self.name, self.dataset, "download")
+        return replace(self, mode="download")
 
     def as_named_input(self, name: str) -> DatasetConsumptionConfig:
-        return DatasetConsumptionConfig(name, self.dataset, self.mode)
+        return replace(self, name=name)
 
     def to_input(self) -> dict[str, str]:
         """The input of a job file."""
@@ -197,7 +198,7 @@ class Dataset:
     def get_by_name(workspace: Connected, name: str, version: str | int = "latest") -> FileDataset:
         """A registered dataset, its newest version unless one is named."""
         wanted = None if version == "latest" else str(version)
-        return _asset(workspace, workspace.client.storage.asset(name, wanted))
+        return _asset(workspace, Storage(workspace.client.calls).asset(name, wanted))
 
 
 def _asset(workspace: Connected, asset: AssetView) -> FileDataset:
@@ -209,10 +210,6 @@ def _in_datastore(path: DataPath, is_file: bool | None) -> FileDataset:
     inner = path.path_on_datastore.removesuffix("/**").removesuffix("/*")
     address = datastore_address(path.datastore.name, inner)
     return FileDataset(address, path.datastore.workspace, is_file=False if inner != path.path_on_datastore else is_file)
-
-
-def _last(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2]
 
 
 def _refuse_path(path_on_compute: str | None) -> None:

@@ -21,7 +21,7 @@ class Datastore:
     """Storage with a name."""
 
     def __init__(self, workspace: Connected, name: str | None = None) -> None:
-        found = workspace.client.storage.datastore(name or DEFAULT_DATASTORE)
+        found = Storage(workspace.client.calls).datastore(name or DEFAULT_DATASTORE)
         self.workspace = workspace
         self.name = found.name
         self.datastore_type = found.kind
@@ -186,7 +186,7 @@ class Datastore:
 
     @property
     def _storage(self) -> Storage:
-        return self.workspace.client.storage
+        return Storage(self.workspace.client.calls)
 
     def __repr__(self) -> str:
         return f"Datastore(name={self.name!r}, type={self.datastore_type!r})"
@@ -221,7 +221,7 @@ def _register(
 ) -> Datastore:
     given = {key: value for key, value in options.items() if value is not None}
     secret = {key: value for key, value in credential.items() if value is not None}
-    workspace.client.storage.create_datastore(NewDatastore(name, kind, given, secret), overwrite)
+    Storage(workspace.client.calls).create_datastore(NewDatastore(name, kind, given, secret), overwrite)
     return Datastore(workspace, name)
 
 

@@ -6,6 +6,7 @@ import copy
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -106,25 +107,25 @@ def _items(value: Json) -> Sequence[Json]:
     return value if isinstance(value, Sequence) and not isinstance(value, str) else ()
 
 
+@dataclass
 class PythonSection:
     """The Python of an environment."""
 
-    def __init__(self) -> None:
-        self.user_managed_dependencies = False
-        self.interpreter_path = "python"
-        self.conda_dependencies = CondaDependencies()
+    user_managed_dependencies: bool = False
+    interpreter_path: str = "python"
+    conda_dependencies: CondaDependencies = field(default_factory=CondaDependencies)
 
 
+@dataclass
 class DockerSection:
     """The container of an environment."""
 
-    def __init__(self) -> None:
-        self.enabled = False
-        self.base_image: str | None = None
-        self.base_dockerfile: str | None = None
-        self.sent_build: Mapping[str, Json] | None = None
-        """What a registered environment's image is built from: it was sent when that was registered."""
-        self.shm_size: str | None = None
+    enabled: bool = False
+    base_image: str | None = None
+    base_dockerfile: str | None = None
+    sent_build: Mapping[str, Json] | None = None
+    """What a registered environment's image is built from: it was sent when that was registered."""
+    shm_size: str | None = None
 
 
 class Environment:
@@ -182,12 +183,7 @@ class Environment:
         pip_requirements: str | None = None,
     ) -> Environment:
         """A container image, with packages on top of it if given."""
-        made = Environment(name)
-        if conda_specification:
-            made.python.conda_dependencies = CondaDependencies(conda_specification)
-        elif pip_requirements:
-            made = Environment.from_pip_requirements(name, pip_requirements)
-        made.docker.enabled = True
+        made = _on_image(name, conda_specification, pip_requirements)
         address = getattr(container_registry, "address", None) or ""
         made.docker.base_image = f"{address}/{image}" if address and not image.startswith(f"{address}/") else image
         if getattr(container_registry, "password", None):
@@ -201,12 +197,7 @@ class Environment:
         name: str, dockerfile: str, conda_specification: str | None = None, pip_requirements: str | None = None
     ) -> Environment:
         """A container image that is built from a Dockerfile, given by its path or its text."""
-        made = Environment(name)
-        if conda_specification:
-            made.python.conda_dependencies = CondaDependencies(conda_specification)
-        elif pip_requirements:
-            made = Environment.from_pip_requirements(name, pip_requirements)
-        made.docker.enabled = True
+        made = _on_image(name, conda_specification, pip_requirements)
         made.docker.base_dockerfile = dockerfile
         return made
 
@@ -234,7 +225,7 @@ class Environment:
         meaning = names.meaning(self.name, is_mpi=False) if self.is_curated else None
         if meaning is not None and meaning.curated is not None:
             flavour = meaning.flavour or ("gpu" if has_gpus() else "cpu")
-            recipe = catalogue.load(meaning.curated).recipe(flavour)
+            recipe = catalogue.load(meaning.curated).recipes[flavour]
             made.is_curated = False
             made.python.conda_dependencies = CondaDependencies.create(pip_packages=recipe.requirements)
             made.environment_variables |= recipe.variables
@@ -243,6 +234,17 @@ class Environment:
 
     def __repr__(self) -> str:
         return f"Environment(name={self.name!r})"
+
+
+def _on_image(name: str, conda_specification: str | None, pip_requirements: str | None) -> Environment:
+    if conda_specification:
+        made = Environment.from_conda_specification(name, conda_specification)
+    elif pip_requirements:
+        made = Environment.from_pip_requirements(name, pip_requirements)
+    else:
+        made = Environment(name)
+    made.docker.enabled = True
+    return made
 
 
 def curated(name: str) -> Environment:
@@ -297,9 +299,7 @@ def from_spec(name: str, spec: Mapping[str, Json], version: str | None = None) -
 
 def to_spec(environment: Environment | str | None) -> tuple[dict[str, Json] | str | None, list[str]]:
     """The environment of a job file, and notices; None is the current Python."""
-    if environment is None:
-        return None, []
-    if isinstance(environment, str):
+    if environment is None or isinstance(environment, str):
         return environment, []
     if environment.is_curated:
         return environment.name, []
@@ -346,8 +346,6 @@ def _build(dockerfile: str) -> dict[str, str]:
 def _without_azure(packages: CondaDependencies) -> tuple[CondaDependencies, list[str]]:
     """Azure's own SDK has nothing to talk to here; Muster's runtime takes its place in every rank."""
     azure = [package for package in packages.pip_packages if re.match(r"azureml[-_]", package)]
-    kept = CondaDependencies.create(None, packages.pip_packages, packages.conda_packages, packages.python_version)
+    kept = copy.deepcopy(packages)
     kept.remove_pip_packages(azure)
-    for channel in packages._channels:
-        kept.add_channel(channel)
     return kept, [f"the package {package} is left out: `muster` takes its place" for package in azure]

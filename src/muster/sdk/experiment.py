@@ -13,7 +13,7 @@ from muster.sdk.connected import Connected
 from muster.sdk.job import to_job
 from muster.sdk.notices import tell
 from muster.sdk.run import Run
-from muster.sdk.script_run_config import ScriptRunConfig
+from muster.sdk.runconfig import ScriptRunConfig
 from muster.wire.codec import Json
 
 _MANY = 10_000

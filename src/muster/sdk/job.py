@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from muster.errors import JobError
 from muster.job.explain import make_spec
+from muster.job.rules import IDENTIFIER
 from muster.job.spec import JobSpec
 from muster.sdk.dataset import DatasetConsumptionConfig, FileDataset
 from muster.sdk.environment import Environment, to_spec
 from muster.sdk.notices import ignored
 from muster.sdk.runconfig import (
     DistributedConfiguration,
-    DockerConfiguration,
     MpiConfiguration,
     PyTorchConfiguration,
+    ScriptRunConfig,
     TensorflowConfiguration,
 )
-from muster.sdk.script_run_config import ScriptRunConfig
 from muster.wire.codec import Json
 
 
@@ -32,13 +31,14 @@ def to_job(config: ScriptRunConfig, name: str) -> tuple[JobSpec, list[str]]:
     command = _command(config, inputs)
     environment, notices = to_spec(run_config.environment)
     distribution, num_nodes = _distribution(config.distributed_job_config or run_config.distributed_job_config)
-    notices += _docker_notices(run_config.docker)
+    notices += ignored("DockerConfiguration", {"arguments": run_config.docker.arguments})
+    target = run_config.target
     data: dict[str, Json] = {
         "experiment_name": name,
         "code": os.fspath(config.source_directory),
         "command": command,
         "environment": environment,
-        "compute": _target(run_config.target),
+        "compute": target if isinstance(target, str) else target.name,
         "resources": {"instance_count": num_nodes, "shm_size": run_config.docker.shm_size},
         "distribution": distribution,
         "inputs": inputs.declared,
@@ -106,7 +106,7 @@ class _Inputs:
     def reference(self, data: DatasetConsumptionConfig | FileDataset) -> str:
         use = data.as_mount() if isinstance(data, FileDataset) else data
         name = use.name or f"input_{len(self.declared)}"
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        if not IDENTIFIER.fullmatch(name):
             raise JobError(f"{name!r} cannot be an input's name", "Use letters, digits and '_'.")
         self.declared[name] = use.to_input()
         return f"${{{{inputs.{name}}}}}"
@@ -117,14 +117,14 @@ def _resume(resume_from: Any, inputs: _Inputs) -> list[str]:
     if resume_from is None:
         return []
     if isinstance(resume_from, str | os.PathLike):
-        resume_from = FileDataset(os.fspath(resume_from)).as_named_input("resume_from")
-    if not isinstance(resume_from, DatasetConsumptionConfig | FileDataset):
+        resume_from = FileDataset(os.fspath(resume_from))
+    if isinstance(resume_from, FileDataset):
+        resume_from = resume_from.as_named_input("resume_from")
+    if not isinstance(resume_from, DatasetConsumptionConfig):
         raise JobError(
             f"resume_from={resume_from!r} ({type(resume_from).__name__}) cannot be resumed from",
             "Give a local folder or a dataset; download a run's files first with run.download_files().",
         )
-    if isinstance(resume_from, FileDataset):
-        resume_from = resume_from.as_named_input("resume_from")
     return ["--resume-from", inputs.reference(resume_from)]
 
 
@@ -173,14 +173,6 @@ def _count(name: str, value: Any, least: int = 1) -> int:
     return value
 
 
-def _target(target: Any) -> str:
-    return target if isinstance(target, str) else str(target.name)
-
-
 def _variables(environment: Environment | str | None, own: dict[str, str]) -> dict[str, str]:
     below = environment.environment_variables if isinstance(environment, Environment) else {}
     return {name: str(value) for name, value in {**below, **own}.items()}
-
-
-def _docker_notices(docker: DockerConfiguration) -> list[str]:
-    return ignored("DockerConfiguration", {"arguments": docker.arguments})

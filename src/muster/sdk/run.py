@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,13 +19,13 @@ from muster.runtime.run import Run as ContextRun
 from muster.runtime.uploads import check_name, folder_files
 from muster.sdk.connected import Connected
 from muster.sdk.model import Model
-from muster.sdk.output import LineMerger
 from muster.wire.codec import Json, to_json
-from muster.wire.metrics import MetricReport
-from muster.wire.runs import RunView
+from muster.wire.runs import MetricReport, RunView
 from muster.wire.states import TERMINAL
 from muster.wire.stream import LogPiece, RunEnded, StateChanged, StreamEvent
 
+_KEPT_BYTES = 1 << 20
+"""Of a line that does not end."""
 _POLL_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
@@ -117,7 +118,7 @@ class Run:
         self, show_output: bool = False, raise_on_error: bool = True, *, wait_post_processing: bool = False
     ) -> dict[str, Json]:
         """Wait for the end; a run that ended badly raises RunFailed with its verdict."""
-        printer = LineMerger(self._view.num_ranks) if show_output else None
+        printer = _LineMerger(self._view.num_ranks) if show_output else None
         for item in self._client.stream(self.id, logs=show_output, metrics=False):
             if printer is not None:
                 _show(printer, item.event)
@@ -296,7 +297,15 @@ class Run:
             raise self._failure()
 
     def _failure(self) -> RunFailed:
-        return RunFailed(*failure_text(self._view))
+        head, verdict = f"run {self.id} {self.status.lower()}", self._view.verdict
+        if verdict is None:
+            return RunFailed(f"{head}: no verdict was given")
+        where = [f"rank {verdict.rank}"] if verdict.rank is not None else []
+        where += [f"on {verdict.node}"] if verdict.node else []
+        message = f"{head}: {' '.join(where)}: {verdict.message}" if where else f"{head}: {verdict.message}"
+        if verdict.lines:
+            message += "\nlast lines:\n" + "\n".join(f"  {line}" for line in verdict.lines)
+        return RunFailed(message, to_json(verdict), verdict.next)
 
 
 def as_completed(runs: Iterable[Run], timeout: float | None = None) -> Iterator[Run]:
@@ -317,21 +326,41 @@ def as_completed(runs: Iterable[Run], timeout: float | None = None) -> Iterator[
         time.sleep(pause_s if deadline is None else max(0.0, min(pause_s, deadline - time.monotonic())))
 
 
-def failure_text(view: RunView) -> tuple[str, dict[str, Json], str]:
-    """Message, verdict and hint of a run that ended badly."""
-    head, verdict = f"run {view.id} {view.status.lower()}", view.verdict
-    if verdict is None:
-        return f"{head}: no verdict was given", {}, ""
-    where = [f"rank {verdict.rank}"] if verdict.rank is not None else []
-    where += [f"on {verdict.node}"] if verdict.node else []
-    cause = f"{' '.join(where)}: " if where else ""
-    message = f"{head}: {cause}{verdict.message}"
-    if verdict.lines:
-        message += "\nlast lines:\n" + "\n".join(f"  {line}" for line in verdict.lines)
-    return message, to_json(verdict), verdict.next
+class _LineMerger:
+    """Bytes of several logs in, whole lines out; a line rewritten with carriage returns shows its last state."""
+
+    def __init__(self, num_ranks: int) -> None:
+        self._prefixed = num_ranks > 1
+        self._rest: dict[str, bytes] = {}
+
+    def feed(self, log: LogPiece) -> str:
+        """The lines that a log event completes."""
+        stream = log.stream
+        *lines, rest = (self._rest.get(stream, b"") + log.data).split(b"\n")
+        if len(rest) > _KEPT_BYTES:
+            lines.append(rest)
+            rest = b""
+        self._rest[stream] = rest
+        return "".join(self._line(stream, line) for line in lines)
+
+    def finish(self) -> str:
+        """What is left without an end of line."""
+        left = "".join(self._line(stream, rest) for stream, rest in sorted(self._rest.items()) if rest)
+        self._rest.clear()
+        return left
+
+    def _line(self, stream: str, line: bytes) -> str:
+        shown = line.removesuffix(b"\r").rpartition(b"\r")[2].decode(errors="replace")
+        return f"{_prefix(stream) if self._prefixed else ''}{shown}\n"
 
 
-def _show(printer: LineMerger, event: StreamEvent) -> None:
+def _prefix(stream: str) -> str:
+    name = re.sub(r"^user_logs/(std_log_)?|\.txt$", "", stream)
+    rank = re.fullmatch(r"process_0*(\d+)", name)
+    return f"[rank {rank[1]}] " if rank else f"[{name}] "
+
+
+def _show(printer: _LineMerger, event: StreamEvent) -> None:
     text = ""
     if isinstance(event, LogPiece):
         text = printer.feed(event)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from muster.client.api import Client
 from muster.client.connect import connect
+from muster.client.storage import Storage
 from muster.client.workspace import FOLDER, WorkspaceRef, create_workspace, find_folder, find_workspace
 from muster.errors import NotFound, UserError
+from muster.host.files import read_json
 from muster.sdk.compute import ComputeTarget
 from muster.sdk.datastore import Datastore
 from muster.sdk.experiment import Experiment
@@ -47,11 +48,11 @@ class Workspace:
         if not start.exists():
             raise NotFound(f"there is no folder or file {start}", "Make a workspace with `muster init`.")
         if start.is_file():
-            return _from_azure(start, _azure_name(start, strict=True))
+            return _from_azure(start)
         azure = _azure_file(start)
         folder = find_folder(start)
         if azure is not None and (folder is None or not folder.parent.is_relative_to(_folder_of(azure))):
-            return _from_azure(azure, _azure_name(azure, strict=True))
+            return _from_azure(azure)
         return Workspace(ref=find_workspace(start))
 
     @staticmethod
@@ -85,7 +86,7 @@ class Workspace:
 
     @property
     def datastores(self) -> dict[str, Datastore]:
-        return {view.name: Datastore(self, view.name) for view in self.client.storage.datastores()}
+        return {view.name: Datastore(self, view.name) for view in Storage(self.client.calls).datastores()}
 
     def get_default_datastore(self) -> Datastore:
         """The workspace's own datastore."""
@@ -120,24 +121,21 @@ def _azure_file(start: Path) -> Path | None:
     """The nearest Azure ML configuration at or above a folder."""
     resolved = start.resolve()
     candidates = (folder / name for folder in (resolved, *resolved.parents) for name in _AZURE_FILES)
-    return next((file for file in candidates if file.is_file() and _azure_name(file, strict=False)), None)
+    return next((file for file in candidates if file.is_file() and _azure_name(file)), None)
 
 
-def _from_azure(file: Path, name: str) -> Workspace:
+def _from_azure(file: Path) -> Workspace:
+    name = _azure_name(file)
+    if not name:
+        raise UserError(f"{file} names no workspace", 'An Azure ML config.json has "workspace_name".')
     tell(f"{file}: the subscription is ignored; the workspace {name!r} is the folder {_folder_of(file) / FOLDER}")
     return Workspace(ref=create_workspace(_folder_of(file), name, exist_ok=True))
 
 
-def _azure_name(file: Path, strict: bool) -> str:
-    try:
-        name = json.loads(file.read_bytes())["workspace_name"]
-        if isinstance(name, str) and name:
-            return name
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    if strict:
-        raise UserError(f"{file} names no workspace", 'An Azure ML config.json has "workspace_name".')
-    return ""
+def _azure_name(file: Path) -> str:
+    content = read_json(file)
+    name = content.get("workspace_name") if isinstance(content, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def _folder_of(file: Path) -> Path:

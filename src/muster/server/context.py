@@ -1,17 +1,19 @@
-"""What the server's rooms share: each room's own state, side by side."""
+"""What the server's rooms share: each room's own state."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 
 from muster.paths import WorkspacePaths
 from muster.server.data.state import DataState, WorkspaceFiles
 from muster.server.database.connection import Database
 from muster.server.hub import Hub
 from muster.server.nodes.state import NodesState, RemoteAccess
-from muster.server.people.state import People
-from muster.server.runs.state import RunsState
+from muster.server.people.access import Tokens
+from muster.server.people.vault import Vault
+from muster.server.runs.queue import RunsState
 
 
 @dataclass
@@ -23,7 +25,9 @@ class Context:
     database: Database
     hub: Hub
     files: WorkspaceFiles
-    people: People
+    tokens: Tokens
+    vault: Vault
+    """Seals credentials and secrets; signs grants."""
     nodes: NodesState
     runs: RunsState = field(default_factory=RunsState)
     data: DataState = field(default_factory=DataState)
@@ -33,9 +37,5 @@ class Context:
 
     def publish(self, run: str, attempt: int) -> None:
         """Bring an ended attempt's streams to the store, in the background: until then they are read here."""
-
-        def work() -> None:
-            self.files.streams.publish(self.files.store, run, attempt)
-
         if self.files.store.local_root is None:
-            self.hub.in_background(work)
+            self.hub.in_background(partial(self.files.streams.publish, self.files.store, run, attempt))

@@ -6,7 +6,8 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,9 +42,9 @@ class Hub:
         self.leaving = False
         """Agents that hold nothing are asked to go."""
         self.leaving_nodes: set[str] = set()
-        """Those of which the agent is asked to go once it holds nothing."""
+        """Those whose agent is asked to go once it holds nothing."""
         self.taken_back: set[str] = set()
-        """Those of which the agent was told to go by somebody else while it had work."""
+        """Those whose agent was ordered by somebody else to go while it had work."""
         self.clusters = asyncio.Event()
         """Something about clusters or their nodes has changed."""
         self.closing = False
@@ -73,35 +74,26 @@ class Hub:
         return time.monotonic() - (contact.seen if contact else self._born)
 
     def heard(self, node: str) -> None:
-        contact = self.contacts.get(node)
-        if contact:
+        if contact := self.contacts.get(node):
             contact.seen = time.monotonic()
 
     async def wait_node(self, node: str, seen: int, timeout_s: float) -> None:
+        """Wait until something other than version `seen` is wanted of the node."""
         if self.node_version(node) == seen and not self.leaving and not self.closing:
-            await _wait(self._node_waiters[node], timeout_s)
+            with _watching(self._node_waiters, node) as changed:
+                await wait_at_most(changed, timeout_s)
 
-    async def wait_run(self, run: str, event: asyncio.Event, timeout_s: float) -> None:
-        await _wait(self._run_waiters[run], timeout_s, event)
-
-    def watch_run(self, run: str) -> asyncio.Event:
-        """An event that is set from now on when the run changes; hand it to `wait_run`."""
-        event = asyncio.Event()
-        self._run_waiters[run].add(event)
-        return event
-
-    def unwatch_run(self, run: str, event: asyncio.Event) -> None:
-        self._run_waiters[run].discard(event)
-        if not self._run_waiters[run]:
-            del self._run_waiters[run]
+    def watch_run(self, run: str) -> AbstractContextManager[asyncio.Event]:
+        """An event that is set when the run changes, as long as the block lasts."""
+        return _watching(self._run_waiters, run)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Have a coroutine run on the loop; callable from any thread."""
         asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    def in_background(self, work: Callable[[], None]) -> None:
+    def in_background(self, work: Callable[[], object]) -> None:
         """Have something slow done in a thread; what goes wrong is logged."""
-        self._loop.call_soon_threadsafe(self._loop.run_in_executor, None, _logged(work))
+        self._loop.call_soon_threadsafe(self._loop.run_in_executor, None, _run_logged, work)
 
     def close(self) -> None:
         self.closing = True
@@ -125,24 +117,26 @@ class Hub:
             self.clusters.set()
 
 
-async def _wait(waiters: set[asyncio.Event], timeout_s: float, event: asyncio.Event | None = None) -> None:
-    own = event or asyncio.Event()
-    waiters.add(own)
+async def wait_at_most(event: asyncio.Event, timeout_s: float) -> None:
+    """Wait for an event; it is no error when it does not come."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), timeout_s)
+
+
+@contextmanager
+def _watching(waiters: dict[str, set[asyncio.Event]], key: str) -> Iterator[asyncio.Event]:
+    event = asyncio.Event()
+    waiters[key].add(event)
     try:
-        await asyncio.wait_for(own.wait(), timeout_s)
-    except TimeoutError:
-        pass
+        yield event
     finally:
-        own.clear()
-        if event is None:
-            waiters.discard(own)
+        waiters[key].discard(event)
+        if not waiters[key]:
+            del waiters[key]
 
 
-def _logged(work: Callable[[], None]) -> Callable[[], None]:
-    def run() -> None:
-        try:
-            work()
-        except Exception:
-            log.exception("work in the background failed")
-
-    return run
+def _run_logged(work: Callable[[], object]) -> None:
+    try:
+        work()
+    except Exception:
+        log.exception("work in the background failed")

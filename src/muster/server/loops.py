@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from muster.control.scheduling.capacity import Capacity
 from muster.control.scheduling.passes import schedule
-from muster.defaults import NODE_LOST_S, PUBLISH_S
+from muster.defaults import NODE_LOST_S, NODE_REVIVE_S, PUBLISH_S, TIDY_S, WATCH_S
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
@@ -25,10 +25,6 @@ from muster.wire import states
 
 log = logging.getLogger("muster.server")
 
-_WATCH_S = 1.0
-_REVIVE_S = 10.0
-_TIDY_S = 60.0
-
 
 async def scheduler(context: Context) -> None:
     """Start what fits, whenever something in the queue or on the nodes has changed."""
@@ -40,7 +36,7 @@ async def scheduler(context: Context) -> None:
         except Exception:
             log.exception("a pass of the scheduler failed; it is tried again")
             context.runs.queue = RunQueue()
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(WATCH_S)
             context.hub.scheduler.set()
             continue
         if started:
@@ -94,13 +90,13 @@ def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str,
 
 async def watch_nodes(context: Context) -> None:
     """Notice agents that are gone, bring them back to deliver, and give up on those that stay away."""
-    given: dict[str, float] = {}
+    gone_since: dict[str, float] = {}
     loop = asyncio.get_running_loop()
     tidied = loop.time()
     while True:
-        await asyncio.sleep(_WATCH_S)
+        await asyncio.sleep(WATCH_S)
         try:
-            if loop.time() - tidied > _TIDY_S:
+            if loop.time() - tidied > TIDY_S:
                 tidied = loop.time()
                 await asyncio.to_thread(allocations.tidy, context)
             open_nodes = await context.database.read(_open_nodes)
@@ -109,17 +105,15 @@ async def watch_nodes(context: Context) -> None:
             for cluster, node in open_nodes:
                 life, why = lives.get(node, ("gone", "its cluster was deleted"))
                 silent = life == "up" and context.hub.silent_s(node) > NODE_LOST_S
-                gone = life == "gone" or silent
-                if not gone:
-                    given.pop(node, None)
+                if life != "gone" and not silent:
+                    gone_since.pop(node, None)
                     continue
-                first = given.setdefault(node, loop.time())
-                waited = loop.time() - first
+                waited_s = loop.time() - gone_since.setdefault(node, loop.time())
                 context.hub.contacts.pop(node, None)
-                give_up = waited > _REVIVE_S or node in over
+                give_up = waited_s > NODE_REVIVE_S or node in over
                 await context.database.write(partial(attempts.lose_node, context, node=node, give_up=give_up, why=why))
                 if give_up:
-                    given.pop(node, None)
+                    gone_since.pop(node, None)
                 else:
                     await ensure_agents(context, [(cluster, node)])
         except Exception:
@@ -136,7 +130,7 @@ async def _note_endings(context: Context, open_nodes: set[str]) -> set[str]:
         elif state.reason and state.ending is None and key not in context.nodes.announced:
             # Said once to those who follow the run; `muster show` has the reason of the moment.
             context.nodes.announced.add(key)
-            await context.database.write(partial(attempts.tell, context, run_id=key[0], text=state.reason))
+            await context.database.write(partial(attempts.announce, context, run_id=key[0], text=state.reason))
         elif state.ending is not None:
             run_id, number = key
             work = partial(attempts.note_ending, context, run_id=run_id, number=number, ending=state.ending)
@@ -149,12 +143,10 @@ async def _note_endings(context: Context, open_nodes: set[str]) -> set[str]:
     return over
 
 
-def _open_nodes(connection: object) -> list[tuple[str, str]]:
-    placements = tables.placements
-    rows = connection.execute(  # type: ignore[attr-defined]
-        select(placements.c.cluster, placements.c.node).where(placements.c.phase.in_(states.IS_OPEN)).distinct()
-    )
-    return sorted((row.cluster, row.node) for row in rows)
+def _open_nodes(connection: Connection) -> list[tuple[str, str]]:
+    table = tables.placements
+    query = select(table.c.cluster, table.c.node).where(table.c.phase.in_(states.IS_OPEN)).distinct()
+    return sorted((row.cluster, row.node) for row in connection.execute(query))
 
 
 async def publish_streams(context: Context) -> None:

@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ import uvloop
 from sqlalchemy import insert, select
 
 from muster import errors
-from muster.defaults import IDLE_EXIT_S
+from muster.defaults import IDLE_EXIT_S, SERVER_LEAVE_S
 from muster.engines.registry import DEFAULT, Engines
 from muster.host.files import PRIVATE, write_file
 from muster.host.locks import FileLock, HeldLock
@@ -37,16 +38,15 @@ from muster.server.database import tables
 from muster.server.database.connection import Database, Transaction
 from muster.server.database.records import active_run_count
 from muster.server.http.app import make_app
-from muster.server.http.remote import Door
+from muster.server.http.remote import RemoteListener
 from muster.server.hub import Hub
 from muster.server.nodes import agents, lifecycle
 from muster.server.nodes.clusters import has_living_nodes
 from muster.server.nodes.state import NodesState
 from muster.server.people.access import Tokens
-from muster.server.people.state import People
 from muster.server.people.vault import load_vault
 from muster.server.runs import attempts, retries
-from muster.server.runs.state import RunsState
+from muster.server.runs.queue import RunsState
 from muster.store.keyring import load_keyring, read_config
 from muster.store.snapshots import Snapshots
 from muster.store.streams import Streams
@@ -55,7 +55,6 @@ from muster.wire import states
 
 log = logging.getLogger("muster.server")
 
-_LEAVE_S = 5.0
 _LOOKED_AT_S = 0.5
 """A client that looks whether a server is there holds its lock for a moment."""
 
@@ -78,7 +77,8 @@ class Process:
     def __init__(self, paths: WorkspacePaths, options: argparse.Namespace) -> None:
         self._paths = paths
         self._options = options
-        self._servers: list[uvicorn.Server] = []
+        self._url: str | None = None
+        self._certificate: Path | None = None
         self._stopping = asyncio.Event()
         self._leave_agents = True
 
@@ -86,8 +86,9 @@ class Process:
         context = await self._open()
         app = make_app(context, self.stop)
         sockets = self._listen(app)
-        door = self._door(context, app)
-        context.remote.open = door.open
+        serve = partial(_server, app)
+        remote = RemoteListener(context, serve, self._socket_path, self._url, self._certificate)
+        context.remote.open = remote.open
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
@@ -98,10 +99,10 @@ class Process:
         if self._options.idle_exit_s > 0:
             tasks.append(asyncio.create_task(self._leave_when_idle(context)))
         serving = [asyncio.create_task(server.serve([item])) for server, item in sockets]
-        context.hub.in_background(lambda: encryption.resume_rotation(context))
+        context.hub.in_background(lambda: encryption.finish_rotation(context))
         context.hub.scheduler.set()
-        await door.open()
-        self._announce(context)
+        await remote.open()
+        self._announce()
         await self._stopping.wait()
         # First, so that nothing brings an agent back that is asked to go.
         for task in tasks:
@@ -111,8 +112,8 @@ class Process:
         for server, _ in sockets:
             server.should_exit = True
         context.hub.close()
-        await door.close()
-        await asyncio.wait(serving, timeout=_LEAVE_S)
+        await remote.close()
+        await asyncio.wait(serving, timeout=SERVER_LEAVE_S)
         context.database.close()
         self._paths.server_info.unlink(missing_ok=True)
         self._socket_path.unlink(missing_ok=True)
@@ -141,7 +142,8 @@ class Process:
             database=database,
             hub=Hub(),
             files=WorkspaceFiles(store, Snapshots(store), Streams(streams, ring), ring),
-            people=People(tokens, load_vault(self._paths)),
+            tokens=tokens,
+            vault=load_vault(self._paths),
             nodes=NodesState(Engines(config.get("engines")), (f"unix:{self._socket_path}",)),
             runs=RunsState(retry=retries.workspace_policy(config.get("retry"))),
         )
@@ -155,34 +157,24 @@ class Process:
         local.bind(str(self._socket_path))
         self._socket_path.chmod(0o600)
         local.listen(1024)
-        found: list[tuple[uvicorn.Server, socket.socket]] = [(_QuietServer(_config(app)), local)]
-        if self._options.tcp:
-            host, _, port = self._options.tcp.rpartition(":")
-            host = host.strip("[]")
-            certificate, key = self._certificate(host)
-            _refuse_open_door(host, certificate)
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            outside = socket.socket(family, socket.SOCK_STREAM)
-            outside.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                outside.bind((host, int(port)))
-            except OSError as error:
-                raise errors.UserError(f"cannot listen on {host}:{port}: {error}", "Choose another --port.") from error
-            outside.listen(1024)
-            scheme = "https" if certificate else "http"
-            self._url = f"{scheme}://{host}:{outside.getsockname()[1]}"
-            found.append((_QuietServer(_config(app, certificate, key)), outside))
-        return found
+        if not self._options.tcp:
+            return [(_server(app), local)]
+        host, _, port = self._options.tcp.rpartition(":")
+        host = host.strip("[]")
+        self._certificate, key = self._certificate_and_key(host)
+        _refuse_without_tls(host, self._certificate)
+        public = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        public.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            public.bind((host, int(port)))
+        except OSError as error:
+            raise errors.UserError(f"cannot listen on {host}:{port}: {error}", "Choose another --port.") from error
+        public.listen(1024)
+        scheme = "https" if self._certificate else "http"
+        self._url = f"{scheme}://{host}:{public.getsockname()[1]}"
+        return [(_server(app), local), (_server(app, self._certificate, key), public)]
 
-    def _door(self, context: Context, app: Any) -> Door:
-        def serve(certificate: Path, key: Path) -> uvicorn.Server:
-            return _QuietServer(_config(app, certificate, key))
-
-        host = (self._options.tcp or "").rpartition(":")[0].strip("[]")
-        certificate = self._certificate(host)[0] if host else None
-        return Door(context, serve, self._socket_path, getattr(self, "_url", None), certificate)
-
-    def _certificate(self, host: str) -> tuple[Path | None, Path | None]:
+    def _certificate_and_key(self, host: str) -> tuple[Path | None, Path | None]:
         if self._options.tls_cert:
             return Path(self._options.tls_cert), Path(self._options.tls_key)
         if self._options.tls_self_signed:
@@ -191,10 +183,10 @@ class Process:
             return self_signed(self._paths.tls_dir, host)
         return None, None
 
-    def _announce(self, context: Context) -> None:
+    def _announce(self) -> None:
         info = {
             "socket": str(self._socket_path),
-            "url": getattr(self, "_url", None),
+            "url": self._url,
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "version": VERSION,
@@ -226,7 +218,7 @@ class Process:
         if not self._leave_agents:
             context.hub.leaving = True
             context.hub.wake_all()
-            deadline = time.monotonic() + _LEAVE_S
+            deadline = time.monotonic() + SERVER_LEAVE_S
             while time.monotonic() < deadline and await agents.living_agents(context):
                 await asyncio.sleep(0.05)
         context.nodes.engines.close()
@@ -236,11 +228,8 @@ def _take_up(context: Context, transaction: Transaction) -> None:
     """Go on where the last server stopped."""
     known = transaction.execute(select(tables.clusters.c.name).where(tables.clusters.c.name == DEFAULT)).first()
     if known is None:
-        transaction.execute(
-            insert(tables.clusters).values(
-                name=DEFAULT, engine=DEFAULT, options={}, state="ready", created_at=time.time()
-            )
-        )
+        row = {"name": DEFAULT, "engine": DEFAULT, "options": {}, "state": "ready", "created_at": time.time()}
+        transaction.execute(insert(tables.clusters).values(row))
     for row in transaction.execute(select(tables.runs.c.id).where(tables.runs.c.status.in_(states.ACTIVE))).all():
         attempts.advance(context, transaction, row.id)
     retries.take_up(context, transaction)
@@ -254,8 +243,8 @@ class _QuietServer(uvicorn.Server):
         yield
 
 
-def _config(app: Any, certificate: Path | None = None, key: Path | None = None) -> uvicorn.Config:
-    return uvicorn.Config(
+def _server(app: Any, certificate: Path | None = None, key: Path | None = None) -> uvicorn.Server:
+    config = uvicorn.Config(
         app,
         lifespan="off",
         log_config=None,
@@ -265,9 +254,10 @@ def _config(app: Any, certificate: Path | None = None, key: Path | None = None) 
         ssl_certfile=certificate,
         ssl_keyfile=key,
     )
+    return _QuietServer(config)
 
 
-def _refuse_open_door(host: str, certificate: Path | None) -> None:
+def _refuse_without_tls(host: str, certificate: Path | None) -> None:
     try:
         loopback = ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -280,11 +270,10 @@ def _refuse_open_door(host: str, certificate: Path | None) -> None:
 
 
 def _own_folder(folder: Path) -> None:
-    for place in (folder, folder.parent):
-        status = place.stat()
-        if status.st_uid != os.getuid():
-            raise errors.UserError(f"{place} belongs to another user", "Set XDG_RUNTIME_DIR to a folder of your own.")
-        place.chmod(0o700)
+    for path in (folder, folder.parent):
+        if path.stat().st_uid != os.getuid():
+            raise errors.UserError(f"{path} belongs to another user", "Set XDG_RUNTIME_DIR to a folder of your own.")
+        path.chmod(0o700)
 
 
 def _lock(paths: WorkspacePaths) -> HeldLock:
@@ -301,9 +290,8 @@ def _log_to(paths: WorkspacePaths, foreground: bool) -> None:
     paths.server_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     handler: logging.Handler = RotatingFileHandler(paths.server_log, maxBytes=10 << 20, backupCount=2)
     handlers = [handler, logging.StreamHandler()] if foreground else [handler]
-    logging.getLogger("alembic").setLevel(logging.WARNING)
-    logging.getLogger("azure").setLevel(logging.WARNING)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    for library in ("alembic", "azure", "uvicorn"):
+        logging.getLogger(library).setLevel(logging.WARNING)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", handlers=handlers)
 
 

@@ -111,6 +111,11 @@ def safe_path(path: str, what: str = "path") -> str:
     return inner
 
 
+def joined(base: str, path: str) -> str:
+    """A path below a folder or address, either of which may be empty."""
+    return f"{base.rstrip('/')}/{path}" if base and path else base or path
+
+
 def _azureml(text: str) -> Location:
     if not text.startswith("azureml://"):
         match = _ASSET.fullmatch(text)
@@ -137,18 +142,12 @@ def _hadoop(text: str, scheme: str) -> Location:
     container, _, host = parts.netloc.rpartition("@")
     match = _BLOB_HOST.fullmatch(host.lower())
     if not container or match is None:
+        service = "dfs" if scheme.startswith("abfs") else "blob"
         raise JobError(
             f"{text!r} is no address of a container",
-            f"Write {scheme}://CONTAINER@ACCOUNT.{_service(scheme)}.core.windows.net/PATH.",
+            f"Write {scheme}://CONTAINER@ACCOUNT.{service}.core.windows.net/PATH.",
         )
-    endpoint = f"https://{match['account']}.blob.{match['suffix']}"
-    return Location(
-        "azure-blob", safe_path(unquote(parts.path)), container, account=match["account"], endpoint=endpoint
-    )
-
-
-def _service(scheme: str) -> str:
-    return "dfs" if scheme.startswith("abfs") else "blob"
+    return _blob(match, container, unquote(parts.path))
 
 
 def _http(text: str) -> Location:
@@ -159,9 +158,13 @@ def _http(text: str) -> Location:
     if match and match["service"] in ("blob", "dfs") and parts.scheme == "https" and not parts.query:
         container, _, path = unquote(parts.path).strip("/").partition("/")
         if container:
-            endpoint = f"https://{match['account']}.blob.{match['suffix']}"
-            return Location("azure-blob", safe_path(path), container, account=match["account"], endpoint=endpoint)
+            return _blob(match, container, path)
     return Location("http", url=text)
+
+
+def _blob(host: re.Match[str], container: str, path: str) -> Location:
+    endpoint = f"https://{host['account']}.blob.{host['suffix']}"
+    return Location("azure-blob", safe_path(path), container, account=host["account"], endpoint=endpoint)
 
 
 def _file(text: str) -> Location:

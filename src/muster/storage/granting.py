@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import quote
 
-from muster.storage.addresses import datastore_address
+from muster.storage.addresses import datastore_address, joined
 from muster.storage.grants import Grant, new_id, sign
 from muster.storage.kinds import (
     BlobContainer,
@@ -62,9 +62,9 @@ def access_of(spec: StoreSpec, asked: Asked, terms: Terms) -> Access:
     options = spec.options
     folder = _plain_folder(options, terms)
     if folder is not None:
-        return Access("file", _joined(folder, asked.path), asked.scope, asked.folder, label)
+        return Access("file", joined(folder, asked.path), asked.scope, asked.folder, label)
     if isinstance(options, FsspecAddress) and not spec.credential.kind:
-        url = _joined(options.url, asked.path)
+        url = joined(options.url, asked.path)
         kind = "http" if url.startswith(("http://", "https://")) and not asked.folder else "fsspec"
         return Access(kind, url, asked.scope, asked.folder, label, options=options.options)
     if isinstance(options, BlobContainer | FileShare):
@@ -77,7 +77,8 @@ def access_of(spec: StoreSpec, asked: Asked, terms: Terms) -> Access:
 def file_token(spec: StoreSpec, path: str, scope: Scope, terms: Terms) -> str:
     """The token of one file of a store that signs file by file."""
     assert isinstance(spec.options, BlobContainer | FileShare)
-    return _signer(spec.options, spec.credential, terms).file(_inner(spec.options, path), scope)
+    signer = signer_of(spec.options, spec.credential, terms.now, terms.expires_at)
+    return signer.file(joined(spec.options.path, path), scope)
 
 
 def signed(access: Access, spec: StoreSpec, folder: str, entries: Iterable[FileEntry], terms: Terms) -> list[FileEntry]:
@@ -98,13 +99,13 @@ def _plain_folder(options: Options, terms: Terms) -> str | None:
 
 def _azure(options: BlobContainer | FileShare, credential: Credential, asked: Asked, terms: Terms) -> Access | None:
     """Straight to the service, where its credential can be made narrow; None: through the server."""
-    inner = _inner(options, asked.path)
+    inner = joined(options.path, asked.path)
     url = f"{endpoint_of(options)}/{root_of(options)}/{quote(inner)}".rstrip("/")
     access = Access(options.kind, url, asked.scope, asked.folder)
     listed = asked.folder and asked.scope == READ
     if credential.account_key:
         access = replace(access, expires_at=terms.expires_at)
-        signer = _signer(options, credential, terms)
+        signer = signer_of(options, credential, terms.now, terms.expires_at)
         if not asked.folder:
             return replace(access, token=signer.file(inner, asked.scope))
         if isinstance(options, BlobContainer) and options.hierarchical:
@@ -116,10 +117,6 @@ def _azure(options: BlobContainer | FileShare, credential: Credential, asked: As
     if isinstance(options, BlobContainer) and not credential.kind and not options.identity:
         return replace(access, manifest_by_reference=listed)
     return None
-
-
-def _signer(options: BlobContainer | FileShare, credential: Credential, terms: Terms) -> Signer:
-    return signer_of(options, credential, terms.now, terms.expires_at)
 
 
 def signer_of(options: BlobContainer | FileShare, credential: Credential, now: float, expires_at: float) -> Signer:
@@ -136,16 +133,3 @@ def _through_server(spec: StoreSpec, asked: Asked, terms: Terms, label: str) -> 
     url = f"{DATA_ROUTE}/{spec.name}/{asked.path}".rstrip("/")
     token = sign(grant, terms.key)
     return Access("muster", url, asked.scope, asked.folder, label, token, expires_at=terms.expires_at)
-
-
-def _inner(options: BlobContainer | FileShare, path: str) -> str:
-    return joined(options.path, path)
-
-
-def joined(folder: str, path: str) -> str:
-    """A path below a folder, either of which may be empty."""
-    return "/".join(part for part in (folder, path) if part)
-
-
-def _joined(base: str, path: str) -> str:
-    return f"{base.rstrip('/')}/{path}" if path else base

@@ -1,4 +1,4 @@
-"""Kinds of datastores: what each needs to be told, and what of that is a credential. Pure."""
+"""Kinds of datastores: the options of each, and what of that is a credential. Pure."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     header  magic 8 · kind 1 · reserved 3 · wrapped key 68 (key id 8, nonce 12, key 32, tag 16)
     object  chunks of 64 KiB, each with its tag; the nonce is the chunk's number and whether it is the last one, so a
             chunk that is missing, moved, repeated or cut off is noticed
-    stream  records as they were appended, each: length 4 · nonce 12 · ciphertext · tag 16, bound to its place
+    stream  records as they were appended, each: length 4 · nonce 12 · ciphertext · tag 16, bound to its position
 
 Every file has a key of its own, wrapped in the workspace's; a new workspace key rewraps headers, not bodies.
 """
@@ -15,6 +15,7 @@ import os
 import secrets
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from cryptography.exceptions import InvalidTag
@@ -22,7 +23,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from muster import errors
 from muster.store.keyring import KEY_BYTES, MAGIC, KeyRing
-from muster.store.parallel import Beside
+from muster.store.pieces import BackgroundThread
 
 HEADER_BYTES = 80
 CHUNK_BYTES = 64 << 10
@@ -57,10 +58,23 @@ def open_header(ring: KeyRing | None, header: bytes, name: str) -> AESGCM:
 
 
 def rewrap(ring: KeyRing, header: bytes, name: str) -> bytes | None:
-    """The header with its key wrapped in the ring's first key; None where it is so already."""
-    if header[12:20] == ring.first.id:
+    """The header with its key wrapped in the ring's first key; None where that is not needed."""
+    if not is_encrypted(header) or header[12:20] == ring.first.id:
         return None
     return header[:12] + ring.wrap(ring.unwrap(header[12:], header[:12], name), header[:12])
+
+
+def rewrap_file(ring: KeyRing, path: Path, name: str) -> bool:
+    """Wrap a file's key in the ring's first key; whether that was needed."""
+    with path.open("rb") as file:
+        fresh = rewrap(ring, file.read(HEADER_BYTES), name)
+    if fresh is None:
+        return False
+    # The body stays, and the header is small enough to be written at once.
+    with path.open("r+b", buffering=0) as file:
+        file.write(fresh)
+        os.fsync(file.fileno())
+    return True
 
 
 def is_encrypted(header: bytes) -> bool:
@@ -101,10 +115,10 @@ class _Sealer:
         for first in range(0, len(chunks), _AT_ONCE):
             end = 0
             for chunk in chunks[first : first + _AT_ONCE]:
-                place = self._buffer[end : end + len(chunk) + TAG_BYTES]
-                self._cipher.encrypt_into(_nonce(self._number, last), chunk, None, place)
+                sealed = self._buffer[end : end + len(chunk) + TAG_BYTES]
+                self._cipher.encrypt_into(_nonce(self._number, last), chunk, None, sealed)
                 self._number += 1
-                end += len(place)
+                end += len(sealed)
             yield self._buffer[:end]
 
 
@@ -132,7 +146,7 @@ def open_object(ring: KeyRing | None, stored: Any, stored_size: int, name: str) 
 
 
 class PlainText(io.RawIOBase):
-    """What encrypted bytes say, to be read from any place; how it is read is left to others."""
+    """What encrypted bytes say, to be read from any offset; subclasses do the reading."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -161,7 +175,7 @@ class PlainText(io.RawIOBase):
 
 
 class _Reader(PlainText):
-    """Decrypts the chunks that are asked for; of a large object, one half in a thread beside the other half."""
+    """Decrypts the chunks that are asked for; of a large object, one half in a background thread."""
 
     def __init__(self, cipher: AESGCM, stored: Any, body: int, name: str) -> None:
         self._count = max(1, -(-body // _SEALED))
@@ -170,7 +184,7 @@ class _Reader(PlainText):
         self._stored = stored
         self._descriptor = _descriptor(stored)
         self._name = name
-        self._with_siblings = Beside()
+        self._background = BackgroundThread()
         self._buffer = memoryview(b"")
         # For less, a thread takes longer to start and to wake than its half takes.
         shared = self._size >= _LARGE_BYTES and self._descriptor is not None
@@ -198,7 +212,7 @@ class _Reader(PlainText):
 
     def close(self) -> None:
         if not self.closed:
-            self._with_siblings.close()
+            self._background.close()
             self._stored.close()
         super().close()
 
@@ -207,12 +221,12 @@ class _Reader(PlainText):
             self._decrypt(first, 0, count, view)
             return
         half = count // 2
-        self._with_siblings.start(self._decrypt, first, half, count, view)
+        self._background.start(self._decrypt, first, half, count, view)
         try:
             self._decrypt(first, 0, half, view)
         finally:
             # It writes to the caller's memory.
-            self._with_siblings.wait()
+            self._background.wait()
 
     def _part(self, number: int) -> memoryview:
         self._buffer = _with_room(self._buffer, 1)
@@ -226,16 +240,16 @@ class _Reader(PlainText):
         try:
             for at in range(start, end):
                 chunk = sealed[(at - start) * _SEALED : (at - start + 1) * _SEALED]
-                place = into[at * CHUNK_BYTES : at * CHUNK_BYTES + len(chunk) - TAG_BYTES]
+                target = into[at * CHUNK_BYTES : at * CHUNK_BYTES + len(chunk) - TAG_BYTES]
                 nonce = _nonce(first + at, first + at == self._count - 1)
-                self._cipher.decrypt_into(nonce, chunk, None, place)
+                self._cipher.decrypt_into(nonce, chunk, None, target)
         except (InvalidTag, ValueError):
             raise Damaged(f"{self._name} is damaged, cut off or was changed", "Take it from a backup.") from None
 
-    def _read(self, place: int, buffer: memoryview) -> memoryview:
+    def _read(self, offset: int, buffer: memoryview) -> memoryview:
         if self._descriptor is not None:
-            return buffer[: os.preadv(self._descriptor, [buffer], place)]
-        self._stored.seek(place)
+            return buffer[: os.preadv(self._descriptor, [buffer], offset)]
+        self._stored.seek(offset)
         return buffer[: self._stored.readinto(buffer)]
 
 

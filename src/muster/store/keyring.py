@@ -13,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 from muster import errors
 from muster.wire.codec import Json, WireError, from_json
 from muster.wire.encryption import EncryptionConfig, NewKey
@@ -56,15 +59,10 @@ class KeyRing:
 
     def wrap(self, file_key: bytes, about: bytes) -> bytes:
         """The file's key, encrypted: key id, nonce, ciphertext."""
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
         nonce = secrets.token_bytes(12)
         return self.first.id + nonce + AESGCM(self.first.secret).encrypt(nonce, file_key, about)
 
     def unwrap(self, wrapped: bytes, about: bytes, name: str) -> bytes:
-        from cryptography.exceptions import InvalidTag
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
         key = self._by_id.get(wrapped[:8])
         if key is None:
             known = ", ".join(sorted(item.hex() for item in self._by_id))

@@ -3,14 +3,41 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, BinaryIO
 
 from muster.errors import JobError
-from muster.store.parallel import Beside
 
+_CALLS_AHEAD = 2
 _PIECE = 2 << 20
 _HASHED_AT_ONCE = 1 << 19
+
+
+class BackgroundThread:
+    """One thread that makes calls in order, on another processor: it starts with the first one, and ends by `close`."""
+
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+        self._calls: deque[Future[Any]] = deque()
+
+    def start(self, call: Callable[..., Any], *arguments: Any) -> None:
+        """Make a call soon; waits while two others are before it. What an earlier one raised is raised here."""
+        while len(self._calls) >= _CALLS_AHEAD:
+            self._calls.popleft().result()
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, "background")
+        self._calls.append(self._pool.submit(call, *arguments))
+
+    def wait(self) -> None:
+        """Until all calls have ended; what one of them raised is raised here."""
+        while self._calls:
+            self._calls.popleft().result()
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
 
 
 class HashedPieces:
@@ -19,7 +46,7 @@ class HashedPieces:
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = pieces
         self._digest = hashlib.sha256()
-        self._beside = Beside()
+        self._background = BackgroundThread()
         self._waiting: list[bytes] = []
         self.size = 0
 
@@ -27,7 +54,7 @@ class HashedPieces:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._beside.close()
+        self._background.close()
 
     def __iter__(self) -> Iterator[bytes]:
         waiting = 0
@@ -36,13 +63,13 @@ class HashedPieces:
             self._waiting.append(piece)
             waiting += len(piece)
             if waiting >= _HASHED_AT_ONCE:
-                self._beside.start(self._hash, self._waiting)
+                self._background.start(self._hash, self._waiting)
                 self._waiting, waiting = [], 0
             yield piece
 
     def verify(self, name: str, wanted: str | None) -> None:
         """Refuse what is not what was announced, once all pieces have passed."""
-        self._beside.wait()
+        self._background.wait()
         self._hash(self._waiting)
         self._waiting = []
         found = self._digest.hexdigest()

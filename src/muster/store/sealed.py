@@ -1,4 +1,4 @@
-"""Growing files that are encrypted: whole records at the end, read from any place of the plain text."""
+"""Growing files that are encrypted: whole records at the end, read from any offset of the plain text."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import BinaryIO
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from muster.host.files import write_all
 from muster.store.encryption import (
     HEADER_BYTES,
     OBJECT,
@@ -26,7 +27,7 @@ from muster.store.encryption import (
     is_encrypted,
     new_header,
     open_header,
-    rewrap,
+    rewrap_file,
 )
 from muster.store.keyring import KeyRing
 
@@ -69,7 +70,7 @@ class SealedStreams:
             return index.length if index else None
 
     def is_object(self, path: Path) -> bool:
-        """Whether it is an encrypted object, which lies beside the streams where the store is a folder."""
+        """Whether it is an encrypted object, which lies next to the streams where the store is a folder."""
         with path.open("rb") as file:
             header = file.read(HEADER_BYTES)
         return is_encrypted(header) and header[8:9] == OBJECT
@@ -86,14 +87,7 @@ class SealedStreams:
 
     def rewrap(self, path: Path) -> bool:
         """Wrap the file's key in the ring's first key; whether that was needed."""
-        with path.open("r+b", buffering=0) as file:
-            header = file.read(HEADER_BYTES)
-            fresh = rewrap(self._ring, header, str(path)) if is_encrypted(header) else None
-            if fresh is not None:
-                file.seek(0)
-                file.write(fresh)
-                os.fsync(file.fileno())
-        return fresh is not None
+        return rewrap_file(self._ring, path, str(path))
 
     def append(self, descriptor: int, path: Path, data: bytes | memoryview) -> None:
         """Add a record; one that a death cut off before is overwritten."""
@@ -101,7 +95,7 @@ class SealedStreams:
             if os.fstat(descriptor).st_size == 0:
                 header, cipher = new_header(self._ring, STREAM)
                 try:
-                    _write(descriptor, header)
+                    write_all(descriptor, header)
                 except OSError:
                     # Half a header would be taken for something that was printed.
                     os.ftruncate(descriptor, 0)
@@ -113,7 +107,7 @@ class SealedStreams:
                 os.ftruncate(descriptor, index.end)
             nonce = secrets.token_bytes(12)
             sealed = index.cipher.encrypt(nonce, bytes(data), struct.pack(">Q", index.length))
-            _write(descriptor, struct.pack(">I", len(data)) + nonce + sealed)
+            write_all(descriptor, struct.pack(">I", len(data)) + nonce + sealed)
             index.add(len(data))
 
     def read(self, path: Path, offset: int, length: int) -> bytes:
@@ -125,17 +119,17 @@ class SealedStreams:
         found = bytearray()
         with path.open("rb") as file:
             at = bisect_right(index.plain, offset) - 1
-            place, stored = index.plain[at], index.stored[at]
-            while len(found) < length and place < index.length:
+            position, stored = index.plain[at], index.stored[at]
+            while len(found) < length and position < index.length:
                 file.seek(stored)
                 head = file.read(16)
                 size = struct.unpack(">I", head[:4])[0]
-                if place + size > offset:
+                if position + size > offset:
                     sealed = file.read(size + 16)
-                    plain = _decrypt(index.cipher, head[4:], sealed, place, path)
-                    start = max(0, offset - place)
+                    plain = _decrypt(index.cipher, head[4:], sealed, position, path)
+                    start = max(0, offset - position)
                     found += plain[start : start + length - len(found)]
-                place += size
+                position += size
                 stored += size + _OVERHEAD
         return bytes(found)
 
@@ -183,14 +177,8 @@ class _Reader(PlainText):
         return len(data)
 
 
-def _decrypt(cipher: AESGCM, nonce: bytes, sealed: bytes, place: int, path: Path) -> bytes:
+def _decrypt(cipher: AESGCM, nonce: bytes, sealed: bytes, position: int, path: Path) -> bytes:
     try:
-        return cipher.decrypt(nonce, sealed, struct.pack(">Q", place))
+        return cipher.decrypt(nonce, sealed, struct.pack(">Q", position))
     except InvalidTag:
-        raise Damaged(f"{path} is damaged or was changed at {place}", "Take it from a backup.") from None
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+        raise Damaged(f"{path} is damaged or was changed at {position}", "Take it from a backup.") from None

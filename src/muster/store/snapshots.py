@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import tarfile
 from collections.abc import Iterator
-from io import BytesIO
 
 from muster import errors
 from muster.host.files import safe_path
 from muster.store.backend import Store
+from muster.store.pieces import pieces_of
 from muster.wire.code import Manifest, SnapshotFiles, digest_of
 from muster.wire.codec import from_json, to_json
 
@@ -55,10 +55,9 @@ class Snapshots:
             info.size, info.mode = size, mode
             yield info.tobuf(tarfile.PAX_FORMAT)
             with self._store.open(_blob(sha256)) as file:
-                while piece := file.read(1 << 20):
-                    yield piece
+                yield from pieces_of(file)
             yield b"\0" * (-size % tarfile.BLOCKSIZE)
-        yield BytesIO(b"\0" * tarfile.BLOCKSIZE * 2).getvalue()
+        yield b"\0" * tarfile.BLOCKSIZE * 2
 
 
 def _blob(sha256: str) -> str:

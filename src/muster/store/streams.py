@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from muster.defaults import PUBLISH_S
-from muster.host.files import safe_path
+from muster.host.files import read_json, safe_path, write_all, write_json
 from muster.store.backend import Store
 from muster.store.keyring import KeyRing
 from muster.store.pieces import pieces_of
+from muster.store.sealed import SealedStreams
 from muster.wire.node.agents import Chunk
-
-if TYPE_CHECKING:
-    from muster.store.sealed import SealedStreams
 
 _PUBLISHED = "published.json"
 """How much of each stream the workspace store has, where that lies elsewhere."""
@@ -31,7 +28,7 @@ class Streams:
 
     def __init__(self, root: Path, ring: KeyRing | None = None) -> None:
         self._root = root
-        self._sealed = _sealed(ring)
+        self._sealed = SealedStreams(ring) if ring is not None else None
         self._publishing = threading.Lock()
 
     def append(self, chunks: list[Chunk]) -> dict[tuple[str, int, str], int]:
@@ -48,7 +45,8 @@ class Streams:
                 if chunk.offset > known:
                     continue
                 fresh = memoryview(chunk.data)[known - chunk.offset :]
-                lengths[key] += self._write(files[key], self.path(*key), fresh)
+                self._write(files[key], self.path(*key), fresh)
+                lengths[key] += len(fresh)
             for descriptor in files.values():
                 os.fdatasync(descriptor)
         finally:
@@ -113,15 +111,12 @@ class Streams:
         sealed = self._sealed.length(path) if self._sealed is not None and stored else None
         return stored if sealed is None else sealed
 
-    def _write(self, descriptor: int, path: Path, data: memoryview) -> int:
+    def _write(self, descriptor: int, path: Path, data: memoryview) -> None:
         """Append; a stream that began plain stays so."""
         if self._sealed is not None and self._sealed.takes(descriptor, path):
             self._sealed.append(descriptor, path, data)
-            return len(data)
-        total = len(data)
-        while data:
-            data = data[os.write(descriptor, data) :]
-        return total
+        else:
+            write_all(descriptor, data)
 
     def publish(self, store: Store, run: str, attempt: int, whole: bool = True) -> int:
         """Copy what an attempt printed to a store that lies elsewhere; a local store has it already.
@@ -134,7 +129,7 @@ class Streams:
         count = 0
         with self._publishing:
             base = self._root / safe_path(run) / "attempts" / str(attempt)
-            there = _read_sizes(base / _PUBLISHED)
+            there: dict[str, int] = read_json(base / _PUBLISHED) or {}
             for stream, size in self.names(run, attempt):
                 path = self.path(run, attempt, stream)
                 quiet = time.time() - path.stat().st_mtime > PUBLISH_S
@@ -142,7 +137,7 @@ class Streams:
                     continue
                 with self._open_plain(path) as file:
                     there[stream] = store.put(f"runs/{run}/attempts/{attempt}/{stream}", pieces_of(file, size))
-                _write_sizes(base / _PUBLISHED, there)
+                write_json(base / _PUBLISHED, there)
                 count += 1
         return count
 
@@ -170,24 +165,3 @@ class Streams:
 def _worth_it(size: int, there: int) -> bool:
     """An object in a remote store is written whole, so a long stream is copied when it has grown by a quarter."""
     return size <= _ALWAYS_WORTH_BYTES or size >= there * 1.25
-
-
-def _read_sizes(path: Path) -> dict[str, int]:
-    try:
-        return {str(name): int(size) for name, size in json.loads(path.read_text()).items()}
-    except (OSError, ValueError):
-        return {}
-
-
-def _write_sizes(path: Path, sizes: Mapping[str, int]) -> None:
-    part = path.with_suffix(".new")
-    part.write_text(json.dumps(sizes))
-    part.replace(path)
-
-
-def _sealed(ring: KeyRing | None) -> SealedStreams | None:
-    if ring is None:
-        return None
-    from muster.store.sealed import SealedStreams
-
-    return SealedStreams(ring)

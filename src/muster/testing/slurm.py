@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from muster.engines.slurm.reading import OVER, SQUEUE_FORMAT
+from muster.engines.slurm.parsing import OVER, SQUEUE_FORMAT
 from muster.wire.codec import Json
 
 _BUSY = "error: Socket timed out on send/recv operation"

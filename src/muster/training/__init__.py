@@ -8,10 +8,9 @@ try:
 except ModuleNotFoundError as error:
     raise ImportError("muster.training needs PyTorch; install it with `pip install 'muster[torch]'`") from error
 
-from muster.training.advice import Advice, advise
 from muster.training.checkpoint import Checkpointer, CheckpointFailed, NoGoodCheckpoint
 from muster.training.lars import LARS
-from muster.training.noise import NoiseScale
+from muster.training.noise import Advice, NoiseScale, advise
 from muster.training.sampling import ResumableSampler
 from muster.training.schedule import learning_rate
 from muster.training.throughput import Throughput

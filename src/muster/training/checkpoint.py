@@ -23,7 +23,7 @@ from muster.errors import MusterError
 from muster.training import integrity
 from muster.training.folders import CheckpointFolder, checkpoints_in
 from muster.training.integrity import About
-from muster.training.shards import Shards, hush_alone
+from muster.training.shards import Shards, silence_single_process_warning
 from muster.training.state import (
     PlainState,
     RandomState,
@@ -47,7 +47,7 @@ class NoGoodCheckpoint(MusterError):
 
 
 class RankState(TypedDict):
-    """What each rank keeps beside the tensors."""
+    """What each rank keeps besides the tensors."""
 
     progress: dict[str, Any]
     plain: PlainState
@@ -82,7 +82,7 @@ class Checkpointer:
             raise ValueError(f"best={best!r} is max or min, and keep_last={keep_last} at least 1")
         self._state = TrainingState(model, optimizer)
         self._stage = Stage()
-        own, self._resume, self._resumes_own_run = _places(folder, resume_from)
+        own, self._resume, self._resumes_own_run = _find_folders(folder, resume_from)
         self._folder = CheckpointFolder(own)
         self._keep_last, self._larger_is_better = keep_last, best == "max"
         self._asynchronous, self._max_failures = asynchronous, max_failures
@@ -101,11 +101,9 @@ class Checkpointer:
         self._failures = 0
 
     def save(self, step: int, progress: Mapping[str, Any] | None = None, *, metric: float | None = None) -> None:
-        """Save what there is after `step` steps. `progress` may hold tensors (loaded to main memory) and plain values.
+        """Save the state after `step` steps with each rank's `progress`: plain values, and tensors (loaded to the CPU).
 
-        Each rank's is kept.
-
-        With a `metric`, the checkpoint with the best one is kept beside the last few.
+        With a `metric`, the checkpoint with the best one is kept as well as the last few.
         """
         self.wait()
         given, plain = dict(progress or {}), self._state.plain()
@@ -121,7 +119,7 @@ class Checkpointer:
             self.wait()
 
     def load(self, which: str = "last") -> dict[str, Any] | None:
-        """Put the newest good checkpoint (or the `best`) in place; returns the progress given to it, or None."""
+        """Load the newest good checkpoint (or the `best`); returns the progress given to it, or None."""
         self.wait()
         candidates = self._candidates()
         if which == "best":
@@ -138,7 +136,7 @@ class Checkpointer:
                 "another model",
                 "Resume with the arguments that it was made with, or give another checkpoint folder.",
             )
-        hush_alone()
+        silence_single_process_warning()
         dcp.load(targets, storage_reader=reader, process_group=self._group, no_dist=self._size == 1)
         return self._take_own(found)
 
@@ -369,7 +367,7 @@ class Checkpointer:
         return own["progress"]
 
 
-def _places(folder: str | Path | None, resume_from: str | Path | None) -> tuple[Path, Path | None, bool]:
+def _find_folders(folder: str | Path | None, resume_from: str | Path | None) -> tuple[Path, Path | None, bool]:
     """Where to write, what to resume from, and whether that is of an earlier attempt of this run, which goes first."""
     if resume_from is not None and not Path(resume_from).is_dir():
         raise ValueError(f"resume_from={str(resume_from)!r}: there is no such folder")

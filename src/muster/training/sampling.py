@@ -61,10 +61,10 @@ class ResumableSampler:
 
     def __iter__(self) -> Iterator[list[tuple[int, int]]]:
         order, epoch = self._order(self.epoch), self.epoch
-        places = _concatenated(self._remaining)
+        positions = _concatenated(self._remaining)
         for step in range(len(self)):
             begin = self._begin(step)
-            taken = order[places[begin : begin + self.batch_size]]
+            taken = order[positions[begin : begin + self.batch_size]]
             yield [(epoch, index) for index in taken.tolist()]
 
     def set_epoch(self, epoch: int) -> None:

@@ -1,4 +1,4 @@
-"""A rank's part of a sharded checkpoint, written with so little Python that the training beside it hardly notices."""
+"""A rank's part of a sharded checkpoint, written with so little Python that the training hardly notices."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Shards:
             return {name: write_pieces(folder / name, pieces) for name, pieces in self._files.items()}
         self._planned_for = None
         writer = _Writer(folder)
-        hush_alone()
+        silence_single_process_warning()
         dcp.save(dict(tensors), storage_writer=writer, process_group=self._group, no_dist=self._size == 1)
         if writer.repeatable:
             self._planned_for, self._files = tensors, {writer.name: writer.pieces}
@@ -80,8 +80,8 @@ class _Writer(FileSystemWriter):
         for item in plan.items:
             own = self._pieces(planner.resolve_data(item))
             begin, end = end, end + sum(map(len, own))
-            place: Any = _StorageInfo(self.name, begin, end - begin)
-            results.append(WriteResult(index=item.index, size_in_bytes=end - begin, storage_data=place))
+            location: Any = _StorageInfo(self.name, begin, end - begin)
+            results.append(WriteResult(index=item.index, size_in_bytes=end - begin, storage_data=location))
             self.pieces += own
         self.sha256[self.name] = write_pieces(self._folder / self.name, self.pieces)
         done: Future[list[WriteResult]] = Future()
@@ -153,6 +153,6 @@ def _memory_of(tensor: Tensor) -> memoryview:
     return memoryview((ctypes.c_char * tensor.nbytes).from_address(tensor.untyped_storage().data_ptr())).cast("B")
 
 
-def hush_alone() -> None:
+def silence_single_process_warning() -> None:
     """That one process alone saves is what was asked for, and no news."""
     warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable")

@@ -27,7 +27,7 @@ _COUNT = "step"
 
 
 class PlainState(TypedDict):
-    """What an optimizer holds beside tensors: the options of its groups, and what belongs to single parameters."""
+    """What an optimizer holds besides tensors: the options of its groups, and what belongs to single parameters."""
 
     groups: list[dict[str, Value]]
     slots: dict[str, dict[str, Value]]
@@ -98,7 +98,7 @@ class TrainingState:
                 self._count_on_device(group["params"])
 
     def _count_on_device(self, parameters: list[nn.Parameter]) -> None:
-        """PyTorch's kernels that are fused or captured want the count of steps beside the parameter."""
+        """PyTorch's kernels that are fused or captured want the count of steps on the device of the parameter."""
         for parameter in parameters:
             slots = self._slots(parameter)
             if isinstance(count := slots.get(_COUNT), Tensor):
@@ -115,14 +115,14 @@ class TrainingState:
 
 
 class Stage:
-    """A place in main memory where the state waits to be written while the training goes on."""
+    """Buffers in main memory that hold the state while it is written and the training goes on."""
 
     def __init__(self) -> None:
         self._buffers: dict[str, Tensor] = {}
         self._copied: torch.cuda.Event | None = None
 
     def copy(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Take the values as they are now, into the same place as the last time.
+        """Take the values as they are now, into the same buffers as the last time.
 
         On a GPU this only queues the copies; `wait` before reading them.
         """
@@ -131,7 +131,7 @@ class Stage:
         parts = {name: tensor for name, tensor in tensors.items() if isinstance(tensor, DTensor)}
         if self._buffers.keys() != tensors.keys():
             self._buffers = {
-                **{name: _waiting_room(tensor, on_gpu) for name, tensor in whole.items()},
+                **{name: torch.empty_like(item, device="cpu", pin_memory=on_gpu) for name, item in whole.items()},
                 **_create_cpu_state_dict(parts, pin_memory=on_gpu),
             }
         with torch.no_grad():
@@ -146,10 +146,6 @@ class Stage:
     def wait(self) -> None:
         if self._copied is not None:
             self._copied.synchronize()
-
-
-def _waiting_room(tensor: Tensor, on_gpu: bool) -> Tensor:
-    return torch.empty_like(tensor, device="cpu", pin_memory=on_gpu)
 
 
 def snapshot(values: T) -> T:

@@ -139,7 +139,7 @@ class Throughput:
             "samples_per_s_per_device": total / world.size,
             "samples_per_s_of_ranks": [rank.samples_per_s for rank in ranks],
             "world_size": world.size,
-            "device": _device_name(world.device),
+            "device": torch.cuda.get_device_name(world.device) if world.device.type == "cuda" else "cpu",
             "counted_steps": len(self._step_s),
             "warmup_steps": self._steps - len(self._step_s),
             "median_step_s": max(rank.median_step_s for rank in ranks),
@@ -194,7 +194,3 @@ class _CudaClock:
 
     def finish(self) -> None:
         torch.cuda.synchronize()
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"

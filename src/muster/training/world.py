@@ -23,8 +23,8 @@ _LOOKS = 3
 
 
 @dataclass(frozen=True)
-class Place:
-    """This process among all, as its launcher says."""
+class RankInfo:
+    """Which rank this process is, as its launcher says."""
 
     rank: int = 0
     size: int = 1
@@ -88,22 +88,22 @@ class World:
 
 
 def join(environ: Mapping[str, str] = os.environ) -> World:
-    """Meet the other ranks; alone, there is nobody to meet."""
-    place = find_place(environ)
-    if place.size == 1:
-        return World(0, 1, place.local_rank, place.local_size, _device(place), place.launcher)
+    """Join the other ranks; a process alone has nobody to wait for."""
+    info = rank_info(environ)
+    if info.size == 1:
+        return World(0, 1, info.local_rank, info.local_size, _device(info), info.launcher)
     if not dist.is_initialized():
-        if place.launcher == "torch":
+        if info.launcher == "torch":
             dist.init_process_group("gloo")
         else:
-            _meet(place, *meeting_point(place, environ))
-    device, group = _share_out(place)
-    return World(place.rank, place.size, place.local_rank, place.local_size, device, place.launcher, group)
+            _init_group(info, *meeting_point(info, environ))
+    device, group = _choose_device(info)
+    return World(info.rank, info.size, info.local_rank, info.local_size, device, info.launcher, group)
 
 
-def _meet(place: Place, host: str, port: int) -> None:
+def _init_group(info: RankInfo, host: str, port: int) -> None:
     try:
-        dist.init_process_group("gloo", init_method=f"tcp://{host}:{port}", rank=place.rank, world_size=place.size)
+        dist.init_process_group("gloo", init_method=f"tcp://{host}:{port}", rank=info.rank, world_size=info.size)
     except dist.DistNetworkError as error:
         if "EADDRINUSE" not in str(error):
             raise
@@ -113,7 +113,7 @@ def _meet(place: Place, host: str, port: int) -> None:
         ) from error
 
 
-def find_place(environ: Mapping[str, str]) -> Place:
+def rank_info(environ: Mapping[str, str]) -> RankInfo:
     """Read the variables of torchrun (or Muster, per process) or of Open MPI, MPICH and Intel MPI."""
     names: tuple[str, ...]
     if "RANK" in environ and "WORLD_SIZE" in environ and "LOCAL_RANK" in environ:
@@ -125,9 +125,9 @@ def find_place(environ: Mapping[str, str]) -> Place:
         names, launcher = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"), "mpi"
     else:
         _refuse_one_for_each_node(environ)
-        return Place()
+        return RankInfo()
     rank, size, local_rank, local_size = (environ.get(name) for name in names)
-    return Place(int(rank or 0), int(size or 1), int(local_rank or 0), int(local_size or 1), launcher)
+    return RankInfo(int(rank or 0), int(size or 1), int(local_rank or 0), int(local_size or 1), launcher)
 
 
 def _refuse_one_for_each_node(environ: Mapping[str, str]) -> None:
@@ -141,36 +141,36 @@ def _refuse_one_for_each_node(environ: Mapping[str, str]) -> None:
         )
 
 
-def meeting_point(place: Place, environ: Mapping[str, str]) -> tuple[str, int]:
+def meeting_point(info: RankInfo, environ: Mapping[str, str]) -> tuple[str, int]:
     """Where rank 0 listens; a bare `mpirun` on one machine needs to say nothing."""
     host = environ.get("MASTER_ADDR")
     if host is None:
-        if place.local_size != place.size:
+        if info.local_size != info.size:
             raise ValueError(
-                f"MASTER_ADDR is not set, and the {place.size} ranks are on several nodes. "
+                f"MASTER_ADDR is not set, and the {info.size} ranks are on several nodes. "
                 "Give mpirun `-x MASTER_ADDR=ADDRESS_OF_RANK_0`, or start the job with Muster, which sets it."
             )
         host = "127.0.0.1"
     return host, int(environ.get("MASTER_PORT", "29500"))
 
 
-def _device(place: Place) -> torch.device:
+def _device(info: RankInfo) -> torch.device:
     if not torch.cuda.is_available():
         return torch.device("cpu")
-    device = torch.device("cuda", place.local_rank % torch.cuda.device_count())
+    device = torch.device("cuda", info.local_rank % torch.cuda.device_count())
     torch.cuda.set_device(device)
     return device
 
 
-def _share_out(place: Place) -> tuple[torch.device, dist.ProcessGroup | None]:
+def _choose_device(info: RankInfo) -> tuple[torch.device, dist.ProcessGroup | None]:
     """A GPU if every rank has one, and NCCL if none is shared; gloo otherwise."""
-    device = _device(place)
+    device = _device(info)
     own = str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else ""
-    owned = [""] * place.size
+    owned = [""] * info.size
     dist.all_gather_object(owned, own)
     if not all(owned):
         return torch.device("cpu"), None
-    return device, dist.new_group(backend="nccl") if len(set(owned)) == place.size else None
+    return device, dist.new_group(backend="nccl") if len(set(owned)) == info.size else None
 
 
 def _wait_for_gloo() -> None:

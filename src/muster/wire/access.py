@@ -1,4 +1,4 @@
-"""How a node reaches one input or output, and the files that it finds there.
+"""How nodes and people reach storage, and the files that they find there.
 
 kind        `url`                                       credentials
 file        an absolute path on the node                none: the node reads and writes it itself
@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Final, Literal
-from urllib.parse import quote
 
+from muster.defaults import GRANT_MAX_S, GRANT_S
 from muster.wire.codec import Json
 from muster.wire.message import wire
 
@@ -30,9 +30,6 @@ INLINE_FILES = 200
 Scope = Literal["read", "write"]
 READ: Final = "read"
 WRITE: Final = "write"
-
-_QUOTED = ("azure-blob", "azure-file", "http")
-"""Kinds whose `url` is percent-encoded already; the path of `muster` is quoted when it is sent."""
 
 
 @wire
@@ -72,8 +69,8 @@ class HashedFile:
 
 
 @wire
-class StoredFile:
-    """The answer to `PUT data/STORE/PATH`."""
+class FileBrief:
+    """A file by name and size."""
 
     path: str
     size: int
@@ -100,9 +97,46 @@ class Access:
     manifest_by_reference: bool = False
     """What it holds is known, or has to be listed by the server: `GET agents/NODE/manifest`."""
 
-    def url_of(self, path: str) -> str:
-        """The address of one file below the folder."""
-        if not path:
-            return self.url
-        joint = "" if self.url.endswith("/") else "/"
-        return f"{self.url}{joint}{quote(path) if self.kind in _QUOTED else path}"
+
+@wire
+class NewGrant:
+    """The body of `POST grants`."""
+
+    address: str
+    scope: Scope = READ
+    folder: bool = True
+    lifetime_s: float = GRANT_S
+
+    def __post_init__(self) -> None:
+        if not 0 < self.lifetime_s <= GRANT_MAX_S:
+            raise ValueError(
+                f"lifetime_s {self.lifetime_s!r} is out of range: use more than 0, at most {GRANT_MAX_S:g}"
+            )
+
+
+@wire
+class GrantBrief:
+    """What a grant is for."""
+
+    id: str
+    store: str
+    path: str
+    scope: Scope
+    subject: str
+    created_at: float
+    expires_at: float
+
+
+@wire
+class GrantView(GrantBrief):
+    """A grant that holds."""
+
+    revoked_at: float | None = None
+
+
+@wire
+class IssuedGrant(GrantBrief):
+    """A grant with its token, which is seen only once."""
+
+    url: str
+    token: str = field(repr=False)

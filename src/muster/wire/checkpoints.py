@@ -48,12 +48,9 @@ class Published:
 
 
 @wire
-class CheckpointFile:
+class CheckpointFile(HashedFile):
     """One file of a checkpoint that an attempt resumes from."""
 
-    path: str
-    size: int
-    sha256: str
     target: str
     """The name that it gets; where nodes wrote one name differently, each is kept."""
     part: int

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
 from muster.wire.codec import Json
-from muster.wire.message import check_pattern, wire
+from muster.wire.message import check_name, wire
 from muster.wire.states import ClusterState
-
-_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 DeleteMode = Literal["refuse", "drain", "now"]
 CostBy = Literal["run", "user", "cluster"]
@@ -27,7 +24,7 @@ class NewCluster:
     """What an engine takes beyond what all clusters have is its own affair."""
 
     def __post_init__(self) -> None:
-        check_pattern("name", self.name, _NAME, "letters, digits, '_', '.' and '-', at most 64")
+        check_name(self.name)
 
 
 @wire

@@ -179,8 +179,6 @@ def _make_reader(kind: Any) -> _Reader:
     origin = get_origin(kind)
     if origin is Annotated or kind is Any:
         return _Reader(_OPEN, lambda value: value, frozenset(_PLAIN))
-    if kind is float:
-        return _Reader(_WORDS[float], _decode_float, frozenset({float}))
     if kind in _SCALARS:
         return _scalar(kind)
     if origin is Literal:
@@ -206,17 +204,13 @@ def _refused(expected: str, value: Any) -> WireError:
     return WireError(f"expected {expected}, got {text}")
 
 
-def _decode_float(value: Any) -> float:
-    if type(value) is int or type(value) is float:
-        return float(value)
-    raise _refused(_WORDS[float], value)
-
-
 def _scalar(kind: type[Any]) -> _Reader:
     def decode(value: Any) -> Any:
         # Exactly: True is not a whole number here.
         if type(value) is kind:
             return value
+        if kind is float and type(value) is int:
+            return float(value)
         raise _refused(_WORDS[kind], value)
 
     return _Reader(_WORDS[kind], decode, frozenset({kind}))

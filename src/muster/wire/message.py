@@ -10,6 +10,7 @@ from typing import Any, TypeVar, dataclass_transform
 from muster.wire.codec import to_json
 
 T = TypeVar("T")
+_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -57,6 +58,11 @@ def _schema(cls: type[Any], source: Any, handler: Callable[[Any], Any]) -> Any:
     schema = handler(source)
     schema["serialization"] = {"type": "function-plain", "function": to_json}
     return schema
+
+
+def check_name(value: str) -> None:
+    """Refuse what cannot be the name of a cluster or a model."""
+    check_pattern("name", value, _NAME, "letters, digits, '_', '.' and '-', at most 64")
 
 
 def check_pattern(name: str, value: str, pattern: re.Pattern[str], allowed: str) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import field
 
 from muster.wire.codec import Json
-from muster.wire.message import check_pattern, wire
-
-_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+from muster.wire.message import check_name, wire
 
 
 @wire
@@ -24,7 +21,7 @@ class NewModel:
     properties: Mapping[str, Json] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_pattern("name", self.name, _NAME, "letters, digits, '_', '.' and '-', at most 64")
+        check_name(self.name)
 
 
 @wire

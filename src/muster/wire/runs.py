@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
+from muster.wire.access import FileBrief
 from muster.wire.checkpoints import CheckpointView
 from muster.wire.codec import OMIT, Json
 from muster.wire.environments import EnvironmentBrief
@@ -112,11 +113,38 @@ def slowest(reports: Iterable[Progress]) -> Progress | None:
 
 
 @wire
-class FileBrief:
-    """A file by name and size."""
+class MetricReport:
+    """A point that is logged by a client, not by a rank."""
 
-    path: str
-    size: int
+    name: str
+    value: Json
+    step: float | None = None
+    type: str = "scalar"
+    at: float = 0.0
+
+
+@wire
+class MetricReports:
+    """The body of `POST runs/RUN/metrics`."""
+
+    points: tuple[MetricReport, ...]
+
+
+@wire
+class MetricPoint:
+    """A recorded point."""
+
+    name: str
+    value: Json
+    """Numbers that JSON lacks are the texts `NaN`, `Infinity` and `-Infinity`."""
+    step: float | None
+    rank: int | None
+    """None: logged by a node or by a client."""
+    source: str
+    """`rank_N`, `node` or `client`."""
+    type: str
+    at: float
+    attempt: int
 
 
 @wire
@@ -128,15 +156,6 @@ class FileView:
     sha256: str | None
     """None: it still grows."""
     attempt: int
-
-
-@wire
-class FileStored:
-    """The answer to an upload to a run."""
-
-    path: str
-    size: int
-    sha256: str
 
 
 @wire

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 Level = Literal["info", "warning", "error"]
 """Of a note."""
@@ -33,18 +33,7 @@ CANCELED: Final = "Canceled"
 
 TERMINAL: frozenset[str] = frozenset({COMPLETED, FAILED, CANCELED})
 ACTIVE: frozenset[str] = frozenset({PROVISIONING, PREPARING, RUNNING, FINALIZING, CANCEL_REQUESTED})
-ALL: tuple[RunStatus, ...] = (
-    NOT_STARTED,
-    QUEUED,
-    PROVISIONING,
-    PREPARING,
-    RUNNING,
-    FINALIZING,
-    CANCEL_REQUESTED,
-    COMPLETED,
-    FAILED,
-    CANCELED,
-)
+ALL: tuple[RunStatus, ...] = get_args(RunStatus)
 
 Phase = Literal["ordered", "prepared", "started", "ended", "delivered", "given_up", "closed"]
 """Where an attempt is on one of its nodes."""

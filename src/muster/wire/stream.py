@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
-from muster.wire import metrics, runs
-from muster.wire.codec import OMIT, Json, WireError, from_json, to_json
+from muster.wire import runs
+from muster.wire.codec import OMIT, Json, WireError, from_json
 from muster.wire.message import wire
 from muster.wire.states import Level, RunStatus
 from muster.wire.verdicts import Verdict
@@ -97,7 +97,7 @@ class LogPiece:
 
 
 @wire
-class MetricLogged(metrics.MetricPoint):
+class MetricLogged(runs.MetricPoint):
     """A point of a metric."""
 
     kind: ClassVar[str] = "metric"
@@ -132,23 +132,8 @@ StreamEvent = (
     | RunEnded
 )
 
-_BY_KIND: Mapping[str, type[StreamEvent]] = {
-    "state": StateChanged,
-    "note": Note,
-    "rank": RankEnded,
-    "checkpoint": CheckpointPublished,
-    "log": LogPiece,
-    "metric": MetricLogged,
-    "progress": ProgressMade,
-    "end": RunEnded,
-}
+_BY_KIND: Mapping[str, type[StreamEvent]] = {event.kind: event for event in get_args(StreamEvent)}
 KINDS = frozenset(_BY_KIND)
-
-
-def encode_data(event: StreamEvent) -> Json:
-    """The `data:` of an event as JSON; its `event:` is `event.kind`."""
-    data: Json = to_json(event)
-    return data
 
 
 def decode_event(kind: str, data: Json) -> StreamEvent:

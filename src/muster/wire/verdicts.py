@@ -112,18 +112,11 @@ class Ending:
 
 
 @wire
-class RankEvidence(RankEnd):
+class RankEvidence(RankExit, RankEnd):
     """What is known of one rank."""
 
-    rank: int
-    node: str
-    exit_code: int | None = None
-    signal: int | None = None
-    expected: bool = False
-    """Muster's own signal ended it."""
     essential: bool = True
     state: str = "ended"
-    ended_at: float | None = None
     oom_killed: bool = False
     """The kernel counted a kill for want of memory on the node while it ended by SIGKILL."""
     refusal: str | None = None

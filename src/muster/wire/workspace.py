@@ -1,4 +1,4 @@
-"""The workspace itself: health, shutdown, errors."""
+"""The workspace itself: health and shutdown."""
 
 from __future__ import annotations
 
@@ -45,19 +45,3 @@ class ShuttingDown:
 
     stopping: bool
     active_runs: int
-
-
-@wire
-class ErrorDetail:
-    """What went wrong, and what to do about it."""
-
-    code: str
-    message: str
-    hint: str = ""
-
-
-@wire
-class ErrorBody:
-    """The body of every answer that is an error."""
-
-    error: ErrorDetail

@@ -270,6 +270,18 @@ def test_a_rank_shows_its_stacks_on_a_signal_and_goes_on(node: Harness) -> None:
     assert b"goes on" in node.log(key)
 
 
+def test_what_torchrun_starts_shows_its_stacks_too(node: Harness) -> None:
+    script = (
+        f"import os\ndef training(): os.kill(os.getpid(), {int(signal.SIGRTMAX - 6)}); print('goes on')\ntraining()"
+    )
+    digest = node.server.add_code({"train.py": script.encode()})
+    node.start_agent()
+    key = node.run(["torchrun", "--standalone", "--nproc-per-node", "2", "train.py"], snapshot=digest)
+    node.server.wait_event(key, "delivered", timeout_s=120)
+    assert node.log(key).count(b"in training") == 2
+    assert node.log(key).count(b"goes on") == 2
+
+
 def test_a_job_switches_the_hooks_off(node: Harness) -> None:
     script = f"import os; os.kill(os.getpid(), {int(signal.SIGRTMAX - 6)})"
     node.start_agent()

@@ -114,7 +114,7 @@ def test_a_built_image_goes_to_the_registry_and_comes_back(registry: Registry, b
     assert any(f"the image {registry.host}/team/muster-build:" in note and "was not pushed" in note for note in notes)
 
     secret = "registry_" + registry.host.replace(".", "_").replace(":", "_")
-    boxes.client._calls.send("PUT", f"/secrets/{secret}", message={"value": f"anna:{PASSWORD}"})
+    boxes.client.calls.send("PUT", f"/secrets/{secret}", message={"value": f"anna:{PASSWORD}"})
     _remove_images(registry)
     again = boxes.run(command=command, environment=built)
     assert boxes.wait(again)["status"] == "Completed"
@@ -135,7 +135,7 @@ def test_packages_on_an_image_come_from_the_registry_where_another_node_put_them
 ) -> None:
     shelf.wheel("small", "1.0")
     secret = "registry_" + registry.host.replace(".", "_").replace(":", "_")
-    boxes.client._calls.send("PUT", f"/secrets/{secret}", message={"value": f"anna:{PASSWORD}"})
+    boxes.client.calls.send("PUT", f"/secrets/{secret}", message={"value": f"anna:{PASSWORD}"})
     job = {
         "command": ["python3", "-c", "import small; print(small.VERSION)"],
         "environment": {"image": image, "pip": [*shelf.options, "small"]},

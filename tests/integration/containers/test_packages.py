@@ -148,7 +148,7 @@ def test_a_registered_environment_brings_its_folder_and_what_conda_puts_on_its_i
     assert made.register(workspace).version == "1"
     assert made.register(workspace).version == "1"
     shutil.rmtree(folder)
-    workspace.client._calls.send("POST", "/gc", message={"dry_run": False, "older_than_s": 0, "keep_last": 0})
+    workspace.client.calls.send("POST", "/gc", message={"dry_run": False, "older_than_s": 0, "keep_last": 0})
     run = boxes.wait(boxes.run(command="cat /hello.txt && ffmpeg", environment="azureml:boxed@latest"))
     assert run["status"] == "Completed", run["verdict"]
     assert boxes.log(run["id"]) == b"hello from the folderffmpeg of conda\n"

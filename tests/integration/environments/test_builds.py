@@ -17,6 +17,7 @@ from tests.conftest import wait_until
 from tests.integration.environments.conftest import Shelf
 
 from muster.environments.venvs.cache import Cache
+from muster.environments.venvs.interpreters import Interpreter
 from muster.environments.venvs.request import Answer, Doing, Failed, Finished, Request
 from muster.host.children import Child
 from muster.wire.codec import from_json, to_json
@@ -32,7 +33,8 @@ class Building:
     def __init__(self, recipe: Recipe, root: Path, prefix: tuple[str, ...] = (), limit_bytes: int = 1 << 40) -> None:
         command = [*prefix, sys.executable, "-m", "muster.environments.venvs.build"]
         self.child = Child(command, errors=subprocess.DEVNULL)
-        request = Request(recipe, "key", sys.executable, tuple(sys.version_info[:3]), str(root), limit_bytes)
+        base = Interpreter(sys.executable, tuple(sys.version_info[:3]))
+        request = Request(recipe, "key", base, str(root), limit_bytes)
         self.child.send(to_json(request))
 
     def result(self) -> Answer | None:
@@ -128,9 +130,9 @@ def test_a_build_makes_room_by_removing_what_was_used_longest_ago(shelf: Shelf, 
     assert Building(recipe, cache.root).result() == READY
     cache.folder("key").rename(cache.folder("older"))
     (cache.root / ".locks/key.use").rename(cache.root / ".locks/older.use")
-    assert {built.key for built in cache.all()} == {"older"}
+    assert {built.key for built in cache.entries()} == {"older"}
     assert Building(recipe, cache.root, limit_bytes=1).result() == READY
-    assert {built.key for built in cache.all()} == {"key"}
+    assert {built.key for built in cache.entries()} == {"key"}
 
 
 def _timed(work: Any) -> float:

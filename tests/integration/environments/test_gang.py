@@ -38,7 +38,7 @@ def gang(shelf: Shelf, *packages: str) -> dict[str, Any]:
 def settle(site: Site, run: str, node: str, facts: dict[str, Any] | None) -> dict[str, Any]:
     """What an agent says and hears."""
     body = {"run": run, "attempt": 1, "environment": facts}
-    answer: dict[str, Any] = site.client._calls.send("POST", f"/agents/{node}/environment", message=body)
+    answer: dict[str, Any] = site.client.calls.send("POST", f"/agents/{node}/environment", message=body)
     return answer
 
 

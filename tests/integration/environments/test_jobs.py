@@ -33,7 +33,7 @@ def cache(shelf: Shelf) -> Cache:
 
 
 def keys(cache: Cache) -> list[str]:
-    return [built.key for built in cache.all()]
+    return [built.key for built in cache.entries()]
 
 
 def failed(site: Site, environment: dict[str, Any]) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def test_one_that_a_job_uses_is_not_removed(shelf: Shelf, cache: Cache, site: Si
     (key,) = keys(cache)
     refused = subprocess.run([MUSTER, "env", "rm", key], capture_output=True, text=True, check=False)
     assert refused.returncode == 2 and f"{key} is in use" in refused.stderr
-    assert Cache(cache.root, 0).make_room() == () and keys(cache) == [key]
+    assert Cache(cache.root, 0).make_room().removed == () and keys(cache) == [key]
     site.client.cancel(run, force=True)
     site.wait(run)
     wait_until(lambda: cache.remove(key), 60.0, "that nobody uses it any more")
@@ -292,4 +292,4 @@ def test_pip_builds_where_there_is_no_uv(
     wrong = Recipe("p", ("small==99",), options=tuple(shelf.options))
     with pytest.raises(Failure, match="no version fits small==99"):
         ensure(wrong, "w", base, cache, Progress())
-    assert [built.key for built in cache.all()] == ["k"]
+    assert [built.key for built in cache.entries()] == ["k"]

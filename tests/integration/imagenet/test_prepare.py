@@ -22,7 +22,7 @@ from PIL import Image
 from tests.conftest import wait_until
 from tests.sites.imagenet import Archives, make_archives
 
-from muster.imagenet.pack import alone_in
+from muster.imagenet.pack import sole_writer
 
 MUSTER = [sys.executable, "-m", "muster.cli", "data", "imagenet"]
 
@@ -218,7 +218,7 @@ def test_other_labels_are_not_mixed_into_shards_that_are_there(archives: Archive
 
 
 def test_two_at_once_in_one_folder_are_refused(archives: Archives, tmp_path: Path) -> None:
-    with alone_in(tmp_path / "s"):
+    with sole_writer(tmp_path / "s"):
         done = prepare(archives, tmp_path / "s")
     assert done.returncode != 0
     assert f"another `muster data imagenet` writes to {tmp_path / 's'}" in done.stderr

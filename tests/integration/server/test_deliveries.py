@@ -13,7 +13,7 @@ from muster.wire.node.agents import Chunk, Event, Noted, encode
 def deliver(site: Site, frames: list[Any], *before: bytes) -> dict[str, Any]:
     body = b"".join([*before, *encode(frames)])
     path = "/agents/local-0/deliveries"
-    answer: dict[str, Any] = site.client._calls.send("POST", path, body=body, query={"agent": "test"})
+    answer: dict[str, Any] = site.client.calls.send("POST", path, body=body, query={"agent": "test"})
     return answer
 
 

@@ -11,6 +11,7 @@ from tests.conftest import wait_until
 from tests.integration.server.conftest import Site
 from tests.sites.slurm import SlurmSite
 
+from muster.client.storage import Storage
 from muster.wire.datastores import NewDatastore
 
 TWO_NODES = {"instance_count": 2}
@@ -129,7 +130,7 @@ def test_data_that_only_the_server_reaches_goes_through_the_shared_folder(
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "large").write_bytes(os.urandom(20_000_000))
     (tmp_path / "in" / "small").write_bytes(b"few")
-    site.client.storage.create_datastore(NewDatastore("servers", "local", {"path": str(tmp_path)}))
+    Storage(site.client.calls).create_datastore(NewDatastore("servers", "local", {"path": str(tmp_path)}))
     run_id = site.run(
         command="cp ${{inputs.data}}/large ${{inputs.data}}/small ${{outputs.copy}}/",
         compute="apart-with-data",

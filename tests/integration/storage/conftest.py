@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import shutil
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import _end_workspace, wait_until
+from tests.conftest import Postgres, _end_workspace, wait_until
 from tests.integration.server.conftest import Site, site
 
 from muster.client.connect import connect
@@ -138,16 +139,35 @@ class Container:
 @pytest.fixture(scope="module")
 def shared_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """One workspace for all tests of a module, which starts its server once."""
-    folder = tmp_path_factory.mktemp("shared")
-    client = connect(create_workspace(folder, "test"))
+    yield from _serve(tmp_path_factory.mktemp("shared"), {})
+
+
+@pytest.fixture(scope="module")
+def shared_postgres_site(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> Iterator[Site]:
+    """The same with its database on PostgreSQL."""
+    yield from _serve(tmp_path_factory.mktemp("postgres"), {"database": postgres.new_database()})
+
+
+def _serve(folder: Path, config: dict[str, str]) -> Iterator[Site]:
+    workspace = create_workspace(folder, "test")
+    file = folder / ".muster" / "workspace.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **config}))
+    client = connect(workspace)
     yield Site(folder, client)
     client.close()
     _end_workspace(folder)
 
 
+def shared_by_module(request: pytest.FixtureRequest) -> Site:
+    """The module's workspace on the database that a test's parameter names; see `on_both_databases`."""
+    postgres = getattr(request, "param", "sqlite") == "postgresql"
+    found: Site = request.getfixturevalue("shared_postgres_site" if postgres else "shared_site")
+    return found
+
+
 @pytest.fixture
 def storage(site: Site) -> Storage:
-    return site.client.storage
+    return Storage(site.client.calls)
 
 
 @pytest.fixture

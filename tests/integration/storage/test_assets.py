@@ -6,8 +6,8 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from tests.integration.server.conftest import Site
-from tests.integration.storage.conftest import Container
+from tests.integration.server.conftest import Site, on_both_databases
+from tests.integration.storage.conftest import Container, shared_by_module
 
 from muster import Dataset, Datastore, Workspace
 from muster.client.storage import Storage
@@ -18,8 +18,8 @@ from muster.wire.datastores import NewDatastore
 
 
 @pytest.fixture
-def site(shared_site: Site) -> Site:
-    return shared_site
+def site(request: pytest.FixtureRequest) -> Site:
+    return shared_by_module(request)
 
 
 @pytest.fixture
@@ -31,6 +31,7 @@ def digits(tmp_path: Path) -> Path:
     return folder
 
 
+@on_both_databases
 def test_a_local_folder_becomes_versions_with_sizes_and_hashes(storage: Storage, digits: Path, tmp_path: Path) -> None:
     first = storage.upload_asset(digits, NewAsset("digits", ""), "workspaceblobstore")
     second = storage.upload_asset(digits / "sub/b.txt", NewAsset("digits", ""), "workspaceblobstore")

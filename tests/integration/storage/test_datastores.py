@@ -128,11 +128,11 @@ def test_a_path_cannot_leave_its_datastore(storage: Storage, site: Site, tmp_pat
     body = NewDatastore("here", "local", {"path": str(tmp_path / "store")})
     storage.create_datastore(body, replace=True)
     with pytest.raises((JobError, NotFound)):
-        site.client._calls.send("GET", f"/data/here/{path}")
+        site.client.calls.send("GET", f"/data/here/{path}")
     with pytest.raises(AccessDenied, match="leaves the datastore"):
-        site.client._calls.send("GET", "/data/here/link/outside")
+        site.client.calls.send("GET", "/data/here/link/outside")
     with pytest.raises(AccessDenied, match="leaves the datastore"):
-        site.client._calls.send("PUT", "/data/here/link/new", body=b"x")
+        site.client.calls.send("PUT", "/data/here/link/new", body=b"x")
 
 
 def test_a_datastore_that_holds_an_asset_is_not_forgotten(storage: Storage, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 import pytest
 from tests.conftest import wait_until
-from tests.integration.server.conftest import Site
-from tests.integration.storage.conftest import ACCOUNT, ACCOUNT_KEY, Azurite, Container
+from tests.integration.server.conftest import Site, on_both_databases
+from tests.integration.storage.conftest import ACCOUNT, ACCOUNT_KEY, Azurite, Container, shared_by_module
 
 from muster.client.calls import API
 from muster.client.storage import Storage
@@ -33,8 +33,8 @@ OWN = "azureml://datastores/workspaceblobstore/paths/"
 
 
 @pytest.fixture
-def site(shared_site: Site) -> Site:
-    return shared_site
+def site(request: pytest.FixtureRequest) -> Site:
+    return shared_by_module(request)
 
 
 class Guest:
@@ -97,6 +97,7 @@ def test_a_grant_opens_no_other_call(site: Site, storage: Storage, results: str)
     connection.close()
 
 
+@on_both_databases
 def test_a_revoked_grant_is_refused_at_once(site: Site, storage: Storage, results: str) -> None:
     made = storage.grant(results, "read", True, 60)
     guest = Guest(site, made.token)

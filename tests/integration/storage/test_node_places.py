@@ -25,6 +25,7 @@ from tests.integration.storage.conftest import Azurite, Container
 
 from muster.agent.prepare import mounts
 from muster.client.connect import connect
+from muster.client.storage import Storage
 from muster.client.workspace import find_workspace
 from muster.storage.connectors.base import TransferError
 from muster.storage.connectors.opening import open_access
@@ -115,7 +116,7 @@ def secure_azurite(own_authority: Path) -> Iterator[Azurite]:
 def test_blobs_travel_over_tls_with_an_authority_of_the_sites_own(
     secure_azurite: Azurite, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blob = Container(secure_azurite, secure_azurite.new_container(), site.client.storage)
+    blob = Container(secure_azurite, secure_azurite.new_container(), Storage(site.client.calls))
     blob.register()
     blob.put("set/a", DATA)
     out = {"m": {"type": "uri_folder", "path": "azureml://datastores/blob/paths/out", "mode": "upload"}}
@@ -203,7 +204,7 @@ def test_a_mounted_input_is_read_in_place_and_gone_after_the_agents_death(
     monkeypatch.setenv("MUSTER_RO_MOUNT", "mount")
     client = connect(find_workspace(workspace))
     site = Site(workspace, client)
-    blob = Container(azurite, azurite.new_container(), client.storage)
+    blob = Container(azurite, azurite.new_container(), Storage(client.calls))
     blob.register()
     blob.put("set/a", DATA)
     blob.put("set/sub/with space+ä.txt", b"text")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import wait_until
-from tests.integration.server.conftest import Site
+from tests.integration.server.conftest import Site, on_both_databases
 
 from muster.client.snapshot import push, scan
 from muster.client.storage import Storage
@@ -68,6 +68,7 @@ def test_only_what_nothing_refers_to_is_removed(site: Site, storage: Storage, tm
     assert digest in {path.stem for path in (store / "code/snapshots").iterdir()}
 
 
+@on_both_databases
 def test_a_run_that_a_model_comes_from_stays(site: Site) -> None:
     run = site.run(command="mkdir -p outputs; echo m > outputs/m")
     site.wait(run)
@@ -88,7 +89,7 @@ def test_an_upload_whose_server_is_killed_leaves_nothing_that_could_be_taken_for
         yield b"x" * (4 << 20)
 
     with pytest.raises(MusterError):
-        site.client._calls.send("PUT", "/data/workspaceblobstore/big", body=pieces(), again=False)
+        site.client.calls.send("PUT", "/data/workspaceblobstore/big", body=pieces(), again=False)
     assert not storage.files("workspaceblobstore")
     assert len(parts(site)) == 1
     assert collect(site) == {"file": 1}

@@ -8,7 +8,8 @@ import subprocess
 import psutil
 import pytest
 from tests.conftest import MUSTER, processes_of, wait_until
-from tests.integration.server.conftest import Site
+from tests.integration.server.conftest import Site, on_both_databases
+from tests.integration.storage.conftest import shared_by_module
 
 from muster.client.storage import Storage
 from muster.errors import JobError, NotFound
@@ -17,10 +18,11 @@ SECRET = 'Zm9v-hunter2/ü&"x"'
 
 
 @pytest.fixture
-def site(shared_site: Site) -> Site:
-    return shared_site
+def site(request: pytest.FixtureRequest) -> Site:
+    return shared_by_module(request)
 
 
+@on_both_databases
 def test_a_secret_that_a_rank_prints_is_masked_in_every_spelling(site: Site, storage: Storage) -> None:
     site.client.set_secret("TOKEN", SECRET)
     script = """

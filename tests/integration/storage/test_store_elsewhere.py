@@ -13,6 +13,7 @@ from tests.integration.server.conftest import Site
 from tests.integration.storage.conftest import ACCOUNT, ACCOUNT_KEY, Azurite
 
 from muster.client.connect import connect
+from muster.client.storage import Storage
 from muster.client.workspace import find_workspace
 from muster.errors import ServerUnavailable
 from muster.wire.assets import NewAsset
@@ -57,7 +58,7 @@ def test_a_store_that_cannot_be_used_is_said_in_one_line(workspace: Path, azurit
 
 
 def test_what_lies_in_the_container_is_an_input_of_jobs(site: Site, tmp_path: Path) -> None:
-    storage = site.client.storage
+    storage = Storage(site.client.calls)
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "a.txt").write_text("content")
     storage.upload(tmp_path / "set", "workspaceblobstore", "plain")

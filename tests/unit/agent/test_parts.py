@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from muster.agent import gpus
+from muster.agent import devices
 from muster.agent.prepare import code
 from muster.agent.prepare.code import Archive
+from muster.agent.refusal import Refusal
 from muster.agent.run import runtime_copy
 from muster.agent.ship import files
 from muster.host import processes
-from muster.host.cache import FolderCache
-from muster.paths import AttemptPaths, NodePaths
+from muster.host.cache import FolderCache, Size
+from muster.paths import AttemptPaths
 
 
 def test_descendants_are_found_at_any_depth() -> None:
@@ -34,21 +35,21 @@ def test_the_process_table_knows_this_process() -> None:
 
 
 def test_gpus_are_read_from_what_the_tool_prints() -> None:
-    found = gpus.parse("0, 35, 1024\n1, [N/A], 0\n\n")
-    assert found == [gpus.Gpu("0", 35.0, 1024 * 2**20), gpus.Gpu("1", 0.0, 0.0)]
+    found = devices.parse_gpus("0, 35, 1024\n1, [N/A], 0\n\n")
+    assert found == [devices.Gpu("0", 35.0, 1024 * 2**20), devices.Gpu("1", 0.0, 0.0)]
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
 def test_archives_hold_plain_files_only(tmp_path: Path, kind: bytes) -> None:
     info = tarfile.TarInfo("x")
     info.type, info.linkname = kind, "/etc/passwd"
-    with pytest.raises(code.UnsafeArchive, match="'x'"):
+    with pytest.raises(Refusal, match="'x'"):
         code.unpack(_tar(info), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x"])
 def test_archives_cannot_write_outside(tmp_path: Path, name: str) -> None:
-    with pytest.raises(code.UnsafeArchive):
+    with pytest.raises(Refusal):
         code.unpack(_tar(tarfile.TarInfo(name)), tmp_path / "target")
     assert list(tmp_path.rglob("*")) == []
 
@@ -83,7 +84,7 @@ def test_code_that_was_not_used_for_longest_makes_room_and_what_is_being_copied_
         (cache / digest / "entry.json").write_text('{"size": 1000}')
         os.utime(cache / ".locks" / f"{digest}.use", (age, age))
     (cache / "of-an-older-version").mkdir()
-    held = FolderCache(cache, 0).hold("busy")
+    held = FolderCache(cache, 0, Size).hold("busy")
     assert held is not None
     os.utime(held.lock.descriptor, (1, 1))
     with held.lock:
@@ -119,13 +120,13 @@ def test_a_link_in_place_of_outputs_is_not_followed_outside(tmp_path: Path) -> N
 
 
 def test_the_in_run_copy_holds_what_a_rank_may_import(tmp_path: Path) -> None:
-    target = runtime_copy.install(NodePaths(tmp_path), "1.0")
-    assert target == tmp_path / "runtime/1.0"
+    target = tmp_path / "1.0"
+    runtime_copy.install(target)
     assert (target / "muster/errors.py").exists()
     assert (target / "muster/runtime/__init__.py").exists()
     assert not (target / "muster/agent").exists()
     (target / "muster/errors.py").write_text("damaged")
-    runtime_copy.install(NodePaths(tmp_path), "1.0")
+    runtime_copy.install(target)
     assert (target / "muster/errors.py").read_text() != "damaged"
 
 

@@ -16,6 +16,7 @@ import typer.main
 from tools.command_reference import examples, reference
 from typer.testing import CliRunner
 
+from muster import defaults
 from muster.cli.commands.cluster import with_flags
 from muster.cli.commands.files import choose, target_of
 from muster.cli.commands.logs import selection
@@ -23,7 +24,8 @@ from muster.cli.commands.workspace import WorkspaceBrief, WorkspaceStatus, serve
 from muster.cli.console import Paint
 from muster.cli.main import PANELS, app
 from muster.cli.options import complete_runs, run_words
-from muster.clusters.flags import Flag
+from muster.cli.text import time_text
+from muster.clusters.options import Flag
 from muster.errors import NotFound, UserError
 from muster.wire.codec import Json
 from muster.wire.runs import FileView
@@ -197,10 +199,23 @@ def test_a_command_loads_its_own_module() -> None:
     assert commands_among(loaded_by("cluster", "--help")) == {"cluster"}
 
 
+def test_what_a_run_needs_only_later_is_not_loaded_before_it_is_submitted() -> None:
+    loaded = loaded_by("run", "--help")
+    assert commands_among(loaded) == {"run"}
+    later = ("muster.launch", "muster.cli.following", "muster.cli.views", "muster.client.storage", "logging", "rich")
+    assert not [name for name in loaded if name.startswith(later)]
+
+
 def test_a_shell_completes_words_without_loading_commands_and_options_with_the_one_they_are_of() -> None:
     completing = {"_MUSTER_COMPLETE": "complete_bash"}
     assert not commands_among(loaded_by(**completing, COMP_WORDS="muster r", COMP_CWORD="1"))
     assert commands_among(loaded_by(**completing, COMP_WORDS="muster ps --st", COMP_CWORD="2")) == {"runs"}
+
+
+def test_figures_in_the_help_are_the_default_ones() -> None:
+    assert invoke("cancel", "--help").output.count(f"{defaults.GRACE_CANCEL_S:g} seconds") == 2
+    assert f"[default: {time_text(defaults.GC_AGE_S)}]" in invoke("gc", "--help").output
+    assert f"[default: {time_text(defaults.GRANT_S)}]" in invoke("datastore", "grant", "--help").output
 
 
 def test_a_mistyped_command_is_put_right() -> None:

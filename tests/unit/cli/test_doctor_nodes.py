@@ -12,9 +12,8 @@ import pytest
 
 from muster.cli.console import Paint
 from muster.cli.doctor import advice
-from muster.cli.doctor.advice import GRADIENT_BYTES, judge, node_images_per_s
+from muster.cli.doctor.advice import GRADIENT_BYTES, Measurement, Pair, judge, node_images_per_s
 from muster.cli.doctor.gang import measure
-from muster.cli.doctor.network import Measurement, Pair
 from muster.cli.doctor.nodes import GANG, job, lines, report
 from muster.job.explain import make_spec
 from muster.wire.codec import from_json

@@ -87,3 +87,11 @@ def test_a_file_for_rays_launcher_is_written_and_kept_in_step(workspace_here: Pa
     assert CliRunner().invoke(app, arguments).exit_code == 0
     again = yaml.safe_load(path.read_text())
     assert (again["max_workers"], again["provider"]["resource_group"]) == (7, "mine")
+
+
+def test_a_setting_that_clusters_on_ray_do_not_have_is_refused(workspace_here: Path):
+    (workspace_here / "cluster.yml").write_text("name: many\nmax_node: 3\n")
+    done = CliRunner().invoke(app, ["ray", "file", "many", "--provider", "azure", "--from", "cluster.yml"])
+    assert done.exit_code == 2
+    assert "a cluster on Ray has no setting 'max_node'" in done.output
+    assert not (workspace_here / "many.ray.yaml").exists()

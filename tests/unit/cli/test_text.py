@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.cli.text import ago, duration, number, parse_duration, shorten, size, table
+from muster.cli.text import ago, duration, number, parse_duration, shorten, size, table, time_text
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,12 @@ def test_durations(seconds: float, text: str) -> None:
      ("0", None), ("", None), ("h", None), ("1.5h", None), ("-5", None), ("5x", None), ("1h 30m", None), ("0h", None)],
 )  # fmt: skip
 def test_durations_as_people_type_them(text: str, seconds: int | None) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(86_400.0, "1d"), (43_200.0, "12h"), (5400.0, "90m"), (61.0, "61s")])
+def test_default_durations_as_people_would_type_them(seconds: float, text: str) -> None:
+    assert time_text(seconds) == text
     assert parse_duration(text) == seconds
 
 

@@ -12,6 +12,7 @@ from tests.sites.views import run_json, run_view, sse, sse_text
 
 from muster.client import calls
 from muster.client.api import Client
+from muster.client.storage import Storage
 from muster.defaults import PROTOCOL_VERSION
 from muster.errors import Conflict, JobError, MusterError, NotFound, ServerUnavailable
 from muster.host.http import Address
@@ -177,7 +178,7 @@ def test_an_upload_sends_the_file(server: RestServer, client: Client, tmp_path: 
 
 def test_a_forked_child_does_not_speak_on_its_parents_connection(server: RestServer, client: Client) -> None:
     client.run("r-1")
-    connections = client._calls._connections
+    connections = client.calls._connections
     mine = connections.to(client.address)
     connections._local.pid = os.getpid() + 1
     assert connections.to(client.address) is not mine
@@ -207,5 +208,5 @@ def test_what_the_server_would_refuse_is_refused_before_it_is_sent(server: RestS
     with pytest.raises(JobError, match="name 'two words'"):
         client.create_cluster("two words")
     with pytest.raises(JobError, match="lifetime_s"):
-        client.storage.grant("azureml://datastores/x/paths/y", "read", True, 0)
+        Storage(client.calls).grant("azureml://datastores/x/paths/y", "read", True, 0)
     assert server.requests == []

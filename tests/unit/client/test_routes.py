@@ -87,7 +87,7 @@ def methods(group: type) -> list[str]:
 def test_a_call_meets_its_route(name: str, tmp_path: Path, document: Document) -> None:
     recorder = Recorder()
     client = Client(Address("unix:/nowhere"))
-    client._calls = recorder
+    client.calls = recorder
     check(getattr(client, name), recorder, tmp_path, document)
 
 

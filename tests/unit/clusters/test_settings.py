@@ -49,7 +49,6 @@ def test_settings_of_musters_own():
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        ({"max_node": 2}, "Did you mean max_nodes?"),
         ({"max_nodes": 0}, "max_nodes"),
         ({"min_nodes": 3, "max_nodes": 2}, "min_nodes 3 is more than max_nodes 2"),
         ({"vm_priority": "spot"}, "vm_priority"),
@@ -62,6 +61,11 @@ def test_wrong_settings_are_refused(data, said):
     with pytest.raises(JobError) as refused:
         parse_cluster(data)
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("engine", ["local", "other"])
+def test_settings_that_no_cluster_has_are_for_its_engine_to_refuse(engine):
+    assert parse_cluster({"engine": engine, "max_node": 2}).options == {"max_node": 2}
 
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path):

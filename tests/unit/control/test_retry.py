@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.control.retry import Past, Policy, Retry, Stop, decide, delay_s
-from muster.defaults import RETRY_BACKOFF_MOST_S
+from muster.defaults import RETRY_BACKOFF_MAX_S
 from muster.job import parts
 from muster.wire.verdicts import CODES, code_of
 
@@ -89,8 +89,8 @@ def test_it_is_repeatable_and_never_retries_what_is_over(past, policy):
 @given(st.integers(0, 10_000), st.floats(0, 10_000), st.text(max_size=20))
 def test_a_delay_is_bounded_and_spread(used, backoff_s, seed):
     delay = delay_s(used, backoff_s, seed)
-    assert 0 <= delay <= max(RETRY_BACKOFF_MOST_S, backoff_s)
-    assert delay >= min(backoff_s, RETRY_BACKOFF_MOST_S) / 2
+    assert 0 <= delay <= max(RETRY_BACKOFF_MAX_S, backoff_s)
+    assert delay >= min(backoff_s, RETRY_BACKOFF_MAX_S) / 2
 
 
 def test_two_runs_do_not_come_back_together():

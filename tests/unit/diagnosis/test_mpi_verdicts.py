@@ -83,7 +83,11 @@ def test_a_killed_mpirun_is_named_as_such() -> None:
 def test_after_mpi_abort_the_one_that_called_it_is_named_though_all_were_killed() -> None:
     killed = {"signal": signal.SIGKILL, "ended_at": 1.0}
     made = verdict(rank(0, **killed), rank(3, **killed, tail=ABORT), mpirun(exit_code=5, ended_at=0.5))
-    assert (made.code, made.rank, made.message) == ("exit_code", 3, "rank 3 on local-1 exited with code 5: " + ABORT.strip())
+    assert (made.code, made.rank, made.message) == (
+        "exit_code",
+        3,
+        "rank 3 on local-1 exited with code 5: " + ABORT.strip(),
+    )
 
 
 def test_a_rank_that_mpirun_names_is_shown_on_its_own_node_with_its_own_words() -> None:

@@ -9,22 +9,28 @@ from pathlib import Path
 
 import pytest
 
-from muster.clusters.options import KNOWN
+from muster.clusters.options import Options
 from muster.engines import base, registry
 from muster.engines.registry import BUILT_IN
+from muster.errors import JobError
 
 FOLDER = Path(inspect.getfile(base)).parent
 SERVER = FOLDER.parent / "server"
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_an_engine_is_its_engine_its_options_and_its_words(name: str):
+def test_an_engine_is_its_engine_and_its_options(name: str):
     assert BUILT_IN[name].startswith(f"muster.engines.{name}.engine:")
-    options, words = (import_module(f"muster.engines.{name}.{part}") for part in ("options", "words"))
-    for module in (options, words):
-        assert module.__doc__
-    assert callable(options.parse) and callable(options.refuse_others)
-    assert any(inspect.isfunction(item) and item.__module__ == words.__name__ for item in vars(words).values())
+    (kind,) = option_classes(name)
+    assert kind.owner != Options.owner
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_an_engine_refuses_a_setting_that_its_clusters_do_not_have(name: str):
+    with pytest.raises(JobError) as refused:
+        registry.Engines().get(name).check(base.Cluster("mine", name, {"max_node": 2}))
+    assert "has no setting 'max_node'" in str(refused.value)
+    assert refused.value.hint == "Did you mean max_nodes?"
 
 
 @pytest.mark.parametrize("kind", [base.NodeEngine, base.QueueEngine])
@@ -35,9 +41,7 @@ def test_an_engine_has_at_most_six_methods_to_write(kind: type):
 def test_the_server_knows_no_engine_and_none_of_its_settings_by_name():
     own = set()
     for name in BUILT_IN:
-        module = import_module(f"muster.engines.{name}.options")
-        kinds = [item for item in vars(module).values() if inspect.isclass(item) and item.__module__ == module.__name__]
-        own |= {field for kind in kinds for field in kind.model_fields} - KNOWN
+        own |= {field for kind in option_classes(name) for field in kind.model_fields.keys() - Options.model_fields}
     assert {"linger_seconds", "connection", "server_port", "partition", "cut_off_seconds"} <= own
     # Words that mean something else in the server too.
     own -= {"account", "address", "python", "time", "connection"}
@@ -48,3 +52,8 @@ def test_the_server_knows_no_engine_and_none_of_its_settings_by_name():
                 wrong.append(f"{path.relative_to(SERVER)}:{node.lineno}: {node.value}")
     assert not wrong
     assert registry.DEFAULT in BUILT_IN
+
+
+def option_classes(name: str) -> list[type[Options]]:
+    module = import_module(f"muster.engines.{name}.options")
+    return [item for item in vars(module).values() if inspect.isclass(item) and item.__module__ == module.__name__]

@@ -68,7 +68,7 @@ def test_every_curated_environment_has_both_flavours_and_says_what_stands_in_for
 def test_old_names_resolve_with_a_notice_by_distribution_too(name: str, alone: str, with_mpi: str) -> None:
     for is_mpi, wanted in ((False, alone), (True, with_mpi)):
         found = resolved(name, is_mpi=is_mpi)
-        assert found.recipe == catalogue.load(wanted).recipe("cpu")
+        assert found.recipe == catalogue.load(wanted).recipes["cpu"]
         assert "is an old name of Azure ML; it stands for " + wanted in found.notices[0]
 
 
@@ -208,14 +208,14 @@ def test_passwords_in_addresses_are_not_shown() -> None:
 
 
 def test_horovod_is_compiled_beside_its_framework() -> None:
-    first, tools, last = steps(catalogue.load("horovod-torch").recipe("cpu"), has_cuda=True)
+    first, tools, last = steps(catalogue.load("horovod-torch").recipes["cpu"], has_cuda=True)
     assert "horovod==0.28.1" not in first.requirements and "torch==2.13.0" in first.requirements
     assert "setuptools<70" in tools.requirements
     assert last.requirements == ("horovod==0.28.1",) and last.from_source and last.tools == ("g++", "make")
     assert {"HOROVOD_WITH_PYTORCH", "HOROVOD_WITHOUT_TENSORFLOW", "HOROVOD_WITH_MPI"} <= last.variables.keys()
     assert "HOROVOD_GPU_OPERATIONS" not in last.variables
-    assert steps(catalogue.load("horovod-torch").recipe("gpu"), has_cuda=True)[-1].variables["HOROVOD_GPU_OPERATIONS"]
-    tensorflow = steps(catalogue.load("horovod-tensorflow").recipe("cpu"))
+    assert steps(catalogue.load("horovod-torch").recipes["gpu"], has_cuda=True)[-1].variables["HOROVOD_GPU_OPERATIONS"]
+    tensorflow = steps(catalogue.load("horovod-tensorflow").recipes["cpu"])
     assert [step.requirements for step in tensorflow[1:]][-1] == ("tf_keras==2.21.0",) and tensorflow[-1].no_deps
     assert "HOROVOD_WITHOUT_PYTORCH" in tensorflow[2].variables
 

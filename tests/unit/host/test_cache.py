@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.host.cache import Entry, FolderCache, HeldEntry, UseLocks, make_room
+from muster.host.cache import Entry, FolderCache, HeldEntry, Size, UseLocks, make_room
 
 
 @dataclass(frozen=True)
@@ -50,26 +50,26 @@ def test_use_locks_serve_entries_that_are_no_folders(tmp_path: Path) -> None:
     claimed.release()
 
 
-def cache_at(root: Path, limit_bytes: int = 1 << 30, **options: int) -> FolderCache:
-    return FolderCache(root, limit_bytes, **options)
+def cache_at(root: Path, limit_bytes: int = 1 << 30, **options: int) -> FolderCache[Size]:
+    return FolderCache(root, limit_bytes, Size, **options)
 
 
-def fill(cache: FolderCache, key: str, size: int = 10, made_as: str | None = None) -> HeldEntry:
+def fill(cache: FolderCache[Size], key: str, size: int = 10, made_as: str | None = None) -> HeldEntry[Size]:
     """What code and data do: fetch beside the entries, then give it its name."""
     with cache.building(made_as or key):
         partial = cache.partial(made_as or key)
         partial.mkdir(exist_ok=True)
         (partial / "data").write_text(key)
-        return cache.commit(key, {"size": size}, made_as)
+        return cache.commit(key, Size(size), made_as)
 
 
-def put(cache: FolderCache, key: str, size: int = 10, used_at: float | None = None) -> None:
+def put(cache: FolderCache[Size], key: str, size: int = 10, used_at: float | None = None) -> None:
     fill(cache, key, size).lock.release()
     if used_at is not None:
         os.utime(cache.root / ".locks" / f"{key}.use", (used_at, used_at))
 
 
-def keys(cache: FolderCache) -> list[str]:
+def keys(cache: FolderCache[Size]) -> list[str]:
     return [entry.key for entry in cache.entries()]
 
 
@@ -78,17 +78,17 @@ def test_an_entry_is_there_once_it_is_complete(tmp_path: Path) -> None:
     with cache.building("env"):
         cache.folder("env").mkdir()
         assert cache.hold("env") is None and keys(cache) == []
-        cache.complete("env", {"size": 5, "python": "3.11"})
+        cache.complete("env", Size(5))
     entry = cache.find("env")
     assert entry is not None
-    assert (entry.size, entry.record["python"], entry.folder) == (5, "3.11", tmp_path / "env")
+    assert (entry.size, entry.record, entry.folder) == (5, Size(5), tmp_path / "env")
     assert entry.used_at > 0
 
 
 def test_an_empty_cache_is_nothing_on_the_disk(tmp_path: Path) -> None:
     cache = cache_at(tmp_path / "cache")
     assert cache.find("a") is None and cache.hold("a") is None
-    assert cache.entries() == [] and cache.sweep() == [] and cache.used_bytes() == 0
+    assert cache.entries() == [] and cache.sweep() == []
     assert not (tmp_path / "cache").exists()
 
 
@@ -131,7 +131,7 @@ def test_one_builds_and_the_others_hear_that_they_wait(tmp_path: Path) -> None:
                 cache.folder("a").mkdir()
                 assert number != 0 or waits.wait(10)
                 built.append(number)
-                cache.complete("a", {"size": 1})
+                cache.complete("a", Size(1))
 
     first = threading.Thread(target=build, args=(0,))
     with cache.building("a"):
@@ -173,11 +173,11 @@ def test_an_entry_is_not_removed_while_somebody_builds_it(tmp_path: Path) -> Non
 def test_an_unsound_entry_is_not_used(tmp_path: Path) -> None:
     asked: list[str] = []
 
-    def sound(entry: Entry) -> bool:
+    def sound(entry: Entry[Size]) -> bool:
         asked.append(entry.key)
         return (entry.folder / "data").exists()
 
-    cache = FolderCache(tmp_path, 100, is_sound=sound)
+    cache = FolderCache(tmp_path, 100, Size, is_sound=sound)
     put(cache, "a")
     assert cache.find("a") is not None
     (tmp_path / "a" / "data").unlink()
@@ -187,10 +187,10 @@ def test_an_unsound_entry_is_not_used(tmp_path: Path) -> None:
 
 
 def test_a_check_that_fails_leaves_no_lock(tmp_path: Path) -> None:
-    def fail(entry: Entry) -> bool:
+    def fail(entry: Entry[Size]) -> bool:
         raise OSError("the disk")
 
-    cache = FolderCache(tmp_path, 100, is_sound=fail)
+    cache = FolderCache(tmp_path, 100, Size, is_sound=fail)
     put(cache, "a")
     with pytest.raises(OSError, match="the disk"):
         cache.hold("a")
@@ -225,7 +225,7 @@ def test_reserved_room_counts_and_is_returned(tmp_path: Path) -> None:
     put(cache, "a", 30, used_at=1000.0)
     with cache.building("b"):
         assert cache.reserve("b", 60).enough
-        assert cache.used_bytes() == 90
+        assert cache.make_room().used_bytes == 90
         with cache.building("c"):
             refused = cache.reserve("c", 50)
             assert (refused.removed, refused.busy_bytes, refused.enough) == (("a",), 60, False)
@@ -234,8 +234,8 @@ def test_reserved_room_counts_and_is_returned(tmp_path: Path) -> None:
         # Nobody fetches `b` any more.
         assert cache.reserve("c", 50).removed == ("b",)
         assert cache.reserve("c", 50).enough
-        cache.commit("c", {"size": 50}).lock.release()
-    assert cache.used_bytes() == 50
+        cache.commit("c", Size(50)).lock.release()
+    assert cache.make_room().used_bytes == 50
     assert not (tmp_path / "c" / "reserved").exists()
 
 
@@ -276,7 +276,6 @@ def test_a_download_that_was_cut_off_counts_until_it_goes(tmp_path: Path) -> Non
     with cache.building("a"):
         cache.partial("a").mkdir()
         (cache.partial("a") / "data").write_bytes(bytes(100_000))
-    assert cache.used_bytes() >= 100_000
     assert cache.make_room(keep=("a",)).removed == ()
     assert cache.make_room().removed == ("a",)
     assert not cache.partial("a").exists()

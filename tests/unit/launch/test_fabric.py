@@ -13,8 +13,7 @@ from muster.errors import JobError
 from muster.job.parts import Mpi, PyTorch, Resources
 from muster.job.spec import JobSpec
 from muster.launch.fabric import Fabric, Member, Wanted, check_interfaces, choose, infiniband_trouble, usable_ports
-from muster.launch.network import with_network
-from muster.launch.plan import plan
+from muster.launch.plan import plan, with_network
 from muster.wire.codec import from_json, to_json
 from muster.wire.node.devices import Devices, Interface, RdmaPort
 from muster.wire.node.plan import Slot

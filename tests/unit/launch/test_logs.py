@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from muster.job.parts import PyTorch, Resources, TensorFlow
 from muster.job.spec import JobSpec
-from muster.launch.layout import layout
-from muster.launch.logs import process_logs, role_logs
+from muster.launch.layout import layout, process_logs, role_logs
 
 
 def torch_logs(processes: int, nodes: int = 1) -> list[str]:

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from muster.errors import JobError
 from muster.job.parts import Distribution, Input, Mpi, PyTorch, Resources, TensorFlow
 from muster.job.spec import JobSpec
+from muster.launch.conventions import ports_wanted
 from muster.launch.expand import expand_all
-from muster.launch.plan import check, num_ranks, plan, ports_wanted, sample_slots
-from muster.launch.sharing import LOOPBACK_INTERFACE
+from muster.launch.gang import LOOPBACK_INTERFACE
+from muster.launch.layout import num_ranks
+from muster.launch.plan import check, plan, sample_slots
 from muster.wire.node.plan import MpiHost, Plan, PortsWanted, Slot
 
 COUNTS = st.integers(1, 6)

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from muster.agent.run import runtime_copy
-from muster.paths import NodePaths
 
 STACKS_SIGNAL = signal.SIGRTMAX - 6
 PRINT_HANDLED = "print(open('/proc/self/status').read().split('SigCgt:')[1].split()[0])"
@@ -21,7 +20,8 @@ PRINT_HANDLED = "print(open('/proc/self/status').read().split('SigCgt:')[1].spli
 @pytest.fixture
 def runtime(tmp_path: Path) -> Path:
     """The folder as an agent lays it out."""
-    return runtime_copy.install(NodePaths(tmp_path / "node"), "1")
+    runtime_copy.install(tmp_path / "node" / "1")
+    return tmp_path / "node" / "1"
 
 
 def run(
@@ -103,7 +103,8 @@ def test_the_users_own_sitecustomize_fails_as_it_would_without_muster(runtime: P
 
 
 def test_one_copy_inside_another_does_not_go_round_in_circles(runtime: Path, tmp_path: Path) -> None:
-    inner = runtime_copy.install(NodePaths(tmp_path / "inner"), "1")
+    inner = tmp_path / "inner" / "1"
+    runtime_copy.install(inner)
     last = customize(tmp_path / "own", "print('last')")
     done = run(runtime, PRINT_HANDLED, path=f"{inner}:{last}")
     assert done.stdout.splitlines()[0] == "last"

@@ -17,9 +17,9 @@ from muster.sdk.runconfig import (
     MpiConfiguration,
     PyTorchConfiguration,
     RunConfiguration,
+    ScriptRunConfig,
     TensorflowConfiguration,
 )
-from muster.sdk.script_run_config import ScriptRunConfig
 
 
 def config(**changes: Any) -> ScriptRunConfig:

@@ -23,7 +23,6 @@ from muster.server.http.app import make_app
 from muster.server.hub import Hub
 from muster.server.nodes.state import NodesState
 from muster.server.people.access import Tokens
-from muster.server.people.state import People
 from muster.server.people.vault import Vault
 from muster.store.backend import Store
 from muster.store.snapshots import Snapshots
@@ -53,7 +52,7 @@ class Server:
         return self.runner.run(self._call(method, f"/api/v1{path}", b"" if body is None else json.dumps(body).encode()))
 
     async def _call(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
-        token = self.context.people.tokens.admin(self.context.paths.admin_token)
+        token = self.context.tokens.admin(self.context.paths.admin_token)
         headers = [(b"authorization", f"Bearer {token}".encode()), (b"content-type", b"application/json")]
         scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": headers}
         sent: list[Any] = []
@@ -82,7 +81,8 @@ def server(tmp_path: Path) -> Iterator[Server]:
             database=database,
             hub=runner.run(_hub()),
             files=WorkspaceFiles(store, Snapshots(store), Streams(paths.store / "runs")),
-            people=People(Tokens(database), Vault(b"k" * 32)),
+            tokens=Tokens(database),
+            vault=Vault(b"k" * 32),
             nodes=NodesState(Engines({"fake": "muster.testing.engine:FakeEngine"}), ()),
         )
         found = Server(context, make_app(context, lambda **_: None), runner)

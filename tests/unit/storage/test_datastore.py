@@ -10,8 +10,9 @@ import pytest
 from muster.errors import AccessDenied, Conflict, JobError, MissingExtra, NotFound
 from muster.storage.connectors import datastore
 from muster.storage.connectors.datastore import open_datastore
-from muster.storage.connectors.filesystems import Info, version_of
+from muster.storage.connectors.filesystems import version_of
 from muster.storage.kinds import FsspecAddress, LocalFolder, StoreSpec, make_store
+from muster.store.remote import Info
 
 BLOB = make_store("blob", "azure-blob", {"account": "a", "container": "c"}, {"account_key": "U0VDUkVUU0VDUkVU"})
 

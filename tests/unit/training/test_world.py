@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from muster.training.world import Place, _gloo_rests, find_place, join, meeting_point
+from muster.training.world import RankInfo, _gloo_rests, join, meeting_point, rank_info
 
 TORCH = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
 OPEN_MPI = {
@@ -16,28 +16,28 @@ OPEN_MPI = {
 
 
 def test_torchrun_and_muster_per_process():
-    assert find_place(TORCH) == Place(3, 8, 1, 2, "torch")
+    assert rank_info(TORCH) == RankInfo(3, 8, 1, 2, "torch")
 
 
 def test_open_mpi():
-    assert find_place(OPEN_MPI) == Place(3, 8, 1, 2, "mpi")
+    assert rank_info(OPEN_MPI) == RankInfo(3, 8, 1, 2, "mpi")
 
 
 def test_mpich():
     names = {"PMI_RANK": "3", "PMI_SIZE": "8", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
-    assert find_place(names) == Place(3, 8, 1, 2, "mpi")
+    assert rank_info(names) == RankInfo(3, 8, 1, 2, "mpi")
 
 
 def test_one_process_for_each_node_is_no_rank_by_itself():
     """Muster's per-node variables are for a launcher; without one each node would train alone, unnoticed."""
-    assert find_place({"RANK": "0", "WORLD_SIZE": "1"}) == Place()
+    assert rank_info({"RANK": "0", "WORLD_SIZE": "1"}) == RankInfo()
     with pytest.raises(ValueError, match=r"one process on each of 2 nodes.*torchrun.*process_count_per_instance"):
-        find_place({"RANK": "1", "WORLD_SIZE": "2"})
+        rank_info({"RANK": "1", "WORLD_SIZE": "2"})
 
 
 def test_a_bare_mpirun_on_one_machine_meets_on_it():
-    assert meeting_point(Place(0, 2, 0, 2, "mpi"), {}) == ("127.0.0.1", 29500)
-    assert meeting_point(Place(0, 2, 0, 1, "mpi"), {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "6105"}) == (
+    assert meeting_point(RankInfo(0, 2, 0, 2, "mpi"), {}) == ("127.0.0.1", 29500)
+    assert meeting_point(RankInfo(0, 2, 0, 1, "mpi"), {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "6105"}) == (
         "10.0.0.1",
         6105,
     )
@@ -47,7 +47,7 @@ def test_a_bare_mpirun_on_several_nodes_is_told_what_is_missing():
     with pytest.raises(
         ValueError, match=r"MASTER_ADDR is not set, and the 8 ranks are on several nodes.*-x MASTER_ADDR"
     ):
-        meeting_point(Place(3, 8, 1, 2, "mpi"), {})
+        meeting_point(RankInfo(3, 8, 1, 2, "mpi"), {})
 
 
 def test_a_port_that_another_training_has_is_named():

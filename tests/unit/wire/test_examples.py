@@ -18,8 +18,6 @@ from muster.wire import (
     datastores,
     encryption,
     environments,
-    grants,
-    metrics,
     models,
     retention,
     runs,
@@ -37,9 +35,9 @@ CORPUS = sorted((Path(__file__).parents[2] / "verdicts" / "corpus").glob("*.json
 ANSWERS: dict[str, Any] = {
     "runs": tuple[runs.RunView, ...],
     "change": runs.RunView,
-    "metrics_ok": tuple[metrics.MetricPoint, ...],
+    "metrics_ok": tuple[runs.MetricPoint, ...],
     "files_ok": tuple[runs.FileView, ...],
-    "put_file": runs.FileStored,
+    "put_file": access.HashedFile,
     "health": workspace.Health,
     "plan": plan.PlanView,
     "clusters": tuple[clusters.ClusterView, ...],
@@ -55,13 +53,13 @@ ANSWERS: dict[str, Any] = {
     "new_datastore": datastores.DatastoreView,
     "datastores": tuple[datastores.DatastoreView, ...],
     "ds_test": datastores.DatastoreTestResult,
-    "grant": grants.IssuedGrant,
-    "grants": tuple[grants.GrantView, ...],
+    "grant": access.IssuedGrant,
+    "grants": tuple[access.GrantView, ...],
     "new_asset": assets.AssetView,
     "assets": tuple[assets.AssetView, ...],
     "asset_manifest": access.FileList,
     "data_list": access.FileList,
-    "data_put": runs.FileBrief,
+    "data_put": access.FileBrief,
     "secret": secrets.SecretView,
     "secrets": tuple[secrets.SecretView, ...],
     "gc": retention.RetentionReport,
@@ -97,7 +95,7 @@ def test_answers(name: str) -> None:
 def test_streams(name: str) -> None:
     for kind, data in EXAMPLES[name]:
         event = stream.decode_event(kind, data)
-        assert (event.kind, stream.encode_data(event)) == (kind, data)
+        assert (event.kind, to_json(event)) == (kind, data)
 
 
 def test_what_ranks_printed_comes_out_of_the_stream() -> None:

@@ -11,16 +11,13 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import IO, Protocol, cast
 
+from muster.agent.refusal import Refusal
 from muster.defaults import CODE_CACHE_BYTES
-from muster.host.cache import FolderCache, HeldEntry
+from muster.host.cache import FolderCache, HeldEntry, Size
 from muster.host.files import disk_usage, is_safe_path
 
 _FICLONE = 0x40049409
 _DATA = "data"
-
-
-class UnsafeArchive(Exception):
-    """An archive that would write outside its folder."""
 
 
 class Archive(Protocol):
@@ -35,7 +32,7 @@ Fetch = Callable[[str], AbstractContextManager[Archive]]
 
 def copy_snapshot(root: Path, digest: str, fetch: Fetch, target: Path, limit_bytes: int = CODE_CACHE_BYTES) -> None:
     """Copy a snapshot's files to a folder; fetched first when they are not here, by one process at a time."""
-    cache = FolderCache(root, limit_bytes)
+    cache = FolderCache(root, limit_bytes, Size)
     held = cache.hold(digest)
     if held is None:
         with cache.building(digest):
@@ -46,13 +43,13 @@ def copy_snapshot(root: Path, digest: str, fetch: Fetch, target: Path, limit_byt
         copy_tree(held.entry.folder / _DATA, target)
 
 
-def _fetched(cache: FolderCache, digest: str, fetch: Fetch) -> HeldEntry:
+def _fetched(cache: FolderCache[Size], digest: str, fetch: Fetch) -> HeldEntry[Size]:
     cache.discard(digest)
     partial = cache.partial(digest)
     (partial / _DATA).mkdir(parents=True)
     with fetch(digest) as archive:
         unpack(archive, partial / _DATA)
-    return cache.commit(digest, {"size": disk_usage(partial)})
+    return cache.commit(digest, Size(disk_usage(partial)))
 
 
 def unpack(archive: Archive, target: Path) -> None:
@@ -60,7 +57,8 @@ def unpack(archive: Archive, target: Path) -> None:
     with tarfile.open(fileobj=cast(IO[bytes], archive), mode="r|") as tar:
         for member in tar:
             if not is_safe_path(member.name) or not (member.isreg() or member.isdir()):
-                raise UnsafeArchive(f"{member.name!r} in the code archive is not a plain file or folder below it")
+                message = f"{member.name!r} in the code archive is not a plain file or folder below it"
+                raise Refusal("bad_input", message)
             path = target / member.name
             if member.isdir():
                 path.mkdir(parents=True, exist_ok=True)

@@ -7,41 +7,28 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
-from muster.agent.link import Backoff
+from muster.agent.link import Backoff, Link
 from muster.agent.mover import Failed, Mover, Rate, Renew, Serving
 from muster.agent.prepare import mounts
 from muster.defaults import LISTING_RETRY_S
 from muster.errors import UserError
 from muster.host.children import Abandoned
 from muster.host.hashing import sha256_of
-from muster.host.http import Address
 from muster.paths import AttemptPaths, data_cache_dir
-from muster.storage.connectors.base import TransferError
+from muster.storage.connectors.base import ONE_FILE, TransferError
 from muster.storage.connectors.credentials import FreshTokens
 from muster.storage.staging.cache import Cache, Held
 from muster.storage.staging.messages import Copy, Done, Mount, Stage
-from muster.storage.staging.model import ONE_FILE
-from muster.wire.access import Access, FileEntry, FileList, HashedFile, file_etag
+from muster.wire.access import Access, FileEntry, HashedFile, file_etag
 from muster.wire.node.agents import InputOrder, Order
-from muster.wire.node.requests import FreshGrants
 from muster.wire.states import Level
 
 log = logging.getLogger(__name__)
-
-
-class Server(Protocol):
-    """What is asked of the server; `muster.agent.link.Link` is one."""
-
-    def manifest(self, order: Order, name: str) -> FileList: ...
-    def grants(self, order: Order, paths: Mapping[str, Sequence[str]]) -> FreshGrants: ...
-    def hashes(self, order: Order, name: str, files: Iterable[HashedFile]) -> None: ...
-    def reached_at(self) -> Address: ...
 
 
 @dataclass
@@ -50,7 +37,7 @@ class Inputs:
 
     order: Order
     paths: AttemptPaths
-    server: Server
+    link: Link
     mover: Mover
     doing: Callable[[str], None]
     """Told how far it is; empty at the end."""
@@ -61,10 +48,10 @@ class Inputs:
     mounted: list[Serving] = field(default_factory=list)
     """Mounts that live as long as the job."""
 
-    def place(self) -> dict[str, str]:
+    def prepare(self) -> dict[str, str]:
         """Where the job finds each input; raises Failed."""
         try:
-            return {item.name: self._place(item) for item in self.order.inputs}
+            return {item.name: self._prepare(item) for item in self.order.inputs}
         except BaseException:
             self.close()
             raise
@@ -73,22 +60,19 @@ class Inputs:
 
     def close(self) -> None:
         """The job has ended: nothing of its inputs is needed any more."""
-        self.release()
+        for held in self.held:
+            held.lock.release()
+        self.held.clear()
         for serving in self.mounted:
             serving.close()
         self.mounted.clear()
 
-    def release(self) -> None:
-        for held in self.held:
-            held.release()
-        self.held.clear()
-
-    def _place(self, item: InputOrder) -> str:
+    def _prepare(self, item: InputOrder) -> str:
         access = self._access(item)
         if access.kind == "refused":
             raise Failed("data_unavailable", f"input {item.name!r}: {access.options.get('message')}")
         if access.kind == "file":
-            return self._place_local(item, access)
+            return self._prepare_local(item, access)
         if item.mode == "direct":
             return access.label or access.url
         if item.mode == "ro_mount" and _wish() == "mount":
@@ -116,7 +100,7 @@ class Inputs:
         deadline, backoff = time.monotonic() + LISTING_RETRY_S, Backoff(most_s=5.0)
         while not self.mover.unwanted.is_set():
             try:
-                return self.server.manifest(self.order, item.name).files
+                return self.link.manifest(self.order, item.name).files
             except UserError as error:
                 if error.code != "storage" or time.monotonic() > deadline:
                     code = error.code if error.code == "bad_input" else "data_unavailable"
@@ -125,7 +109,7 @@ class Inputs:
             self.mover.unwanted.wait(backoff.next_s())
         raise Abandoned("nobody wants the data any more")
 
-    def _place_local(self, item: InputOrder, access: Access) -> str:
+    def _prepare_local(self, item: InputOrder, access: Access) -> str:
         """What the node sees as files itself: no cache is in between."""
         source = Path(access.url)
         check_local(item, source)
@@ -155,9 +139,7 @@ class Inputs:
         if copied:
             target.mkdir(exist_ok=True)
         copy_to = str(target) if copied else None
-        request = Stage(
-            f"input {item.name!r}", access, str(data_cache_dir()), self.server.reached_at(), copy_to=copy_to
-        )
+        request = Stage(f"input {item.name!r}", access, str(data_cache_dir()), self.link.reached_at(), copy_to=copy_to)
         with self._moving(request, item, f"fetching input {item.name}") as done:
             self._report_hashes(item, done.found)
             if not copied:
@@ -171,7 +153,7 @@ class Inputs:
     def _mount(self, item: InputOrder, access: Access, why: str) -> str:
         target = self.paths.inputs / item.name
         target.mkdir(parents=True, exist_ok=True)
-        serving = self.mover.serve(Mount(access, str(target), self.server.reached_at()), self._renew(item))
+        serving = self.mover.serve(Mount(access, str(target), self.link.reached_at()), self._renew(item))
         self.mounted.append(serving)
         self.note(
             "warning",
@@ -196,7 +178,7 @@ class Inputs:
     def _renew(self, item: InputOrder) -> Renew:
         def renew(paths: tuple[str, ...]) -> FreshTokens:
             try:
-                fresh = self.server.grants(self.order, {}).inputs.get(item.name)
+                fresh = self.link.grants(self.order, {}).inputs.get(item.name)
             except UserError as error:
                 raise Failed("data_unavailable", f"no fresh grant for input {item.name!r}: {error}") from error
             if fresh is None:
@@ -209,7 +191,7 @@ class Inputs:
     def _report_hashes(self, item: InputOrder, found: Sequence[HashedFile]) -> None:
         """What a first download of a data asset found out; the asset is held to it from now on."""
         if found:
-            self.server.hashes(self.order, item.name, found)
+            self.link.hashes(self.order, item.name, found)
 
     def _target(self, item: InputOrder, name: str) -> Path:
         self.paths.inputs.mkdir(parents=True, exist_ok=True)
@@ -272,16 +254,16 @@ def _can_show() -> bool:
     return os.getuid() != 0 or mounts.allowed()
 
 
-def _show(source: Path, place: Path) -> None:
-    """Show what a job must not change at the job's place, read-only and without a copy."""
+def _show(source: Path, target: Path) -> None:
+    """Show what a job must not change where the job looks for it, read-only and without a copy."""
     if os.getuid() != 0:
         # The files are read-only for this user, so a link is enough.
         with suppress(FileExistsError):
-            place.symlink_to(source)
+            target.symlink_to(source)
         return
     if source.is_dir():
-        place.mkdir(exist_ok=True)
+        target.mkdir(exist_ok=True)
     else:
-        place.touch()
-    if str(place.resolve()) not in mounts.below(place.parent) and not mounts.bind_read_only(source, place):
-        raise Failed("platform", f"{source} could not be mounted at {place}")
+        target.touch()
+    if str(target.resolve()) not in mounts.below(target.parent) and not mounts.bind_read_only(source, target):
+        raise Failed("platform", f"{source} could not be mounted at {target}")

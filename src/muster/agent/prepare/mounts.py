@@ -21,7 +21,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def bind_read_only(source: Path, target: Path) -> bool:
-    """Show a folder or file at another place, where nobody can write to it; False where this user may not mount."""
+    """Show a folder or file somewhere else, where nobody can write to it; False where this user may not mount."""
     flags = _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV
     if _mount(source, target, _MS_BIND) != 0:
         return False
@@ -35,11 +35,11 @@ def bind_read_only(source: Path, target: Path) -> bool:
 def allowed() -> bool:
     """Whether this process may mount: being root is not enough in most containers."""
     with tempfile.TemporaryDirectory(prefix="muster-mount-") as folder:
-        place = Path(folder) / "place"
-        place.mkdir()
-        if not bind_read_only(Path(folder), place):
+        target = Path(folder) / "target"
+        target.mkdir()
+        if not bind_read_only(Path(folder), target):
             return False
-        return unmount(place)
+        return unmount(target)
 
 
 def unmount(target: Path) -> bool:

@@ -14,15 +14,12 @@ from typing import NamedTuple
 
 import psutil
 
+from muster.agent.refusal import Refusal
 from muster.host.locks import FileLock, HeldLock
 from muster.paths import host_ports_dir
 
 _UPWARDS = 500
 _EPHEMERAL_TRIES = 200
-_TAKEN = (
-    "MASTER_PORT is {port} as the job asks, and {who}. "
-    "End it, choose a free port, or leave MASTER_PORT out: Muster finds one."
-)
 
 
 class HeldPort(NamedTuple):
@@ -30,20 +27,9 @@ class HeldPort(NamedTuple):
     lock: HeldLock
     """The port is free again when every copy of its descriptor is closed."""
 
-    def release(self) -> None:
-        self.lock.release()
-
-
-class PortTrouble(Exception):
-    """The ports that were asked for cannot be held."""
-
 
 def hold(
-    count: int,
-    preferred: int = 0,
-    avoid: Collection[int] = (),
-    folder: Path | None = None,
-    chosen: int | None = None,
+    count: int, preferred: int = 0, avoid: Collection[int] = (), folder: Path | None = None, chosen: int | None = None
 ) -> list[HeldPort]:
     """Hold `count` free ports: the preferred one and those above it first, then any; one that was chosen, or none."""
     if count == 0:
@@ -57,22 +43,33 @@ def hold(
         lock = FileLock(folder / str(port), all_users=True).try_acquire()
         if lock is None:
             if port == chosen:
-                raise PortTrouble(_TAKEN.format(port=port, who="another job on this machine holds it"))
+                raise _taken(port, "another job on this machine holds it")
             continue
         if not _is_free(port):
             lock.release()
             if port == chosen:
-                raise PortTrouble(_TAKEN.format(port=port, who=f"another program listens there{_listener(port)}"))
+                raise _taken(port, f"another program listens there{_listener(port)}")
             continue
         held.append(HeldPort(port, lock))
         if len(held) == count:
             return held
     for one in held:
-        one.release()
-    raise PortTrouble(
+        one.lock.release()
+    raise _trouble(
         f"no {count} free ports were found (asked for {preferred or 'any'}, tried {_UPWARDS} above it and others). "
         f"End what listens there, or set MASTER_PORT to a free port."
     )
+
+
+def _taken(port: int, why: str) -> Refusal:
+    return _trouble(
+        f"MASTER_PORT is {port} as the job asks, and {why}. "
+        "End it, choose a free port, or leave MASTER_PORT out: Muster finds one."
+    )
+
+
+def _trouble(message: str) -> Refusal:
+    return Refusal("port_trouble", message)
 
 
 def _candidates(preferred: int) -> Iterator[int]:
@@ -92,7 +89,7 @@ def _make_folder(folder: Path) -> None:
     except FileExistsError:
         pass
     if not stat.S_ISDIR(folder.lstat().st_mode):
-        raise PortTrouble(f"{folder} is not a folder, so ports cannot be held. Remove it.")
+        raise _trouble(f"{folder} is not a folder, so ports cannot be held. Remove it.")
 
 
 def _is_free(port: int) -> bool:

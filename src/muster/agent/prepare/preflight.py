@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -17,9 +17,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from muster.agent import devices
+from muster.agent.refusal import Refusal
 from muster.agent.run.variables import SYSTEM_PATH
 from muster.environments.venvs.contents import MODULES
-from muster.host.children import spawning
+from muster.host.children import end_group, start
 from muster.launch.fabric import check_interfaces
 from muster.wire.node.agents import Facts
 from muster.wire.node.plan import Needs
@@ -31,20 +32,12 @@ _PACKAGES = {"torch": "muster[torch]", "tensorflow": "muster[tensorflow]", "mpi4
 
 _PROBE = f"""{MODULES}
 import json, sys
-print(json.dumps({{"modules": modules(sys.argv[1:]), "places": [place for place in sys.path if os.path.isdir(place)]}}))
+print(json.dumps({{"modules": modules(sys.argv[1:]), "folders": [path for path in sys.path if os.path.isdir(path)]}}))
 """
 
 
-class Problem(Exception):
-    """The job cannot run here."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
 def check_machine(needs: Needs, user_env: Mapping[str, str], root: Path = Path("/")) -> None:
-    """Problem where the machine itself is not as the job was promised or says; costs next to nothing."""
+    """Refusal where the machine itself is not as the job was promised or says; costs next to nothing."""
     _check_gpus(needs, root)
     _check_names(user_env, root)
 
@@ -53,26 +46,24 @@ class PythonCheck:
     """A check of what the ranks will run in, begun when it is made."""
 
     def __init__(
-        self,
-        needs: Needs,
-        python: str,
-        python_bin: str,
-        user_env: Mapping[str, str],
-        root: Path = Path("/"),
+        self, needs: Needs, python: str, python_bin: str, user_env: Mapping[str, str], root: Path = Path("/")
     ) -> None:
         self._needs = needs
         self._python = python
-        self._notices: list[str] = []
         self._modules: Mapping[str, str] | None = None
         _check_programs(needs, python, user_env.get("PATH") or f"{python_bin}:{SYSTEM_PATH}")
-        self._notices += _shared_memory(needs, root)
+        self._notices = _shared_memory(needs, root)
         self._devices = devices.gather(root) if needs.devices else None
         self._probing: threading.Thread | None = None
         if needs.modules:
-            self._probe(user_env.get("PYTHONPATH", ""))
+            pythonpath = user_env.get("PYTHONPATH", "")
+            self._modules = _remembered(python, pythonpath, needs.modules)
+            if self._modules is None:
+                self._probing = threading.Thread(target=self._look, args=(pythonpath,), name="preflight", daemon=True)
+                self._probing.start()
 
     def result(self) -> Facts:
-        """What was found; Problem where the job is certain to fail."""
+        """What was found; Refusal where the job is certain to fail."""
         if self._probing is not None:
             self._probing.join(_PROBE_TIMEOUT_S + 1)
         found = self._modules
@@ -80,23 +71,14 @@ class PythonCheck:
             return Facts(tuple(self._notices), {}, self._devices)
         for module in self._needs.required:
             if module not in found:
-                raise Problem("environment", f"{_missing(module, self._python)}, and the command runs it")
+                raise Refusal("environment", f"{_missing(module, self._python)}, and the command runs it")
         absent = [module for module in self._needs.modules if module not in found and module in ("torch", "tensorflow")]
         self._notices += [f"{_missing(module, self._python)}; a script that imports it fails" for module in absent]
         versions = {module: found[module] for module in self._needs.modules if found.get(module)}
         return Facts(tuple(self._notices), versions, self._devices)
 
-    def _probe(self, pythonpath: str) -> None:
-        known = _remembered(self._python, pythonpath, self._needs.modules)
-        if known is not None:
-            self._modules = known
-            return
-
-        def look() -> None:
-            self._modules = _look_into(self._python, pythonpath, self._needs.modules)
-
-        self._probing = threading.Thread(target=look, name="preflight", daemon=True)
-        self._probing.start()
+    def _look(self, pythonpath: str) -> None:
+        self._modules = _look_into(self._python, pythonpath, self._needs.modules)
 
 
 _Key = tuple[str, str, tuple[str, ...]]
@@ -106,7 +88,7 @@ _memory: dict[_Key, tuple[tuple[tuple[str, int], ...], Mapping[str, str]]] = {}
 def _remembered(python: str, pythonpath: str, modules: tuple[str, ...]) -> Mapping[str, str] | None:
     """What an earlier look found, if nothing was installed since: that changes the folder's time."""
     known = _memory.get((python, pythonpath, modules))
-    if known is None or any(_modified(place) != at for place, at in known[0]):
+    if known is None or any(modified_ns(path) != at for path, at in known[0]):
         return None
     return known[1]
 
@@ -116,36 +98,26 @@ def _look_into(python: str, pythonpath: str, modules: tuple[str, ...]) -> Mappin
     if pythonpath:
         env["PYTHONPATH"] = pythonpath
     try:
-        with spawning:
-            said = json.loads(_output([python, "-c", _PROBE, *modules], env))
+        said = json.loads(_output([python, "-c", _PROBE, *modules], env))
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
     found: Mapping[str, str] = said["modules"]
-    places = tuple((place, _modified(place)) for place in (python, *said["places"]))
-    _memory[python, pythonpath, modules] = (places, found)
+    watched = tuple((path, modified_ns(path)) for path in (python, *said["folders"]))
+    _memory[python, pythonpath, modules] = (watched, found)
     return found
 
 
 def _output(command: list[str], env: Mapping[str, str]) -> bytes:
     """What a command prints; it and all that it started are ended when it takes too long."""
-    child = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd="/",
-        env=env,
-        start_new_session=True,
-    )
+    child = start(command, environment=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     with child:
         try:
             return child.communicate(timeout=_PROBE_TIMEOUT_S)[0]
-        except BaseException:
-            os.killpg(child.pid, signal.SIGKILL)
-            raise
+        finally:
+            end_group(child)
 
 
-def _modified(path: str) -> int:
+def modified_ns(path: str) -> int:
     try:
         return Path(path).stat().st_mtime_ns
     except OSError:
@@ -160,11 +132,11 @@ def _check_gpus(needs: Needs, root: Path) -> None:
     whole = [gpu for gpu in needs.gpus if gpu.isdigit() or gpu.startswith("GPU-")]
     lacking = [gpu for gpu in whole if gpu.isdigit() and int(gpu) >= count]
     if lacking or len(whole) > count:
-        message = (
+        raise Refusal(
+            "gpu_fault",
             f"the job was promised {len(needs.gpus)} GPUs ({', '.join(needs.gpus)}), and the driver shows {count}. "
-            "One may have failed: look at `nvidia-smi` and at the kernel's log (Xid) on this node"
+            "One may have failed: look at `nvidia-smi` and at the kernel's log (Xid) on this node",
         )
-        raise Problem("gpu_fault", message)
 
 
 def _check_names(user_env: Mapping[str, str], root: Path) -> None:
@@ -172,7 +144,7 @@ def _check_names(user_env: Mapping[str, str], root: Path) -> None:
         return
     wrong = check_interfaces(user_env, devices.interface_names(root))
     if wrong:
-        raise Problem("bad_input", f"{wrong}. Name one of these, or leave it out: Muster chooses")
+        raise Refusal("bad_input", f"{wrong}. Name one of these, or leave it out: Muster chooses")
 
 
 def _check_programs(needs: Needs, python: str, path: str) -> None:
@@ -182,7 +154,7 @@ def _check_programs(needs: Needs, python: str, path: str) -> None:
                 f"the command begins with {program}, which is not installed beside {python} nor on the PATH. "
                 f"Install it there ({_package(program)}), or name an environment that has it"
             )
-            raise Problem("launcher_missing", message)
+            raise Refusal("launcher_missing", message)
 
 
 def _shared_memory(needs: Needs, root: Path) -> list[str]:
@@ -211,7 +183,7 @@ def _missing(module: str, python: str) -> str:
 def _package(name: str) -> str:
     package = {"torchrun": "torch", "horovodrun": "horovod"}.get(name, name)
     wanted = _PACKAGES.get(package, package)
-    return f"pip install '{wanted}'" if "[" in wanted else f"pip install {wanted}"
+    return f"pip install {shlex.quote(wanted)}"
 
 
 def _mib(size: int) -> str:

@@ -14,18 +14,17 @@ from functools import partial
 from pathlib import Path
 
 from muster.agent import folder, identity, mover
-from muster.agent.attempt import Attempt
+from muster.agent.attempt import Attempt, PreparedAttempt
 from muster.agent.link import Backoff
 from muster.agent.prepare import code, ports, preflight
 from muster.agent.prepare.inputs import Inputs
-from muster.agent.prepare.prepared import PreparedAttempt
 from muster.agent.refusal import Refusal, refusal_of
 from muster.agent.run.container.describe import look as look_into
-from muster.agent.run.mpi.find import Found, NoMpi, find, find_inside
+from muster.agent.run.mpi.find import Found, find, find_inside
 from muster.agent.run.variables import NODE_MARK
 from muster.agent.services import NodeServices
 from muster.agent.ship import checkpoints
-from muster.agent.ship.outputs import places
+from muster.agent.ship.outputs import output_paths
 from muster.environments.caller import Caller, Ready
 from muster.environments.failures import Failure
 from muster.environments.venvs import ready as venvs
@@ -34,7 +33,6 @@ from muster.host.files import write_file
 from muster.paths import AttemptPaths
 from muster.wire.node.agents import Facts, Order
 from muster.wire.node.plan import Needs
-from muster.wire.states import Level
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +43,8 @@ class Preparation:
     def __init__(self, attempt: Attempt, services: NodeServices) -> None:
         self._attempt = attempt
         self._services = services
+        self._doing = partial(services.doing, attempt.key)
+        self._note = partial(services.note, attempt.order)
 
     def run(self) -> PreparedAttempt | None:
         """Try again while the server is away; None when nobody wants it any more. Raises Refusal."""
@@ -74,7 +74,7 @@ class Preparation:
         facts, mpi = self._check(needs, order, paths, environment, python, python_bin)
         resumed, resume_dir, about_resume = checkpoints.fetch(order, paths, self._services.link)
         facts = replace(facts, notices=(*facts.notices, *about_resume), machine=identity.machine())
-        outputs = places(order, paths)
+        outputs = output_paths(order, paths)
         inputs = self._bring_inputs(order, paths)
         held = ports.hold(order.ports_count, order.ports_preferred, order.ports_avoid, chosen=needs.port)
         tmp = str(folder.short_tmp(paths))
@@ -83,13 +83,7 @@ class Preparation:
         )
 
     def _check(
-        self,
-        needs: Needs,
-        order: Order,
-        paths: AttemptPaths,
-        environment: Ready | None,
-        python: str,
-        python_bin: str,
+        self, needs: Needs, order: Order, paths: AttemptPaths, environment: Ready | None, python: str, python_bin: str
     ) -> tuple[Facts, Found | None]:
         """Bring the code, and check meanwhile what the ranks will run in; with the mpirun of an MPI job."""
         if environment is not None and environment.container is not None:
@@ -133,7 +127,7 @@ class Preparation:
             folder=paths.root,
             log=paths.streams / "user_logs" / f"environment_node_{order.node_rank}.txt",
             unwanted=self._attempt.unwanted,
-            begins=self._log_grows,
+            begins=partial(services.track, order, paths),
             doing=self._doing,
             note=self._note,
             agree=partial(services.link.agree, order),
@@ -143,7 +137,7 @@ class Preparation:
     def _bring_inputs(self, order: Order, paths: AttemptPaths) -> dict[str, str]:
         moving = mover.Mover(self._services.mark, self._attempt.unwanted)
         self._attempt.inputs = Inputs(order, paths, self._services.link, moving, self._doing, self._note)
-        return self._attempt.inputs.place()
+        return self._attempt.inputs.prepare()
 
     def _python_bin(self, python: str) -> str:
         """A folder in which `python` is the interpreter: its own, or a small one made for it."""
@@ -157,17 +151,6 @@ class Preparation:
             write_file(made / "python", f'#!/bin/sh\nexec "{python}" "$@"\n', mode=0o755)
         return f"{made}:{own}"
 
-    # What is said meanwhile
-
-    def _log_grows(self) -> None:
-        self._services.track(self._attempt.order, self._attempt.paths)
-
-    def _doing(self, text: str) -> None:
-        self._services.doing(self._attempt.key, text)
-
-    def _note(self, level: Level, text: str) -> None:
-        self._services.note(self._attempt.order, level, text)
-
 
 @contextmanager
 def _refusing(order: Order, paths: AttemptPaths) -> Iterator[None]:
@@ -178,14 +161,6 @@ def _refusing(order: Order, paths: AttemptPaths) -> Iterator[None]:
         raise Refusal(failed.code, failed.message) from failed
     except Failure as failure:
         raise Refusal(failure.code, failure.message, failure.next, failure.lines) from failure
-    except ports.PortTrouble as trouble:
-        raise Refusal("port_trouble", str(trouble)) from trouble
-    except preflight.Problem as problem:
-        raise Refusal(problem.code, str(problem)) from problem
-    except NoMpi as trouble:
-        raise Refusal("launcher_missing", str(trouble), trouble.next) from trouble
-    except code.UnsafeArchive as trouble:
-        raise Refusal("bad_input", str(trouble)) from trouble
     except (NotFound, tarfile.TarError) as trouble:
         message = f"the code snapshot {order.snapshot} could not be fetched: {trouble}. Submit the job again."
         raise Refusal("platform", message) from trouble

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from muster.agent.run.records import EndedEntry, Entry
+from muster.wire.codec import from_file
 from muster.wire.node.agents import Exited, Started, StartedRank
 
 
@@ -41,19 +43,7 @@ class Story:
             at, rank = entry["at"], entry["rank"]
             return self._exit(Exited(rank, entry["exit_code"], None, False, at, refusal=entry["message"]))
         if entry["kind"] == "exited" and entry["rank"] not in self.exited:
-            return self._exit(
-                Exited(
-                    entry["rank"],
-                    entry["exit_code"],
-                    entry["signal"],
-                    entry["expected"],
-                    entry["at"],
-                    entry.get("max_rss_kb"),
-                    entry.get("core_dumped"),
-                    entry.get("oom_killed"),
-                    lost_with=entry.get("lost_with"),
-                )
-            )
+            return self._exit(from_file(Exited, entry))
         if entry["kind"] == "ended":
             self.ended = entry
         return []
@@ -84,16 +74,13 @@ class Story:
 def read(path: Path) -> Sequence[Entry]:
     """The journal's whole lines; one that was cut by a full disk or a death is left out."""
     try:
-        return list(_entries(path.read_bytes().split(b"\n")))
+        lines = path.read_bytes().split(b"\n")
     except OSError:
         return []
-
-
-def _entries(lines: Iterable[bytes]) -> Iterable[Entry]:
+    entries: list[Entry] = []
     for line in lines:
-        try:
+        with suppress(ValueError):
             entry = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(entry, dict) and "kind" in entry and "at" in entry:
-            yield entry  # type: ignore[misc]
+            if isinstance(entry, dict) and "kind" in entry and "at" in entry:
+                entries.append(entry)  # type: ignore[arg-type]
+    return entries

@@ -13,12 +13,11 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from muster.agent.run import stacks
-from muster.agent.run.mpi.coordinator import MpiSide
-from muster.agent.run.records import Launch, StopCommand, Value
+from muster.agent.run.mpi.coordinator import MpiCoordinator
+from muster.agent.run.records import Channel, Launch, LaunchRank, StopCommand, Value, entry_line
 from muster.host import processes
 
 KILL_PASS_S = 0.01
@@ -28,16 +27,10 @@ DAEMON_PATIENCE_S = 10.0
 DESERTED_S = 0.3
 
 
-class RankLaunch(NamedTuple):
-    """One process to start, with everything final."""
+class Running(NamedTuple):
+    """A rank that has not ended."""
 
     rank: int
-    program: str
-    """Absolute path; empty when PATH has no such program."""
-    argv: Sequence[str]
-    env: dict[str, str]
-    cwd: str
-    log: str
     essential: bool = True
     wrapped: bool = False
     """Started by mpirun."""
@@ -51,55 +44,46 @@ class Refused(Exception):
         self.exit_code = exit_code
 
 
-class Starter(Protocol):
-    """The one way in which a rank comes to life."""
-
-    def start(self, launch: RankLaunch) -> int:
-        """The pid of a child that runs the rank; raises Refused."""
-
-
-class ExecStarter:
-    """Fork and exec."""
-
-    def start(self, launch: RankLaunch) -> int:
-        if not launch.program:
-            path = launch.env.get("PATH", "")
-            raise Refused(f"there is no program {launch.argv[0]!r} on PATH ({path})", 127)
-        parent = os.getpid()
-        # Closed by a successful exec; otherwise it carries what went wrong.
-        read_end, write_end = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            _become(launch, parent, write_end)
-        os.close(write_end)
-        with os.fdopen(read_end, "rb") as trouble:
-            said = trouble.read()
-        if said:
-            os.waitpid(pid, 0)
-            raise _refusal(launch, *json.loads(said))
-        return pid
+def start_rank(launch: LaunchRank) -> int:
+    """The pid of a child that runs the rank; raises Refused."""
+    if not launch["program"]:
+        path = launch["env"].get("PATH", "")
+        raise Refused(f"there is no program {launch['argv'][0]!r} on PATH ({path})", 127)
+    parent = os.getpid()
+    # Closed by a successful exec; otherwise it carries what went wrong.
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _become(launch, parent, write_end)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as trouble:
+        said = trouble.read()
+    if said:
+        os.waitpid(pid, 0)
+        raise _refusal(launch, *json.loads(said))
+    return pid
 
 
-def _become(launch: RankLaunch, parent: int, trouble: int) -> None:
+def _become(launch: LaunchRank, parent: int, trouble: int) -> None:
     """In the child: never returns. Every descriptor above 2 closes by itself on exec."""
     stage = "session"
     try:
         os.setsid()
         processes.die_with_parent(parent)
         stage = "log"
-        log = os.open(launch.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        log = os.open(launch["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
         stage = "cwd"
-        os.chdir(launch.cwd)
+        os.chdir(launch["cwd"])
         os.umask(0o022)
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         stage = "exec"
-        os.execve(launch.program, list(launch.argv), launch.env)
+        os.execve(launch["program"], launch["argv"], launch["env"])
     except OSError as error:
         os.write(trouble, json.dumps([stage, error.errno, os.strerror(error.errno or 0)]).encode())
     except BaseException as error:
@@ -108,14 +92,15 @@ def _become(launch: RankLaunch, parent: int, trouble: int) -> None:
         os._exit(127)
 
 
-def _refusal(launch: RankLaunch, stage: str, number: int, text: str) -> Refused:
+def _refusal(launch: LaunchRank, stage: str, number: int, text: str) -> Refused:
+    program = launch["program"]
     if stage == "cwd":
-        return Refused(f"the working folder {launch.cwd} cannot be entered: {text}", 126)
+        return Refused(f"the working folder {launch['cwd']} cannot be entered: {text}", 126)
     if stage == "log":
-        return Refused(f"the log {launch.log} cannot be opened: {text}", 126)
-    if number == errno.ENOENT and os.path.exists(launch.program):  # noqa: PTH110
-        return Refused(f"the interpreter that {launch.program} names in its first line does not exist", 127)
-    return Refused(f"{launch.program} cannot be run: {text}", 127 if number == errno.ENOENT else 126)
+        return Refused(f"the log {launch['log']} cannot be opened: {text}", 126)
+    if number == errno.ENOENT and os.path.exists(program):  # noqa: PTH110
+        return Refused(f"the interpreter that {program} names in its first line does not exist", 127)
+    return Refused(f"{program} cannot be run: {text}", 127 if number == errno.ENOENT else 126)
 
 
 class Ending:
@@ -173,27 +158,26 @@ class Ending:
 class Keeper:
     """Runs one attempt's ranks on this node to their end."""
 
-    def __init__(self, launch: Launch, agent: socket.socket, starter: Starter, wake: int) -> None:
-        self._launches = [RankLaunch(**rank) for rank in launch["ranks"]]
+    def __init__(self, launch: Launch, agent: socket.socket, wake: int) -> None:
+        self._launches = launch["ranks"]
+        self._logs = {rank["rank"]: rank["log"] for rank in launch["ranks"]}
         self._whole_gang = launch["whole_gang"]
         self._stop_file = launch["stop_file"]
         self._ending = Ending(launch["grace_failure_s"], launch["kill_after_term_s"])
-        self._agent = agent
+        self._agent = Channel(agent)
         self._agent_gone = False
-        self._starter = starter
         self._wake = wake
         self._journal = os.open(launch["journal"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        self._unread = b""
-        self._mpi = MpiSide(launch["mpi"]) if launch["mpi"] else None
+        self._mpi = MpiCoordinator(launch["mpi"]) if launch["mpi"] else None
         self._awaited = set(self._mpi.ranks) if self._mpi else set()
         """Ranks that mpirun is to start and that have not said a word yet."""
-        self._running: dict[int, RankLaunch] = {}
+        self._running: dict[int, Running] = {}
         self._signalled = False
         self._spared: list[processes.Process] = []
         """Those that have had no SIGTERM, because their parents had it."""
         self._waited = False
         """A rank that failed complained of the others."""
-        self._told: set[int] = set()
+        self._interrupted: set[int] = set()
         """Ranks that mpirun has told to end."""
         self._deserted: tuple[str, float] | None = None
         """What should have waited for ranks and has ended, and when to look whether any is left."""
@@ -215,24 +199,24 @@ class Keeper:
     def _start_ranks(self) -> None:
         for launch in self._launches:
             try:
-                pid = self._starter.start(launch)
+                pid = start_rank(launch)
             except Refused as refused:
                 self._refuse(launch, refused)
                 return
-            self._running[pid] = launch
-            self._record("started", rank=launch.rank, pid=pid)
+            self._running[pid] = Running(launch["rank"], launch["essential"])
+            self._record("started", rank=launch["rank"], pid=pid)
         self._record("running")
 
-    def _refuse(self, launch: RankLaunch, refused: Refused) -> None:
+    def _refuse(self, launch: LaunchRank, refused: Refused) -> None:
         """A gang that cannot start whole does not start."""
-        line = f"muster: rank {launch.rank} could not be started: {refused}\n".encode()
+        line = f"muster: rank {launch['rank']} could not be started: {refused}\n".encode()
         try:
-            log = os.open(launch.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            log = os.open(launch["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
             os.write(log, line)
             os.close(log)
         except OSError:
             pass
-        self._record("refused", rank=launch.rank, message=str(refused), exit_code=refused.exit_code)
+        self._record("refused", rank=launch["rank"], message=str(refused), exit_code=refused.exit_code)
         self._ending.stop(time.monotonic(), 0.0, "rank_failed")
 
     def _refuse_wrapped(self, trouble: str) -> None:
@@ -256,74 +240,71 @@ class Keeper:
             if self._mpi is not None and self._mpi.reaped(pid, status):
                 self._deserted = ("daemon of mpirun", time.monotonic() + DESERTED_S)
                 continue
-            launch = self._running.pop(pid, None)
-            if launch is None:
+            ended = self._running.pop(pid, None)
+            if ended is None:
                 continue
-            self._exited(launch, status, usage.ru_maxrss, told=launch.rank in self._told)
-            if self._mpi is not None and not launch.wrapped and status == 0:
+            self._exited(ended, status, usage.ru_maxrss, interrupted=ended.rank in self._interrupted)
+            if self._mpi is not None and not ended.wrapped and status == 0:
                 self._deserted = ("mpirun", time.monotonic() + DESERTED_S)
 
     def _hear_wrappers(self) -> None:
         """What the processes say that mpirun starts in front of each rank."""
         for entry in self._mpi.hear() if self._mpi else ():
             kind, rank = entry["kind"], entry["rank"]
-            if kind == "told":
-                self._told.add(rank)
+            if kind == "interrupted":
+                self._interrupted.add(rank)
             elif kind == "refused" and rank in self._awaited:
                 self._awaited.discard(rank)
                 self._record("refused", rank=rank, message=entry["message"], exit_code=entry["exit_code"])
                 self._ending.failed(time.monotonic())
             elif kind == "started" and rank in self._awaited:
                 self._awaited.discard(rank)
-                self._running[entry["pid"]] = RankLaunch(rank, "", (), {}, "", "", wrapped=True)
+                self._running[entry["pid"]] = Running(rank, wrapped=True)
                 self._record("started", rank=rank, pid=entry["pid"], at=entry["at"])
             elif kind == "exited":
-                pid = next((pid for pid, launch in self._running.items() if launch.rank == rank), None)
+                pid = next((pid for pid, running in self._running.items() if running.rank == rank), None)
                 if pid is not None:
-                    launch = self._running.pop(pid)
-                    self._exited(launch, entry["status"], entry["max_rss_kb"], entry["told"], entry["at"])
+                    ended = self._running.pop(pid)
+                    self._exited(ended, entry["status"], entry["max_rss_kb"], entry["interrupted"], entry["at"])
 
     def _lose_deserted(self, now: float) -> None:
         """mpirun or its daemon has gone; a rank that it should have waited for is lost, and with it the gang."""
         if self._deserted is None or now < self._deserted[1]:
             return
         lost_with, self._deserted = self._deserted[0], None
-        left = self._awaited | {launch.rank for launch in self._running.values() if launch.wrapped}
-        if not left or self._signalled or self._told:
+        left = self._awaited | {running.rank for running in self._running.values() if running.wrapped}
+        if not left or self._signalled or self._interrupted:
             return
         lost = min(left)
         self._awaited.discard(lost)
-        self._running = {pid: launch for pid, launch in self._running.items() if launch.rank != lost}
+        self._running = {pid: running for pid, running in self._running.items() if running.rank != lost}
         self._record("exited", rank=lost, exit_code=None, signal=None, expected=False, lost_with=lost_with)
         self._ending.failed(time.monotonic())
 
     def _close_wrapped(self) -> None:
         """No process is left: what mpirun started and nobody saw ending went with it."""
-        for launch in self._running.values():
-            expected = self._signalled or launch.rank in self._told
-            data = {"exit_code": None, "signal": None, "expected": expected, "lost_with": "mpirun"}
-            self._record("exited", rank=launch.rank, **data)
+        for rank in [running.rank for running in self._running.values()]:
+            expected = self._signalled or rank in self._interrupted
+            self._record("exited", rank=rank, exit_code=None, signal=None, expected=expected, lost_with="mpirun")
 
-    def _exited(
-        self, launch: RankLaunch, status: int, max_rss_kb: int, told: bool = False, at: float | None = None
-    ) -> None:
-        """Record how a rank ended; `told`: mpirun had told it to end."""
+    def _exited(self, ended: Running, status: int, max_rss_kb: int, interrupted: bool, at: float | None = None) -> None:
+        """Record how a rank ended; `interrupted`: mpirun had told it to end."""
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
         self._record(
             "exited",
             at=time.time() if at is None else at,
-            rank=launch.rank,
+            rank=ended.rank,
             exit_code=code,
             signal=number,
             max_rss_kb=max_rss_kb,
             core_dumped=bool(number and os.WCOREDUMP(status)),
-            expected=self._signalled or told,
+            expected=self._signalled or interrupted,
             oom_killed=code != 0 and not self._signalled and processes.oom_kills() > self._oom_kills[0],
         )
         now = time.monotonic()
-        if launch.essential and code != 0 and not self._signalled and not told:
-            self._waited = self._waited or stacks.has_waited(launch.log)
+        if ended.essential and code != 0 and not self._signalled and not interrupted:
+            self._waited = self._waited or stacks.has_waited(self._logs.get(ended.rank, ""))
             self._ending.failed(now)
         # With ranks on other nodes too, only the server knows whether a helper here is still needed.
         needed = self._awaited or any(other.essential or not self._whole_gang for other in self._running.values())
@@ -344,7 +325,8 @@ class Keeper:
         elif self._ending.terminating(now) and not self._signalled:
             # Found first, which takes a while: the signal should come together with the announcement.
             addressed = self._addressed()
-            self._spared = [process for process in addressed if self._is_left_to_parent(process)]
+            left_to_parent = [process for process in addressed if processes.is_part_of_parent(process)]
+            self._spared = [process for process in left_to_parent if process.pid not in self._running]
             self._announce("stopping")
             processes.terminate(set(addressed) - set(self._spared))
         elif self._spared:
@@ -355,18 +337,21 @@ class Keeper:
     def _show_stacks(self) -> None:
         """Have the ranks that are left say where they are, if that may tell why the attempt ends."""
         if self._ending.reason == "timeout" or (self._ending.reason == "rank_failed" and self._waited):
-            ranks = {pid: launch.rank for pid, launch in self._running.items()}
+            ranks = {pid: running.rank for pid, running in self._running.items()}
             stacks.show(self._descendants(), ranks)
 
     def _announce(self, kind: str) -> None:
         if self._signalled:
             return
         self._signalled = True
-        ranks = sorted(launch.rank for launch in self._running.values())
+        ranks = sorted(running.rank for running in self._running.values())
         left = [process.pid for process in self._descendants() if not process.dead and process.pid not in self._running]
         self._record(kind, reason=self._ending.reason, ranks=ranks, other_pids=left[:100])
         # Last, so that the signal follows at once: a script may look at the file before its handler has run.
-        self._touch_stop_file()
+        try:
+            os.close(os.open(self._stop_file, os.O_WRONLY | os.O_CREAT, 0o644))
+        except OSError:
+            pass
 
     def _descendants(self) -> list[processes.Process]:
         return processes.descendants([os.getpid()], processes.table())
@@ -383,9 +368,6 @@ class Keeper:
         helpers -= {process.pid for process in processes.descendants(ranks, everything)} | ranks
         return [process for process in below if process.pid not in helpers]
 
-    def _is_left_to_parent(self, process: processes.Process) -> bool:
-        return process.pid not in self._running and processes.is_part_of_parent(process)
-
     def _address_orphans(self) -> None:
         """Those that were left to a parent which has ended."""
         now = [(before, processes.read(before.pid)) for before in self._spared]
@@ -394,13 +376,7 @@ class Keeper:
 
     def _wrapped(self) -> set[int]:
         """Pids of living ranks that mpirun started."""
-        return {pid for pid, launch in self._running.items() if launch.wrapped}
-
-    def _touch_stop_file(self) -> None:
-        try:
-            os.close(os.open(self._stop_file, os.O_WRONLY | os.O_CREAT, 0o644))
-        except OSError:
-            pass
+        return {pid for pid, running in self._running.items() if running.wrapped}
 
     def _wait(self) -> None:
         watched = [self._wake] if self._agent_gone else [self._wake, self._agent.fileno()]
@@ -424,37 +400,19 @@ class Keeper:
             self._oom_kills = [self._oom_kills[1], processes.oom_kills()]
 
     def _listen(self) -> None:
-        try:
-            data = self._agent.recv(65536)
-        except OSError:
-            data = b""
-        if not data:
+        commands: list[StopCommand] | None = self._agent.receive()
+        if commands is None:
             self._agent_gone = True
             self._ending.stop(time.monotonic(), 0.0, "agent_lost")
             return
-        *lines, self._unread = (self._unread + data).split(b"\n")
-        for line in lines:
-            command: StopCommand = json.loads(line)
+        for command in commands:
             self._ending.stop(time.monotonic(), command["grace_s"], command["reason"])
 
     def _record(self, kind: str, **data: Value) -> None:
         """One line, to the journal and to the agent; neither a full disk nor a busy agent may hold it up."""
-        line = json.dumps({"kind": kind, "at": time.time(), **data}).encode() + b"\n"
+        line = entry_line(kind, **data)
         try:
             os.write(self._journal, line)
         except OSError:
             pass
-        try:
-            self._agent.send(line, socket.MSG_DONTWAIT)
-        except OSError:
-            pass
-
-
-def run(launch_file: str, agent: socket.socket, wake: int) -> None:
-    """What the nursery's child does; the held ports' locks stay open beside it until it exits."""
-    os.setsid()
-    processes.become_subreaper()
-    processes.set_name("muster-keeper")
-    with open(launch_file, "rb") as file:  # noqa: PTH123
-        launch = json.load(file)
-    Keeper(launch, agent, ExecStarter(), wake).run()
+        self._agent.send(line)

@@ -1,4 +1,4 @@
-"""The agent's side of nursery and keepers: asks for keepers, hears them, and knows when nothing of one is left.
+"""All keepers of a node: asks the nursery for them, hears them, and knows when nothing of one is left.
 
 Runs in the agent's loop. While the nursery lives it ends what a dead keeper left; keepers that have outlived their
 nursery became children of the agent, which then does the same for them.
@@ -6,7 +6,6 @@ nursery became children of the agent, which then does the same for them.
 
 from __future__ import annotations
 
-import array
 import json
 import logging
 import os
@@ -16,12 +15,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 import muster.agent
-from muster.agent.run.records import Entry, StopCommand
+from muster.agent.run.records import Channel, Entry, StopCommand
 from muster.agent.run.variables import NODE_MARK
 from muster.host import processes
 from muster.host.children import own_children, spawning
@@ -47,15 +47,12 @@ class Kept:
     """One keeper."""
 
     key: AttemptKey
-    socket: socket.socket
+    channel: Channel
     pid: int | None = None
-    unread: bytes = b""
     generation: int = 0
     """Which nursery forked it."""
     silent: bool = False
-    """Its socket is closed: it has ended or died."""
-    gone: bool = False
-    """No process of it is left."""
+    """Its channel is closed: it has ended or died."""
 
 
 @dataclass
@@ -68,8 +65,7 @@ class KeeperPool:
     owner: Owner
     _kept: dict[AttemptKey, Kept] = field(default_factory=dict)
     _nursery: subprocess.Popen[bytes] | None = None
-    _line: socket.socket | None = None
-    _unread: bytes = b""
+    _channel: Channel | None = None
     _generation: int = 0
 
     def start(self) -> None:
@@ -89,22 +85,19 @@ class KeeperPool:
                 start_new_session=True,
             )
         theirs.close()
-        self._line = ours
-        self._unread = b""
+        self._channel = Channel(ours)
         self._generation += 1
-        self.selector.register(ours, selectors.EVENT_READ, self._hear_nursery)
+        self.selector.register(self._channel, selectors.EVENT_READ, self._hear_nursery)
 
     def launch(self, key: AttemptKey, launch_file: Path, locks: Sequence[int]) -> None:
         """Have the ranks started; the keeper takes the descriptors along."""
         ours, theirs = socket.socketpair()
-        kept = Kept(key, ours, generation=self._generation)
-        self._kept[key] = kept
-        self.selector.register(ours, selectors.EVENT_READ, lambda: self._hear_keeper(kept))
+        kept = self._kept[key] = Kept(key, Channel(ours), generation=self._generation)
+        self.selector.register(kept.channel, selectors.EVENT_READ, lambda: self._hear_keeper(kept))
         request = json.dumps({"key": f"{key[0]}.{key[1]}", "launch": str(launch_file)}).encode()
-        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno(), *locks]))
         try:
-            assert self._line is not None
-            self._line.sendmsg([request], [rights])
+            assert self._channel is not None
+            socket.send_fds(self._channel.socket, [request], [theirs.fileno(), *locks])
         except OSError as error:
             # The nursery is dying; closing the keeper's end tells this attempt so, too.
             log.warning("the nursery did not take the request of %s: %s", key, error)
@@ -114,11 +107,9 @@ class KeeperPool:
         kept = self._kept.get(key)
         if kept is None or kept.silent:
             return
-        try:
-            command: StopCommand = {"grace_s": grace_s, "reason": reason}
-            kept.socket.sendall(json.dumps(command).encode() + b"\n")
-        except OSError as error:
-            log.info("the keeper of %s is not listening: %s", key, error)
+        command: StopCommand = {"grace_s": grace_s, "reason": reason}
+        if not kept.channel.send(json.dumps(command).encode() + b"\n"):
+            log.info("the keeper of %s is not listening", key)
 
     def tend(self) -> bool:
         """Look after what outlived its nursery; True when it wants to be called again soon."""
@@ -138,11 +129,11 @@ class KeeperPool:
     def close(self, timeout_s: float = 5.0) -> None:
         """Let go: keepers and nursery end by themselves."""
         for kept in list(self._kept.values()):
-            self._drop_socket(kept)
-        if self._line is not None:
-            self.selector.unregister(self._line)
-            self._line.close()
-            self._line = None
+            self._close_channel(kept)
+        if self._channel is not None:
+            self.selector.unregister(self._channel)
+            self._channel.close()
+            self._channel = None
         if self._nursery is not None:
             try:
                 self._nursery.wait(timeout_s)
@@ -150,67 +141,56 @@ class KeeperPool:
                 log.warning("the nursery is still busy")
 
     def _hear_nursery(self) -> None:
-        assert self._line is not None
-        data = _receive(self._line)
-        if not data:
+        assert self._channel is not None
+        messages = self._channel.receive()
+        if messages is None:
             self._replace_nursery()
             return
-        *lines, self._unread = (self._unread + data).split(b"\n")
-        for line in lines:
-            message = json.loads(line)
+        for message in messages:
             if "born" in message:
-                self._born(message["born"], message["pid"])
+                run, _, attempt = message["born"].rpartition(".")
+                if (run, int(attempt)) in self._kept:
+                    self._kept[run, int(attempt)].pid = message["pid"]
             elif "gone" in message:
                 self._gone(message["gone"])
             elif "failed" in message:
                 log.error("%s: %s", message["failed"], message["message"])
 
-    def _born(self, name: str, pid: int) -> None:
-        run, _, attempt = name.rpartition(".")
-        kept = self._kept.get((run, int(attempt)))
-        if kept is not None:
-            kept.pid = pid
-
     def _gone(self, pid: int) -> None:
         for kept in list(self._kept.values()):
             if kept.pid == pid and kept.generation == self._generation:
-                self._drain(kept)
+                # Hear what it said before it went.
+                while not kept.silent:
+                    self._hear_keeper(kept)
                 self._forget(kept)
 
     def _replace_nursery(self) -> None:
-        assert self._line is not None and self._nursery is not None
-        self.selector.unregister(self._line)
-        self._line.close()
+        assert self._channel is not None and self._nursery is not None
+        self.selector.unregister(self._channel)
+        self._channel.close()
         self._nursery.kill()
         status = self._nursery.wait()
         log.error("the nursery ended (%s); a new one is started", status)
         self.start()
 
     def _hear_keeper(self, kept: Kept) -> None:
-        data = _receive(kept.socket)
-        if not data:
-            self._drop_socket(kept)
+        entries: list[Entry] | None = kept.channel.receive()
+        if entries is None:
+            self._close_channel(kept)
             return
-        *lines, kept.unread = (kept.unread + data).split(b"\n")
-        for line in lines:
-            entry: Entry = json.loads(line)
+        for entry in entries:
             if entry["kind"] == "keeper":
                 kept.pid = entry["pid"]
             self.owner.keeper_said(kept.key, entry)
 
-    def _drain(self, kept: Kept) -> None:
-        """Hear what a keeper said before it went."""
-        while not kept.silent:
-            self._hear_keeper(kept)
-
-    def _drop_socket(self, kept: Kept) -> None:
+    def _close_channel(self, kept: Kept) -> None:
         if not kept.silent:
             kept.silent = True
-            self.selector.unregister(kept.socket)
-            kept.socket.close()
+            self.selector.unregister(kept.channel)
+            kept.channel.close()
 
     def _forget(self, kept: Kept) -> None:
-        self._drop_socket(kept)
+        self._close_channel(kept)
         if self._kept.pop(kept.key, None) is not None:
             self.owner.keeper_closed(kept.key)
 
@@ -230,24 +210,11 @@ class KeeperPool:
             ]
             processes.kill([*orphans, *processes.descendants([orphan.pid for orphan in orphans], everything)])
             for orphan in orphans:
-                _reap(orphan.pid)
+                with suppress(ChildProcessError):
+                    os.waitpid(orphan.pid, os.WNOHANG)
         finally:
             spawning.release()
         return not orphans
-
-
-def _receive(source: socket.socket) -> bytes:
-    try:
-        return source.recv(65536)
-    except OSError:
-        return b""
-
-
-def _reap(pid: int) -> None:
-    try:
-        os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        pass
 
 
 def sweep(mark: str, patience_s: float, clock: Callable[[], float], pause: Callable[[float], None]) -> list[int]:

@@ -1,4 +1,4 @@
-"""From a prepared attempt and its plan to the files that its keeper reads."""
+"""From a prepared attempt and its plan to the files that its keeper reads, with the whole environment of each rank."""
 
 from __future__ import annotations
 
@@ -7,49 +7,88 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from muster.agent.prepare.prepared import PreparedAttempt
+from muster.agent.attempt import Attempt
 from muster.agent.refusal import Refusal
 from muster.agent.run.container import describe
 from muster.agent.run.mpi.layout import HERE, Ground, MpiFiles
-from muster.agent.run.records import Launch, LaunchContainer, LaunchRank
-from muster.agent.run.variables import RankPaths, rank_environment
+from muster.agent.run.records import Launch, LaunchRank
+from muster.agent.run.runtime_copy import keeper_folder
+from muster.agent.run.variables import NODE_MARK, SYSTEM_PATH
 from muster.agent.services import NodeServices
-from muster.defaults import GRACE_FAILURE_S, KILL_AFTER_TERM_S
+from muster.defaults import GRACE_FAILURE_S, KILL_AFTER_TERM_S, RANK_HOOKS
 from muster.environments.images.command import APPTAINER
 from muster.errors import JobError
 from muster.host.files import PRIVATE, write_json
 from muster.launch.expand import expand_all
-from muster.paths import AttemptPaths
-from muster.wire.node.agents import Order
-from muster.wire.node.plan import NodePlan, RankPlan
+from muster.wire.node.plan import RankPlan
+
+# Of the agent's own variables: what a rank needs to be somebody, and to reach the world through this site's proxies.
+_KEPT = ("USER", "LOGNAME", "TZ", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+# These make no sense in an image.
+_OF_THIS_HOST = ("HOME", "SHELL", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
 class LaunchFiles:
     """What the keeper of one attempt reads."""
 
-    def __init__(
-        self, order: Order, plan: NodePlan, prepared: PreparedAttempt, paths: AttemptPaths, services: NodeServices
-    ) -> None:
-        self._order = order
-        self._plan = plan
-        self._prepared = prepared
-        self._paths = paths
+    def __init__(self, attempt: Attempt, services: NodeServices) -> None:
+        assert attempt.prepared is not None and attempt.order.plan is not None
+        self._attempt = attempt
+        self._order = attempt.order
+        self._plan = attempt.order.plan
+        self._prepared = attempt.prepared
+        self._paths = attempt.paths
         self._services = services
         self._mpi = self._mpi_files()
-        self._stop_file = str(paths.root / "stop")
+        self._stop_file = str(attempt.paths.root / "stop")
 
     def write(self) -> None:
         """Write `launch.json`, and `container.json` where the ranks run in a container; raises Refusal, OSError."""
         launch = self._launch()
         if self._prepared.container is not None:
-            write_json(self._paths.container, self._container(), mode=PRIVATE)
+            name = (self._mpi.hostname if self._mpi else None) or ""
+            container = describe.describe(self._prepared.container, self._attempt, self._services, name)
+            write_json(self._paths.container, container, mode=PRIVATE)
         write_json(self._paths.launch, launch, mode=PRIVATE)
+
+    def environment(self, rank: RankPlan) -> dict[str, str]:
+        """The whole environment of a rank: a known base, the user's variables, the plan's, and where things are."""
+        prepared, used, agent_env = self._prepared, self._prepared.container, self._services.environ
+        variables = prepared.environment.variables if prepared.environment else {}
+        given = {**variables, **self._order.user_env, **rank.env}
+        names = _KEPT if used else (*_KEPT, *_OF_THIS_HOST)
+        env = {name: agent_env[name] for name in names if agent_env.get(name)}
+        env["LANG"] = "C.UTF-8"
+        env["PATH"] = f"{prepared.python_bin}:{SYSTEM_PATH}"
+        env["TMPDIR"] = prepared.tmp
+        env["MUSTER_HOOKS"] = ",".join(RANK_HOOKS)
+        if not used:
+            env["TORCHINDUCTOR_CACHE_DIR"] = _compiled(agent_env)
+        env.update(given)
+        runtime, own = str(self._services.runtime), given.get("PYTHONPATH", "")
+        env["PYTHONPATH"] = f"{runtime}:{own}" if own else runtime
+        env.update(self._muster_variables(rank.rank))
+        return describe.rank_environment(used, self._paths, env, given) if used else env
+
+    def _muster_variables(self, rank: int) -> dict[str, str]:
+        """Where the agent put what a rank needs to find."""
+        prepared, paths = self._prepared, self._paths
+        return {
+            NODE_MARK: self._services.mark,
+            "MUSTER_EVENTS_FILE": str(paths.streams / "events" / f"rank_{rank}.jsonl"),
+            "MUSTER_UPLOADS_DIR": str(paths.uploads),
+            "MUSTER_STOP_FILE": self._stop_file,
+            "MUSTER_CHECKPOINT_DIR": str(paths.checkpoints),
+            **({"MUSTER_RESUME_DIR": prepared.resume} if prepared.resume else {}),
+            **{f"MUSTER_INPUT_{name}": value for name, value in prepared.inputs.items()},
+            **{f"MUSTER_OUTPUT_{name}": value for name, value in prepared.outputs.items()},
+        }
 
     def _launch(self) -> Launch:
         ranks: list[LaunchRank] = []
         wrapped: list[tuple[RankPlan, dict[str, str]]] = []
         for rank in self._plan.ranks:
-            env = self._environment(rank)
+            env = self.environment(rank)
             if rank.wrapped:
                 wrapped.append((rank, env))
             else:
@@ -63,42 +102,6 @@ class LaunchFiles:
             "kill_after_term_s": KILL_AFTER_TERM_S,
             "mpi": self._mpi.make(wrapped, self._stop_file) if self._mpi else None,
         }
-
-    def _container(self) -> LaunchContainer:
-        prepared, services = self._prepared, self._services
-        assert prepared.container is not None
-        folders = (prepared.inputs, prepared.outputs, prepared.tmp)
-        name = (self._mpi.hostname if self._mpi else None) or ""
-        return describe.describe(
-            prepared.container, self._order, self._plan, self._paths, services.runtime, services.mark,
-            services.environ, folders, name,
-        )  # fmt: skip
-
-    def _environment(self, rank: RankPlan) -> dict[str, str]:
-        """The whole environment of a rank."""
-        prepared, used = self._prepared, self._prepared.container
-        user_env = {**(prepared.environment.variables if prepared.environment else {}), **self._order.user_env}
-        agent_env = self._services.environ
-        own_env = describe.base_environment(used, self._paths, agent_env) if used else agent_env
-        env = rank_environment(rank.rank, rank.env, user_env, own_env, self._rank_paths())
-        return describe.rank_environment(used, self._paths, env, {**user_env, **rank.env}) if used else env
-
-    def _rank_paths(self) -> RankPaths:
-        prepared, paths = self._prepared, self._paths
-        return RankPaths(
-            python_bin=prepared.python_bin,
-            runtime=str(self._services.runtime),
-            tmp=prepared.tmp,
-            streams=str(paths.streams),
-            uploads=str(paths.uploads),
-            checkpoints=str(paths.checkpoints),
-            stop_file=self._stop_file,
-            mark=self._services.mark,
-            inputs=prepared.inputs,
-            outputs=prepared.outputs,
-            resume=prepared.resume,
-            compiled=None if prepared.container else _compiled(self._services.environ),
-        )
 
     def _rank(self, rank: RankPlan, env: dict[str, str]) -> LaunchRank:
         argv = list(rank.argv)
@@ -124,13 +127,16 @@ class LaunchFiles:
             return None
         ground = HERE
         if used is not None:
-            library = describe.library(self._services.runtime)
+            library = keeper_folder(self._services.runtime)
             ground = Ground(used.contents.executable, library, True, own_memory=used.engine.kind != APPTAINER)
         return MpiFiles(self._plan, self._paths, prepared.mpi, self._order.secret, ground)
 
 
 def _compiled(agent_env: Mapping[str, str]) -> str:
-    """Where torch.compile would look without Muster, so that runs share it with each other and with the user."""
+    """Where torch.compile keeps what it made without Muster, so that runs share it with each other and with the user.
+
+    It would look in the rank's own TMPDIR.
+    """
     user = agent_env.get("USER") or agent_env.get("LOGNAME") or str(os.getuid())
     return f"{agent_env.get('TMPDIR') or '/tmp'}/torchinductor_{user}"
 

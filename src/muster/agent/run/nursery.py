@@ -6,7 +6,6 @@ its children, because it is the next sub-reaper above; so a child that is not a 
 
 from __future__ import annotations
 
-import array
 import gc
 import json
 import os
@@ -15,9 +14,11 @@ import signal
 import socket
 import sys
 import traceback
+from pathlib import Path
 
-from muster.agent.run import keeper
-from muster.agent.run.container import keeper as container_keeper
+from muster.agent.run.container.keeper import ContainerKeeper
+from muster.agent.run.keeper import Keeper
+from muster.agent.run.records import Channel
 from muster.host import processes
 
 _PASS_S = 0.01
@@ -25,7 +26,7 @@ _PASS_S = 0.01
 
 class Nursery:
     def __init__(self, agent: socket.socket) -> None:
-        self._agent = agent
+        self._agent = Channel(agent)
         self._agent_gone = False
         self._keepers: dict[int, str] = {}
         self._lost: list[tuple[int, int]] = []
@@ -35,7 +36,7 @@ class Nursery:
 
     def run(self) -> None:
         while not (self._agent_gone and not self._keepers and not self._lost):
-            watched: list[int | socket.socket] = [self._wake] if self._agent_gone else [self._wake, self._agent]
+            watched: list[int | Channel] = [self._wake] if self._agent_gone else [self._wake, self._agent]
             ready, _, _ = select.select(watched, [], [], _PASS_S if self._lost else None)
             if self._wake in ready:
                 os.read(self._wake, 4096)
@@ -52,14 +53,17 @@ class Nursery:
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
 
     def _serve(self) -> None:
-        """One request: where the launch file is, with the keeper's socket and the port locks beside it."""
+        """One request: where the launch file is, with the keeper's socket and the port locks that come along."""
         try:
-            data, descriptors = _receive(self._agent)
+            # The kernel does not glue together two messages that carry descriptors.
+            data, descriptors, _, _ = socket.recv_fds(self._agent.socket, 65536, 64)
         except OSError:
             data, descriptors = b"", []
         if not data:
             self._agent_gone = True
             return
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
         request = json.loads(data)
         try:
             pid = os.fork()
@@ -74,15 +78,22 @@ class Nursery:
             os.close(descriptor)
 
     def _become_keeper(self, launch_file: str, descriptors: list[int]) -> None:
-        """In the child: never returns."""
+        """In the child: never returns. The locks of ports and the like stay open until it exits."""
         try:
             self._agent.close()
             for end in (self._wake, self._wake_write):
                 os.close(end)
             self._wake, self._wake_write = os.pipe()
             self._watch_children()
-            run = container_keeper.run if container_keeper.wanted(launch_file) else keeper.run
-            run(launch_file, socket.socket(fileno=descriptors[0]), self._wake)
+            os.setsid()
+            processes.become_subreaper()
+            processes.set_name("muster-keeper")
+            agent = socket.socket(fileno=descriptors[0])
+            launch, container = Path(launch_file), Path(launch_file).with_name("container.json")
+            if container.exists():
+                ContainerKeeper(json.loads(container.read_bytes()), agent, self._wake).run()
+            else:
+                Keeper(json.loads(launch.read_bytes()), agent, self._wake).run()
         except BaseException:
             traceback.print_exc()
             os._exit(1)
@@ -120,21 +131,7 @@ class Nursery:
         processes.kill([*orphans, *below])
 
     def _tell(self, **message: str | int) -> None:
-        try:
-            self._agent.send(json.dumps(message).encode() + b"\n", socket.MSG_DONTWAIT)
-        except OSError:
-            pass
-
-
-def _receive(agent: socket.socket) -> tuple[bytes, list[int]]:
-    # The kernel does not glue together two messages that carry descriptors.
-    size = array.array("i").itemsize
-    data, ancillary, _, _ = agent.recvmsg(65536, socket.CMSG_SPACE(64 * size), getattr(socket, "MSG_CMSG_CLOEXEC", 0))
-    descriptors = array.array("i")
-    for level, kind, content in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            descriptors.frombytes(content[: len(content) - len(content) % size])
-    return data, list(descriptors)
+        self._agent.send(json.dumps(message).encode() + b"\n")
 
 
 def main() -> None:

@@ -1,10 +1,13 @@
-"""What agent and keeper hand each other as JSON: the launch file, and the keeper's journal.
+"""What agent, keepers and the programs around mpirun hand each other: the launch file, the journal, tables, channels.
 
 Standard library only, and valid in the Python 3.8 of an image.
 """
 
 from __future__ import annotations
 
+import json
+import socket
+import time
 from typing import Any, List, Literal, TypedDict, Union  # noqa: UP035
 
 # The launch file
@@ -41,6 +44,7 @@ class LaunchMpi(TypedDict):
     daemon_env: dict[str, str]
     daemon_log: str
     hostname: str | None
+    """The name of a node that shares its machine with others of the job."""
     pmix: LaunchPmix | None
 
 
@@ -66,6 +70,34 @@ class LaunchContainer(TypedDict):
     ranks: list[int]
     root: str
     journal: str
+
+
+class RankCommand(TypedDict):
+    """What one rank that mpirun starts runs."""
+
+    argv: list[str]
+    expand: bool
+    env: dict[str, str]
+    cwd: str
+    log: str
+
+
+class RankTable(TypedDict):
+    """The ranks of a node, for `mpi/rank.py`."""
+
+    name: str
+    fifo: str
+    stop_file: str
+    library: str
+    ranks: dict[str, RankCommand]
+
+
+class RemoteTable(TypedDict):
+    """The nodes of a job, for `mpi/remote.py`."""
+
+    secret: str
+    fifo: str
+    hosts: dict[str, tuple[str, int]]
 
 
 class StopCommand(TypedDict):
@@ -147,3 +179,38 @@ Entry = Union[  # noqa: UP007
 
 Value = Union[None, bool, int, float, str, List[int]]  # noqa: UP006, UP007
 """Of a field of an entry."""
+
+
+def entry_line(kind: str, **data: Value) -> bytes:
+    """A line of the journal."""
+    return json.dumps({"kind": kind, "at": time.time(), **data}).encode() + b"\n"
+
+
+class Channel:
+    """A socket on which both sides say JSON values, one per line."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.socket = end
+        self._unread = b""
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    def receive(self) -> list[Any] | None:
+        """The values that have arrived, waiting for some; None once the other side is gone."""
+        try:
+            data = self.socket.recv(65536)
+        except OSError:
+            data = b""
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        return [json.loads(line) for line in lines] if data else None
+
+    def send(self, line: bytes) -> bool:
+        """Say a line, without waiting for somebody who is busy or gone; False when it was not heard."""
+        try:
+            return self.socket.send(line, socket.MSG_DONTWAIT) == len(line)
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        self.socket.close()

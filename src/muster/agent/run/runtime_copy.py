@@ -6,7 +6,6 @@ from pathlib import Path
 
 import muster.agent
 from muster.host.files import write_file
-from muster.paths import NodePaths
 
 _PACKAGE = Path(muster.agent.__file__).parents[1]
 _PARTS = ("__init__.py", "run.py", "errors.py", "runtime")
@@ -21,7 +20,6 @@ _KEEPER_PARTS = (
     "agent/run/container/__init__.py",
     "agent/run/container/inside.py",
     "agent/run/mpi/__init__.py",
-    "agent/run/mpi/pmix.py",
     "agent/run/mpi/rank.py",
     "agent/run/mpi/remote.py",
     "agent/run/mpi/coordinator.py",
@@ -33,26 +31,24 @@ _KEEPER_PARTS = (
 )
 
 
-def install(node: NodePaths, version: str) -> Path:
-    """Bring the copy in step with this installation; returns the folder for PYTHONPATH."""
-    _bring(_KEEPER_PARTS, node.runtime / f"{version}-keeper")
-    target = _bring(_PARTS, folder(node, version))
-    _copy(_PACKAGE / "runtime" / "hook.py", target / "sitecustomize.py")
-    return target
+def install(folder: Path) -> None:
+    """Bring the copy in the folder for PYTHONPATH, and the one for keepers next to it, up to date."""
+    _copy_parts(_KEEPER_PARTS, keeper_folder(folder))
+    _copy_parts(_PARTS, folder)
+    _copy(_PACKAGE / "runtime" / "hook.py", folder / "sitecustomize.py")
 
 
-def folder(node: NodePaths, version: str) -> Path:
-    """Where the copy is."""
-    return node.runtime / version
+def keeper_folder(runtime: Path) -> Path:
+    """The copy of Muster from which its own programs run in a container."""
+    return runtime.with_name(f"{runtime.name}-keeper")
 
 
-def _bring(parts: tuple[str, ...], target: Path) -> Path:
+def _copy_parts(parts: tuple[str, ...], target: Path) -> None:
     for part in parts:
         source = _PACKAGE / part
         for file in sorted(source.rglob("*.py")) if source.is_dir() else [source]:
             if file.exists():
                 _copy(file, target / "muster" / file.relative_to(_PACKAGE))
-    return target
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""CPU, memory, network and GPUs of the node, as metric lines beside those of the ranks."""
+"""CPU, memory, network and GPUs of the node, as metric lines next to those of the ranks."""
 
 from __future__ import annotations
 
@@ -7,25 +7,17 @@ import logging
 import os
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from muster.agent import gpus
+from muster.agent import devices
 from muster.defaults import SAMPLE_S
+from muster.wire.node.agents import AttemptKey
 
 log = logging.getLogger(__name__)
 
 FIRST_SAMPLE_S = 1.0
-
-Key = tuple[str, int]
-
-
-@dataclass
-class _Due:
-    file: Path
-    at: float
 
 
 class Sampler(threading.Thread):
@@ -34,20 +26,21 @@ class Sampler(threading.Thread):
     def __init__(self, gpu_ids: tuple[str, ...]) -> None:
         super().__init__(name="sampler", daemon=True)
         self._gpu_ids = gpu_ids
-        self._due: dict[Key, _Due] = {}
+        self._due: dict[AttemptKey, tuple[Path, float]] = {}
+        """Each attempt's file, and when it gets its next sample."""
         self._lock = threading.Lock()
         self._changed = threading.Event()
         self._closing = False
         self._meter = Meter()
         self.last: dict[str, float] = self._meter.read()
 
-    def add(self, key: Key, file: Path) -> None:
+    def add(self, key: AttemptKey, file: Path) -> None:
         """Not at once: an attempt that is over in a moment needs no sample, and a rate needs some time."""
         with self._lock:
-            self._due[key] = _Due(file, time.monotonic() + FIRST_SAMPLE_S)
+            self._due[key] = (file, time.monotonic() + FIRST_SAMPLE_S)
         self._changed.set()
 
-    def remove(self, key: Key) -> None:
+    def remove(self, key: AttemptKey) -> None:
         """After this nothing more is written for the attempt."""
         with self._lock:
             self._due.pop(key, None)
@@ -62,29 +55,27 @@ class Sampler(threading.Thread):
             self._changed.clear()
             if self._wait_s() != 0.0:
                 continue
-            self.last = self._meter.read()
-            if self._gpu_ids:
-                self._read_gpus()
+            self.last = {**self._meter.read(), **self._read_gpus()}
             now = time.monotonic()
             with self._lock:
-                for due in self._due.values():
-                    if due.at <= now:
-                        _append(due.file, self.last)
-                        due.at = now + SAMPLE_S
+                for key, (file, at) in self._due.items():
+                    if at <= now:
+                        _append(file, self.last)
+                        self._due[key] = (file, now + SAMPLE_S)
 
     def _wait_s(self) -> float | None:
         """Until the next sample; None while there is nothing to watch."""
         with self._lock:
-            nearest = min((due.at for due in self._due.values()), default=None)
+            nearest = min((at for _, at in self._due.values()), default=None)
         return None if nearest is None else max(0.0, nearest - time.monotonic())
 
-    def _read_gpus(self) -> None:
+    def _read_gpus(self) -> dict[str, float]:
         values: dict[str, float] = {}
-        for gpu in gpus.query():
+        for gpu in devices.query_gpus() if self._gpu_ids else ():
             if gpu.id in self._gpu_ids:
                 values[f"node/gpu{gpu.id}_percent"] = gpu.percent
                 values[f"node/gpu{gpu.id}_memory_used_bytes"] = gpu.memory_used_bytes
-        self.last = {**self.last, **values}
+        return values
 
 
 class Meter:

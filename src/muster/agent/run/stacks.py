@@ -1,7 +1,7 @@
 """Where processes are before they are ended: each Python below a rank is asked to write its stacks to its log.
 
-Standard library only: it is part of the keeper. The answer comes from `muster.runtime.parts.stacks`, in a signal handler
-that works while the process hangs; a process that has no handler for the signal would die of it, and is left alone.
+Standard library only: it is part of the keeper. The answer comes from `muster.runtime.parts.stacks`, in a signal
+handler that works while the process hangs; a process without a handler would die of the signal, and is left alone.
 """
 
 from __future__ import annotations

@@ -21,14 +21,14 @@ from pathlib import Path
 from muster.agent.link import Backoff, Link, Trouble
 from muster.agent.ship import files
 from muster.agent.ship.renames import Renames
-from muster.defaults import CHECKPOINT_LOOK_S
+from muster.defaults import CHECKPOINT_POLL_S
 from muster.errors import Conflict, NotFound, UserError
 from muster.host.hashing import Measuring
 from muster.paths import AttemptPaths
 from muster.wire.access import HashedFile
 from muster.wire.checkpoints import CheckpointFile, Publication
 from muster.wire.codec import to_json
-from muster.wire.node.agents import Order
+from muster.wire.node.agents import AttemptKey, Order
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Publisher(threading.Thread):
         super().__init__(name="checkpoints", daemon=True)
         self._link = link
         self._renames = Renames()
-        self._watched: dict[tuple[str, int], Watched] = {}
+        self._watched: dict[AttemptKey, Watched] = {}
         self._wake = threading.Event()
         self._closing = False
 
@@ -81,7 +81,7 @@ class Publisher(threading.Thread):
 
     def finish(self, order: Order, paths: AttemptPaths, unwanted: threading.Event) -> None:
         """No process is left: take what is still to be taken. Returns when it is with the server."""
-        self._try(self._watched.pop(order.key, Watched(order, paths, unwanted)))
+        self._take(self._watched.pop(order.key, Watched(order, paths, unwanted)))
 
     def close(self) -> None:
         self._closing = True
@@ -89,27 +89,24 @@ class Publisher(threading.Thread):
 
     def run(self) -> None:
         while not self._closing:
-            self._wake.wait(CHECKPOINT_LOOK_S if self._watched else None)
+            self._wake.wait(CHECKPOINT_POLL_S if self._watched else None)
             self._wake.clear()
             for watched in list(self._watched.values()):
-                self._try(watched)
+                self._take(watched)
         self._renames.close()
         self._link.close()
 
-    def _try(self, watched: Watched) -> None:
+    def _take(self, watched: Watched) -> None:
         try:
-            self._take(watched)
+            with watched.lock:
+                self._renames.collect()
+                for entry in look(watched.paths.checkpoints, watched.renamed, watched.taken, time.time()):
+                    if watched.refused or watched.unwanted.is_set():
+                        return
+                    if entry.settled and self._publish(watched, entry):
+                        watched.taken[entry.path.name] = entry.signature
         except OSError as error:
             log.warning("the checkpoints of %s cannot be taken: %s", watched.order.key, error)
-
-    def _take(self, watched: Watched) -> None:
-        with watched.lock:
-            self._renames.collect()
-            for entry in look(watched.paths.checkpoints, watched.renamed, watched.taken, time.time()):
-                if watched.refused or watched.unwanted.is_set():
-                    return
-                if entry.settled and self._publish(watched, entry):
-                    watched.taken[entry.path.name] = entry.signature
 
     def _publish(self, watched: Watched, entry: Entry) -> bool:
         """Send one checkpoint, as often as it takes; False when it changed under way."""
@@ -179,17 +176,14 @@ def fetch(order: Order, paths: AttemptPaths, link: Link) -> tuple[int | None, st
                 _fetch_file(file, partial / file.target, checkpoint, order.run, link)
         except (Damaged, NotFound) as error:
             log.warning("%s: the checkpoint %s is passed over: %s", order.key, checkpoint, error)
-            damaged.append(f"{_which(len(damaged))} is damaged and passed over: {error}")
+            which = "the one before it" if damaged else "the newest checkpoint"
+            damaged.append(f"{which} is damaged and passed over: {error}")
             shutil.rmtree(partial, ignore_errors=True)
             continue
         shutil.rmtree(paths.resume, ignore_errors=True)
         partial.rename(paths.resume)
         return checkpoint, str(paths.resume), damaged
     return None, None, damaged
-
-
-def _which(newer: int) -> str:
-    return "the newest checkpoint" if newer == 0 else "the one before it"
 
 
 class Damaged(Exception):
@@ -221,12 +215,12 @@ def _link_tree(source: Path, target: Path) -> None:
     """The same files by other names: they stay when the job removes or replaces its own."""
     for path in [source] if source.is_file() else sorted(source.rglob("*")):
         if path.is_file() and not path.is_symlink():
-            place = target / (path.relative_to(source) if source.is_dir() else path.name)
-            place.parent.mkdir(parents=True, exist_ok=True)
+            copy = target / (path.relative_to(source) if source.is_dir() else path.name)
+            copy.parent.mkdir(parents=True, exist_ok=True)
             try:
-                place.hardlink_to(path)
+                copy.hardlink_to(path)
             except OSError:
-                shutil.copyfile(path, place)
+                shutil.copyfile(path, copy)
 
 
 def _manifest(source: Path, staged: Path) -> tuple[HashedFile, ...]:

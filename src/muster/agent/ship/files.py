@@ -7,9 +7,9 @@ import os
 import shutil
 import stat
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,7 +21,6 @@ from muster.wire.access import HashedFile
 from muster.wire.node.agents import Order
 
 log = logging.getLogger(__name__)
-
 
 _PIECE = 1 << 20
 
@@ -153,9 +152,4 @@ def measure(path: Path) -> hashing.Measured:
 
 def body_of(file: BinaryIO, size: int) -> Body:
     """What is sent of a file: a small body of known length can be repeated on a stale connection."""
-    return file.read() if size <= _PIECE else _pieces(file)
-
-
-def _pieces(file: BinaryIO) -> Iterator[bytes]:
-    while piece := file.read(_PIECE):
-        yield piece
+    return file.read() if size <= _PIECE else iter(partial(file.read, _PIECE), b"")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote, quote_plus
 
@@ -75,7 +76,7 @@ def _spellings(value: str) -> Iterator[bytes]:
     for safe in ("", "/"):
         escaped = quote(value, safe=safe)
         yield escaped.encode()
-        yield _lower_hex(escaped).encode()
+        yield re.sub("%..", lambda code: code[0].lower(), escaped).encode()
     yield quote_plus(value).encode()
     yield json.dumps(value)[1:-1].encode()
     yield json.dumps(value, ensure_ascii=False)[1:-1].encode()
@@ -99,8 +100,3 @@ def _base64(raw: bytes) -> Iterator[bytes]:
 
 def _wrapped(text: bytes, columns: int) -> bytes:
     return b"\n".join(text[at : at + columns] for at in range(0, len(text), columns))
-
-
-def _lower_hex(escaped: str) -> str:
-    parts = escaped.split("%")
-    return "%".join([parts[0], *(part[:2].lower() + part[2:] for part in parts[1:])])

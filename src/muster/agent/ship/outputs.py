@@ -6,15 +6,16 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote
 
-from muster.agent.link import Backoff, Link, Trouble
+from muster.agent.link import Backoff, Trouble
 from muster.agent.mover import Failed, Mover, Rate, shown
+from muster.agent.services import NodeServices
 from muster.agent.ship.files import settle
-from muster.defaults import OUTPUT_LOOK_S, OUTPUT_RETRY_S
+from muster.defaults import OUTPUT_POLL_S, OUTPUT_RETRY_S
 from muster.errors import UserError
 from muster.host.children import Abandoned
 from muster.host.files import read_json, write_json
@@ -23,24 +24,22 @@ from muster.storage.connectors.credentials import FreshTokens
 from muster.storage.staging.messages import FileFacts, Measure, Send, Sending
 from muster.wire.access import Access, HashedFile
 from muster.wire.codec import WireError, from_json, to_json
-from muster.wire.node.agents import Order, OutputOrder
-from muster.wire.states import Level
+from muster.wire.node.agents import AttemptKey, Order, OutputOrder
 
 log = logging.getLogger(__name__)
 
 _LEFT_ALONE_S = 2.0
 _MOST_NOTES = 5
 Files = dict[str, FileFacts]
-_Sent = dict[str, dict[str, FileFacts]]
 
 
-def places(order: Order, paths: AttemptPaths) -> dict[str, str]:
+def output_paths(order: Order, paths: AttemptPaths) -> dict[str, str]:
     """Where the job writes each output; raises Failed where one cannot be written at all."""
     orders = {item.name: item for item in order.output_orders}
-    return {name: _place(name, orders.get(name), paths) for name in order.outputs}
+    return {name: _output_path(name, orders.get(name), paths) for name in order.outputs}
 
 
-def _place(name: str, item: OutputOrder | None, paths: AttemptPaths) -> str:
+def _output_path(name: str, item: OutputOrder | None, paths: AttemptPaths) -> str:
     access = item.access if item is not None else None
     if item is None or access is None:
         folder = paths.work / "outputs" / name
@@ -53,9 +52,9 @@ def _place(name: str, item: OutputOrder | None, paths: AttemptPaths) -> str:
     if item.mode == "direct":
         if access.kind != "file":
             return access.label or access.url
-        place = Path(access.url)
-        (place if access.folder else place.parent).mkdir(parents=True, exist_ok=True)
-        return str(place)
+        target = Path(access.url)
+        (target if access.folder else target.parent).mkdir(parents=True, exist_ok=True)
+        return str(target)
     folder = paths.out / name
     folder.mkdir(parents=True, exist_ok=True)
     return str(folder) if access.folder else str(folder / _last_part(access))
@@ -83,19 +82,11 @@ class Watched:
 class Sender(threading.Thread):
     """Sends what the jobs of this node write."""
 
-    def __init__(
-        self,
-        link: Link,
-        mark: str,
-        doing: Callable[[tuple[str, int], str], None],
-        note: Callable[[Order, Level, str], None],
-    ) -> None:
+    def __init__(self, services: NodeServices) -> None:
         super().__init__(name="outputs", daemon=True)
-        self._link = link
-        self._mark = mark
-        self._doing = doing
-        self._note = note
-        self._watched: dict[tuple[str, int], Watched] = {}
+        self._services = services
+        self._link = services.link
+        self._watched: dict[AttemptKey, Watched] = {}
         self._wake = threading.Event()
         self._closing = False
 
@@ -113,7 +104,7 @@ class Sender(threading.Thread):
         took_s = 0.0
         while not self._closing:
             # Many files take long to look at: then it is done less often.
-            self._wake.wait(max(OUTPUT_LOOK_S, 20 * took_s) if self._watched else None)
+            self._wake.wait(max(OUTPUT_POLL_S, 20 * took_s) if self._watched else None)
             self._wake.clear()
             began = time.monotonic()
             for watched in list(self._watched.values()):
@@ -131,25 +122,25 @@ class Sender(threading.Thread):
         """Said while the job can still be stopped; at its end it is tried once more."""
         self._watched.pop(watched.order.key, None)
         text = f"outputs cannot be sent while the job runs: {error.message}. They are tried once more at its end"
-        self._note(watched.order, "warning", text)
+        self._services.note(watched.order, "warning", text)
 
     def finish(self, order: Order, paths: AttemptPaths, unwanted: threading.Event, succeeded: bool) -> list[str]:
-        """No process is left: bring everything to its place. Returns what should be told of it."""
+        """No process is left: send everything where it belongs. Returns notes for the run."""
         watched = self._watched.pop(order.key, None) or self._of(order, paths, unwanted)
         notes: list[str] = []
         with watched.lock:
             for item, access in watched.items:
                 notes += self._finish(watched, item, access, succeeded)
-        self._doing(order.key, "")
+        self._services.doing(order.key, "")
         return notes
 
     def _of(self, order: Order, paths: AttemptPaths, unwanted: threading.Event) -> Watched:
         pairs = [(item, item.access) for item in order.output_orders if item.access]
         items = [(item, access) for item, access in pairs if item.mode != "direct" and access.kind != "refused"]
-        return Watched(order, paths, Mover(self._mark, unwanted), items, _read(paths.sent_outputs))
+        return Watched(order, paths, Mover(self._services.mark, unwanted), items, _read(paths.sent_outputs))
 
     def _send_settled(self, watched: Watched) -> None:
-        """While the job runs: files that it has left alone go to the attempt's own place."""
+        """While the job runs: files that it has left alone go to the attempt's own folder in the datastore."""
         for item, access in watched.items:
             if item.mode != "rw_mount" or not access.folder or watched.mover.unwanted.is_set():
                 continue
@@ -189,20 +180,19 @@ class Sender(threading.Thread):
                     _keep_with_run(folder, watched.paths, item.name)
                     why = f"output {item.name} could not be written to {label}: {error.message}"
                     return [f"{why.removesuffix('.')}. It is kept with the run, under outputs/{item.name}"]
-                self._doing(watched.order.key, f"output {item.name} is not sent yet, trying again: {error.message}")
+                self._services.doing(
+                    watched.order.key, f"output {item.name} is not sent yet, trying again: {error.message}"
+                )
             watched.mover.unwanted.wait(backoff.next_s())
         return []
 
     def _report_left_out(self, watched: Watched, name: str, left_out: list[str]) -> None:
-        for what in left_out[:_MOST_NOTES]:
-            self._note(watched.order, "warning", f"output {name}: left out {what}")
-        if len(left_out) > _MOST_NOTES:
-            self._note(
-                watched.order, "warning", f"output {name}: left out {len(left_out) - _MOST_NOTES:,} more like these"
-            )
+        more = len(left_out) - _MOST_NOTES
+        for what in [*left_out[:_MOST_NOTES], *([f"{more:,} more like these"] if more > 0 else [])]:
+            self._services.note(watched.order, "warning", f"output {name}: left out {what}")
 
     def _bring(self, watched: Watched, item: OutputOrder, access: Access, found: Files, succeeded: bool) -> list[str]:
-        """Once it is known how the attempt ended: to the output's place, or apart from it."""
+        """Once it is known how the attempt ended: to the output's folder, or apart from it."""
         order, label = watched.order, access.label or access.url
         if not found:
             return []
@@ -218,7 +208,7 @@ class Sender(threading.Thread):
         wanted = {path: name for path, name in names.items() if name is not None}
         self._send(watched, item, access, {path: found[path] for path in wanted}, wanted, at_end=True)
         size = shown(sum(found[path].size for path in wanted))
-        self._note(order, "info", f"output {item.name}: {_files(len(wanted))}, {size}, at {label}")
+        self._services.note(order, "info", f"output {item.name}: {_files(len(wanted))}, {size}, at {label}")
         renamed = sum(1 for path, name in wanted.items() if name != path)
         if not renamed:
             return []
@@ -296,9 +286,9 @@ class Sender(threading.Thread):
             output = fresh.outputs.get(item.name)
             return FreshTokens(output.token if output is not None else None, fresh.tokens.get(item.name, {}))
 
-        with watched.mover.run(request, lambda p: self._doing(watched.order.key, rate.text(p)), renew) as done:
+        with watched.mover.run(request, lambda p: self._services.doing(watched.order.key, rate.text(p)), renew) as done:
             log.info("%s: output %s: %s sent", watched.order.key, item.name, shown(done.bytes))
-        self._doing(watched.order.key, "")
+        self._services.doing(watched.order.key, "")
 
 
 def _has_news(folder: Path, known: Files) -> bool:
@@ -336,6 +326,6 @@ def _below(label: str, path: str) -> str:
 
 def _read(path: Path) -> dict[str, Files]:
     try:
-        return from_json(_Sent, read_json(path))
+        return from_json(dict[str, Files], read_json(path))
     except WireError:
         return {}

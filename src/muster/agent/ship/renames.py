@@ -59,12 +59,12 @@ class Renames:
             return b""
 
     def _parse(self, data: bytes) -> None:
-        place = 0
-        while place < len(data):
-            number, mask, _, length = _HEAD.unpack_from(data, place)
-            place += _HEAD.size
-            name = data[place : place + length].rstrip(b"\0")
-            place += length
+        offset = 0
+        while offset < len(data):
+            number, mask, _, length = _HEAD.unpack_from(data, offset)
+            offset += _HEAD.size
+            name = data[offset : offset + length].rstrip(b"\0")
+            offset += length
             if mask & _IGNORED:
                 self._seen.pop(number, None)
             elif number in self._seen:

@@ -1,20 +1,20 @@
 """Ships events and bytes to the server, in order, as often as it takes.
 
-One thread owns everything here; others hand it messages. Bytes stay in their files until the server has them, and
+One thread owns everything here; others hand it what to do. Bytes stay in their files until the server has them, and
 the server says how much it has, so nothing needs to be remembered for correctness.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 import logging
 import os
 import queue
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -24,7 +24,7 @@ from muster.agent.ship.masking import LEAST, Masker, make_masker
 from muster.agent.ship.streams import Piece, Stream, covered, share
 from muster.defaults import HEARTBEAT_S, SHIP_BATCH_BYTES
 from muster.errors import AccessDenied, UserError
-from muster.host.files import write_json
+from muster.host.files import read_json, write_json
 from muster.paths import AttemptPaths
 from muster.wire.node.agents import AttemptKey, Chunk, Delivered, Event, Heartbeat, Noted, encode
 
@@ -34,44 +34,6 @@ PASS_S = 0.03
 _SAVE_S = 1.0
 _libc = ctypes.CDLL(None, use_errno=True)
 _GROUPS = ("user_logs", "events")
-
-
-@dataclass(frozen=True)
-class Track:
-    """An attempt whose streams grow from now on."""
-
-    key: AttemptKey
-    paths: AttemptPaths
-    limit_bytes: int
-    masked: tuple[str, ...] = ()
-    """Secrets that must not leave the node."""
-
-
-@dataclass(frozen=True)
-class Tell:
-    event: Event
-
-
-@dataclass(frozen=True)
-class Finish:
-    """No process of the attempt is left: what lies there is all."""
-
-    key: AttemptKey
-
-
-@dataclass(frozen=True)
-class Drop:
-    """The attempt is forgotten."""
-
-    key: AttemptKey
-
-
-@dataclass(frozen=True)
-class Look:
-    """Something was probably written."""
-
-
-Message = Track | Tell | Finish | Drop | Look
 
 
 class Sent(NamedTuple):
@@ -111,7 +73,7 @@ class Shipper(threading.Thread):
         super().__init__(name="shipper", daemon=True)
         self._link = link
         self._owner: Owner | None = None
-        self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._outbox: list[Event] = []
         self._tracked: dict[AttemptKey, Tracked] = {}
         self._backoff = Backoff()
@@ -124,12 +86,32 @@ class Shipper(threading.Thread):
         self._owner = owner
         self.start()
 
-    def send(self, message: Message) -> None:
-        self._inbox.put(message)
+    # Called from other threads
+
+    def track(self, key: AttemptKey, paths: AttemptPaths, limit_bytes: int, masked: tuple[str, ...] = ()) -> None:
+        """An attempt's streams grow from now on; `masked` are secrets that must not leave the node."""
+        self._inbox.put(lambda: self._track(key, Tracked(paths, limit_bytes, make_masker(masked))))
+
+    def tell(self, event: Event) -> None:
+        self._inbox.put(lambda: self._outbox.append(event))
+
+    def finish(self, key: AttemptKey) -> None:
+        """No process of the attempt is left: what lies there is all."""
+        self._inbox.put(lambda: self._finish(key))
+
+    def drop(self, key: AttemptKey) -> None:
+        """The attempt is forgotten."""
+        self._inbox.put(lambda: self._drop(key))
+
+    def look(self) -> None:
+        """Something was probably written."""
+        self._inbox.put(lambda: None)
 
     def close(self) -> None:
         self._closing = True
-        self._inbox.put(Look())
+        self.look()
+
+    # In its own thread
 
     def run(self) -> None:
         wait_s = 0.0
@@ -144,27 +126,25 @@ class Shipper(threading.Thread):
 
     def _take(self, wait_s: float) -> None:
         try:
-            message: Message | None = self._inbox.get(timeout=wait_s) if wait_s else self._inbox.get_nowait()
-            while message is not None:
-                self._handle(message)
-                message = self._inbox.get_nowait()
+            action = self._inbox.get(timeout=wait_s) if wait_s else self._inbox.get_nowait()
+            while True:
+                action()
+                action = self._inbox.get_nowait()
         except queue.Empty:
             pass
 
-    def _handle(self, message: Message) -> None:
-        if isinstance(message, Track):
-            if message.key not in self._tracked:
-                tracked = Tracked(message.paths, message.limit_bytes, make_masker(message.masked))
-                _load(tracked)
-                self._tracked[message.key] = tracked
-        elif isinstance(message, Tell):
-            self._outbox.append(message.event)
-        elif isinstance(message, Finish):
-            if message.key in self._tracked:
-                self._tracked[message.key].finished = True
-        elif isinstance(message, Drop):
-            self._tracked.pop(message.key, None)
-            self._outbox = [event for event in self._outbox if event.key != message.key]
+    def _track(self, key: AttemptKey, tracked: Tracked) -> None:
+        if key not in self._tracked:
+            _load(tracked)
+            self._tracked[key] = tracked
+
+    def _finish(self, key: AttemptKey) -> None:
+        if key in self._tracked:
+            self._tracked[key].finished = True
+
+    def _drop(self, key: AttemptKey) -> None:
+        self._tracked.pop(key, None)
+        self._outbox = [event for event in self._outbox if event.key != key]
 
     def _pass(self) -> float:
         """Look at everything once and send what there is; returns how long nothing needs to be done."""
@@ -371,25 +351,17 @@ def _punch(tracked: Tracked, stream: Stream) -> None:
     if not stream.name.startswith("user_logs/"):
         return
     part = stream.punchable()
-    if part is None:
-        return
-    punch_hole(tracked.paths.streams / stream.name, *part)
-    stream.punched = part[0] + part[1]
+    if part is not None:
+        _punch_hole(tracked.paths.streams / stream.name, *part)
+        stream.punched = sum(part)
 
 
-def punch_hole(path: Path, position: int, size: int) -> None:
+def _punch_hole(path: Path, position: int, size: int) -> None:
     """Free a range of a file without changing its length; where that cannot be done, nothing happens."""
-    if sys.platform != "linux":
-        return
     keep_size, punch = 1, 2
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return
-    try:
-        _libc.fallocate(descriptor, keep_size | punch, ctypes.c_int64(position), ctypes.c_int64(size))
-    finally:
-        os.close(descriptor)
+    if sys.platform == "linux":
+        with suppress(OSError), path.open("r+b") as file:
+            _libc.fallocate(file.fileno(), keep_size | punch, ctypes.c_int64(position), ctypes.c_int64(size))
 
 
 def _save(tracked: Tracked) -> None:
@@ -404,10 +376,6 @@ def _save(tracked: Tracked) -> None:
 
 
 def _load(tracked: Tracked) -> None:
-    try:
-        known = json.loads(tracked.paths.delivered.read_text())
-    except (OSError, ValueError):
-        return
-    for name, (acked, base, punched) in known.items():
+    for name, (acked, base, punched) in (read_json(tracked.paths.delivered) or {}).items():
         limit = tracked.limit_bytes if name.startswith("user_logs/") else None
         tracked.streams[name] = Stream(name, limit, acked=acked, base=base, punched=punched)

@@ -75,7 +75,7 @@ def scaling(
         metric=metric or "",
         sizes=sizes,
         repeats=repeat,
-        machine=_machine(),
+        machine=Machine(platform.node(), os.cpu_count(), platform.platform(), platform.python_version(), VERSION),
         notices=_notices(job, sizes),
     )
     for text in wanted.notices:
@@ -188,10 +188,6 @@ def _notices(job: LoadedJob, sizes: tuple[Size, ...]) -> tuple[str, ...]:
     return tuple(notices)
 
 
-def _machine() -> Machine:
-    return Machine(platform.node(), os.cpu_count(), platform.platform(), platform.python_version(), VERSION)
-
-
 def _show_runs(study: Study) -> None:
     rows = [(str(size.procs), str(size.nodes), str(size.per_node or 1)) for size in study.sizes]
     print("\n".join(table(["PROCS", "NODES", "PER NODE"], rows)))
@@ -231,4 +227,4 @@ def _counted(procs: int) -> str:
     return counted(procs, "process", "es")
 
 
-COMMANDS = {"scaling": scaling}
+COMMANDS = (scaling,)

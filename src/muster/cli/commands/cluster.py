@@ -14,11 +14,13 @@ import typer
 import yaml
 
 from muster.cli.console import Paint, notice, say
-from muster.cli.options import Json, argument, option, print_json, switch
+from muster.cli.options import Json, argument, option, print_result, switch
+from muster.cli.overrides import parse_pairs
 from muster.cli.views.cluster import cluster_lines, cost_lines, history_lines, listing, node_lines, summary
 from muster.client.connect import connect
 from muster.clusters.file import ClusterFile, load_cluster_file
-from muster.clusters.flags import Flag
+from muster.clusters.options import Flag
+from muster.defaults import IDLE_SCALEDOWN_S
 from muster.engines.flags import FLAGS
 from muster.errors import Conflict, UserError
 from muster.wire.clusters import ChangedCluster, ClusterView, CostBy
@@ -33,7 +35,9 @@ def create(
     file: Annotated[Path | None, option("FILE", "A cluster file, or one of Azure ML.", "--file", "-f")] = None,
     min_nodes: Annotated[int | None, option("N", "Nodes that always stay (default: 0).", min=0)] = None,
     max_nodes: Annotated[int | None, option("N", "The most nodes it may have.", min=1)] = None,
-    idle: Annotated[float | None, option("SECONDS", "How long an idle node stays (default: 1800).", min=0)] = None,
+    idle: Annotated[
+        float | None, option("SECONDS", f"How long an idle node stays (default: {IDLE_SCALEDOWN_S:g}).", min=0)
+    ] = None,
     size: Annotated[str | None, option("SIZE", "A machine size, such as Standard_NC6s_v3.")] = None,
     cpus: Annotated[int | None, option("N", "CPUs of each node (default: shared).", min=1)] = None,
     gpus: Annotated[int | None, option("N", "GPUs of each node (default: shared).", min=0)] = None,
@@ -66,7 +70,7 @@ def create(
         "gpus": gpus,
         "setup": setup,
         **flags,
-        **_settings(option or []),
+        **{key: yaml.safe_load(value) for key, value in parse_pairs("--option", option or []).items()},
     }
     options = wanted.options | {key: value for key, value in given.items() if value is not None}
     made = connect().create_cluster(chosen, engine or wanted.engine, options)
@@ -113,10 +117,7 @@ def list_(as_json: Json = False) -> None:
       muster cluster list --json
     """
     found = connect().clusters()
-    if as_json:
-        print_json(found)
-    else:
-        print("\n".join(listing(found)))
+    print_result(found, listing(found), as_json)
 
 
 def show(name: Name, as_json: Json = False) -> None:
@@ -148,13 +149,10 @@ def nodes(
         return
     if history is not None:
         states = client.node_history(name, history)
-        print_json(states) if as_json else print("\n".join(history_lines(states, time.time())))
+        print_result(states, history_lines(states, time.time()), as_json)
         return
     found = client.cluster(name).nodes
-    if as_json:
-        print_json(found)
-    else:
-        print("\n".join(node_lines(found, time.time())))
+    print_result(found, node_lines(found, time.time()), as_json)
 
 
 def resize(
@@ -253,28 +251,11 @@ def cost(by: Annotated[CostBy, option("WHAT", "run, user or cluster.")] = "run",
       muster cost --by user --json
     """
     found = connect().cost(by)
-    if as_json:
-        print_json(found)
-    else:
-        print("\n".join(cost_lines(found)))
-
-
-def _settings(given: list[str]) -> dict[str, Value]:
-    """`KEY=VALUE`, with values as a cluster file would have them."""
-    found: dict[str, Value] = {}
-    for text in given:
-        key, equals, value = text.partition("=")
-        if not key or not equals:
-            raise UserError(f"--option {text} is not a setting.", "Write KEY=VALUE, such as poll_seconds=10.")
-        found[key.strip()] = yaml.safe_load(value)
-    return found
+    print_result(found, cost_lines(found), as_json)
 
 
 def _show(view: ClusterView, as_json: bool) -> None:
-    if as_json:
-        print_json(view)
-    else:
-        print("\n".join(cluster_lines(view, Paint.of(sys.stdout), time.time())))
+    print_result(view, cluster_lines(view, Paint.of(sys.stdout), time.time()), as_json)
 
 
 def _say(view: ChangedCluster) -> None:
@@ -283,15 +264,4 @@ def _say(view: ChangedCluster) -> None:
     say(summary(view))
 
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "create": with_flags(create, FLAGS),
-    "list": list_,
-    "show": show,
-    "nodes": nodes,
-    "cordon": cordon,
-    "uncordon": uncordon,
-    "resize": resize,
-    "stop": stop,
-    "start": start,
-    "delete": delete,
-}
+COMMANDS = (with_flags(create, FLAGS), list_, show, nodes, cordon, uncordon, resize, stop, start, delete)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,13 +10,12 @@ from typing import Annotated, Literal
 from muster.cli.commands.files import Meter
 from muster.cli.commands.imagenet import imagenet
 from muster.cli.console import say
-from muster.cli.options import Json, argument, option, print_json, switch
+from muster.cli.options import Json, argument, option, print_json, print_result, switch
 from muster.cli.text import counted, moment, size, table
 from muster.client.connect import connect
-from muster.client.storage import local_files
+from muster.client.storage import Storage, local_files
 from muster.errors import Conflict, UserError
 from muster.storage.addresses import DEFAULT_DATASTORE, parse_address
-from muster.wire.access import FileEntry
 from muster.wire.assets import AssetView, NewAsset
 from muster.wire.codec import to_json
 
@@ -45,7 +43,7 @@ def create(
       muster data create digits --path ./images
       muster data create images --path azureml://datastores/scratch --version 2012
     """
-    storage = connect().storage
+    storage = Storage(connect().calls)
     asset = NewAsset(name, "", version, kind, description)
     if parse_address(path).kind == "local" and not path.startswith("file:"):
         source = Path(path).expanduser()
@@ -70,7 +68,7 @@ def list_(
       muster data list
       muster data list digits
     """
-    storage = connect().storage
+    storage = Storage(connect().calls)
     found = storage.assets(name)
     if name is not None and not found:
         # Says what there is instead.
@@ -80,12 +78,12 @@ def list_(
         for item in found:
             newest.setdefault(item.name, item)
         found = list(newest.values())
-    if as_json:
-        print_json(found)
-        return
     now = time.time()
-    rows = [[_title(item), item.type, _amount(item), moment(item.created_at, now), item.address] for item in found]
-    print("\n".join(table(["ASSET", "TYPE", "SIZE", "MADE", "WHERE"], rows)))
+    rows = [
+        [f"{item.name}:{item.version}", item.type, _amount(item), moment(item.created_at, now), item.address]
+        for item in found
+    ]
+    print_result(found, table(["ASSET", "TYPE", "SIZE", "MADE", "WHERE"], rows), as_json)
 
 
 def show(
@@ -100,7 +98,7 @@ def show(
       muster data show digits
       muster data show digits:1 --files
     """
-    storage = connect().storage
+    storage = Storage(connect().calls)
     name, version = _split(asset)
     found = storage.asset(name, version)
     manifest = storage.manifest(name, found.version) if files or as_json else ()
@@ -114,7 +112,8 @@ def show(
     if not found.digest:
         print(f"{'hashes':<12} of some files are taken at the first download, and hold from then on")
     if files:
-        print("\n".join(table(["FILE", "BYTES", "SHA256"], [_row(item) for item in manifest])))
+        rows = [[item.path or ".", f"{item.size:,}", item.sha256 or "not known yet"] for item in manifest]
+        print("\n".join(table(["FILE", "BYTES", "SHA256"], rows)))
 
 
 def upload(
@@ -134,7 +133,7 @@ def upload(
     source = source.expanduser()
     meter = Meter(sum(file.stat().st_size for _, file in local_files(source)))
     try:
-        sent = connect().storage.upload(source, location.store, location.path, meter.add, fresh=not overwrite)
+        sent = Storage(connect().calls).upload(source, location.store, location.path, meter.add, fresh=not overwrite)
     except Conflict as error:
         hint = "Choose another path, or --overwrite what is there." if not overwrite else error.hint
         raise Conflict(error.message, hint) from error
@@ -153,7 +152,7 @@ def download(
       muster data download digits --to ./copy
       muster data download azureml://datastores/workspaceblobstore/paths/digits
     """
-    storage = connect().storage
+    storage = Storage(connect().calls)
     meter = Meter(0)
     if "://" not in what:
         name, version = _split(what)
@@ -176,23 +175,8 @@ def _split(asset: str) -> tuple[str, str | None]:
     return location.store, location.version
 
 
-def _title(item: AssetView) -> str:
-    return f"{item.name}:{item.version}"
-
-
 def _amount(item: AssetView) -> str:
     return f"{counted(item.num_files, 'file')}, {size(item.size)}"
 
 
-def _row(item: FileEntry) -> list[str]:
-    return [item.path or ".", f"{item.size:,}", item.sha256 or "not known yet"]
-
-
-COMMANDS: dict[str, Callable[..., None]] = {
-    "create": create,
-    "list": list_,
-    "show": show,
-    "upload": upload,
-    "download": download,
-    "imagenet": imagenet,
-}
+COMMANDS = (create, list_, show, upload, download, imagenet)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 from muster.cli.console import say
-from muster.cli.options import Json, argument, option, print_json, switch
-from muster.cli.text import duration, parse_duration, table
+from muster.cli.options import Json, argument, option, print_result, seconds_of, switch
+from muster.cli.overrides import parse_pairs
+from muster.cli.text import duration, table, time_text
 from muster.client.connect import connect
+from muster.client.storage import Storage
+from muster.defaults import GRANT_S
 from muster.errors import UserError
 from muster.wire.codec import Json as Value
 from muster.wire.datastores import NewDatastore
@@ -66,7 +68,7 @@ def create(
         "hierarchical": hierarchical or None,
         "encrypted": encrypted or None,
         "identity": identity or None,
-        "options": dict(_pair(text) for text in option) if option else None,
+        "options": parse_pairs("--option", option) if option else None,
     }
     files = {"account_key": account_key, "sas": sas, "secret_options": secret_options}
     secrets = {key: _read_secret(file, key) for key, file in files.items() if file}
@@ -77,7 +79,7 @@ def create(
         except ValueError:
             raise UserError("--secret-options is not JSON.", 'Write {"key": "…", "secret": "…"}.') from None
     given = {key: value for key, value in options.items() if value is not None}
-    made = connect().storage.create_datastore(NewDatastore(name, kind, given, credential, description), replace)
+    made = Storage(connect().calls).create_datastore(NewDatastore(name, kind, given, credential, description), replace)
     say(f"datastore {made.name}: {made.location}, credential: {made.credential}")
     say(f"azureml://datastores/{made.name}/paths/… is its address; `muster datastore test {made.name}` tries it")
 
@@ -89,12 +91,9 @@ def list_(as_json: Json = False) -> None:
     Examples:
       muster datastore list
     """
-    found = connect().storage.datastores()
-    if as_json:
-        print_json(found)
-        return
+    found = Storage(connect().calls).datastores()
     rows = [[item.name, item.kind, item.credential, item.location] for item in found]
-    print("\n".join(table(["NAME", "KIND", "CREDENTIAL", "LOCATION"], rows)))
+    print_result(found, table(["NAME", "KIND", "CREDENTIAL", "LOCATION"], rows), as_json)
 
 
 def show(name: Name, as_json: Json = False) -> None:
@@ -104,14 +103,10 @@ def show(name: Name, as_json: Json = False) -> None:
     Examples:
       muster datastore show workspaceblobstore
     """
-    found = connect().storage.datastore(name)
-    if as_json:
-        print_json(found)
-        return
-    for key in ("name", "kind", "location", "credential", "description"):
-        if value := getattr(found, key):
-            print(f"{key:<12} {value}")
-    print(f"{'address':<12} azureml://datastores/{found.name}/paths/…")
+    found = Storage(connect().calls).datastore(name)
+    keys = ("name", "kind", "location", "credential", "description")
+    lines = [f"{key:<12} {getattr(found, key)}" for key in keys if getattr(found, key)]
+    print_result(found, [*lines, f"{'address':<12} azureml://datastores/{found.name}/paths/…"], as_json)
 
 
 def test(name: Name, read_only: Annotated[bool, switch("Write nothing there.", "--read-only")] = False) -> None:
@@ -121,7 +116,7 @@ def test(name: Name, read_only: Annotated[bool, switch("Write nothing there.", "
     Examples:
       muster datastore test scratch
     """
-    for text in connect().storage.test_datastore(name, write=not read_only):
+    for text in Storage(connect().calls).test_datastore(name, write=not read_only):
         say(f"{name}: {text}")
 
 
@@ -132,7 +127,7 @@ def delete(name: Name) -> None:
     Examples:
       muster datastore delete blob
     """
-    connect().storage.delete_datastore(name)
+    Storage(connect().calls).delete_datastore(name)
     say(f"datastore {name} is unregistered; its content stays")
 
 
@@ -140,7 +135,7 @@ def grant(
     address: Annotated[str, argument("ADDRESS", "azureml://datastores/NAME/paths/…")],
     write: Annotated[bool, switch("To write, not only to read.", "--write")] = False,
     file: Annotated[bool, switch("The one file, not a folder.", "--file")] = False,
-    lasts: Annotated[str, option("TIME", "How long it is valid, such as 15m or 2h.", "--for")] = "1h",
+    lasts: Annotated[str, option("TIME", "How long it is valid, such as 15m or 2h.", "--for")] = time_text(GRANT_S),
 ) -> None:
     """Create a signed grant to one file or folder, for somebody without a token of the workspace.
 
@@ -150,11 +145,9 @@ def grant(
     Examples:
       muster datastore grant azureml://datastores/workspaceblobstore/paths/results --for 15m
     """
-    lifetime_s = parse_duration(lasts)
-    if lifetime_s is None:
-        raise UserError(f"--for {lasts} is not a time.", "Write 15m, 2h or 3d.")
+    lifetime_s = seconds_of("--for", lasts)
     client = connect()
-    made = client.storage.grant(address, "write" if write else "read", not file, lifetime_s)
+    made = Storage(client.calls).grant(address, "write" if write else "read", not file, lifetime_s)
     # A socket's path is of no use to others.
     server = client.address.url if client.address.url.startswith("http") else ""
     say(
@@ -173,16 +166,13 @@ def grants(as_json: Json = False) -> None:
     Examples:
       muster datastore grants
     """
-    found = connect().storage.grants()
-    if as_json:
-        print_json(found)
-        return
+    found = Storage(connect().calls).grants()
     now = time.time()
     rows = [
         [item.id, item.scope, f"{item.store}/{item.path}", item.subject, duration(item.expires_at - now)]
         for item in found
     ]
-    print("\n".join(table(["ID", "SCOPE", "WHAT", "FROM", "LEFT"], rows)))
+    print_result(found, table(["ID", "SCOPE", "WHAT", "FROM", "LEFT"], rows), as_json)
 
 
 def revoke(
@@ -195,7 +185,7 @@ def revoke(
     Examples:
       muster datastore revoke --all
     """
-    storage = connect().storage
+    storage = Storage(connect().calls)
     chosen = [item.id for item in storage.grants()] if every else ids or []
     if not chosen and not every:
         raise UserError("no grant is named.", "Give ids (`muster datastore grants` lists them), or --all.")
@@ -231,20 +221,4 @@ def _read_secret(file: str, what: str) -> str:
     return text.strip()
 
 
-def _pair(text: str) -> tuple[str, str]:
-    key, separator, value = text.partition("=")
-    if not separator or not key:
-        raise UserError(f"--option {text!r} is not KEY=VALUE.")
-    return key, value
-
-
-COMMANDS: dict[str, Callable[..., None]] = {
-    "create": create,
-    "list": list_,
-    "show": show,
-    "test": test,
-    "delete": delete,
-    "grant": grant,
-    "grants": grants,
-    "revoke": revoke,
-}
+COMMANDS = (create, list_, show, test, delete, grant, grants, revoke)

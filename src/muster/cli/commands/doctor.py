@@ -12,7 +12,7 @@ from muster.cli.console import Paint
 from muster.cli.doctor.checks import Finding, check
 from muster.cli.doctor.facts import gather
 from muster.cli.doctor.nodes import examine, lines
-from muster.cli.options import Json, option, print_json
+from muster.cli.options import Json, option, print_result
 
 
 def doctor(
@@ -38,23 +38,13 @@ def doctor(
       muster doctor --nodes 2 --compute local --images-per-s 1200
     """
     if nodes is not None:
-        _doctor_nodes(nodes, compute, images_per_s, as_json)
+        found = examine(nodes, compute, images_per_s)
+        print_result(found, lines(found, Paint.of(sys.stdout)), as_json)
         return
     findings = check(gather())
-    if as_json:
-        print_json(findings)
-    else:
-        print("\n".join(doctor_lines(findings, Paint.of(sys.stdout))))
+    print_result(findings, doctor_lines(findings, Paint.of(sys.stdout)), as_json)
     if any(finding.level == "fail" for finding in findings):
         raise typer.Exit(exits.EXIT_FAILED)
-
-
-def _doctor_nodes(num_nodes: int, compute: str, images_per_s: float | None, as_json: bool) -> None:
-    found = examine(num_nodes, compute, images_per_s)
-    if as_json:
-        print_json(found)
-    else:
-        print("\n".join(lines(found, Paint.of(sys.stdout))))
 
 
 def doctor_lines(findings: list[Finding], paint: Paint) -> list[str]:

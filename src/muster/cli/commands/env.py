@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from muster.cli.console import Paint, say
 from muster.cli.images import Image, images_here
-from muster.cli.options import Json, argument, option, print_json, switch
+from muster.cli.options import Json, argument, option, print_result, switch
 from muster.cli.text import duration, size
 from muster.cli.views.environment import (
     BuiltView,
@@ -27,7 +27,7 @@ from muster.cli.views.environment import (
 from muster.client.connect import connect
 from muster.client.submit import register_environment
 from muster.environments.catalogue import load_all
-from muster.environments.export import conda_text
+from muster.environments.condafile import conda_text
 from muster.environments.failures import Failure
 from muster.environments.files import with_contents
 from muster.environments.limits import limit_bytes
@@ -65,14 +65,11 @@ def list_(as_json: Json = False) -> None:
     found = EnvironmentList(
         curated=tuple(CuratedView(entry.name, entry.description) for entry in load_all()),
         registered=tuple(_registered()),
-        built=tuple(_built_view(item, cache) for item in cache.all()),
+        built=tuple(_built_view(item, cache) for item in cache.entries()),
         folder=str(cache.root),
-        images=tuple(_image_view(image) for image in images_here()),
+        images=tuple(map(_image_view, images_here())),
     )
-    if as_json:
-        print_json(found)
-    else:
-        print("\n".join(listing(found, Paint.of(sys.stdout), time.time())))
+    print_result(found, listing(found, Paint.of(sys.stdout), time.time()), as_json)
 
 
 def show(
@@ -87,21 +84,20 @@ def show(
     """
     cache = _cache()
     built = _built(name, cache)
-    resolved = _resolved(name) if built is None else None
-    if resolved is not None and resolved.container is not None:
-        _show_image(name, resolved, as_json)
-        return
-    if built is None:
-        recipe, notices = _recipe_of(name)
+    notices: tuple[str, ...] = ()
+    if built is not None:
+        shown = built.record.recipe
+    else:
+        resolved = _resolved(name)
+        if resolved.container is not None:
+            _show_image(name, resolved, as_json)
+            return
+        recipe, notices = _recipe_of(name, resolved)
         built = cache.find(_key(recipe)[0])
         shown = _without_secrets(recipe)
-    else:
-        notices, shown = (), built.record.recipe
-    found = EnvironmentDescription(shown.label, notices, shown, _locked_view(built, cache) if built else None)
-    if as_json:
-        print_json(found)
-    else:
-        print("\n".join(description(found, Paint.of(sys.stdout), time.time())))
+    locked = LockedView(**vars(_built_view(built, cache)), lock=tuple(built.record.lock)) if built else None
+    found = EnvironmentDescription(shown.label, notices, shown, locked)
+    print_result(found, description(found, Paint.of(sys.stdout), time.time()), as_json)
 
 
 def _without_secrets(recipe: Recipe) -> Recipe:
@@ -113,14 +109,12 @@ def _show_image(name: str, resolved: Resolved, as_json: bool) -> None:
     assert container is not None
     if container.packages is not None:
         container = replace(container, packages=_without_secrets(container.packages))
-    if as_json:
-        print_json({"name": resolved.name, "notices": list(resolved.notices), "container": container})
-        return
     build, packages = container.build, container.packages or Recipe()
     lines = [Paint.of(sys.stdout)(resolved.name or name, "bold"), *(f"  notice: {text}" for text in resolved.notices)]
     lines.append(f"  image built from {build.dockerfile}" if build else f"  image {container.image}")
     on_top = [*packages.conda, *packages.requirements, *packages.options]
-    print("\n".join([*lines, *(f"  + {text}" for text in on_top)]))
+    found = {"name": resolved.name, "notices": list(resolved.notices), "container": container}
+    print_result(found, [*lines, *(f"  + {text}" for text in on_top)], as_json)
 
 
 def build(
@@ -135,7 +129,7 @@ def build(
       muster env build environment.yml
       muster env build requirements.txt
     """
-    recipe, notices = _recipe_of(name)
+    recipe, notices = _recipe_of(name, _resolved(name))
     for text in notices:
         say(f"notice: {text}")
     recipe = replace(recipe, python=python) if python else recipe
@@ -147,11 +141,9 @@ def build(
         built = ensure(recipe, key, base, cache, Progress(write=say))
     except Failure as failure:
         raise MusterError(f"{recipe.label} could not be built: {failure.message}", failure.next, failure.code) from None
-    if as_json:
-        print_json(_built_view(built, cache))
-        return
     took = "was there already" if there else f"built in {duration(time.monotonic() - began)}"
-    print(f"{built.key}  {took}  {len(built.record.lock)} packages  {size(built.size)}")
+    line = f"{built.key}  {took}  {len(built.record.lock)} packages  {size(built.size)}"
+    print_result(_built_view(built, cache), [line], as_json)
 
 
 def register(
@@ -180,10 +172,8 @@ def register(
         hint = "Write packages, an image or a Dockerfile into its `environment`."
         raise UserError(f"{file} describes no environment of its own.", hint)
     kept = register_environment(connect(), name, spec, base_dir)
-    if as_json:
-        print_json(kept)
-        return
-    print(f"{kept.name}  version {kept.version}  for jobs: `environment: azureml:{kept.name}`")
+    line = f"{kept.name}  version {kept.version}  for jobs: `environment: azureml:{kept.name}`"
+    print_result(kept, [line], as_json)
 
 
 def rm(
@@ -203,10 +193,10 @@ def rm(
         raise UserError("no environment is named.", "Give keys as `muster env list` shows them, or --all.")
     swept = cache.sweep()
     chosen: list[Built | Image] = (
-        [*cache.all(), *images_here()] if all_ else [_one(name, cache) for name in names or []]
+        [*cache.entries(), *images_here()] if all_ else [_one(name, cache) for name in names or []]
     )
     for item in chosen:
-        name = item.name if isinstance(item, Image) else item.key
+        name = item.kept.name if isinstance(item, Image) else item.key
         if item.remove() if isinstance(item, Image) else cache.remove(item.key):
             print(f"removed {name}")
         elif all_:
@@ -245,14 +235,7 @@ def export(name: Annotated[str, argument("RUN|NAME", "A run, or an environment t
     print(conda_text(record.name, recipe, record.python or "", record.lock, record.indexes or ()), end="")
 
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "list": list_,
-    "show": show,
-    "build": build,
-    "register": register,
-    "export": export,
-    "rm": rm,
-}
+COMMANDS = (list_, show, build, register, export, rm)
 
 
 def _cache() -> Cache:
@@ -274,13 +257,9 @@ def _built_view(built: Built, cache: Cache) -> BuiltView:
     )
 
 
-def _locked_view(built: Built, cache: Cache) -> LockedView:
-    return LockedView(**vars(_built_view(built, cache)), lock=tuple(built.record.lock))
-
-
 def _image_view(image: Image) -> ImageView:
     kept = image.kept
-    return ImageView(kept.key, image.name, image.engine.kind, kept.size, kept.used_at or None, kept.in_use)
+    return ImageView(kept.key, kept.name, image.engine.kind, kept.size, kept.used_at or None, kept.in_use)
 
 
 def _registered() -> list[EnvironmentView]:
@@ -293,21 +272,21 @@ def _registered() -> list[EnvironmentView]:
 
 def _built(name: str, cache: Cache) -> Built | None:
     """A built environment by its key or the beginning of it; None where none is meant."""
-    found = [item for item in cache.all() if item.key.startswith(name)]
+    found = [item for item in cache.entries() if item.key.startswith(name)]
     return found[0] if len(found) == 1 and _KEY.fullmatch(name) else None
 
 
 def _built_by_name(name: str, cache: Cache) -> Built | None:
     """What is built here of a curated or registered environment, or of a file; None where the name is no such."""
     try:
-        recipe, _ = _recipe_of(name)
+        recipe, _ = _recipe_of(name, _resolved(name))
     except UserError:
         return None
     return cache.find(_key(recipe)[0])
 
 
 def _one(name: str, cache: Cache) -> Built | Image:
-    found: list[Built | Image] = [item for item in cache.all() if item.key.startswith(name)]
+    found: list[Built | Image] = [item for item in cache.entries() if item.key.startswith(name)]
     found = found or [image for image in images_here() if image.is_meant_by(name)]
     if len(found) == 1:
         return found[0]
@@ -317,9 +296,8 @@ def _one(name: str, cache: Cache) -> Built | Image:
     raise NotFound(f"no environment {name!r} is built here.", "`muster env list` shows what is.")
 
 
-def _recipe_of(name: str) -> tuple[Recipe, tuple[str, ...]]:
-    """What a name or file on the command line describes; refuses what needs no build."""
-    resolved = _resolved(name)
+def _recipe_of(name: str, resolved: Resolved) -> tuple[Recipe, tuple[str, ...]]:
+    """What a name or file on the command line is built from; refuses what needs no build."""
     if resolved.recipe is None:
         said = resolved.notices[0] if resolved.notices else f"{name} is an interpreter or image"
         raise UserError(f"{said}: there is nothing to build.", "Name an environment that has packages.")
@@ -347,16 +325,12 @@ def _described(path: Path) -> tuple[JobSpec, Path] | None:
         environment: dict[str, Value] = {"pip": [f"-r {path}"]}
     elif "dockerfile" in path.name.lower():
         environment = {"build": {"path": str(path.parent), "dockerfile_path": path.name}}
-    elif _is_job_file(path):
+    elif re.search(r"^command:", path.read_text(errors="replace"), re.MULTILINE):
         job = load_job_file(path)
         return job.spec, job.base_dir
     else:
         environment = {"conda_file": str(path)}
     return make_spec({"command": "true", "environment": {"name": path.stem, **environment}}), path.parent
-
-
-def _is_job_file(path: Path) -> bool:
-    return any(line.startswith("command:") for line in path.read_text(errors="replace").splitlines())
 
 
 def _find_registered(name: str, version: str | None) -> Mapping[str, Value] | None:

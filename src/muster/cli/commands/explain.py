@@ -10,7 +10,7 @@ from typing import Annotated
 
 from muster.cli.console import Paint
 from muster.cli.options import Json, argument, option, print_json
-from muster.cli.views.run import verdict
+from muster.cli.views.run import explanation
 from muster.diagnosis.foreign import LogFile, evidence_of
 from muster.diagnosis.passages import shortened
 from muster.diagnosis.verdict import judge
@@ -52,7 +52,7 @@ def explain(
     if as_json:
         print_json(made)
     else:
-        print("\n".join(verdict(made, Paint.of(sys.stdout))).strip("\n"))
+        print("\n".join(explanation(made, Paint.of(sys.stdout))).strip("\n"))
 
 
 def _read(name: str, exit_code: int | None) -> LogFile:

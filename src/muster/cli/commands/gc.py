@@ -7,15 +7,16 @@ from typing import Annotated
 
 from muster.cli.console import say
 from muster.cli.options import Json, option, print_json, switch
-from muster.cli.text import counted, parse_duration, size, table
+from muster.cli.text import counted, parse_duration, size, table, time_text
 from muster.client.connect import connect
+from muster.defaults import GC_AGE_S
 from muster.errors import UserError
 from muster.wire.retention import Removable
 
 
 def gc(
     dry_run: Annotated[bool, switch("Only show what would be removed.", "--dry-run")] = False,
-    older_than: Annotated[str, option("TIME", "Only what is older, such as 12h or 30d.")] = "1d",
+    older_than: Annotated[str, option("TIME", "Only what is older, such as 12h or 30d.")] = time_text(GC_AGE_S),
     keep_last: Annotated[int, option("N", "How many of the newest unused code snapshots to keep.", min=0)] = 0,
     verbose: Annotated[bool, switch("List every item.", "--verbose", "-v")] = False,
     as_json: Json = False,

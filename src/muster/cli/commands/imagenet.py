@@ -13,10 +13,10 @@ from typing import Annotated
 from muster.cli.commands.files import Meter
 from muster.cli.console import is_terminal, notice, say
 from muster.cli.options import Json, option, print_json
-from muster.cli.text import duration, size
+from muster.cli.text import counted, duration, size
+from muster.defaults import IMAGES_PER_SHARD
 from muster.imagenet.archives import parse_check
 from muster.imagenet.prepare import Request, prepare
-from muster.wire.codec import to_json
 
 _LINE_EVERY_S = 30.0
 
@@ -39,7 +39,7 @@ def imagenet(
         option("WHICH=KIND:VALUE", "What an archive must be: train=sha256:…, val=size:…; also md5, sha1; repeatable."),
     ] = None,
     classes: Annotated[int | None, option("N", "How many classes there must be.", min=1)] = None,
-    per_shard: Annotated[int, option("N", "Images in a shard.", min=1)] = 1000,
+    per_shard: Annotated[int, option("N", "Images in a shard.", min=1)] = IMAGES_PER_SHARD,
     resize: Annotated[int | None, option("PIXELS", "Shrink larger images to this shorter side.", min=1)] = None,
     seed: Annotated[int, option("N", "Seed of the shuffle.")] = 0,
     workers: Annotated[int | None, option("N", "Shards made at once (default: one per core).", min=1)] = None,
@@ -78,18 +78,14 @@ def imagenet(
     finally:
         stages.end()
     if as_json:
-        print_json(to_json(made))
+        print_json(made)
         return
     for split, about in made.splits.items():
-        images, shards = _count(about.images, "image"), _count(len(about.shards), "shard")
+        images, shards = counted(about.images, "image"), counted(len(about.shards), "shard")
         print(f"{split}: {images} in {shards}, {size(about.bytes)}")
         if about.converted:
-            notice(f"{_count(len(about.converted), 'image')} of {split} made plain RGB JPEG")
-    print(f"{_count(made.classes, 'class', 'es')}; {out / 'manifest.json'} has the hash of every shard")
-
-
-def _count(number: int, noun: str, ending: str = "s") -> str:
-    return f"{number:,} {noun}{'' if number == 1 else ending}"
+            notice(f"{counted(len(about.converted), 'image')} of {split} made plain RGB JPEG")
+    print(f"{counted(made.classes, 'class', 'es')}; {out / 'manifest.json'} has the hash of every shard")
 
 
 class Stages:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 from muster.cli.console import say
-from muster.cli.options import Json, argument, option, print_json
+from muster.cli.options import Json, argument, option, print_result
 from muster.client.connect import connect
 from muster.errors import Conflict, UserError
 from muster.store.keyring import new_key
@@ -46,13 +45,11 @@ def show(as_json: Json = False) -> None:
       muster key show
     """
     found = connect().encryption()
-    if as_json:
-        print_json(found)
-    elif not found.encrypted:
-        print("not encrypted; `muster key create FILE` makes a key and says how it is used")
-    else:
-        rotating = "; older keys are being replaced" if found.rotating else ""
-        print(f"encrypted with the key {found.key}, from {found.source}{rotating}")
+    rotating = "; older keys are being replaced" if found.rotating else ""
+    line = f"encrypted with the key {found.key}, from {found.source}{rotating}"
+    if not found.encrypted:
+        line = "not encrypted; `muster key create FILE` makes a key and says how it is used"
+    print_result(found, [line], as_json)
 
 
 def rotate(key_file: KeyFile = None, key_env: KeyEnv = None, key_command: KeyCommand = None) -> None:
@@ -69,4 +66,4 @@ def rotate(key_file: KeyFile = None, key_env: KeyEnv = None, key_command: KeyCom
     say(f"{done.files:,} files have the key {done.key} now; the old key is no longer needed")
 
 
-COMMANDS: dict[str, Callable[..., None]] = {"create": create, "show": show, "rotate": rotate}
+COMMANDS = (create, show, rotate)

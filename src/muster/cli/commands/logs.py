@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated
 
 from muster.cli.console import Paint, is_terminal
@@ -91,12 +92,13 @@ def _print_lines(client: Client, view: RunView, wanted: Wanted, follow: bool, ta
     state = RunState.of(view)
     merger = Merger(color=Paint.of(sys.stdout).color and not as_json)
     follow = follow and not state.ended
+    chosen: AbstractContextManager[Display]
     if as_json:
-        chosen: Display = JsonDisplay(sys.stdout, states=False)
+        chosen = nullcontext(JsonDisplay(sys.stdout, states=False))
     elif follow and is_terminal(sys.stdout):
         chosen = open_display(merger.pending, state, ref(view))
     else:
-        chosen = PlainDisplay(sys.stdout, states=False, notes=True)
+        chosen = nullcontext(PlainDisplay(sys.stdout, states=False, notes=True))
     with chosen as display:
         screen = Screen(display, state, merger, wanted)
         if tail is not None:

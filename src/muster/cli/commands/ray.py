@@ -6,7 +6,7 @@ import io
 import shlex
 import subprocess
 import tarfile
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +22,7 @@ from muster.clusters.options import parse_options
 from muster.engines.ray.machines import certificates
 from muster.engines.ray.machines.launcher import Described, make_file
 from muster.engines.ray.machines.starting import CA, CERTIFICATE, KEY, SECRETS, TOKEN, Host, Setup, command
+from muster.engines.ray.options import RayOptions
 from muster.errors import NotFound, UserError
 
 Name = Annotated[str, argument("NAME", "The cluster's name.")]
@@ -48,23 +49,26 @@ def hosts(
     listed = [Host(text.rpartition("@")[2], text) for text in host]
     setup = Setup(listed, f"$HOME/.muster/ray/{name}", ray, tls=tls)
     certificates.make(folder, [item.address for item in listed])
+    options = _options(setup, folder, server_address)
     if not ssh:
         files = " ".join(str(folder / item) for item in SECRETS)
+        secrets = f".muster/ray/{name}"
         print("# copy the secrets to every machine, into its home:")
         for item in listed:
             there = item.reached_at
-            secrets = f".muster/ray/{name}"
             print(f"ssh {there} 'umask 077; mkdir -p {secrets}' && scp -p {files} {there}:{secrets}/")
         print("# then, the head first, on each machine:")
         for item in listed:
             print(f"ssh {item.reached_at} {shlex.quote(command(setup, item))}")
         print("# and here:")
-        print(_create_command(name, setup, folder, server_address))
+        given = " ".join(f"--option {key}={value}" for key, value in options.items())
+        print(f"muster cluster create {name} --engine ray {given}")
         return
     for item in listed:
         _start(setup, item, folder)
         say(f"Ray runs on {item.address}")
-    _create(name, setup, folder, server_address)
+    _create(name, options)
+    say(f"cluster {name} is ready: {setup.address}")
 
 
 def file(
@@ -87,6 +91,8 @@ def file(
       muster ray file many --provider azure --region westeurope --from cluster.yml
     """
     options = load_cluster_file(cluster_file).options if cluster_file else connect().cluster(name).options
+    if cluster_file:
+        RayOptions.refuse_unknown(options)
     path = to or Path(f"{name}.ray.yaml")
     known = yaml.safe_load(path.read_text()) if path.exists() else None
     if known is not None and not isinstance(known, dict):
@@ -118,17 +124,16 @@ def _start(setup: Setup, host: Host, folder: Path) -> None:
         )
 
 
-def _create(name: str, setup: Setup, folder: Path, server_address: str | None) -> None:
+def _create(name: str, options: Mapping[str, str]) -> None:
     client = connect()
     try:
         known = client.cluster(name)
     except NotFound:
-        made = client.create_cluster(name, "ray", _options(setup, folder, server_address))
+        made = client.create_cluster(name, "ray", options)
     else:
-        made = client.change_cluster(name, {**known.options, **_options(setup, folder, server_address)})
+        made = client.change_cluster(name, {**known.options, **options})
     for text in made.notices:
         notice(text)
-    say(f"cluster {name} is ready: {setup.address}")
 
 
 def _options(setup: Setup, folder: Path, server_address: str | None) -> dict[str, str]:
@@ -138,9 +143,4 @@ def _options(setup: Setup, folder: Path, server_address: str | None) -> dict[str
     return found | ({"server_address": server_address} if server_address else {})
 
 
-def _create_command(name: str, setup: Setup, folder: Path, server_address: str | None) -> str:
-    given = [f"--option {key}={value}" for key, value in _options(setup, folder, server_address).items()]
-    return f"muster cluster create {name} --engine ray " + " ".join(given)
-
-
-COMMANDS: dict[str, Callable[..., None]] = {"hosts": hosts, "file": file}
+COMMANDS = (hosts, file)

@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from muster.cli import exits
-from muster.cli.console import Paint, notice
-from muster.cli.following.follower import follow
-from muster.cli.options import Json, argument, option, print_json, switch
+from muster.cli.console import notice
+from muster.cli.lazy import find
+from muster.cli.options import Json, argument, option, print_result, seconds_of, switch
 from muster.cli.overrides import Overrides, is_job_file, parse_env, parse_pairs, script_job, with_overrides
-from muster.cli.text import parse_duration
-from muster.cli.views.run import summary
 from muster.client.connect import connect
 from muster.client.submit import submit
-from muster.errors import JobError, MusterError
-from muster.job.check import check_files
+from muster.errors import JobError
 from muster.job.explain import make_spec
 from muster.job.jobfile import LoadedJob, load_job_file
-from muster.job.spec import JobSpec
-from muster.launch.describe import describe
-from muster.launch.plan import plan, sample_slots
-from muster.wire.codec import to_json
-from muster.wire.runs import RunView
 
 
 def run(
@@ -80,7 +70,7 @@ def run(
         gpus_per_node=gpus_per_node,
         inputs=parse_pairs("--input", inputs or []),
         env=parse_env(env or [], os.environ),
-        timeout_s=_timeout(timeout),
+        timeout_s=None if timeout is None else seconds_of("--timeout", timeout),
         name=name,
         experiment=experiment,
         compute=compute,
@@ -88,7 +78,7 @@ def run(
     )
     job = load(target, arguments or [], overrides)
     if dry_run:
-        show_plan(job, as_json)
+        find("commands.dry_run:show_plan")(job, as_json)
         return
     raise typer.Exit(start(job, detach=detach, quiet=quiet, as_json=as_json))
 
@@ -110,36 +100,6 @@ def load(target: str, arguments: list[str], overrides: Overrides) -> LoadedJob:
     return LoadedJob(spec=make_spec(changed), notices=loaded.notices, base_dir=loaded.base_dir)
 
 
-def show_plan(job: LoadedJob, as_json: bool) -> None:
-    """The whole plan on simulated nodes, and the script that a site's own queue would be given."""
-    notices = [*job.notices, *check_files(job.spec, job.base_dir)]
-    slots = sample_slots(job.spec, cpus=os.cpu_count() or 1)
-    # What a node builds is found on its PATH.
-    python = sys.executable if job.spec.environment is None else "python"
-    made = plan(job.spec, slots, run_id="dry-run", attempt=1, python=python)
-    script = _script(job.spec, notices)
-    if as_json:
-        more = {"notices": [*notices, *made.notices], "spec": job.spec.model_dump(mode="json"), "script": script}
-        print_json({**to_json(made), **more})
-        return
-    for text in notices:
-        notice(text)
-    print(describe(made), end="")
-    if script is not None:
-        print(f"\n{script}", end="")
-
-
-def _script(spec: JobSpec, notices: list[str]) -> str | None:
-    """What the job's cluster hands to somebody else's queue; only a server knows clusters other than `local`."""
-    if spec.compute == "local":
-        return None
-    try:
-        return connect().plan(spec).script
-    except MusterError as error:
-        notices.append(f"compute {spec.compute}: {error.message}")
-        return None
-
-
 def start(job: LoadedJob, *, detach: bool, quiet: bool, as_json: bool) -> int:
     """Submit, and follow unless detached; returns the exit code."""
     client = connect()
@@ -147,30 +107,7 @@ def start(job: LoadedJob, *, detach: bool, quiet: bool, as_json: bool) -> int:
     for text in view.notices:
         notice(text)
     if detach:
-        if as_json:
-            print_json(view)
-        else:
-            print(view.id)
+        print_result(view, [view.id], as_json)
         return 0
-    status = follow(client, view, quiet=quiet or as_json)
-    view = client.run(view.id)
-    if as_json:
-        print_json(view)
-    else:
-        _show_end(view)
-    return exits.EXIT_CODES.get(status, exits.EXIT_FAILED)
-
-
-def _show_end(view: RunView) -> None:
-    # Not among the ranks' lines where these go into a pipe or file.
-    out = sys.stdout if sys.stdout.isatty() else sys.stderr
-    print("\n".join(["", *summary(view, Paint.of(out), time.time())]), file=out, flush=True)
-
-
-def _timeout(text: str | None) -> int | None:
-    if text is None:
-        return None
-    seconds = parse_duration(text)
-    if seconds is None:
-        raise JobError(f"--timeout {text}: give seconds or a time above zero, such as 90, 15m, 1h30m or 2d.")
-    return seconds
+    # The server starts the ranks while what shows them is loaded.
+    return int(find("following.follower:follow_to_end")(client, view, quiet=quiet, as_json=as_json))

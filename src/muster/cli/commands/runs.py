@@ -14,8 +14,7 @@ import typer
 
 from muster.cli import exits
 from muster.cli.console import Paint, say
-from muster.cli.options import Json, Run, Runs, option, print_json, switch
-from muster.cli.text import parse_duration
+from muster.cli.options import Json, Run, Runs, option, print_json, print_result, seconds_of, switch
 from muster.cli.views.run import everything, headline, listing, ref, verdict
 from muster.client.api import Client
 from muster.client.connect import connect
@@ -60,10 +59,7 @@ def show(run: Run, as_json: Json = False) -> None:
       muster show 4f2c --json
     """
     view = connect().run(run)
-    if as_json:
-        print_json(view)
-    else:
-        print("\n".join(everything(view, Paint.of(sys.stdout), time.time())))
+    print_result(view, everything(view, Paint.of(sys.stdout), time.time()), as_json)
 
 
 def wait(
@@ -81,9 +77,7 @@ def wait(
       muster wait @latest
       muster wait 4f2c 90ab --timeout 1h
     """
-    seconds = None if timeout is None else parse_duration(timeout)
-    if timeout is not None and seconds is None:
-        raise UserError(f"--timeout {timeout}: give seconds or a time above zero, such as 90, 15m, 1h30m or 2d.")
+    seconds = None if timeout is None else seconds_of("--timeout", timeout)
     client = connect()
     waited = [client.run(run) for run in runs]
     ended = []
@@ -102,7 +96,8 @@ def wait(
 
 
 def cancel(
-    runs: Runs, force: Annotated[bool, switch("Kill at once, without the 30 seconds.", "--force")] = False
+    runs: Runs,
+    force: Annotated[bool, switch("Kill at once, without the 30 seconds.", "--force")] = False,
 ) -> None:
     """Cancel runs: ranks get SIGTERM, then 30 seconds; --force kills.
 
@@ -177,9 +172,7 @@ def _ended(client: Client, view: RunView) -> RunView:
 
 def _show_end(view: RunView) -> None:
     paint = Paint.of(sys.stdout)
-    print(headline(view, paint, time.time()), flush=True)
-    if view.verdict and view.status == states.FAILED:
-        print("\n".join(verdict(view.verdict, paint)), flush=True)
+    print("\n".join([headline(view, paint, time.time()), *verdict(view, paint)]), flush=True)
 
 
 def _worst(ended: set[RunStatus]) -> int:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import getpass
 import sys
 import time
-from collections.abc import Callable
 from typing import Annotated
 
 from muster.cli.console import say
-from muster.cli.options import Json, argument, print_json
+from muster.cli.options import Json, argument, print_result
 from muster.cli.text import moment, table
 from muster.client.connect import connect
 from muster.errors import UserError
@@ -45,12 +44,9 @@ def list_(as_json: Json = False) -> None:
       muster secret list
     """
     found = connect().secrets()
-    if as_json:
-        print_json(found)
-        return
     now = time.time()
     rows = [[item.name, moment(item.updated_at, now), item.updated_by or ""] for item in found]
-    print("\n".join(table(["NAME", "SET", "BY"], rows)))
+    print_result(found, table(["NAME", "SET", "BY"], rows), as_json)
 
 
 def rm(name: Name) -> None:
@@ -64,4 +60,4 @@ def rm(name: Name) -> None:
     say(f"secret {name} is removed")
 
 
-COMMANDS: dict[str, Callable[..., None]] = {"set": set_, "list": list_, "rm": rm}
+COMMANDS = (set_, list_, rm)

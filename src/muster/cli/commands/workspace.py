@@ -12,7 +12,7 @@ from typing import Annotated
 
 from muster import defaults
 from muster.cli.console import Paint, say
-from muster.cli.options import Json, argument, option, print_json, switch
+from muster.cli.options import Json, argument, option, print_result, switch
 from muster.cli.text import table
 from muster.cli.views.run import listing
 from muster.client.connect import connect
@@ -164,10 +164,7 @@ def status(as_json: Json = False) -> None:
       muster status --json
     """
     found = _workspace_status(find_workspace())
-    if as_json:
-        print_json(found)
-    else:
-        print("\n".join(status_lines(found, Paint.of(sys.stdout))))
+    print_result(found, status_lines(found, Paint.of(sys.stdout)), as_json)
 
 
 def _workspace_status(ref: WorkspaceRef) -> WorkspaceStatus:

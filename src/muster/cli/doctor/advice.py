@@ -1,4 +1,4 @@
-"""Whether a second node would help: measured bandwidth against what training exchanges. Pure.
+"""Whether a second node would help: what `gang/measure.py` measured against what training exchanges. Pure.
 
 The yardstick is ResNet-50, data parallel: after each step every node sends its gradients once around. A step takes
 what the GPUs compute plus what the exchange takes; modern frameworks hide a part of it, old ones hid nothing.
@@ -7,9 +7,9 @@ what the GPUs compute plus what the exchange takes; modern frameworks hide a par
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from muster.cli.doctor.network import Measurement, Node, Pair
+from muster.wire.codec import OMIT
 
 GRADIENT_BYTES = 102e6
 BATCH_PER_GPU = 64
@@ -32,6 +32,44 @@ IMAGES_PER_S = {
 }
 UNKNOWN_GPU_IMAGES_PER_S = 1000.0
 CPU_CORE_IMAGES_PER_S = 1.5
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node of the gang."""
+
+    rank: int
+    address: str
+    host: str
+    machine: str
+    """The same for nodes that are simulated on one machine."""
+    cpus: int
+    memory_bytes: int
+    gpus: tuple[str, ...]
+    interface: str
+    infiniband_gbit: float
+    disk_bytes_per_s: float
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two nodes by their ranks, and how well they reach each other."""
+
+    nodes: tuple[int, int]
+    bytes_per_s: float = field(default=0.0, metadata=OMIT)
+    round_trip_s: float = field(default=0.0, metadata=OMIT)
+    error: str = field(default="", metadata=OMIT)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What the gang found."""
+
+    nodes: tuple[Node, ...]
+    pairs: tuple[Pair, ...]
+    all_pairs: bool
+    """False: only neighbours were measured."""
 
 
 @dataclass(frozen=True)
@@ -108,14 +146,13 @@ def _of_network(nodes: Sequence[Node], bytes_per_s: float, images_per_s: float |
         f"{exchange_s:.3g} s {where}; a node ({described}, {rate:,.0f} images/s"
         f"{'' if images_per_s else ' assumed'}) computes a step in {step_s:.3g} s"
     )
+    level = "warn"
     if gain < ADDS_NOTHING:
-        said = f"The network is too slow: {len(nodes)} nodes would do {gain:.2f} times what one does. {basis}."
+        said = f"The network is too slow: {len(nodes)} nodes together would do {gain:.2f} times what one does. {basis}."
         said += " Use one node (more GPUs in it), a faster network, or exchange gradients less often."
-        return Judgement("warn", said.replace("would do", "together would do"), gain, exchange_s, step_s)
-    if gain < ADDS_LITTLE * len(nodes) / 2:
+    elif gain < ADDS_LITTLE * len(nodes) / 2:
         said = f"A further node adds little: {len(nodes)} nodes would do {gain:.2f} times what one does. {basis}."
         said += " Larger batches, or gradients in half precision, make more of it."
-        return Judgement("warn", said, gain, exchange_s, step_s)
-    return Judgement(
-        "ok", f"{len(nodes)} nodes would do about {gain:.2f} times what one does. {basis}.", gain, exchange_s, step_s
-    )
+    else:
+        level, said = "ok", f"{len(nodes)} nodes would do about {gain:.2f} times what one does. {basis}."
+    return Judgement(level, said, gain, exchange_s, step_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -52,21 +53,23 @@ def check(facts: Facts) -> list[Finding]:
     ]
 
 
+def _graded(topic: str, said: str, level: Level, advice: str) -> Finding:
+    """A finding whose advice counts only if something is wrong."""
+    return Finding(topic, level, said, "" if level == "ok" else advice)
+
+
 def _python(facts: Facts) -> Iterator[Finding]:
-    version = ".".join(map(str, facts.python))
-    if facts.python[:2] < MIN_PYTHON:
-        yield Finding("python", "fail", f"{version} at {facts.executable}", "Muster needs Python 3.11 or newer.")
-    else:
-        yield Finding("python", "ok", f"{version} at {facts.executable}")
+    said = f"{'.'.join(map(str, facts.python))} at {facts.executable}"
+    level: Level = "fail" if facts.python[:2] < MIN_PYTHON else "ok"
+    yield _graded("python", said, level, "Muster needs Python 3.11 or newer.")
 
 
 def _system(facts: Facts) -> Iterator[Finding]:
     if facts.system == "Linux":
         yield Finding("system", "ok", "Linux")
     elif facts.system == "Darwin":
-        yield Finding(
-            "system", "warn", "macOS", "Good as a client and for single-node runs; nodes of a cluster are Linux."
-        )
+        advice = "Good as a client and for single-node runs; nodes of a cluster are Linux."
+        yield Finding("system", "warn", "macOS", advice)
     else:
         yield Finding("system", "fail", facts.system, "Use Linux (WSL on Windows), or macOS as a client.")
 
@@ -84,24 +87,18 @@ def _memory(facts: Facts) -> Iterator[Finding]:
     said = size(usable)
     if facts.memory_limit_bytes is not None and facts.memory_limit_bytes < facts.memory_bytes:
         said += f" (this container's limit; the machine has {size(facts.memory_bytes)})"
-    if usable < 2 * GIB:
-        yield Finding(
-            "memory", "warn", said, "A process with torch takes half a gigabyte before it trains; run few ranks."
-        )
-    else:
-        yield Finding("memory", "ok", said)
+    advice = "A process with torch takes half a gigabyte before it trains; run few ranks."
+    yield _graded("memory", said, "warn" if usable < 2 * GIB else "ok", advice)
 
 
 def _gpus(facts: Facts) -> Iterator[Finding]:
     if facts.gpu_trouble:
         said = f"nvidia-smi does not work: {facts.gpu_trouble.splitlines()[0]}"
-        yield Finding(
-            "gpus", "fail", said, "Install or reload the NVIDIA driver; after an upgrade, restart the machine."
-        )
+        advice = "Install or reload the NVIDIA driver; after an upgrade, restart the machine."
+        yield Finding("gpus", "fail", said, advice)
     elif facts.gpus:
-        names = {(gpu.name, gpu.memory_mb, gpu.driver) for gpu in facts.gpus}
-        for name, memory_mb, driver in sorted(names):
-            count = sum(1 for gpu in facts.gpus if (gpu.name, gpu.memory_mb, gpu.driver) == (name, memory_mb, driver))
+        kinds = Counter((gpu.name, gpu.memory_mb, gpu.driver) for gpu in facts.gpus)
+        for (name, memory_mb, driver), count in sorted(kinds.items()):
             yield Finding("gpus", "ok", f"{count} x {name}, {size(memory_mb * (1 << 20))}, driver {driver}")
         if (facts.extras.get("torch") or "").endswith("+cpu"):
             advice = "Install a build with CUDA: https://pytorch.org/get-started/locally"
@@ -118,44 +115,41 @@ def _shared_memory(facts: Facts) -> Iterator[Finding]:
         if facts.system == "Linux":
             advice = "Mount it: data loader workers and NCCL need it."
             yield Finding("shared memory", "fail", "there is no /dev/shm", advice)
-    elif facts.shm_bytes < MIN_SHM_BYTES:
-        advice = "Data loader workers and NCCL need more; start the container with --shm-size=8g or --ipc=host."
-        yield Finding("shared memory", "warn", f"/dev/shm has {size(facts.shm_bytes)}", advice)
     else:
-        yield Finding("shared memory", "ok", f"/dev/shm has {size(facts.shm_bytes)}")
+        level: Level = "warn" if facts.shm_bytes < MIN_SHM_BYTES else "ok"
+        advice = "Data loader workers and NCCL need more; start the container with --shm-size=8g or --ipc=host."
+        yield _graded("shared memory", f"/dev/shm has {size(facts.shm_bytes)}", level, advice)
 
 
 def _limits(facts: Facts) -> Iterator[Finding]:
     files, processes = facts.limits.get("nofile"), facts.limits.get("nproc")
     locked = facts.limits.get("memlock")
-    if files is not None and files < MIN_NOFILE:
-        advice = f"Many ranks and loader workers need more: ulimit -n 65536 (at least {MIN_NOFILE})."
-        yield Finding("open files", "warn", f"limit {files}", advice)
-    else:
-        yield Finding("open files", "ok", f"limit {_limit(files)}")
-    if processes is not None and processes < MIN_NPROC:
-        yield Finding("processes", "warn", f"limit {processes}", "Threads count too: ulimit -u 65536.")
-    else:
-        yield Finding("processes", "ok", f"limit {_limit(processes)}")
+    advice = f"Many ranks and loader workers need more: ulimit -n 65536 (at least {MIN_NOFILE})."
+    yield _limit("open files", files, MIN_NOFILE, advice)
+    yield _limit("processes", processes, MIN_NPROC, "Threads count too: ulimit -u 65536.")
     if locked is not None and facts.rdma_devices:
         advice = (
             "RDMA pins memory: set memlock to unlimited in /etc/security/limits.conf (containers: --ulimit memlock=-1)."
         )
         yield Finding("locked memory", "fail" if locked < 64 << 20 else "warn", f"limit {size(locked)}", advice)
     else:
-        yield Finding(
-            "locked memory", "ok", "limit none" if locked is None else f"limit {size(locked)}, enough without RDMA"
-        )
+        said = "limit none" if locked is None else f"limit {size(locked)}, enough without RDMA"
+        yield Finding("locked memory", "ok", said)
+
+
+def _limit(topic: str, value: int | None, least: int, advice: str) -> Finding:
+    if value is None:
+        return Finding(topic, "ok", "limit none")
+    return _graded(topic, f"limit {value}", "warn" if value < least else "ok", advice)
 
 
 def _ports(facts: Facts) -> Iterator[Finding]:
     uses = {defaults.MASTER_PORT: "MASTER_PORT", defaults.TENSORFLOW_PORT: "TensorFlow"}
+    advice = "Muster takes the next free one; only scripts that fix the number themselves are affected."
     for port, use in uses.items():
-        if port in facts.ports_taken:
-            advice = "Muster takes the next free one; only scripts that fix the number themselves are troubled."
-            yield Finding("ports", "warn", f"{port} ({use}) is taken", advice)
-        else:
-            yield Finding("ports", "ok", f"{port} ({use}) is free")
+        is_taken = port in facts.ports_taken
+        said = f"{port} ({use}) is {'taken' if is_taken else 'free'}"
+        yield _graded("ports", said, "warn" if is_taken else "ok", advice)
 
 
 def _interfaces(facts: Facts) -> Iterator[Finding]:
@@ -170,11 +164,8 @@ def _interfaces(facts: Facts) -> Iterator[Finding]:
         for interface in usable
     )
     virtual = [interface.name for interface in usable if interface.name.startswith(("docker", "br-", "virbr", "veth"))]
-    if len(usable) > len(virtual) or not virtual:
-        yield Finding("network", "ok", said)
-    else:
-        advice = "These are of containers; other machines do not reach them. Name the right one in NCCL_SOCKET_IFNAME."
-        yield Finding("network", "warn", said, advice)
+    advice = "These are of containers; other machines do not reach them. Name the right one in NCCL_SOCKET_IFNAME."
+    yield _graded("network", said, "ok" if len(usable) > len(virtual) else "warn", advice)
 
 
 def _rdma(facts: Facts) -> Iterator[Finding]:
@@ -193,9 +184,8 @@ def _rdma(facts: Facts) -> Iterator[Finding]:
 def _extras(facts: Facts) -> Iterator[Finding]:
     for extra, version in facts.extras.items():
         if version is None:
-            yield Finding(
-                "extras", "ok", f"{extra} is not installed", f"Where it is wanted: pip install 'muster[{extra}]'"
-            )
+            advice = f"Where it is wanted: pip install 'muster[{extra}]'"
+            yield Finding("extras", "ok", f"{extra} is not installed", advice)
         else:
             yield Finding("extras", "ok", f"{extra} {version}")
     yield Finding("extras", "ok", f"mpirun at {facts.mpirun}" if facts.mpirun else "mpirun is not on the PATH")
@@ -205,12 +195,8 @@ def _workspace(facts: Facts) -> Iterator[Finding]:
     folder = facts.workspace
     said = f"{folder.path} on {folder.kind}, {size(folder.free_bytes)} free"
     if not folder.writable:
-        yield Finding(
-            "workspace",
-            "fail",
-            f"{folder.path} cannot be written",
-            "Free some space, or `muster init` in a folder of yours.",
-        )
+        advice = "Free some space, or `muster init` in a folder of yours."
+        yield Finding("workspace", "fail", f"{folder.path} cannot be written", advice)
     elif folder.free_bytes < GIB:
         yield Finding("workspace", "fail", said, "Logs and outputs are kept there: free some space.")
     elif folder.free_bytes < MIN_FREE_BYTES:
@@ -231,7 +217,3 @@ def _clock(facts: Facts) -> Iterator[Finding]:
         yield Finding("clock", "warn", said, "Synchronise both with NTP; times in logs would not fit together.")
     else:
         yield Finding("clock", "ok", "plausible")
-
-
-def _limit(value: int | None) -> str:
-    return "none" if value is None else str(value)

@@ -14,8 +14,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from muster import defaults
 from muster.client.workspace import find_folder
@@ -76,7 +78,7 @@ class Facts:
     gpus: tuple[Gpu, ...] = ()
     gpu_trouble: str = ""
     """What nvidia-smi said when it did not work."""
-    nvidia_devices: int = field(default=0)
+    nvidia_devices: int = 0
     """GPUs that the kernel driver shows."""
 
 
@@ -88,7 +90,7 @@ def gather() -> Facts:
         system=platform.system(),
         cpus=os.cpu_count() or 1,
         usable_cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        memory_bytes=_memory_bytes(),
+        memory_bytes=psutil.virtual_memory().total,
         memory_limit_bytes=_memory_limit_bytes(),
         shm_bytes=_total_bytes(Path("/dev/shm")),
         limits=_limits(),
@@ -128,12 +130,6 @@ def parse_gpus(text: str) -> tuple[Gpu, ...]:
     )
 
 
-def _memory_bytes() -> int:
-    import psutil
-
-    return int(psutil.virtual_memory().total)
-
-
 def _memory_limit_bytes() -> int | None:
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
@@ -153,13 +149,9 @@ def _total_bytes(path: Path) -> int | None:
 
 
 def _limits() -> dict[str, int | None]:
-    wanted = {"nofile": "RLIMIT_NOFILE", "memlock": "RLIMIT_MEMLOCK", "nproc": "RLIMIT_NPROC"}
-    found: dict[str, int | None] = {}
-    for name, constant in wanted.items():
-        if hasattr(resource, constant):
-            soft, _ = resource.getrlimit(getattr(resource, constant))
-            found[name] = None if soft == resource.RLIM_INFINITY else soft
-    return found
+    wanted = {"nofile": resource.RLIMIT_NOFILE, "memlock": resource.RLIMIT_MEMLOCK, "nproc": resource.RLIMIT_NPROC}
+    soft = {name: resource.getrlimit(limit)[0] for name, limit in wanted.items()}
+    return {name: None if value == resource.RLIM_INFINITY else value for name, value in soft.items()}
 
 
 def _is_free(port: int) -> bool:
@@ -173,8 +165,6 @@ def _is_free(port: int) -> bool:
 
 
 def _interfaces() -> tuple[Interface, ...]:
-    import psutil
-
     stats = psutil.net_if_stats()
     found = []
     for name, addresses in psutil.net_if_addrs().items():
@@ -236,8 +226,6 @@ def _clock_skew(folder: Path) -> float | None:
 
 
 def _filesystem_kind(folder: Path) -> str:
-    import psutil
-
     resolved = folder.resolve()
     mounts = [part for part in psutil.disk_partitions(all=True) if resolved.is_relative_to(part.mountpoint)]
     # Of equally long mount points the last one mounted is the one that is seen.

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from muster.cli.console import Paint, say
-from muster.cli.doctor.advice import Judgement, judge
-from muster.cli.doctor.network import Measurement, Node, Pair
+from muster.cli.doctor.advice import Judgement, Measurement, Node, Pair, judge
 from muster.cli.following.follower import follow
 from muster.cli.text import counted, size, table
 from muster.client.connect import connect
@@ -113,12 +112,8 @@ def _pairs(pairs: Sequence[Pair], names: Mapping[int, str]) -> list[tuple[str, .
         if pair.error:
             rows.append((between, "-", pair.error))
         else:
-            rows.append((between, _milliseconds(pair.round_trip_s), _rate(pair.bytes_per_s)))
+            rows.append((between, f"{pair.round_trip_s * 1e3:.3f} ms", _rate(pair.bytes_per_s)))
     return rows
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{seconds * 1e3:.3f} ms"
 
 
 def _rate(bytes_per_s: float) -> str:

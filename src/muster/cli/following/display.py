@@ -7,11 +7,11 @@ import shutil
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from textwrap import wrap
-from types import TracebackType
-from typing import Any, Protocol, Self, TextIO
+from typing import Any, Protocol, TextIO
 
 from muster.cli.console import Paint, is_terminal, say
 from muster.cli.following.lines import Line, clean
@@ -28,22 +28,20 @@ REFRESH_PER_S = 5
 class Display(Protocol):
     """Where lines, notes and states go."""
 
-    paint: Paint
-
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None: ...
     def lines(self, lines: Sequence[Line]) -> None: ...
     def note(self, text: str, level: str = "") -> None: ...
     def changed(self, state: RunState) -> None: ...
 
 
-def open_display(pending: Callable[[], Mapping[str, str]], state: RunState, name: str, states: bool = True) -> Display:
+@contextmanager
+def open_display(pending: Callable[[], Mapping[str, str]], state: RunState, name: str) -> Iterator[Display]:
     """The live view on a terminal, plain lines elsewhere."""
-    if is_terminal(sys.stdout):
-        return LiveDisplay(sys.stdout, pending, state, name)
-    return PlainDisplay(sys.stdout, states)
+    if not is_terminal(sys.stdout):
+        yield PlainDisplay(sys.stdout)
+        return
+    display = LiveDisplay(sys.stdout, pending, state, name)
+    with display.live:
+        yield display
 
 
 class PlainDisplay:
@@ -55,12 +53,6 @@ class PlainDisplay:
         self._states = states
         self._notes = states if notes is None else notes
         self._shown = ""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        pass
 
     def lines(self, lines: Sequence[Line]) -> None:
         if self._states:
@@ -134,26 +126,19 @@ class LiveDisplay:
         self._state = state
         self._name = name
         # The view is drawn by a thread of its own, so that the clock moves while nothing is printed.
-        self._live = Live(
+        self.live = Live(
             get_renderable=self._render,
             console=Console(file=out, highlight=False, no_color=None if self.paint.color else True),
             refresh_per_second=REFRESH_PER_S,
             transient=True,
         )
 
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._live.stop()
-
     def lines(self, lines: Sequence[Line]) -> None:
         if lines:
-            self._live.console.out(rank_lines(lines, self.paint), end="")
+            self.live.console.out(rank_lines(lines, self.paint), end="")
 
     def note(self, text: str, level: str = "") -> None:
-        self._live.console.out(_noted(text, level, self.paint))
+        self.live.console.out(_noted(text, level, self.paint))
 
     def changed(self, state: RunState) -> None:
         pass

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType, TracebackType
 from typing import Protocol, Self
 
@@ -17,7 +17,8 @@ from muster.cli.console import Paint, say
 from muster.cli.following.display import Display, QuietDisplay, open_display
 from muster.cli.following.lines import Merger
 from muster.cli.following.state import RunState
-from muster.cli.views.run import ref
+from muster.cli.options import print_json
+from muster.cli.views.run import ref, summary
 from muster.client.sse import StreamItem
 from muster.wire.runs import RunView
 from muster.wire.states import RunStatus
@@ -42,7 +43,9 @@ def follow(client: Streaming, view: RunView, quiet: bool, shown: set[str] | None
     try:
         with (
             Interrupts() as interrupts,
-            QuietDisplay(sys.stdout, shown) if quiet else open_display(merger.pending, state, ref(view)) as display,
+            nullcontext(QuietDisplay(sys.stdout, shown))
+            if quiet
+            else open_display(merger.pending, state, ref(view)) as display,
         ):
             if not quiet:
                 display.note(f"run {view.id}" + (f" ({view.name})" if view.name not in (None, view.id) else ""))
@@ -51,6 +54,19 @@ def follow(client: Streaming, view: RunView, quiet: bool, shown: set[str] | None
     except Abandoned:
         say(f"No longer waiting; `muster show {view.id}` shows how it ended.")
         raise typer.Exit(exits.EXIT_INTERRUPTED) from None
+
+
+def follow_to_end(client: Streaming, view: RunView, *, quiet: bool, as_json: bool) -> int:
+    """Show the run until it ends, and then how it ended; returns the exit code."""
+    status = follow(client, view, quiet=quiet or as_json)
+    view = client.run(view.id)
+    if as_json:
+        print_json(view)
+    else:
+        # Not among the ranks' lines where these go into a pipe or file.
+        out = sys.stdout if sys.stdout.isatty() else sys.stderr
+        print("\n".join(["", *summary(view, Paint.of(out), time.time())]), file=out, flush=True)
+    return exits.EXIT_CODES.get(status, exits.EXIT_FAILED)
 
 
 class Interrupts:

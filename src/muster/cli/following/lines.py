@@ -47,10 +47,9 @@ class Merger:
             unfinished = self._sources[source] = _Unfinished(self.max_line_bytes)
         return [Line(source, self._text(raw)) for raw in unfinished.feed(data)]
 
-    def finish(self, source: str | None = None) -> list[Line]:
-        """End a source (or all): what it left without a newline becomes a line."""
-        names = list(self._sources) if source is None else [source]
-        ended = [(name, self._sources.pop(name).take()) for name in names if name in self._sources]
+    def finish(self) -> list[Line]:
+        """End all sources: what they left without a newline becomes lines."""
+        ended = [(name, self._sources.pop(name).take()) for name in list(self._sources)]
         return [Line(name, self._text(raw)) for name, raw in ended if raw]
 
     def pending(self) -> dict[str, str]:
@@ -91,9 +90,6 @@ class _Unfinished:
         return bytes(self._line[: _character_boundary(self._line)])
 
     def _write(self, part: bytes, lines: list[bytes]) -> None:
-        if b"\r" not in part:
-            self._add(part, lines)
-            return
         *earlier, last = part.split(b"\r")
         for segment in earlier:
             self._add(segment, lines)
@@ -107,8 +103,6 @@ class _Unfinished:
             self._line.clear()
             self._returned = False
         self._line += segment
-        if len(self._line) <= self._max_bytes:
-            return
         start = 0
         while len(self._line) - start > self._max_bytes:
             cut = start + _cut(self._line[start : start + self._max_bytes])
@@ -146,13 +140,4 @@ def _cut(piece: bytearray) -> int:
 
 def _character_boundary(data: bytearray) -> int:
     """Length without a multi-byte character that is cut at the end."""
-    tail = bytes(data[-4:])
-    for size in range(1, len(tail) + 1):
-        byte = tail[-size]
-        if byte & 0xC0 == 0x80:
-            continue
-        if byte < 0xC0:
-            break
-        _, consumed = codecs.utf_8_decode(tail[-size:], "replace", False)
-        return len(data) - (size - consumed)
-    return len(data)
+    return codecs.utf_8_decode(data, "replace", False)[1]

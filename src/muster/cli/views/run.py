@@ -19,9 +19,7 @@ MAX_FILES = 12
 
 def summary(view: RunView, paint: Paint, now: float) -> list[str]:
     """What somebody wants to know when a run has ended."""
-    lines = [headline(view, paint, now)]
-    if view.verdict and view.status == states.FAILED:
-        lines += verdict(view.verdict, paint)
+    lines = [headline(view, paint, now), *verdict(view, paint)]
     name = ref(view)
     rows = [(label, value) for label, value in _figures(view) if value]
     kept = [entry for entry in view.files if entry.path.startswith("outputs/")]
@@ -41,8 +39,13 @@ def headline(view: RunView, paint: Paint, now: float) -> str:
     return "  ".join(part for part in parts if part)
 
 
-def verdict(given: Verdict, paint: Paint) -> list[str]:
-    """What happened, to which rank on which node, its last words, the evidence, what to do."""
+def verdict(view: RunView, paint: Paint) -> list[str]:
+    """Why a run failed; nothing for others."""
+    return explanation(view.verdict, paint) if view.verdict and view.status == states.FAILED else []
+
+
+def explanation(given: Verdict, paint: Paint) -> list[str]:
+    """What happened, to which rank on which node, its last lines, what else it may be, the evidence, what to do."""
     where = _where(given)
     title = f"{given.code}: {where}" if where and where not in given.message else given.code
     if given.confidence != "certain":
@@ -81,8 +84,7 @@ def everything(view: RunView, paint: Paint, now: float) -> list[str]:
     ]
     lines += _labelled([(label, str(value)) for label, value in rows if value], paint)
     lines += [f"  {paint('notice:', 'yellow')} {text}" for text in view.notices]
-    if view.verdict and view.status == states.FAILED:
-        lines += verdict(view.verdict, paint)
+    lines += verdict(view, paint)
     for attempt in view.attempts:
         lines += _attempt(attempt, paint, now, only=len(view.attempts) == 1)
     lines += _checkpoints(view, paint, now)

@@ -12,10 +12,8 @@ from pathlib import Path
 
 import psutil
 
-from muster.engines.agents import last_words, start_agent
+from muster.engines.agents import last_words, leave_running, start_agent
 from muster.engines.base import Cluster, NodeEngine, NodeOffer, NodeState
-from muster.engines.local import options as local_options
-from muster.engines.local import words
 from muster.engines.local.options import LocalOptions
 from muster.paths import NodePaths
 from muster.wire.node.agents import AgentConfig
@@ -32,15 +30,15 @@ class LocalEngine(NodeEngine):
         self._offers: dict[tuple[str, str], list[NodeOffer]] = {}
 
     def check(self, cluster: Cluster) -> list[str]:
-        local_options.refuse_others(cluster.options)
-        options = local_options.parse(cluster.options)
-        local_options.refuse_impossible(options, len(self.gpus))
-        return words.notices(options, cluster.options, self._cpus)
+        LocalOptions.refuse_unknown(cluster.options)
+        options = LocalOptions.parse(cluster.options)
+        options.refuse_impossible(len(self.gpus))
+        return list(options.notices(self._cpus))
 
     def nodes(self, cluster: Cluster) -> Sequence[NodeOffer]:
         key = (cluster.name, json.dumps(cluster.options, sort_keys=True))
         if key not in self._offers:
-            self._offers[key] = self._make_offers(cluster.name, local_options.parse(cluster.options))
+            self._offers[key] = self._make_offers(cluster.name, LocalOptions.parse(cluster.options))
         return self._offers[key]
 
     def start(self, cluster: Cluster, agents: Sequence[AgentConfig]) -> None:
@@ -59,9 +57,7 @@ class LocalEngine(NodeEngine):
         """Nothing is left of a node whose agent is gone."""
 
     def close(self) -> None:
-        for child in self._children.values():
-            # Whoever stays is adopted by init; it is no child to wait for.
-            child.returncode = child.returncode or 0
+        leave_running(self._children.values())
         self._children.clear()
 
     def scales(self, cluster: Cluster) -> bool:

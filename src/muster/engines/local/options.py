@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
+from typing import ClassVar
 
 from muster import errors
-from muster.clusters.options import Options, checked, refuse_unknown
+from muster.clusters.options import Options, unknown_size_notice
 from muster.defaults import LOCAL_MAX_NODES
-from muster.wire.codec import Json
+
+_WITHOUT_EFFECT = {
+    "subnet": "places machines in a network",
+    "vnet": "places machines in a network",
+    "interface": "chooses between networks of several machines",
+    "mounts": "lets several machines see a share",
+}
 
 
 class LocalOptions(Options):
     """The settings of every cluster; the local engine adds none."""
+
+    owner: ClassVar[str] = "a cluster on this machine"
 
     @property
     def most_nodes(self) -> int:
@@ -22,25 +31,26 @@ class LocalOptions(Options):
         """Whether each node has CPUs and GPUs of its own; otherwise all share the machine."""
         return self.cpus is not None or self.gpus is not None
 
+    def refuse_impossible(self, num_gpus: int) -> None:
+        """Refuse what this machine cannot give."""
+        if self.most_nodes > LOCAL_MAX_NODES:
+            raise errors.JobError(
+                f"max_nodes is {self.max_nodes}", f"On the local engine it is at most {LOCAL_MAX_NODES}."
+            )
+        wanted = (self.gpus or 0) * self.most_nodes
+        if wanted > num_gpus:
+            raise errors.JobError(
+                f"{self.most_nodes} nodes with {self.gpus} GPUs need {wanted}; this machine has {num_gpus}",
+                "Give fewer nodes (max_nodes) or fewer gpus.",
+            )
 
-def parse(options: Mapping[str, Json]) -> LocalOptions:
-    """Checked settings, or a refusal that names the wrong one."""
-    return checked(LocalOptions, options, "docs/clusters.md")
-
-
-def refuse_others(options: Mapping[str, Json]) -> None:
-    refuse_unknown(options, frozenset(LocalOptions.model_fields), "a cluster on this machine")
-
-
-def refuse_impossible(options: LocalOptions, num_gpus: int) -> None:
-    """Refuse what this machine cannot give."""
-    if options.most_nodes > LOCAL_MAX_NODES:
-        raise errors.JobError(
-            f"max_nodes is {options.max_nodes}", f"On the local engine it is at most {LOCAL_MAX_NODES}."
-        )
-    wanted = (options.gpus or 0) * options.most_nodes
-    if wanted > num_gpus:
-        raise errors.JobError(
-            f"{options.most_nodes} nodes with {options.gpus} GPUs need {wanted}; this machine has {num_gpus}",
-            "Give fewer nodes (max_nodes) or fewer gpus.",
-        )
+    def notices(self, num_cpus: int) -> Iterator[str]:
+        """What to say of settings that are fine, and mean less than they do elsewhere."""
+        yield from unknown_size_notice(self)
+        if self.vm_size and not self.has_own_share:
+            yield f"vm_size {self.vm_size} sets the price alone on the local engine: its nodes share this machine"
+        if self.cpus and self.cpus > num_cpus:
+            yield f"{self.cpus} CPUs per node are simulated: this machine has {num_cpus}"
+        for key, why in _WITHOUT_EFFECT.items():
+            if getattr(self, key):
+                yield f"{key} {why} and means nothing on the local engine"

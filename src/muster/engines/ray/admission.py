@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
+from muster.engines.base import GangRequest
 
-@dataclass(frozen=True)
-class Waiting:
-    """A gang that may be asked for."""
 
-    id: str
-    num_nodes: int
-    priority: int
-    """0 low, 1 medium, 2 high."""
+@dataclass
+class QueuedGang:
+    """An attempt that wants nodes."""
+
+    request: GangRequest
     since: float
+    asked: bool = False
+    """Whether Ray has been asked for its nodes."""
+    placed: bool = False
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.request.nodes)
 
 
-def admit(waiting: Sequence[Waiting], asked: Sequence[int], placed: Sequence[int], most_nodes: int) -> list[str]:
-    """The next gangs to ask for, in order; `asked` and `placed` are the nodes of gangs that Ray has been asked for.
+def next_gangs(gangs: Collection[QueuedGang], most_nodes: int) -> list[QueuedGang]:
+    """The next gangs to ask for, in order.
 
     The first in the line is always asked for once nobody before it waits, for it may share machines; those behind it
     only as far as whole machines are left, so that what waits in Ray never exceeds the cluster and nobody overtakes.
     """
-    chosen: list[str] = []
-    held = sum(asked) + sum(placed)
-    someone_waits = bool(asked)
-    for gang in sorted(waiting, key=lambda item: (-item.priority, item.since, item.id)):
+    chosen: list[QueuedGang] = []
+    held = sum(gang.num_nodes for gang in gangs if gang.asked)
+    someone_waits = any(gang.asked and not gang.placed for gang in gangs)
+    waiting = [gang for gang in gangs if not gang.asked]
+    for gang in sorted(waiting, key=lambda item: (-item.request.gang.priority, item.since, item.request.id)):
         if someone_waits and held + gang.num_nodes > most_nodes:
             break
-        chosen.append(gang.id)
+        chosen.append(gang)
         held += gang.num_nodes
         someone_waits = True
     return chosen

@@ -72,17 +72,12 @@ def _attach(address: str) -> Broker:
 def _serve(broker: Broker, asked: Call, say: Callable[[BridgeMessage], None]) -> None:
     try:
         say(BridgeMessage(id=asked.id, answer=broker(asked.call, asked.arguments)))
-    except (ConnectionError, SystemError) as error:
-        # The cluster is gone, and this process with it; the server starts another.
-        say(BridgeMessage(id=asked.id, error=_words(error)))
-        os._exit(1)
     except Exception as error:
-        say(BridgeMessage(id=asked.id, error=_words(error)))
-
-
-def _words(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[-1]}" if lines else type(error).__name__
+        lines = str(error).strip().splitlines()
+        say(BridgeMessage(id=asked.id, error=": ".join([type(error).__name__, *lines[-1:]])))
+        if isinstance(error, ConnectionError | SystemError):
+            # The cluster is gone, and this process with it; the server starts another.
+            os._exit(1)
 
 
 if __name__ == "__main__":

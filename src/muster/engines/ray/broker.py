@@ -21,7 +21,7 @@ from ray.util import placement_group, placement_group_table, remove_placement_gr
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
-from muster.engines.ray import onnode
+from muster.engines.ray import node_tasks
 from muster.engines.ray.cluster import RayNode, read_nodes
 from muster.engines.ray.messages import About, AgentOrder, GangOrder, GangReport, GangState, Site
 from muster.version import VERSION
@@ -129,7 +129,7 @@ class Broker:
             node_ids = placement_group_table(gang.group)["bundles_to_node_id"]
             gang.nodes = [by_id[node_ids[index]] for index in range(len(gang.agents))]
             gang.state = "starting"
-            answers = self._on_each(gang, _start, lambda rank: (VERSION, _agent_order(gang, rank)))
+            answers = self._on_each(gang, _start, lambda rank: (VERSION, _agent_order(gang, rank)), gang.num_gpus)
         except (RayError, KeyError) as error:
             gang.state, gang.reason = "failed", _words(error)
             return
@@ -139,23 +139,22 @@ class Broker:
     def _end(self, gang: _Gang) -> None:
         if gang.nodes:
             with contextlib.suppress(RayError):
-                self._on_each(gang, _stop, partial(_agent_of, gang), 0)
+                self._on_each(gang, _stop, partial(_agent_of, gang))
         remove_placement_group(gang.group)
 
     def _on_each(
-        self, gang: _Gang, work: Any, arguments: Callable[[int], tuple[Any, ...]], num_gpus: int | None = None
+        self, gang: _Gang, work: Any, arguments: Callable[[int], tuple[Any, ...]], num_gpus: int = 0
     ) -> list[Any]:
         """Have something done on every node; a node that does not answer costs the others nothing."""
         references = []
-        gpus = gang.num_gpus if num_gpus is None else num_gpus
         for rank, node in enumerate(gang.nodes):
             # Only a task in the bundle learns its GPUs; the worker of any other outlives the group, warm for the next.
             strategy = (
                 PlacementGroupSchedulingStrategy(gang.group, placement_group_bundle_index=rank)
-                if gpus
+                if num_gpus
                 else NodeAffinitySchedulingStrategy(node.id, soft=False)
             )
-            chosen = work.options(num_cpus=0, num_gpus=gpus, max_retries=0, scheduling_strategy=strategy)
+            chosen = work.options(num_cpus=0, num_gpus=num_gpus, max_retries=0, scheduling_strategy=strategy)
             references.append(chosen.remote(*arguments(rank)))
         ray.wait(references, num_returns=len(references), timeout=_TASK_S)
         return [_answer(reference) for reference in references]
@@ -168,7 +167,7 @@ class Broker:
                 running = [(name, gang) for name, gang in self._gangs.items() if gang.state == "up"]
             for name, gang in running:
                 with contextlib.suppress(RayError):
-                    there = self._on_each(gang, _is_there, partial(_agent_of, gang), 0)
+                    there = self._on_each(gang, _is_there, partial(_agent_of, gang))
                     gang.missed = 0 if any(answer is not False for answer in there) else gang.missed + 1
                 if gang.missed >= 3:
                     self.release(name)
@@ -237,15 +236,7 @@ def _words(error: BaseException) -> str:
 
 def _start_agent(version: str, order: Json) -> str:
     gpus = [str(item) for item in ray.get_runtime_context().get_accelerator_ids().get("GPU", [])]
-    return onnode.start_agent(version, order, gpus)
+    return node_tasks.start_agent(version, order, gpus)
 
 
-def _stop_agent(node: str, site: Json) -> None:
-    onnode.end_agent(node, site)
-
-
-def _see_agent(node: str, site: Json) -> bool:
-    return onnode.agent_is_there(node, site)
-
-
-_start, _stop, _is_there = map(ray.remote, (_start_agent, _stop_agent, _see_agent))
+_start, _stop, _is_there = map(ray.remote, (_start_agent, node_tasks.end_agent, node_tasks.agent_is_there))

@@ -21,13 +21,12 @@ from muster.engines.base import (
     NodeOffer,
     QueueEngine,
 )
-from muster.engines.ray import options as ray_options
-from muster.engines.ray import words
-from muster.engines.ray.admission import Waiting, admit
+from muster.engines.ray import explanations
+from muster.engines.ray.admission import QueuedGang, next_gangs
+from muster.engines.ray.bridge_client import Away, Bridge
 from muster.engines.ray.cluster import RayNode, fits
-from muster.engines.ray.link import Away, Bridge
 from muster.engines.ray.messages import GangOrder, GangReport, Site
-from muster.engines.ray.options import RayOptions
+from muster.engines.ray.options import WITHOUT_EFFECT, RayOptions
 from muster.wire.codec import from_json, to_json
 
 log = logging.getLogger("muster.server")
@@ -38,16 +37,6 @@ _ANSWER_S = 5.0
 _POLL_S = 2.0
 _FRESH_S = 3.0
 _UNKNOWN = 64
-
-
-@dataclass
-class _Gang:
-    """An attempt that wants nodes."""
-
-    request: GangRequest
-    since: float
-    asked: bool = False
-    placed: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,7 +57,7 @@ class _Site:
     options: RayOptions
     bridge: Bridge
     lock: threading.RLock = field(default_factory=threading.RLock)
-    gangs: dict[str, _Gang] = field(default_factory=dict)
+    gangs: dict[str, QueuedGang] = field(default_factory=dict)
     reports: dict[str, GangReport] = field(default_factory=dict)
     """What the broker said last of each allocation."""
     to_release: set[str] = field(default_factory=set)
@@ -90,8 +79,8 @@ class RayEngine(QueueEngine):
         self._sites: dict[str, _Site] = {}
 
     def check(self, cluster: Cluster) -> list[str]:
-        ray_options.refuse_others(cluster.options)
-        chosen = ray_options.parse(cluster.options)
+        RayOptions.refuse_unknown(cluster.options)
+        chosen = RayOptions.parse(cluster.options)
         site = self._site(cluster)
         said = [*unknown_size_notice(chosen)]
         try:
@@ -102,15 +91,15 @@ class RayEngine(QueueEngine):
         except errors.JobError:
             self._drop(cluster.name)
             raise
-        if not chosen.secured:
+        if not chosen.token_file:
             said.append(
                 f"Ray at {chosen.address} is attached to without a token: whoever reaches it can run commands on its "
                 "nodes. Start it with RAY_AUTH_MODE=token, and give token_file"
             )
         if not chosen.tls_ca:
             said.append(f"what Ray's own processes say to {chosen.address} is not encrypted; Muster's agents use TLS")
-        given = [key for key in ray_options.MEANINGLESS if cluster.options.get(key)]
-        return [*said, *(f"{key} means nothing here: {ray_options.MEANINGLESS[key]}" for key in given)]
+        said += [f"{key} means nothing here: {why}" for key, why in WITHOUT_EFFECT.items() if cluster.options.get(key)]
+        return said
 
     def nodes(self, cluster: Cluster) -> Sequence[NodeOffer]:
         """The machines that Ray has, and those that its autoscaler may still bring."""
@@ -124,13 +113,13 @@ class RayEngine(QueueEngine):
             return site.offers[1]
 
     def connection(self, cluster: Cluster) -> Connection:
-        chosen = ray_options.parse(cluster.options)
+        chosen = RayOptions.parse(cluster.options)
         return Connection("tls", chosen.server_address, chosen.server_port, chosen.linger_seconds)
 
     def submit(self, request: GangRequest) -> None:
         site = self._site(request.cluster)
         with site.lock:
-            site.gangs.setdefault(request.id, _Gang(request, time.time()))
+            site.gangs.setdefault(request.id, QueuedGang(request, time.time()))
         self._ask_for_next(site)
 
     def poll(self, allocations: Sequence[Allocation]) -> Mapping[str, AllocationState]:
@@ -163,7 +152,7 @@ class RayEngine(QueueEngine):
     # The broker
 
     def _site(self, cluster: Cluster) -> _Site:
-        chosen = ray_options.parse(cluster.options)
+        chosen = RayOptions.parse(cluster.options)
         with self._lock:
             site = self._sites.get(cluster.name)
             if site is None:
@@ -179,12 +168,12 @@ class RayEngine(QueueEngine):
     def _attach(self, site: _Site) -> None:
         """Tries again until the deadline where the reason may pass: a head that is busy fails in many ways."""
         until = time.monotonic() + _ATTACH_S
-        last: words.NotNow | None = None
+        last: explanations.NotNow | None = None
         while True:
             try:
                 site.bridge.attach(max(0.0, until - time.monotonic()))
                 return
-            except words.NotNow as error:
+            except explanations.NotNow as error:
                 last = error
                 if time.monotonic() + _AGAIN_S > until:
                     raise
@@ -203,12 +192,8 @@ class RayEngine(QueueEngine):
     def _ask_for_next(self, site: _Site) -> None:
         """Tell the broker of gangs whose turn it is."""
         with site.lock:
-            waiting = [_waiting(gang) for gang in site.gangs.values() if not gang.asked]
-            asked = [gang for gang in site.gangs.values() if gang.asked]
-            pending = [len(gang.request.nodes) for gang in asked if not gang.placed]
-            placed = [len(gang.request.nodes) for gang in asked if gang.placed]
             most = max(len(site.offers[1]), site.options.max_nodes or 0)
-            chosen = [site.gangs[name] for name in admit(waiting, pending, placed, most)]
+            chosen = next_gangs(site.gangs.values(), most)
             for gang in chosen:
                 gang.asked = True
         for gang in chosen:
@@ -291,7 +276,7 @@ class RayEngine(QueueEngine):
             return _all(allocation, "gone", why, Ending("node_lost", why) if gang is not None else None)
         # Asked for in vain, or not its turn yet.
         gang.asked = False
-        ahead = sum(len(item.request.nodes) for item in site.gangs.values() if item.asked)
+        ahead = sum(item.num_nodes for item in site.gangs.values() if item.asked)
         return _all(allocation, "starting", f"waits for {num_nodes} nodes; gangs before it hold or want {ahead}")
 
 
@@ -310,14 +295,10 @@ def _state_of(allocation: Allocation, report: GangReport) -> AllocationState:
         return _all(allocation, "gone", report.reason, Ending("platform", report.reason))
     if report.state == "up":
         return _all(allocation, "up")
-    return _all(allocation, "starting", words.why_it_waits(report, len(allocation.nodes)))
+    return _all(allocation, "starting", explanations.why_it_waits(report, len(allocation.nodes)))
 
 
 _all = AllocationState.of_all
-
-
-def _waiting(gang: _Gang) -> Waiting:
-    return Waiting(gang.request.id, len(gang.request.nodes), gang.request.gang.priority, gang.since)
 
 
 def _gang_order(request: GangRequest, chosen: RayOptions, nodes: Sequence[RayNode]) -> GangOrder:
@@ -352,16 +333,13 @@ def _owner(allocation: Allocation) -> str:
 
 def bundle_for(ranks: int, gpus: int | None, common: Options, nodes: Sequence[RayNode]) -> dict[str, float]:
     """What one node of a gang takes of its machine: a CPU for each rank as far as there are, and its GPUs."""
-    size = common.size
-    cpus_of_node = (
-        min((node.cpus for node in nodes if node.cpus), default=0) or common.cpus or (size.cpus if size else 0)
-    )
+    cpus_of_node = min((node.cpus for node in nodes if node.cpus), default=0) or common.cpus_of_node
     cpus = common.cpus or (min(ranks, cpus_of_node) if cpus_of_node else ranks)
     if gpus is None:
-        with_gpus = [node.gpus for node in nodes if node.gpus]
-        gpus = (
-            common.gpus if common.gpus is not None else min(with_gpus, default=size.gpus if size and not nodes else 0)
-        )
+        gpus = common.gpus
+    if gpus is None:
+        known = [node.gpus for node in nodes if node.gpus] if nodes else [common.gpus_of_node or 0]
+        gpus = min(known, default=0)
     return {"CPU": float(cpus), **({"GPU": float(gpus)} if gpus else {})}
 
 
@@ -370,29 +348,22 @@ def _offers(cluster: str, known: _Known) -> list[NodeOffer]:
     chosen = known.options
     here = [node for node in known.nodes if node.cpus and fits(replace(node, draining=False), chosen.labels, {})]
     found = [
-        NodeOffer(
-            node.name,
+        NodeOffer.of_machine(
             node.name,
             node.address,
             node.cpus,
             node.memory_bytes,
-            tuple(str(index) for index in range(node.gpus)),
-            own_share=True,
+            node.gpus,
             state="leaving" if node.draining else "running" if node.name in known.busy else "idle",
             reason="Ray takes it back" if node.draining else "",
         )
         for node in here
     ]
-    size = chosen.size
-    cpus = chosen.cpus or (size.cpus if size else here[0].cpus if here else 1)
-    gpus = chosen.gpus if chosen.gpus is not None else size.gpus if size else here[0].gpus if here else 0
-    memory = int((chosen.memory_gb or (size.memory_gb if size else 0)) * 1e9) or (here[0].memory_bytes if here else 0)
+    size, like = chosen.size, here[0] if here else None
+    cpus = chosen.cpus_of_node or (like.cpus if like else 1)
+    gpus = chosen.gpus_of_node if chosen.gpus_of_node is not None else like.gpus if like else 0
+    memory = int((chosen.memory_gb or (size.memory_gb if size else 0)) * 1e9) or (like.memory_bytes if like else 0)
+    why = "comes when a job needs it" if known.answered else "Ray does not answer yet"
     for number in range(len(found), chosen.max_nodes or (0 if known.answered else _UNKNOWN)):
-        found.append(
-            NodeOffer(
-                f"{cluster}-{number}", f"{cluster}-{number}", "", cpus, memory,
-                tuple(str(index) for index in range(gpus)), own_share=True,
-                state="away", reason="comes when a job needs it" if known.answered else "Ray does not answer yet",
-            )
-        )  # fmt: skip
+        found.append(NodeOffer.of_machine(f"{cluster}-{number}", "", cpus, memory, gpus, "away", why))
     return found[: chosen.max_nodes] if chosen.max_nodes else found

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -59,10 +59,6 @@ def read_settings(root: Path) -> LeashSettings:
     return from_json(LeashSettings, read_json(root / FILE))
 
 
-def write_settings(root: Path, settings: LeashSettings) -> None:
-    write_json(root / FILE, to_json(settings), mode=PRIVATE)
-
-
 @dataclass
 class Contact:
     """How long nobody of those who matter could be reached."""
@@ -102,31 +98,32 @@ class Leash:
 
     def _watch(self, agent: subprocess.Popen[bytes]) -> str:
         """Wait for the agent's end, or for a reason to end it."""
-        raylet = _pidfd(self._settings.raylet)
+        daemon = f"Ray's daemon {self._settings.raylet} on this node"
+        try:
+            raylet = os.pidfd_open(self._settings.raylet)
+        except ProcessLookupError:
+            return f"{daemon} is gone"
         try:
             passed_on = False
             while agent.poll() is None:
                 if self._asked_to_end and not passed_on:
                     passed_on = True
                     agent.terminate()
-                if raylet is None:
-                    return f"Ray's daemon {self._settings.raylet} on this node is gone"
-                gone, _, _ = select.select([raylet], [], [], _LOOK_S if not self._asked_to_end or passed_on else 0.0)
-                if gone:
-                    return f"Ray's daemon {self._settings.raylet} on this node ended"
+                ended, _, _ = select.select([raylet], [], [], _LOOK_S)
+                if ended:
+                    return f"{daemon} ended"
                 if self._is_cut_off():
                     return "neither Ray's head nor the server can be reached"
             return ""
         finally:
-            if raylet is not None:
-                os.close(raylet)
+            os.close(raylet)
 
     def _is_cut_off(self) -> bool:
         now = time.monotonic()
         if now < self._next_probe:
             return False
         self._next_probe = now + _PROBE_S
-        return self._contact.cut_off(time.monotonic(), any(map(reachable, self._settings.addresses)))
+        return self._contact.cut_off(now, any(map(reachable, self._settings.addresses)))
 
     def _say(self, text: str) -> None:
         with self._paths.log.open("a") as log:
@@ -153,15 +150,11 @@ def leash_lives(root: Path) -> bool:
     return str(root).encode() in command
 
 
-def command(root: Path) -> Sequence[str]:
-    return [sys.executable, "-m", "muster.engines.ray.leash", str(root)]
-
-
-def _pidfd(pid: int) -> int | None:
-    try:
-        return os.pidfd_open(pid)
-    except ProcessLookupError:
-        return None
+def start(root: Path, settings: LeashSettings, environment: Mapping[str, str]) -> None:
+    """Have the agent of a node's folder started and kept; returns at once."""
+    write_json(root / FILE, to_json(settings), mode=PRIVATE)
+    command = [sys.executable, "-m", "muster.engines.ray.leash", str(root)]
+    subprocess.run(command, env=environment, cwd="/", start_new_session=True, check=True)
 
 
 if __name__ == "__main__":

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, Field
 
 from muster import errors
-from muster.clusters.flags import Flag
-from muster.clusters.options import Options, checked, refuse_unknown
+from muster.clusters.options import Flag, Options
 from muster.defaults import RAY_CUT_OFF_S, RAY_LINGER_S, RAY_STALE_S
+from muster.engines.ray.machines.starting import tls_environment, token_environment
 from muster.wire.codec import Json
 
 
@@ -29,6 +29,9 @@ class RayOptions(Options):
 
     Nodes of a cluster have its `labels` as labels of Ray (`ray start --labels`).
     """
+
+    described_in: ClassVar[str] = "docs/ray.md"
+    owner: ClassVar[str] = "a cluster on Ray"
 
     address: str
     """`ray://HEAD:10001`, or `HEAD:6379` where the server runs on a node of the cluster."""
@@ -50,22 +53,25 @@ class RayOptions(Options):
     linger_seconds: Annotated[float, Field(ge=0)] = RAY_LINGER_S
     """How long nodes are kept for a server that is away once nothing runs on them."""
 
-    @property
-    def secured(self) -> bool:
-        return self.token_file is not None
+    connection: str | None = None
+    """Without effect: agents on Ray's nodes always use TLS."""
+
+    @classmethod
+    def parse(cls, options: Mapping[str, Json]) -> Self:
+        if not options.get("address"):
+            raise errors.JobError(
+                "a cluster on Ray needs the address of its head",
+                "Give --address ray://HEAD:10001; `muster ray hosts` starts Ray on machines of your own.",
+            )
+        return super().parse(options)
 
     def environment(self) -> dict[str, str]:
         """The environment of a process that talks to the cluster."""
         found = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "5"}
         if self.token_file:
-            found |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": self.token_file}
+            found |= token_environment(self.token_file)
         if self.tls_ca and self.tls_cert and self.tls_key:
-            found |= {
-                "RAY_USE_TLS": "1",
-                "RAY_TLS_CA_CERT": self.tls_ca,
-                "RAY_TLS_SERVER_CERT": self.tls_cert,
-                "RAY_TLS_SERVER_KEY": self.tls_key,
-            }
+            found |= tls_environment(self.tls_ca, self.tls_cert, self.tls_key)
         return found
 
 
@@ -75,21 +81,7 @@ FLAGS = (
 )
 
 
-MEANINGLESS = {
+WITHOUT_EFFECT = {
     "min_nodes": "Ray's own cluster file says how many machines stay (`muster ray file` writes it)",
     "preemption": "gangs on Ray run in the order in which they came, by priority",
 }
-
-
-def parse(options: Mapping[str, Json]) -> RayOptions:
-    """Checked settings, or a refusal that names the wrong one."""
-    if not options.get("address"):
-        raise errors.JobError(
-            "a cluster on Ray needs the address of its head",
-            "Give --address ray://HEAD:10001; `muster ray hosts` starts Ray on machines of your own.",
-        )
-    return checked(RayOptions, options, "docs/ray.md")
-
-
-def refuse_others(options: Mapping[str, Json]) -> None:
-    refuse_unknown(options, frozenset(RayOptions.model_fields) | {"connection"}, "a cluster on Ray")

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from muster import errors
-from muster.engines.slurm.reading import (
+from muster.engines.slurm.parsing import (
     SACCT_FORMAT,
     SINFO_FORMAT,
     SQUEUE_FORMAT,
@@ -133,27 +133,25 @@ class Commands:
 
     def call(self, *command: str, stdin: str | None = None, tries: int = _TRIES) -> str:
         """What a command prints; Busy, Later or Refused where it fails."""
-        wait_s = _FIRST_WAIT_S
-        for number in range(1, tries + 1):
+        for number in range(tries - 1):
             try:
                 return self._once(command, stdin)
             except Busy:
-                if number == tries:
-                    raise
-                self._wait(wait_s)
-                wait_s *= 2
-        raise AssertionError("unreachable")
+                self._wait(_FIRST_WAIT_S * 2**number)
+        return self._once(command, stdin)
 
     def _once(self, command: Sequence[str], stdin: str | None) -> str:
         code, printed, said = self._run(command, stdin, _DEADLINE_S)
         if code == 0:
             return printed
         said = said.strip() or printed.strip() or f"exit code {code}"
+        # sbatch ends with the reason; the lines before are often only context.
+        reason = said.splitlines()[-1].strip().removeprefix("sbatch: ").removeprefix("error: ")
         if any(part in said for part in _BUSY):
-            raise Busy(f"{command[0]}: {_first_line(said)}")
+            raise Busy(f"{command[0]}: {reason}")
         if any(part in said for part in _LATER):
-            raise Later(_first_line(said))
-        raise Refused(f"{command[0]}: {_first_line(said)}")
+            raise Later(reason)
+        raise Refused(f"{command[0]}: {reason}")
 
 
 def run_command(command: Sequence[str], stdin: str | None, deadline_s: float) -> tuple[int, str, str]:
@@ -179,10 +177,3 @@ def require_installed() -> None:
             f"Slurm's command {missing[0]} is not on this machine",
             "Create the cluster where Slurm's commands are on the PATH, such as a login node of the site.",
         )
-
-
-def _first_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    # sbatch ends with the reason; the lines before are often only context.
-    said = lines[-1] if lines else text
-    return said.removeprefix("sbatch: ").removeprefix("error: ")

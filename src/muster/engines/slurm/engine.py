@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from muster import errors
+from muster.defaults import SLURM_POLL_S
+from muster.engines.agents import Collectors, last_lines
 from muster.engines.base import (
     Allocation,
     AllocationState,
@@ -20,16 +22,13 @@ from muster.engines.base import (
     NodeOffer,
     QueueEngine,
 )
-from muster.engines.slurm import options as slurm_options
-from muster.engines.slurm import words
-from muster.engines.slurm.collect import Collectors
+from muster.engines.slurm import explanations
 from muster.engines.slurm.commands import Busy, Commands, Refused, require_installed
-from muster.engines.slurm.options import SlurmOptions
+from muster.engines.slurm.options import MPIRUN, WITHOUT_EFFECT, SlurmOptions
+from muster.engines.slurm.parsing import Job
 from muster.engines.slurm.partitions import Partitions
-from muster.engines.slurm.reading import Job
 from muster.engines.slurm.script import gpus_per_node, job_name, make_script
 from muster.engines.slurm.submission import Submitter
-from muster.paths import NodePaths
 
 log = logging.getLogger("muster.server")
 
@@ -37,8 +36,8 @@ _START_PATIENCE_S = 60.0
 _ANSWER_S = 1.0
 _REQUEUE_S = 4.0
 _GONE_AFTER_S = 30.0
+_all = AllocationState.of_all
 _STATES_OF_WORK = ("RUNNING", "COMPLETING", "SIGNALING", "RESIZING", "STAGE_OUT", "STOPPED")
-_MARK = "slurm.job"
 _OVERLAP_SINCE = (20, 11)
 """Steps may share what a job has (`srun --overlap`)."""
 
@@ -62,12 +61,12 @@ class SlurmEngine(QueueEngine):
         self._released: dict[str, float] = {}
         """Names of jobs that nobody needs any more, and since when."""
         self._partitions = Partitions(self._commands, clock)
-        self._submitter = Submitter(self._commands, self._known_job)
+        self._submitter = Submitter(self._commands, self._find_job)
         self._collectors = Collectors()
 
     def check(self, cluster: Cluster) -> list[str]:
-        slurm_options.refuse_others(cluster.options)
-        chosen = slurm_options.parse(cluster.options)
+        SlurmOptions.refuse_unknown(cluster.options)
+        chosen = SlurmOptions.parse(cluster.options)
         require_installed()
         try:
             known = self._commands.partitions()
@@ -81,8 +80,8 @@ class SlurmEngine(QueueEngine):
             return [f"Slurm does not answer now, so the settings are not checked ({error})"]
         except Refused as error:
             raise errors.JobError(f"Slurm refuses to answer: {error}", "Try `sinfo` in this shell.") from error
-        meaningless = slurm_options.MEANINGLESS.items()
-        said = [f"{key} means nothing on Slurm: {why}" for key, why in meaningless if cluster.options.get(key)]
+        given = [key for key in WITHOUT_EFFECT if cluster.options.get(key)]
+        said = [f"{key} means nothing on Slurm: {WITHOUT_EFFECT[key]}" for key in given]
         if chosen.cpus is None and not chosen.exclusive and self._gpus(chosen):
             said.append("each rank gets one CPU; --cpus says how many CPUs a node gives (data loaders want some)")
         if chosen.vm_size and chosen.hourly_price is None:
@@ -91,7 +90,7 @@ class SlurmEngine(QueueEngine):
 
     def _check_mpi(self, chosen: SlurmOptions) -> None:
         """Refuse what this Slurm's srun cannot do."""
-        if chosen.mpi == slurm_options.MPIRUN:
+        if chosen.mpi == MPIRUN:
             return
         instead = "Leave mpi out: Muster's own mpirun needs nothing of Slurm."
         known = self._commands.pmix_plugins()
@@ -103,20 +102,18 @@ class SlurmEngine(QueueEngine):
             raise errors.JobError(f"mpi: {chosen.mpi} needs Slurm 20.11 or newer, and this is {version}", instead)
 
     def nodes(self, cluster: Cluster) -> Sequence[NodeOffer]:
-        chosen = slurm_options.parse(cluster.options)
-        return self._partitions.offers(cluster.name, chosen, gpus_per_node)
+        return self._partitions.offers(cluster.name, SlurmOptions.parse(cluster.options))
 
     def connection(self, cluster: Cluster) -> Connection:
-        chosen = slurm_options.parse(cluster.options)
+        chosen = SlurmOptions.parse(cluster.options)
         return Connection(chosen.connection, chosen.server_address, chosen.server_port, chosen.linger_seconds)
 
     def script(self, request: GangRequest) -> str:
-        chosen = slurm_options.parse(request.cluster.options)
+        chosen = SlurmOptions.parse(request.cluster.options)
         return make_script(request, chosen, self._partitions.nodes(chosen.partition))
 
     def submit(self, request: GangRequest) -> None:
-        job = self._serving(request.id)
-        if job is not None and not job.is_over:
+        if self._live_job(request.id) is not None:
             return
         try:
             text = self.script(request)
@@ -127,8 +124,8 @@ class SlurmEngine(QueueEngine):
         self._submitter.put(request.id, text, _mark(request))
 
     def poll(self, allocations: Sequence[Allocation]) -> Mapping[str, AllocationState]:
-        chosen = {item.cluster.name: slurm_options.parse(item.cluster.options) for item in allocations}
-        self._ask(min(item.poll_seconds for item in chosen.values()) if chosen else 5.0)
+        chosen = {item.cluster.name: SlurmOptions.parse(item.cluster.options) for item in allocations}
+        self._ask(min((item.poll_seconds for item in chosen.values()), default=SLURM_POLL_S))
         return {item.id: self._state(item, chosen[item.cluster.name]) for item in allocations}
 
     def release(self, allocation: Allocation, followed: bool) -> None:
@@ -178,7 +175,8 @@ class SlurmEngine(QueueEngine):
             with self._lock:
                 self._asking = None
 
-    def _take(self, jobs: Sequence[Job]) -> None:
+    def _take(self, all_jobs: Sequence[Job]) -> None:
+        jobs = [job for job in all_jobs if job.name.startswith("muster-") and job.name.rpartition(".")[2].isdigit()]
         for job in _doubles(jobs):
             log.warning("Slurm job %s came back although its run goes on in another: it is cancelled", job.id)
             self._submitter.cancel(job.id, at_once=True)
@@ -186,7 +184,8 @@ class SlurmEngine(QueueEngine):
             log.warning("Slurm job %s goes on although its run does not need it: it is cancelled again", job.id)
             self._submitter.cancel(job.id, at_once=True)
         with self._lock:
-            self._jobs = _by_name(jobs)
+            # Names are used once; of several jobs the one that is not over counts, otherwise the last.
+            self._jobs = {job.name: job for job in sorted(jobs, key=lambda item: (not item.is_over, item.id))}
             self._trouble = ""
             self._asked_at = self._clock()
             self._answered = True
@@ -199,18 +198,18 @@ class SlurmEngine(QueueEngine):
             late = {name for name, at in self._released.items() if self._clock() - at > _GONE_AFTER_S}
         return [job for job in jobs if job.name in late and not job.is_over and job.state != "COMPLETING"]
 
-    def _known_job(self, allocation_id: str, look: bool) -> str | None:
-        """For the submitter: the job of an allocation, after a fresh look where asked for."""
-        if look:
-            self._take(self._commands.jobs())
+    def _find_job(self, allocation_id: str) -> str | None:
+        """For the submitter: the job of an allocation, after a fresh look."""
+        self._take(self._commands.jobs())
         with self._lock:
-            job = self._serving(allocation_id)
-        return None if job is None or job.is_over else job.id
+            job = self._live_job(allocation_id)
+        return job.id if job else None
 
-    def _serving(self, allocation_id: str) -> Job | None:
-        """The job that is this attempt now: submitted for it, or requeued into it."""
+    def _live_job(self, allocation_id: str) -> Job | None:
+        """The job that is this attempt now, submitted for it or requeued into it; None where it is over."""
         job = self._job_of(allocation_id)
-        return job if job is not None and self._attempt_now(job) == _attempt(allocation_id) else None
+        is_now = job is not None and not job.is_over and self._attempt_now(job) == _attempt(allocation_id)
+        return job if is_now else None
 
     def _job_of(self, allocation_id: str) -> Job | None:
         """The job that is this attempt, or was until Slurm put it back into its queue."""
@@ -228,27 +227,27 @@ class SlurmEngine(QueueEngine):
     def _state(self, allocation: Allocation, chosen: SlurmOptions) -> AllocationState:
         refused = self._submitter.refusal(allocation.id)
         if refused:
-            return AllocationState.of_all(allocation, "gone", refused, Ending("bad_input", refused))
+            return _all(allocation, "gone", refused, Ending("bad_input", refused))
         with self._lock:
             job = self._job_of(allocation.id)
             trouble = self._trouble
         if job is None:
             return self._unknown(allocation, chosen, trouble)
         if self._attempt_now(job) != _attempt(allocation.id):
-            return self._collected(allocation, words.how_it_was_requeued(job, self._has_lost_node(chosen)))
+            return self._collected(allocation, explanations.how_it_was_requeued(job, self._has_lost_node(chosen)))
         self._submitter.done(allocation.id, job.id, _mark(allocation))
         if job.is_over and chosen.requeue and self._may_come_back(job):
-            return AllocationState.of_all(
+            return _all(
                 allocation, "starting", f"Slurm job {job.id} is {job.state}, and may be put back into the queue"
             )
         if job.is_over:
             return self._collected(allocation, self._ending(allocation, job, chosen))
         if trouble:
-            return AllocationState.of_all(allocation, "starting", f"Slurm does not answer: {trouble}")
+            return _all(allocation, "starting", f"Slurm does not answer: {trouble}")
         if job.waits:
-            return AllocationState.of_all(allocation, "starting", words.why_it_waits(job))
+            return _all(allocation, "starting", explanations.why_it_waits(job))
         if job.state in _STATES_OF_WORK and job.used_s > _START_PATIENCE_S:
-            return AllocationState.of_all(allocation, "up")
+            return _all(allocation, "up")
         why = f"Slurm job {job.id} is {job.state.lower()}" + (f" on {job.nodes}" if job.nodes else "")
         lives: dict[str, NodeLife] = {
             name: "up" if paths.log.exists() else "starting" for name, paths in allocation.nodes.items()
@@ -265,14 +264,12 @@ class SlurmEngine(QueueEngine):
         """Slurm knows no job of this attempt: it is being submitted, has long ended, or nobody has asked yet."""
         waiting = self._submitter.waiting(allocation.id)
         if waiting is not None:
-            return AllocationState.of_all(allocation, "starting", waiting)
+            return _all(allocation, "starting", waiting)
         if trouble or not self._answered:
-            return AllocationState.of_all(
-                allocation, "starting", f"Slurm does not answer{f': {trouble}' if trouble else ' yet'}"
-            )
+            return _all(allocation, "starting", f"Slurm does not answer{f': {trouble}' if trouble else ' yet'}")
         mark = _mark(allocation)
         if not mark.exists():
-            return AllocationState.of_all(allocation, "gone", "it was not handed to Slurm")
+            return _all(allocation, "gone", "it was not handed to Slurm")
         past = self._commands.finished(job_name(allocation.id))
         if past is not None and past.is_over:
             return self._collected(allocation, self._ending(allocation, past, chosen))
@@ -280,7 +277,7 @@ class SlurmEngine(QueueEngine):
         return self._collected(allocation, Ending("", why))
 
     def _ending(self, allocation: Allocation, job: Job, chosen: SlurmOptions) -> Ending:
-        ending = words.how_it_ended(job, chosen.chain, chosen.signal_seconds)
+        ending = explanations.how_it_ended(job, chosen.chain, chosen.signal_seconds)
         if ending.code or _has_agents(allocation):
             return ending
         last = _last_words(allocation)
@@ -303,20 +300,11 @@ class SlurmEngine(QueueEngine):
         return any(state.startswith("down") or state.endswith("*") for state in states)
 
 
-def _by_name(jobs: Sequence[Job]) -> dict[str, Job]:
-    """Names are Muster's own and used once; of several jobs the one that is not over counts, else the last."""
-    found: dict[str, Job] = {}
-    for job in sorted(jobs, key=lambda item: (not item.is_over, item.id)):
-        if _is_ours(job):
-            found[job.name] = job
-    return found
-
-
 def _doubles(jobs: Sequence[Job]) -> list[Job]:
     """Jobs of a run that has a later one: only the last is wanted."""
     last: dict[str, Job] = {}
     extra = []
-    for job in sorted((job for job in jobs if _is_ours(job) and not job.is_over), key=lambda item: _attempt(item.name)):
+    for job in sorted((job for job in jobs if not job.is_over), key=lambda item: _attempt(item.name)):
         stem = job.name.rpartition(".")[0]
         if stem in last:
             extra.append(last[stem])
@@ -324,21 +312,17 @@ def _doubles(jobs: Sequence[Job]) -> list[Job]:
     return extra
 
 
-def _is_ours(job: Job) -> bool:
-    return job.name.startswith("muster-") and job.name.rpartition(".")[2].isdigit()
-
-
 def _attempt(identifier: str) -> int:
     return int(identifier.rpartition(".")[2])
 
 
-def _first(allocation: Allocation) -> NodePaths:
-    return next(iter(allocation.nodes.values()))
-
-
 def _mark(allocation: Allocation) -> Path:
     """Holds the id of the allocation's job."""
-    return _first(allocation).root / _MARK
+    return _first_folder(allocation) / "slurm.job"
+
+
+def _first_folder(allocation: Allocation) -> Path:
+    return next(iter(allocation.nodes.values())).root
 
 
 def _has_agents(allocation: Allocation) -> bool:
@@ -348,10 +332,7 @@ def _has_agents(allocation: Allocation) -> bool:
 
 def _last_words(allocation: Allocation) -> str:
     """What the job printed last: why no agent came."""
-    folder = _first(allocation).root.parent.parent / "handed-on"
-    try:
-        lines = (folder / f"{allocation.id}.out").read_text(errors="replace")[-4000:].strip().splitlines()
-    except OSError:
-        return ""
+    folder = _first_folder(allocation).parent.parent / "handed-on"
+    lines = last_lines(folder / f"{allocation.id}.out")
     own = [line for line in lines if not line.startswith(("srun:", "slurmstepd:"))]
     return (own or lines or [""])[-1]

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from muster.clusters.flags import Flag
-from muster.clusters.options import Options, checked, refuse_unknown
-from muster.defaults import LINGER_S
-from muster.engines.slurm.reading import seconds_of
-from muster.wire.codec import Json
+from muster.clusters.options import Flag, Options
+from muster.defaults import LINGER_S, SLURM_POLL_S, SLURM_WARNING_S
+from muster.engines.slurm.parsing import seconds_of
 
 MPIRUN = "mpirun"
 
@@ -67,6 +64,9 @@ _MUSTERS_OWN = frozenset(
 class SlurmOptions(Options):
     """The settings of every cluster, and those that clusters on Slurm have in addition."""
 
+    described_in: ClassVar[str] = "docs/slurm.md"
+    owner: ClassVar[str] = "a cluster on Slurm"
+
     partition: Word | None = None
     account: Word | None = None
     qos: Word | None = None
@@ -86,14 +86,14 @@ class SlurmOptions(Options):
     """Slurm may put the job back into its queue when a node fails or is taken back: the next attempt."""
     chain: bool = False
     """A run longer than one Slurm job may be goes on in the next, from its last checkpoint."""
-    signal_seconds: Annotated[int, Field(ge=1, le=65535)] = 60
-    """How long before the time limit the ranks are told to end (SIGTERM)."""
+    signal_seconds: Annotated[int, Field(ge=1, le=65535)] = SLURM_WARNING_S
+    """How long before the time limit the ranks get SIGTERM."""
     connection: Literal["auto", "tls", "files"] = "auto"
     """How agents reach the server: over TLS, through the workspace's folder, or whichever works."""
     server_address: str | None = None
     """The login node's name or address as compute nodes see it."""
     server_port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    poll_seconds: Annotated[float, Field(ge=0.1, le=600)] = 5.0
+    poll_seconds: Annotated[float, Field(ge=0.1, le=600)] = SLURM_POLL_S
     """How often Slurm is asked about the jobs, with one call for all of them."""
     linger_seconds: Annotated[float, Field(ge=0)] = LINGER_S
     """How long nodes are kept for a server that is away once nothing runs on them; what is left is delivered later."""
@@ -114,19 +114,10 @@ FLAGS = (
 )
 
 
-MEANINGLESS = {
+WITHOUT_EFFECT = {
     "min_nodes": "Slurm's nodes come with a job and go with it",
     "idle_seconds_before_scaledown": "Slurm's nodes come with a job and go with it",
     "subnet": "Slurm's nodes are where they are",
     "vnet": "Slurm's nodes are where they are",
     "preemption": "who preempts whom is for Slurm to decide",
 }
-
-
-def parse(options: Mapping[str, Json]) -> SlurmOptions:
-    """Checked settings, or a refusal that names the wrong one."""
-    return checked(SlurmOptions, options, "docs/slurm.md")
-
-
-def refuse_others(options: Mapping[str, Json]) -> None:
-    refuse_unknown(options, frozenset(SlurmOptions.model_fields), "a cluster on Slurm")

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 
 from muster.engines.base import NodeOffer
 from muster.engines.slurm.commands import Busy, Commands, Refused
+from muster.engines.slurm.explanations import node_state
 from muster.engines.slurm.options import SlurmOptions
-from muster.engines.slurm.reading import NodeInfo
-from muster.engines.slurm.words import node_state
+from muster.engines.slurm.parsing import NodeInfo
+from muster.engines.slurm.script import gpus_per_node
 
 log = logging.getLogger("muster.server")
 
@@ -55,15 +56,13 @@ class Partitions:
                 known = self._nodes.get(partition)
         return known or []
 
-    def offers(
-        self, cluster: str, options: SlurmOptions, gpus_of: Callable[[SlurmOptions, NodeInfo], int]
-    ) -> Sequence[NodeOffer]:
+    def offers(self, cluster: str, options: SlurmOptions) -> Sequence[NodeOffer]:
         """The nodes of a cluster; the same list as long as nothing has changed."""
         nodes = self.nodes(options.partition)
         with self._lock:
             made = self._offers.get(cluster)
             if made is None or made[0] is not nodes or made[1] != options:
-                made = (nodes, options, [_offer(node, gpus_of(options, node)) for node in nodes[: options.max_nodes]])
+                made = (nodes, options, [_offer(node, options) for node in nodes[: options.max_nodes]])
                 self._offers[cluster] = made
             return made[2]
 
@@ -77,16 +76,7 @@ class Partitions:
                 self._asking.pop(partition, None)
 
 
-def _offer(node: NodeInfo, gpus: int) -> NodeOffer:
+def _offer(node: NodeInfo, options: SlurmOptions) -> NodeOffer:
     state, reason = node_state(node)
-    return NodeOffer(
-        node.name,
-        node.name,
-        node.name,
-        node.cpus,
-        node.memory_mb << 20,
-        tuple(str(index) for index in range(gpus)),
-        own_share=True,
-        state=state,
-        reason=reason,
-    )
+    num_gpus = gpus_per_node(options, node)
+    return NodeOffer.of_machine(node.name, node.name, node.cpus, node.memory_mb << 20, num_gpus, state, reason)

@@ -12,7 +12,7 @@ from muster import errors
 from muster.defaults import GRACE_CANCEL_S, START_MARGIN_S
 from muster.engines.base import Gang, GangRequest
 from muster.engines.slurm.options import MPIRUN, SlurmOptions
-from muster.engines.slurm.reading import NodeInfo, num_gpus
+from muster.engines.slurm.parsing import NodeInfo, num_gpus
 
 _STEP_ENDS_AFTER_S = 90
 """When an agent has died: long enough for the server to miss it and to stop the others, which end by themselves."""
@@ -27,7 +27,7 @@ class Limit:
     minutes: int | None
     """None: what the partition gives."""
     warning_s: int
-    """How long before it the ranks are told."""
+    """How long before it the ranks get SIGTERM."""
 
 
 def make_script(request: GangRequest, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> str:

@@ -32,9 +32,9 @@ class _Wanted:
 class Submitter:
     """What waits to be submitted or cancelled; its thread ends when nothing does."""
 
-    def __init__(self, commands: Commands, known_job: Callable[[str, bool], str | None]) -> None:
+    def __init__(self, commands: Commands, find_job: Callable[[str], str | None]) -> None:
         self._commands = commands
-        self._known_job = known_job
+        self._find_job = find_job
         self._changed = threading.Condition()
         self._wanted: dict[str, _Wanted] = {}
         self._refused: dict[str, str] = {}
@@ -134,7 +134,7 @@ class Submitter:
 
     def _submit(self, name: str, item: _Wanted) -> None:
         try:
-            job = self._known_job(name, True) if item.unsure else None
+            job = self._find_job(name) if item.unsure else None
             self._looked = True
             item.unsure = True
             job = job or self._commands.submit(item.script)

@@ -8,6 +8,8 @@ from typing import NamedTuple
 DOCKER, PODMAN, APPTAINER = "docker", "podman", "apptainer"
 KINDS = (PODMAN, DOCKER, APPTAINER)
 MARK, RUN, ATTEMPT = "muster.mark", "muster.run", "muster.attempt"
+# Folders are mounted where they lie, and must not be given another label for that.
+_SECURITY = ("--security-opt", "label=disable", "--security-opt", "no-new-privileges")
 
 
 class Engine(NamedTuple):
@@ -37,8 +39,8 @@ class Host(NamedTuple):
     """Arguments that this host's engine needs (MUSTER_CONTAINER_ARGS)."""
 
 
-class Place(NamedTuple):
-    """Which attempt it is for."""
+class AttemptContainer(NamedTuple):
+    """The container of one attempt: whose it is, and what it sees."""
 
     name: str
     mark: str
@@ -51,48 +53,49 @@ class Place(NamedTuple):
 
 
 def run_command(
-    engine: Engine, image: str, place: Place, host: Host, shm_bytes: int, args: Sequence[str], inside: Sequence[str]
+    engine: Engine,
+    image: str,
+    attempt: AttemptContainer,
+    host: Host,
+    shm_bytes: int,
+    args: Sequence[str],
+    inside: Sequence[str],
 ) -> list[str]:
     """Run one attempt's container in the foreground, with `inside` as its process 1."""
     if engine.kind == APPTAINER:
-        return _apptainer(engine, image, place, host, inside)
-    command = [engine.program, "run", "--name", place.name, "--pull", "never", "--entrypoint", inside[0]]
-    for key, value in ((MARK, place.mark), (RUN, place.run), (ATTEMPT, str(place.attempt))):
+        return _apptainer(engine, image, attempt, host, inside)
+    command = [engine.program, "run", "--name", attempt.name, "--pull", "never", "--entrypoint", inside[0]]
+    for key, value in ((MARK, attempt.mark), (RUN, attempt.run), (ATTEMPT, str(attempt.attempt))):
         command += ["--label", f"{key}={value}"]
-    command += _named(place)
-    command += ["--network", "host", "--shm-size", f"{shm_bytes}b", "--workdir", place.work]
-    command += [*_user(engine, host), *_security(engine), *_devices(engine, host)]
-    for mount in place.mounts:
+    command += _hostname(attempt)
+    command += ["--network", "host", "--shm-size", f"{shm_bytes}b", "--workdir", attempt.work]
+    command += [*_user(engine, host), *_SECURITY, *_devices(engine, host)]
+    for mount in attempt.mounts:
         command += ["--volume", f"{mount.source}:{mount.target}:{'rw' if mount.writable else 'ro'}"]
     return [*command, *host.extra, *args, image, *inside[1:]]
 
 
-def _apptainer(engine: Engine, image: str, place: Place, host: Host, inside: Sequence[str]) -> list[str]:
+def _apptainer(engine: Engine, image: str, attempt: AttemptContainer, host: Host, inside: Sequence[str]) -> list[str]:
     # Its containers have the host's network, shared memory and user anyway, and end with their first process.
-    command = [engine.program, "exec", "--containall", "--cleanenv", "--pid", "--no-init", "--pwd", place.work]
-    command += _named(place)
+    command = [engine.program, "exec", "--containall", "--cleanenv", "--pid", "--no-init", "--pwd", attempt.work]
+    command += _hostname(attempt)
     if host.gpus:
         command.append("--nv")
     # --containall gives a small /dev/shm of its own.
     shared = Mount("/dev/shm", "/dev/shm", True)
-    for mount in (shared, *(Mount(path, path, True) for path in host.rdma), *place.mounts):
+    for mount in (shared, *(Mount(path, path, True) for path in host.rdma), *attempt.mounts):
         command += ["--bind", f"{mount.source}:{mount.target}:{'rw' if mount.writable else 'ro'}"]
     return [*command, *host.extra, image, *inside]
 
 
-def _named(place: Place) -> list[str]:
-    return ["--hostname", place.hostname] if place.hostname else []
+def _hostname(attempt: AttemptContainer) -> list[str]:
+    return ["--hostname", attempt.hostname] if attempt.hostname else []
 
 
 def _user(engine: Engine, host: Host) -> list[str]:
     own = ["--user", f"{host.uid}:{host.gid}"]
     # Without a daemon that is root, the user inside is mapped from the one outside.
     return [*own, "--userns", "keep-id"] if engine.kind == PODMAN and engine.rootless else own
-
-
-def _security(engine: Engine) -> list[str]:
-    # Folders are mounted where they lie, and must not be given another label for that.
-    return ["--security-opt", "label=disable", "--security-opt", "no-new-privileges"]
 
 
 def _devices(engine: Engine, host: Host) -> list[str]:
@@ -111,7 +114,7 @@ def _devices(engine: Engine, host: Host) -> list[str]:
 
 def probe_command(engine: Engine, image: str, extra: Sequence[str], script: str) -> list[str]:
     """Run a short Python program in an image; it finds what ranks would find, which start in another folder."""
-    script = f"import sys; sys.path[:] = [place for place in sys.path if place]\n{script}"
+    script = f"import sys; sys.path[:] = [folder for folder in sys.path if folder]\n{script}"
     if engine.kind == APPTAINER:
         return [engine.program, "exec", "--containall", "--cleanenv", *extra, image, "python3", "-s", "-c", script]
     options = ["--rm", "--pull", "never", "--network", "none", "--entrypoint", "python3"]

@@ -42,8 +42,11 @@ def find(environ: Mapping[str, str]) -> Engine:
 
 def _look(preferred: str, environ: Mapping[str, str]) -> Engine:
     troubles, steps = [], []
+    path = environ.get("PATH")
     for kind in [preferred] if preferred else KINDS:
-        program = _program(kind, environ)
+        program = shutil.which(kind, path=path)
+        if program is None and kind == APPTAINER:
+            program = shutil.which("singularity", path=path)
         if program is None:
             troubles.append(f"{kind} is not installed")
             continue
@@ -59,11 +62,6 @@ def _look(preferred: str, environ: Mapping[str, str]) -> Engine:
     )
 
 
-def _program(kind: str, environ: Mapping[str, str]) -> str | None:
-    path = environ.get("PATH")
-    return shutil.which(kind, path=path) or (shutil.which("singularity", path=path) if kind == APPTAINER else None)
-
-
 def _trouble(engine: Engine, environ: Mapping[str, str]) -> rootless.Trouble | None:
     """Why an engine that is installed cannot be used; docker's command without its daemon is such a case."""
     words = ["version", "--format", "{{.Server.Version}}"] if engine.kind == DOCKER else ["--version"]
@@ -72,14 +70,13 @@ def _trouble(engine: Engine, environ: Mapping[str, str]) -> rootless.Trouble | N
     if engine.rootless:
         user = environ.get("USER") or str(os.getuid())
         return rootless.read(user, done.returncode, done.stdout.decode(), lines)
-    if done.returncode == 0:
-        return rootless.of_docker(_security(engine, environ)) if engine.kind == DOCKER else None
-    return rootless.Trouble(lines[-1] if lines else f"it ended with code {done.returncode}")
-
-
-def _security(engine: Engine, environ: Mapping[str, str]) -> str:
-    """What docker says of its own security."""
-    return ask([engine.program, "info", "--format", "{{.SecurityOptions}}"], environ).stdout.decode()
+    if done.returncode != 0:
+        return rootless.Trouble(lines[-1] if lines else f"it ended with code {done.returncode}")
+    if engine.kind != DOCKER:
+        return None
+    return rootless.of_docker(
+        ask([engine.program, "info", "--format", "{{.SecurityOptions}}"], environ).stdout.decode()
+    )
 
 
 def ask(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:
@@ -135,7 +132,7 @@ def extra(environ: Mapping[str, str], name: str = RUN_ARGS) -> tuple[str, ...]:
 
 
 def sweep(
-    mark: str, environ: Mapping[str, str], tell: Callable[[str], None], key: tuple[str, int] | None = None
+    mark: str, environ: Mapping[str, str], report: Callable[[str], None], key: tuple[str, int] | None = None
 ) -> None:
     """Remove the containers that an earlier agent of this node left, or those of one attempt."""
     for kind in (PODMAN, DOCKER):
@@ -147,4 +144,4 @@ def sweep(
         found = listed.stdout.decode().split() if listed.returncode == 0 else []
         if found:
             ask(remove_command(engine, *found), environ)
-            tell(f"removed containers that were left: {', '.join(name[:12] for name in found)}")
+            report(f"removed containers that were left: {', '.join(name[:12] for name in found)}")

@@ -1,6 +1,6 @@
 """Puts packages on top of an image: runs in a container of it, in the image's own Python, from 3.8 on.
 
-Reads `request.json` beside it and writes down in the image what it came to. It ends when standard input closes: then
+Reads `request.json` next to it and writes down in the image what it came to. It ends when standard input closes: then
 whoever asked is gone.
 """
 

@@ -9,12 +9,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from muster.environments import failures
-from muster.environments.failures import Failure
-from muster.environments.images import engines, failing, installing, packages
+from muster.environments.failures import Failure, classify, classify_engine
+from muster.environments.images import engines, installing, packages
 from muster.environments.images.command import APPTAINER, remove_command
 from muster.environments.images.kept import hold, images_dir, label
-from muster.environments.images.probe import Contents
+from muster.environments.images.probe import Contents, answer_in
 from muster.environments.images.runner import EngineRunner
 from muster.environments.venvs import sources, steps
 from muster.host.files import read_json, remove_tree, write_json
@@ -53,7 +52,7 @@ def recorded(runner: EngineRunner, label: str, image: str) -> tuple[str, ...]:
     memory = images_dir() / f"{image.removeprefix('sha256:')[:24]}.packages.json"
     with contextlib.suppress(WireError):
         return from_json(tuple[str, ...], read_json(memory))
-    found = packages.looked(runner.look(label, image, packages.LOOK))
+    found = answer_in(runner.look(label, image, packages.LOOK), packages.Looked)
     if found is None or found.lock is None:
         hint = "Remove it with `muster env rm`; it is then built again."
         raise Failure("environment", f"the image {label} does not say what is installed on it", hint)
@@ -67,14 +66,14 @@ def _install(
     caller = runner.caller
     what = f"putting packages on the image {container.label}"
     caller.doing(what)
-    found = packages.looked(runner.look(container.label, base, packages.LOOK)) or packages.Looked()
+    found = answer_in(runner.look(container.label, base, packages.LOOK), packages.Looked) or packages.Looked()
     lent = _lent()
     gpus = Path("/dev/nvidiactl").exists()
     work = packages.plan(recipe, container.label, contents.python, found, lent, gpus)
-    configured = sources.read(runner.environ, sys.prefix)
+    configured = sources.read(caller.environ, sys.prefix)
     name = f"muster-{caller.run}-{caller.attempt}-{caller.mark[:8]}-packages"
     with _folder(caller.folder / "packages") as folder, _container(runner, name):
-        for file, text in packages.files(recipe, work, configured, runner.environ).items():
+        for file, text in packages.files(recipe, work, configured, caller.environ).items():
             (folder / file).write_text(text)
         shutil.copyfile(installing.__file__, folder / "installing.py")
         shutil.copyfile(Path(steps.__file__).with_name(steps.COMPILER), folder / "compiler")
@@ -84,7 +83,7 @@ def _install(
         local = [path for path in packages.local_paths(recipe, configured) if Path(path).exists()]
         mounts = packages.mounted(str(folder), str(cache), lent.folder if work.lent and lent else "", local)
         attempt = (caller.mark, caller.run, caller.attempt)
-        extra = engines.extra(runner.environ)
+        extra = engines.extra(caller.environ)
         command = packages.install_command(runner.engine, base, name, attempt, mounts, extra)
         status, printed = runner.perform(command, what, watched=True)
         if status != 0:
@@ -93,13 +92,13 @@ def _install(
         committing = packages.commit_command(runner.engine, name, reference, work, path, label())
         status, printed = runner.perform(committing, f"keeping it as {reference}")
         if status != 0:
-            raise failing.classify(f"{what} failed", status, printed, "", pulled=False)
+            raise classify_engine(f"{what} failed", status, printed)
 
 
 def _failure(label: str, what: str, status: int, printed: list[str]) -> Failure:
     if status in _ENGINES_OWN:
-        return failing.classify(f"{what} failed", status, printed, "", pulled=False)
-    failed = failures.classify("pip", status, printed)
+        return classify_engine(f"{what} failed", status, printed)
+    failed = classify("pip", status, printed)
     message = f"the packages could not be put on the image {label}: {failed.message}"
     # It is the engine's disk that has no room.
     hint = "Remove images that nobody uses (`muster env rm`), or give the engine a larger disk."

@@ -11,19 +11,16 @@ from urllib.parse import unquote
 from muster.environments.failures import Failure
 from muster.environments.images.command import ATTEMPT, MARK, RUN, Engine
 from muster.environments.images.installing import LOCK, PREFIX
-from muster.environments.venvs import locks
 from muster.environments.venvs.interpreters import fits
 from muster.environments.venvs.recipe import key_of
 from muster.environments.venvs.sources import Sources, pip_variables
-from muster.environments.venvs.steps import Step, steps
-from muster.wire.codec import from_json
+from muster.environments.venvs.steps import CONDA_TOOLS, Step, conda_words, steps
 from muster.wire.node.recipes import Recipe
 
 INSIDE = "/opt/muster/build"
 """Where the folder of the build is mounted while packages are installed."""
 _CACHE = "/opt/muster/cache"
 _OLDEST_PIP = (23, 0)
-_CONDA_TOOLS = ("micromamba", "mamba", "conda")
 _INDEXES = ("--index-url", "-i", "--extra-index-url")
 _LOCAL = re.compile(r"(?:file://(?:localhost)?|(?<![\w:/]))(/[^\s#]+)")
 
@@ -39,7 +36,7 @@ try:
     lock = json.load(open({str(LOCK)!r}))["lock"]
 except (OSError, ValueError):
     lock = None
-tools = [name for name in {_CONDA_TOOLS!r} if shutil.which(name)]
+tools = [name for name in {CONDA_TOOLS!r} if shutil.which(name)]
 cuda = shutil.which("nvcc") is not None
 print("MUSTER " + json.dumps({{"pip": version, "tools": tools, "lock": lock, "cuda": cuda}}))
 """
@@ -74,14 +71,6 @@ class Work:
     conda: Sequence[str]
     """conda's tool and what it makes the environment of; none: packages go into the image's own Python."""
     lent: bool
-
-
-def looked(answer: str) -> Looked | None:
-    """What LOOK printed; None where it did not come to that."""
-    for line in reversed(answer.splitlines()):
-        if line.startswith("MUSTER "):
-            return from_json(Looked, json.loads(line[7:]))
-    return None
 
 
 def tag(recipe: Recipe, base: str, python: tuple[int, ...]) -> str:
@@ -125,11 +114,7 @@ def _conda(recipe: Recipe, label: str, python: tuple[int, ...], found: Looked) -
             f"the image {label} has Python {has}, and its packages ask for Python {recipe.python}",
             "Leave the version out, use an image with that Python, or one with micromamba, which installs it.",
         )
-    wanted = recipe.python or ".".join(map(str, python[:2]))
-    channels = [part for channel in recipe.channels or ("conda-forge",) for part in ("-c", channel)]
-    exact = f"python{wanted}" if wanted[0] in "<>!~" else f"python={wanted}"
-    packages = locks.conda(recipe.constraints) or [exact, "pip", *recipe.conda]
-    return [found.tools[0], "--override-channels", *channels, *packages]
+    return [found.tools[0], *conda_words(recipe, ".".join(map(str, python[:2])))]
 
 
 def files(recipe: Recipe, work: Work, sources: Sources, environ: Mapping[str, str]) -> dict[str, str]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from muster.environments.failures import Failure
 from muster.environments.venvs.contents import MODULES, MPI_LIBRARY
 from muster.wire.codec import from_json
 
+T = TypeVar("T")
 OLDEST = (3, 8)
 FRAMEWORKS = (
     "torch",
@@ -71,12 +73,16 @@ class Contents:
 
 def read(answer: str) -> Contents | None:
     """The probe's answer; None where it did not come to one."""
-    for line in reversed(answer.splitlines()):
-        if line.startswith("MUSTER "):
-            found = from_json(Contents, json.loads(line[7:]))
-            env = {name: value for name, value in found.env.items() if name not in _NOT_THE_IMAGES}
-            return replace(found, env=env)
-    return None
+    found = answer_in(answer, Contents)
+    if found is None:
+        return None
+    return replace(found, env={name: value for name, value in found.env.items() if name not in _NOT_THE_IMAGES})
+
+
+def answer_in(printed: str, kind: type[T]) -> T | None:
+    """What a program in an image answered, among what else was printed; None where it did not come to that."""
+    answers = [line.removeprefix("MUSTER ") for line in printed.splitlines() if line.startswith("MUSTER ")]
+    return from_json(kind, json.loads(answers[-1])) if answers else None
 
 
 def no_answer(image: str, engine: str, code: int, lines: Sequence[str]) -> Failure:

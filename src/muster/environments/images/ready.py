@@ -14,14 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from muster.environments import agreement
-from muster.environments.caller import Caller, Ready
-from muster.environments.failures import Failure
-from muster.environments.images import engines, failing, kept, layer, probe
+from muster.environments.caller import Caller, Ready, Used
+from muster.environments.failures import Failure, classify_engine
+from muster.environments.images import engines, kept, layer, probe
 from muster.environments.images.command import APPTAINER, Engine, build_command, pull_command
 from muster.environments.images.kept import images_dir
 from muster.environments.images.registries import registry_of, secret_name
 from muster.environments.images.runner import EngineRunner
-from muster.environments.images.used import Used
 from muster.environments.limits import images_limit_bytes
 from muster.host.files import PRIVATE, read_json, remove_tree, write_json
 from muster.host.locks import HeldLock
@@ -135,7 +134,7 @@ def _pull(runner: EngineRunner, container: Container, auth: str) -> None:
     status, printed = runner.perform(command, what, _apptainer_login(runner.engine, container.login))
     if status != 0:
         secret = secret_name(registry_of(container.reference))
-        raise failing.classify(f"{what} failed", status, printed, secret, pulled=True)
+        raise classify_engine(f"{what} failed", status, printed, secret, pulled=True)
 
 
 def _build(runner: EngineRunner, container: Container, auth: str) -> None:
@@ -152,7 +151,7 @@ def _build(runner: EngineRunner, container: Container, auth: str) -> None:
     status, printed = runner.perform(command, what)
     remove_tree(folder)
     if status != 0:
-        raise failing.classify(f"{what} failed", status, printed, "", pulled=False)
+        raise classify_engine(f"{what} failed", status, printed)
     if container.push_to:
         with kept.hold(runner.made(container.reference)):
             runner.push(container.reference, auth)

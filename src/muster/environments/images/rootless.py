@@ -51,7 +51,7 @@ def read(user: str, code: int, printed: str, complaints: Sequence[str]) -> Troub
 
 
 def left_out(args: Sequence[str], cgroups_v2: bool) -> str | None:
-    """What to tell of limits that podman does not keep for an ordinary user; it runs the container without them."""
+    """A notice about limits that podman does not keep for an ordinary user; it runs the container without them."""
     limits = [arg.partition("=")[0] for arg in args if arg.startswith(_LIMITS)]
     if cgroups_v2 or not limits:
         return None

@@ -26,12 +26,8 @@ class EngineRunner:
     engine: Engine
     caller: Caller
 
-    @property
-    def environ(self) -> Mapping[str, str]:
-        return self.caller.environ
-
     def ask(self, command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
-        return engines.ask(command, self.environ)
+        return engines.ask(command, self.caller.environ)
 
     def present(self, reference: str) -> str | None:
         """An image's id; None where it is not here."""
@@ -56,7 +52,7 @@ class EngineRunner:
 
     def look(self, label: str, image: str, script: str) -> str:
         """What a short Python program prints in an image; Failure where none starts there."""
-        done = self.ask(probe_command(self.engine, image, engines.extra(self.environ), script))
+        done = self.ask(probe_command(self.engine, image, engines.extra(self.caller.environ), script))
         if done.returncode != 0:
             lines = done.stderr.decode(errors="replace").strip().splitlines()[-10:]
             raise probe.no_answer(label, self.engine.kind, done.returncode, lines)
@@ -71,7 +67,7 @@ class EngineRunner:
         """
         self.caller.begins()
         path = self.caller.log
-        environ = {**self.environ, **(more or {})}
+        environ = {**self.caller.environ, **(more or {})}
         with path.open("ab") as out:
             out.write(f"muster: {what}\n".encode())
             out.flush()

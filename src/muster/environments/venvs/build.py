@@ -10,7 +10,6 @@ from pathlib import Path
 from muster.environments.failures import Failure
 from muster.environments.venvs.builder import Progress, ensure
 from muster.environments.venvs.cache import Cache
-from muster.environments.venvs.interpreters import Interpreter
 from muster.environments.venvs.request import Answer, Doing, Failed, Finished, Request
 from muster.host.children import Parent, end_own_group
 from muster.wire.codec import from_json, to_json
@@ -24,9 +23,9 @@ def main() -> None:
         parent.send(to_json(message))
 
     progress = Progress(say=lambda text: answer(Doing(text)), write=lambda text: print(text, flush=True))
-    base = Interpreter(request.base, request.base_version)
+    cache = Cache(Path(request.root), request.limit_bytes)
     try:
-        built = ensure(request.recipe, request.key, base, Cache(Path(request.root), request.limit_bytes), progress)
+        built = ensure(request.recipe, request.key, request.base, cache, progress)
     except Failure as failure:
         progress.write(f"error: {failure}")
         answer(Failed(failure.code, failure.message, failure.next, failure.lines))

@@ -19,12 +19,11 @@ from muster.environments.venvs import archives, locks, sources
 from muster.environments.venvs.cache import BuildRecord, Built, Cache
 from muster.environments.venvs.interpreters import Interpreter
 from muster.environments.venvs.recipe import requirement_name, without_secrets
-from muster.environments.venvs.steps import COMPILER, Step, steps
+from muster.environments.venvs.steps import COMPILER, CONDA_TOOLS, Step, conda_words, steps
 from muster.host.files import PRIVATE, disk_usage, write_file
 from muster.wire.node.recipes import Recipe
 
 CHOICE = "MUSTER_ENVIRONMENT_BUILDER"
-_CONDA_TOOLS = ("micromamba", "mamba", "conda")
 _KEPT_LINES = 400
 _REPORT = "muster-report-"
 _INHERITED_NOT = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", "PIP_TARGET", "PIP_PREFIX", "PIP_USER")
@@ -67,7 +66,7 @@ def ensure(recipe: Recipe, key: str, base: Interpreter, cache: Cache, progress: 
             if found is None:
                 cache.discard(key)
                 found = _build(recipe, key, base, cache, progress, lock.descriptor)
-        for gone in (*cache.sweep(), *cache.make_room(keep=key)):
+        for gone in (*cache.sweep(), *cache.make_room(keep=(key,)).removed):
             progress.write(f"removed {gone}")
         return found
     except OSError as error:
@@ -175,7 +174,7 @@ class _Build:
 
     def _conda(self) -> None:
         recipe = self.recipe
-        tool = next((found for name in _CONDA_TOOLS if (found := shutil.which(name))), None)
+        tool = next((found for name in CONDA_TOOLS if (found := shutil.which(name))), None)
         if tool is None:
             names = ", ".join(recipe.conda)
             raise Failure(
@@ -184,11 +183,7 @@ class _Build:
                 "Install micromamba on the node, or move them to the `pip:` part of the file where pip has them.",
             )
         self.progress.say(f"installing {_shown(recipe.conda)} with {Path(tool).name}")
-        channels = [part for channel in recipe.channels or ("conda-forge",) for part in ("-c", channel)]
-        wanted = recipe.python or self.base.minor
-        python = f"python{wanted}" if wanted[0] in "<>!~" else f"python={wanted}"
-        command = [tool, "create", "-y", "-q", "-p", str(self.folder), "--override-channels", *channels]
-        self._run([*command, *(locks.conda(recipe.constraints) or (python, "pip", *recipe.conda))])
+        self._run([tool, "create", "-y", "-q", "-p", str(self.folder), *conda_words(recipe, self.base.minor)])
 
     def _install(self, step: Step, number: int, pip: Sequence[str]) -> None:
         missing = [tool for tool in step.tools if shutil.which(tool) is None]
@@ -282,7 +277,7 @@ class _Build:
 
 
 def find_uv() -> str | None:
-    """uv on the PATH, or the one that is installed beside Muster; None where pip is to be used."""
+    """uv on the PATH, or the one that is installed with Muster; None where pip is to be used."""
     if os.environ.get(CHOICE) == "pip":
         return None
     found = shutil.which("uv")
@@ -313,7 +308,7 @@ def _compiler(folder: Path) -> dict[str, str]:
 
 
 def _linkable(folder: Path, environment: dict[str, str]) -> dict[str, str]:
-    """uv's cache beside the environments, unless the user's own is on the same disk (or chosen by hand)."""
+    """uv's cache next to the environments, unless the user's own is on the same disk (or chosen by hand)."""
     if environment.get("UV_CACHE_DIR"):
         return {}
     base = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME") or Path.home()) / ".cache")

@@ -4,7 +4,7 @@ The parts are texts, because that Python may be an old one, in another environme
 nothing but what they name.
 """
 
-# The versions of modules, from the metadata beside them; "" where there is none.
+# The versions of modules, from the metadata next to them; "" where there is none.
 MODULES = r"""
 import importlib.util, os, re
 
@@ -19,8 +19,8 @@ def modules(names):
         if spec is None:
             continue
         found[name] = ""
-        for place in spec.submodule_search_locations or ():
-            folder = os.path.dirname(place)
+        for path in spec.submodule_search_locations or ():
+            folder = os.path.dirname(path)
             for entry in os.listdir(folder) if os.path.isdir(folder) else ():
                 match = re.match(r"(.+?)-([^-]+)(?:-py[^-]+)?\.(?:dist|egg)-info$", entry)
                 if match and match.group(1).lower().replace("-", "_") in aliases.get(name, (name,)):

@@ -41,17 +41,20 @@ class NoInterpreter(Exception):
 def find(wanted: str | None, own: str) -> Interpreter:
     """The interpreter for a recipe's `python`; `own` is the job's, taken where it fits."""
     if wanted is not None and is_path(wanted):
-        return _at(wanted)
+        found = look_at(wanted)
+        if found is None:
+            raise NoInterpreter(f"there is no Python interpreter {wanted} on this node, or it does not start")
+        return found
     mine = look_at(own)
     if mine is not None and fits(mine.version, wanted or ""):
         return mine
     if wanted is None:
         raise NoInterpreter(f"the Python interpreter {own} does not start on this node")
-    found = [item for path in _candidates() if (item := look_at(path)) and item.version >= OLDEST]
-    fitting = [interpreter for interpreter in found if fits(interpreter.version, wanted)]
+    others = [item for path in _candidates() if (item := look_at(path)) and item.version >= OLDEST]
+    fitting = [item for item in others if fits(item.version, wanted)]
     if fitting:
         return max(fitting, key=lambda item: item.version)
-    here = ", ".join(sorted({item.text for item in [*found, *([mine] if mine else [])]})) or "none"
+    here = ", ".join(sorted({item.text for item in [*others, *([mine] if mine else [])]})) or "none"
     raise NoInterpreter(f"Python {wanted} is not on this node; there is: {here}")
 
 
@@ -93,13 +96,6 @@ def look_at(path: str) -> Interpreter | None:
         return None
     _known[path] = version
     return Interpreter(path, version)
-
-
-def _at(path: str) -> Interpreter:
-    found = look_at(path)
-    if found is None:
-        raise NoInterpreter(f"there is no Python interpreter {path} on this node, or it does not start")
-    return found
 
 
 def _holds(version: tuple[int, ...], sign: str, given: tuple[int, ...]) -> bool:

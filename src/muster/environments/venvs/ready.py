@@ -15,7 +15,7 @@ from muster.environments.caller import Caller, Ready
 from muster.environments.failures import Failure, killed
 from muster.environments.limits import limit_bytes
 from muster.environments.venvs import locks
-from muster.environments.venvs.cache import Built, Cache
+from muster.environments.venvs.cache import Built, Cache, python_of
 from muster.environments.venvs.interpreters import Interpreter, NoInterpreter, find, host_platform
 from muster.environments.venvs.recipe import key_of
 from muster.environments.venvs.request import Answer, Doing, Failed, Finished, Request
@@ -50,7 +50,7 @@ def make_ready(caller: Caller, recipe: Recipe) -> Ready:
     described = _described(built)
     if built_here:
         described = replace(described, built_s=round(time.monotonic() - began, 3))
-    return Ready(built.python, lock, described, recipe.variables)
+    return Ready(str(python_of(built)), lock, described, recipe.variables)
 
 
 def choose_key(recipe: Recipe, base: Interpreter, cache: Cache) -> str:
@@ -70,9 +70,9 @@ def _held(caller: Caller, recipe: Recipe, base: Interpreter, cache: Cache) -> tu
     held = cache.hold(key)
     built_here = held is None
     while held is None:
-        _build(caller, recipe, Request(recipe, key, base.path, base.version, str(cache.root), limit_bytes()))
+        _build(caller, recipe, Request(recipe, key, base, str(cache.root), limit_bytes()))
         held = cache.hold(key)
-    return *held, built_here
+    return held.entry, held.lock, built_here
 
 
 def _build(caller: Caller, recipe: Recipe, request: Request) -> None:

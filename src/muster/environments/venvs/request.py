@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from muster.environments.venvs.interpreters import Interpreter
 from muster.wire.message import wire
 from muster.wire.node.recipes import Recipe
 
@@ -14,9 +15,8 @@ class Request:
 
     recipe: Recipe
     key: str
-    base: str
-    """The interpreter that it is built on."""
-    base_version: tuple[int, ...]
+    base: Interpreter
+    """What it is built on."""
     root: str
     """The folder of built environments."""
     limit_bytes: int

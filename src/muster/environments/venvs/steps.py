@@ -1,4 +1,4 @@
-"""In which order the packages of a recipe are installed: some can be built only beside others. Pure."""
+"""In which order the packages of a recipe are installed: some can be built only once others are there. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from muster.environments.venvs import locks
 from muster.environments.venvs.recipe import package_names, requirement_name
 from muster.wire.node.recipes import Recipe
 
+CONDA_TOOLS = ("micromamba", "mamba", "conda")
 COMPILER = "horovod-cxx"
-"""The name of the compiler wrapper, which lies beside this module."""
+"""The name of the compiler wrapper, a file next to this module."""
 _TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly")
 # Horovod's own build asks for these and does not say so.
 _HOROVOD_TOOLS = ("setuptools<70", "wheel", "packaging", "cffi", "cloudpickle", "psutil", "pyyaml", "cmake<4")
@@ -29,6 +30,15 @@ class Step:
     """Programs that the machine must have for it."""
     hashed: bool = False
     """Every archive must be the one that the requirements name."""
+
+
+def conda_words(recipe: Recipe, python: str) -> list[str]:
+    """What conda's tool is asked for; `python` is the version where the recipe names none."""
+    channels = [part for channel in recipe.channels or ("conda-forge",) for part in ("-c", channel)]
+    wanted = recipe.python or python
+    exact = f"python{wanted}" if wanted[0] in "<>!~" else f"python={wanted}"
+    packages = locks.conda(recipe.constraints) or [exact, "pip", *recipe.conda]
+    return ["--override-channels", *channels, *packages]
 
 
 def steps(recipe: Recipe, has_cuda: bool = False) -> list[Step]:
@@ -65,7 +75,7 @@ def _again(recipe: Recipe, has_cuda: bool) -> list[Step]:
 
 
 def _is_late(name: str, names: frozenset[str]) -> bool:
-    # tf_keras asks for `tensorflow` by name, which would come beside the build that is there already.
+    # tf_keras asks for `tensorflow` by name, which would be installed next to the build that is there already.
     return name == "horovod" or (name == "tf-keras" and "tensorflow-cpu" in names)
 
 

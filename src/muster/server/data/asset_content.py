@@ -11,9 +11,15 @@ from muster import errors
 from muster.host.hashing import measure_pieces
 from muster.server.context import Context
 from muster.server.data import assets, datastores, grants
-from muster.storage.addresses import DEFAULT_DATASTORE, Location, check_asset_name, parse_address, safe_path
+from muster.storage.addresses import (
+    DEFAULT_DATASTORE,
+    Location,
+    check_asset_name,
+    joined,
+    parse_address,
+    safe_path,
+)
 from muster.storage.connectors.datastore import Datastore
-from muster.storage.granting import joined
 from muster.storage.kinds import FsspecAddress, LocalFolder, SharedFolder, StoreSpec, WorkspaceFolder
 from muster.wire.access import FileEntry, HashedFile
 from muster.wire.assets import NewAsset
@@ -31,13 +37,15 @@ def measure(context: Context, body: NewAsset) -> tuple[str, list[FileEntry]]:
     if location.kind == "asset":
         raise errors.JobError(f"{body.address} is an asset already", "Name the place where the data lies.")
     spec, path = context.database.read_now(lambda c: _store(context, c, location))
-    way = datastores.open_store(context, spec)
-    is_file = body.type == "uri_file" if body.type else _is_file(location, spec, way, path)
+    datastore = datastores.open_store(context, spec)
+    is_file = body.type == "uri_file" if body.type else _is_file(location, spec, datastore, path)
     found = grants.listing(context, spec, path, body.address, folder=not is_file)
     if body.files is not None:
         found = _compared(body.files, found)
     elif isinstance(spec.options, _HERE):
-        found = [replace(entry, sha256=measure_pieces(way.read(joined(path, entry.path))).sha256) for entry in found]
+        found = [
+            replace(entry, sha256=measure_pieces(datastore.read(joined(path, entry.path))).sha256) for entry in found
+        ]
     return body.type or ("uri_file" if is_file else "uri_folder"), found
 
 
@@ -52,7 +60,7 @@ def protect(context: Context, address: str, files: Sequence[FileEntry]) -> None:
 
 
 def locate(context: Context, name: str, version: str, path: str) -> tuple[Datastore, str, int]:
-    """The way to one file of an asset, its path there and its size; raises Conflict where it is another one by now."""
+    """The datastore of one file of an asset, its path there and its size; raises Conflict where it has changed."""
 
     def look(connection: Connection) -> tuple[StoreSpec, str, int]:
         asset = assets.find(connection, name, version)
@@ -63,14 +71,11 @@ def locate(context: Context, name: str, version: str, path: str) -> tuple[Datast
         return spec, joined(folder, path), known[path].size
 
     spec, inner, size = context.database.read_now(look)
-    way = datastores.open_store(context, spec)
-    there = way.entry(inner)
+    datastore = datastores.open_store(context, spec)
+    there = datastore.entry(inner)
     if there is None or there.size != size:
-        raise errors.Conflict(
-            f"{path or inner} of the data asset {name}:{version} is not what it was when the asset was made",
-            "Something wrote to its place: make a new version of it.",
-        )
-    return way, inner, size
+        raise assets.changed(path or inner, name, version)
+    return datastore, inner, size
 
 
 def _compared(given: Sequence[HashedFile], found: Sequence[FileEntry]) -> list[FileEntry]:
@@ -99,8 +104,8 @@ def _store(context: Context, connection: Connection, location: Location) -> tupl
     return StoreSpec(location.url, FsspecAddress(base)), name
 
 
-def _is_file(location: Location, spec: StoreSpec, way: Datastore, path: str) -> bool:
+def _is_file(location: Location, spec: StoreSpec, datastore: Datastore, path: str) -> bool:
     if isinstance(spec.options, FsspecAddress) and spec.options.url.startswith(("http://", "https://")):
         # A web server shows a folder as a page, which looks like a file: the address says what is meant.
         return location.kind == "http"
-    return bool(path) and way.entry(path) is not None
+    return bool(path) and datastore.entry(path) is not None

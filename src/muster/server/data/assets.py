@@ -6,7 +6,6 @@ import hashlib
 import re
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import fields as fields_of
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select, update
@@ -14,6 +13,7 @@ from sqlalchemy import Connection, Row, func, insert, select, update
 from muster import errors
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.server.database.records import message_of
 from muster.storage.addresses import Location, datastore_address, parse_address
 from muster.storage.grants import covers
 from muster.wire.access import FileEntry, HashedFile
@@ -74,7 +74,7 @@ def find(connection: Connection, name: str, version: str | None) -> AssetView:
     else:
         row = connection.execute(select(table).where(table.c.name == name).order_by(table.c.number.desc())).first()
     if row is not None:
-        return _view(row)
+        return message_of(AssetView, row)
     known = connection.execute(
         select(table.c.version).where(table.c.name == name).order_by(table.c.number.desc()).limit(10)
     ).scalars()
@@ -92,7 +92,7 @@ def listing(connection: Connection, name: str | None = None) -> list[AssetView]:
     query = select(table).order_by(table.c.name, table.c.number.desc())
     if name is not None:
         query = query.where(table.c.name == name)
-    return [_view(row) for row in connection.execute(query)]
+    return [message_of(AssetView, row) for row in connection.execute(query)]
 
 
 def files(connection: Connection, asset: AssetView) -> tuple[FileEntry, ...]:
@@ -101,7 +101,7 @@ def files(connection: Connection, asset: AssetView) -> tuple[FileEntry, ...]:
     rows = connection.execute(
         select(table).where(table.c.name == asset.name, table.c.version == asset.version).order_by(table.c.path)
     )
-    return tuple(FileEntry(row.path, row.size, row.sha256, row.etag) for row in rows)
+    return tuple(message_of(FileEntry, row) for row in rows)
 
 
 def pin_input(transaction: Transaction, address: str, report: HashesReport) -> int:
@@ -121,25 +121,24 @@ def pin(transaction: Transaction, name: str, version: str, found: Iterable[Hashe
     for entry in found:
         have = known.get(entry.path)
         if have is None or have.size != entry.size or (have.sha256 and entry.sha256 != have.sha256):
-            raise errors.Conflict(
-                f"{entry.path} of the data asset {name}:{version} is not what it was when the asset was made",
-                "Something wrote to its place: make a new version of it.",
-            )
+            raise changed(entry.path, name, version)
         if have.sha256 is None and entry.sha256:
             fresh += 1
-            transaction.execute(
-                update(table)
-                .where(table.c.name == name, table.c.version == version, table.c.path == entry.path)
-                .values(sha256=entry.sha256)
-            )
+            file = (table.c.name == name, table.c.version == version, table.c.path == entry.path)
+            transaction.execute(update(table).where(*file).values(sha256=entry.sha256))
     if fresh:
         digest = digest_of(files(transaction.connection, asset))
-        transaction.execute(
-            update(tables.assets)
-            .where(tables.assets.c.name == name, tables.assets.c.version == version)
-            .values(digest=digest)
-        )
+        mine = (tables.assets.c.name == name, tables.assets.c.version == version)
+        transaction.execute(update(tables.assets).where(*mine).values(digest=digest))
     return fresh
+
+
+def changed(path: str, name: str, version: str) -> errors.Conflict:
+    """The error for a file of an asset that has changed, though assets never do."""
+    return errors.Conflict(
+        f"{path} of the data asset {name}:{version} is not what it was when the asset was made",
+        "Something wrote to its place: make a new version of it.",
+    )
 
 
 def refuse_kept(connection: Connection, store: str, path: str) -> None:
@@ -184,7 +183,3 @@ def _free_version(transaction: Transaction, name: str, number: int) -> str:
 def _row(connection: Connection, name: str, version: str) -> Row[Any] | None:
     table = tables.assets
     return connection.execute(select(table).where(table.c.name == name, table.c.version == version)).first()
-
-
-def _view(row: Row[Any]) -> AssetView:
-    return AssetView(**{item.name: getattr(row, item.name) for item in fields_of(AssetView)})

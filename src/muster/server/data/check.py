@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -25,12 +27,12 @@ def settle(context: Context, connection: Connection, spec: JobSpec) -> JobSpec:
     inputs = dict(spec.inputs)
     for name, item in spec.inputs.items():
         if isinstance(item, Input) and item.path and rules.is_address(item.path):
-            with _Named(f"inputs.{name}"):
+            with _named(f"inputs.{name}"):
                 inputs[name] = _settled(context, connection, item)
     taken: dict[str, str] = {}
     for name, output in spec.outputs.items():
         if output.path is not None:
-            with _Named(f"outputs.{name}"):
+            with _named(f"outputs.{name}"):
                 address = _check_output(context, connection, output)
                 if address in taken:
                     raise errors.JobError(
@@ -87,15 +89,10 @@ def _check_output(context: Context, connection: Connection, item: Output) -> str
     return datastore_address(store[0].name, store[1])
 
 
-class _Named:
+@contextmanager
+def _named(field: str) -> Iterator[None]:
     """Puts the field of the job file before an error's message."""
-
-    def __init__(self, field: str) -> None:
-        self._field = field
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, errors.MusterError):
-            raise errors.JobError(f"{self._field}: {error.message}", error.hint) from error
+    try:
+        yield
+    except errors.MusterError as error:
+        raise errors.JobError(f"{field}: {error.message}", error.hint) from error

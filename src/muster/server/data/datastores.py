@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
-from sqlalchemy import Connection, Row, delete, func, insert, select
+from sqlalchemy import Connection, Row, delete, func, select
 
 from muster import errors
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.server.database.records import upsert
 from muster.storage.addresses import DEFAULT_DATASTORE, Location, datastore_address
 from muster.storage.connectors.datastore import Datastore, StoreFolder, open_datastore
 from muster.storage.grants import covers
@@ -51,10 +52,9 @@ def add(context: Context, transaction: Transaction, body: NewDatastore, replaces
             f"there is a datastore {spec.name!r} already", "Choose another name, or replace it with --replace."
         )
     view = _view(spec, body.description, time.time())
-    sealed = context.people.vault.seal(to_json(spec.credential), _about(spec.name)) if spec.credential.kind else None
+    sealed = context.vault.seal(to_json(spec.credential), _about(spec.name)) if spec.credential.kind else None
     kept = {name: getattr(view, name) for name in ("name", "kind", "options", "created_at", "description")}
-    transaction.execute(delete(table).where(table.c.name == spec.name))
-    transaction.execute(insert(table).values(**kept, sealed=sealed))
+    upsert(transaction, table, {**kept, "sealed": sealed})
     transaction.after_commit.append(lambda: context.data.forget(spec.name))
     return view
 
@@ -125,7 +125,7 @@ def find_view(context: Context, connection: Connection, name: str) -> DatastoreV
 
 
 def open_store(context: Context, spec: StoreSpec) -> Datastore:
-    """The way to a datastore; kept, because opening one may ask a service who we are."""
+    """An open datastore; kept, because opening one may ask a service who we are."""
     if isinstance(spec.options, WorkspaceFolder):
         return Datastore(spec, StoreFolder(context.files.store, BUILT_IN_FOLDER))
     kept = context.data.opened.get(spec.name)
@@ -166,18 +166,18 @@ def _run_that_uses(connection: Connection, address: str) -> str | None:
 
 def try_out(context: Context, spec: StoreSpec, write: bool) -> tuple[str, ...]:
     """Use a datastore as a job would; returns what works, in words. Raises what does not."""
-    way = open_store(context, spec)
-    seen = sum(1 for _, _ in zip(range(1000), way.entries(""), strict=False))
+    datastore = open_store(context, spec)
+    seen = sum(1 for _, _ in zip(range(1000), datastore.entries(""), strict=False))
     listed = f"lists its files ({'1,000 or more' if seen == 1000 else f'{seen:,}'})"
     if not write:
         return (listed,)
     name = f".muster-test-{secrets.token_hex(4)}"
-    way.write(name, [b"muster"])
+    datastore.write(name, [b"muster"])
     try:
-        if b"".join(way.read(name)) != b"muster":
+        if b"".join(datastore.read(name)) != b"muster":
             raise errors.UserError(f"the datastore {spec.name} gave back something else than was written to it")
     finally:
-        way.remove(name)
+        datastore.remove(name)
     return (listed, "writes, reads back and removes a file")
 
 
@@ -194,7 +194,7 @@ def matching(context: Context, connection: Connection, location: Location) -> tu
 
 
 def _spec(context: Context, row: Row[Any]) -> StoreSpec:
-    vault = context.people.vault
+    vault = context.vault
     opened = from_json(Credential, vault.open(row.sealed, _about(row.name))) if row.sealed else NO_CREDENTIAL
     return StoreSpec(row.name, read_options(row.kind, row.options), opened)
 

@@ -63,13 +63,11 @@ def rotate(context: Context, new: NewKey) -> RotatedKey:
     return RotatedKey(**vars(describe(context)), files=count)
 
 
-def resume_rotation(context: Context) -> None:
-    """What a server that was killed while it changed the key left undone."""
-    finish_rotation(context)
-
-
 def finish_rotation(context: Context) -> int:
-    """Bring what still has an older key to the first one; then the older ones are no longer named."""
+    """Bring what still has an older key to the first one; then the older ones are no longer named.
+
+    Called at every start too, for what a server that was killed meanwhile left undone.
+    """
     ring = context.files.ring
     config = read_config(_workspace(context))
     if ring is None or config is None or not config.previous:

@@ -10,7 +10,7 @@ from functools import partial
 from sqlalchemy import Connection, insert, select, update
 
 from muster import errors
-from muster.defaults import GRANT_S
+from muster.defaults import GRANT_CHECK_S, GRANT_S
 from muster.job import rules
 from muster.job.parts import Input, Output
 from muster.job.spec import JobSpec
@@ -18,18 +18,27 @@ from muster.server.context import Context
 from muster.server.data import assets, datastores
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.storage.addresses import Location, parse_address, safe_path
-from muster.storage.granting import DATA_ROUTE, Asked, Terms, access_of, file_token, joined, signed
+from muster.server.database.records import message_of
+from muster.storage.addresses import Location, joined, parse_address, safe_path
+from muster.storage.granting import DATA_ROUTE, Asked, Terms, access_of, file_token, signed
 from muster.storage.grants import Grant, new_id, sign, verify
 from muster.storage.kinds import BlobContainer, StoreSpec
 from muster.wire import states
-from muster.wire.access import INLINE_FILES, READ, WRITE, Access, FileEntry, FileList
-from muster.wire.codec import from_json
-from muster.wire.grants import GrantBrief, GrantView, IssuedGrant, NewGrant
+from muster.wire.access import (
+    INLINE_FILES,
+    READ,
+    WRITE,
+    Access,
+    FileEntry,
+    FileList,
+    GrantBrief,
+    GrantView,
+    IssuedGrant,
+    NewGrant,
+)
 from muster.wire.node.agents import InputOrder, OutputOrder
 from muster.wire.node.requests import FreshGrants
 
-_CHECK_AGAIN_S = 2.0
 _FOLDERS = ("uri_folder", "mltable", "custom_model", "mlflow_model")
 
 
@@ -71,7 +80,7 @@ def input_of(spec: JobSpec, name: str) -> Input:
 
 
 def input_orders(context: Context, connection: Connection, spec: JobSpec, holder: Holder) -> tuple[InputOrder, ...]:
-    """The inputs of a run as its nodes are told of them, each with the access that it needs."""
+    """The inputs of a run in its nodes' orders, each with the access that it needs."""
     orders = []
     for name, item in spec.inputs.items():
         if isinstance(item, Input) and item.path is not None:
@@ -142,25 +151,23 @@ def manifest(context: Context, connection: Connection, item: Input, holder: Hold
     if access is None or store is None:
         raise errors.JobError(f"{item.path} is read by the node itself", "There is no list of it here.")
     spec, path = store
-    found: Iterable[FileEntry]
-    if asset is not None:
-        found = assets.files(connection, asset)
-    else:
-        found = listing(context, spec, path, item.path, access.folder)
+    found: Iterable[FileEntry] = (
+        assets.files(connection, asset) if asset else listing(context, spec, path, item.path, access.folder)
+    )
     return FileList(tuple(signed(access, spec, path, found, _terms(context, holder))))
 
 
 def listing(context: Context, spec: StoreSpec, path: str, label: str, folder: bool) -> list[FileEntry]:
     """What lies at a path of a datastore; raises NotFound where nothing does."""
-    way = datastores.open_store(context, spec)
+    datastore = datastores.open_store(context, spec)
     if folder:
-        found = list(way.entries(path))
+        found = list(datastore.entries(path))
     else:
-        one = way.entry(path)
+        one = datastore.entry(path)
         found = [one] if one is not None else []
     if found:
         return found
-    if folder and path and way.entry(path) is not None:
+    if folder and path and datastore.entry(path) is not None:
         raise errors.JobError(f"{label} is a file", "Give it the type uri_file.")
     raise errors.NotFound(f"{label}: there is no {'file below it' if folder else 'such file'}", "Check the path.")
 
@@ -191,9 +198,9 @@ def renew(
 def admit(context: Context, token: str) -> Grant:
     """The grant behind a token, if it still holds; raises AccessDenied."""
     now = time.time()
-    grant = verify(token, context.people.vault.grant_key, now)
+    grant = verify(token, context.vault.grant_key, now)
     kept = context.data.grants_checked.get(grant.id)
-    if kept is None or now - kept > _CHECK_AGAIN_S:
+    if kept is None or now - kept > GRANT_CHECK_S:
         context.database.read_now(lambda c: _check_standing(c, grant))
         if len(context.data.grants_checked) > 10_000:
             context.data.grants_checked.clear()
@@ -230,7 +237,7 @@ def issue(context: Context, transaction: Transaction, body: NewGrant, user: str)
     brief = GrantBrief(grant.id, grant.store, grant.path, grant.scope, subject, now, grant.expires_at)
     transaction.execute(insert(tables.grants).values(**vars(brief)))
     url = f"{DATA_ROUTE}/{grant.store}/{grant.path}".rstrip("/")
-    return IssuedGrant(**vars(brief), url=url, token=sign(grant, context.people.vault.grant_key))
+    return IssuedGrant(**vars(brief), url=url, token=sign(grant, context.vault.grant_key))
 
 
 def revoke(context: Context, transaction: Transaction, grant_id: str) -> None:
@@ -249,13 +256,13 @@ def standing(connection: Connection) -> list[GrantView]:
     rows = connection.execute(
         select(table).where(table.c.revoked_at.is_(None), table.c.expires_at > time.time()).order_by(table.c.expires_at)
     )
-    return [from_json(GrantView, dict(row._mapping)) for row in rows]
+    return [message_of(GrantView, row) for row in rows]
 
 
 def _terms(context: Context, holder: Holder) -> Terms:
     local = context.files.store.local_root
     own = str(local / datastores.BUILT_IN_FOLDER) if local is not None and not context.files.store.encrypted else None
-    return Terms(context.people.vault.grant_key, time.time(), GRANT_S, holder.same_machine, own)
+    return Terms(context.vault.grant_key, time.time(), GRANT_S, holder.same_machine, own)
 
 
 def public_store(location: Location) -> tuple[StoreSpec, str] | None:

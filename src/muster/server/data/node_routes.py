@@ -1,8 +1,6 @@
-"""What agents ask for the data of their attempts: lists of inputs, fresh grants, hashes that they found."""
+"""What agents ask for the data of their attempts: lists of inputs, fresh grants, hashes, names of outputs."""
 
 from __future__ import annotations
-
-import asyncio
 
 from fastapi import APIRouter
 from sqlalchemy import Connection
@@ -11,19 +9,26 @@ from muster.server.data import assets, grants
 from muster.server.database.connection import Transaction
 from muster.server.database.records import find_run
 from muster.server.environments import records
-from muster.server.http.dependencies import CallerOf, ContextOf
-from muster.server.nodes.agent_routes import own
+from muster.server.http.dependencies import ContextOf, NodeOf
+from muster.server.runs import outputs
 from muster.wire.access import FileList
 from muster.wire.environments import AgreedVersions
-from muster.wire.node.requests import EnvironmentReport, FreshGrants, GrantsRequest, HashesPinned, HashesReport
+from muster.wire.node.requests import (
+    EnvironmentReport,
+    FreshGrants,
+    GrantsRequest,
+    HashesPinned,
+    HashesReport,
+    OutputClaim,
+    OutputNames,
+)
 
-router = APIRouter(prefix="/agents", tags=["agents"])
+router = APIRouter(prefix="/agents/{node}", tags=["agents"])
 
 
-@router.post("/{node}/environment")
-async def agree(node: str, body: EnvironmentReport, context: ContextOf, caller: CallerOf) -> AgreedVersions:
+@router.post("/environment")
+async def agree(node: NodeOf, body: EnvironmentReport, context: ContextOf) -> AgreedVersions:
     """The versions that a gang's nodes keep to; a node that comes with the first settles them."""
-    own(caller, node)
 
     def work(transaction: Transaction) -> AgreedVersions:
         grants.attempt_of(context, transaction.connection, node, body.run, body.attempt)
@@ -33,23 +38,20 @@ async def agree(node: str, body: EnvironmentReport, context: ContextOf, caller: 
     return await context.database.write(work)
 
 
-@router.get("/{node}/manifest")
-async def manifest(node: str, run: str, attempt: int, name: str, context: ContextOf, caller: CallerOf) -> FileList:
+@router.get("/manifest")
+async def manifest(node: NodeOf, run: str, attempt: int, name: str, context: ContextOf) -> FileList:
     """What an input holds, with a token for each file where its store signs file by file."""
-    own(caller, node)
 
     def look(connection: Connection) -> FileList:
         holder, spec = grants.attempt_of(context, connection, node, run, attempt)
         return grants.manifest(context, connection, grants.input_of(spec, name), holder)
 
-    return await asyncio.to_thread(context.database.read_now, look)
+    return await context.database.read(look)
 
 
-@router.post("/{node}/grants")
-async def renew(node: str, body: GrantsRequest, context: ContextOf, caller: CallerOf) -> FreshGrants:
+@router.post("/grants")
+async def renew(node: NodeOf, body: GrantsRequest, context: ContextOf) -> FreshGrants:
     """Fresh accesses for an attempt that is not over, and tokens for files that it is about to write."""
-    own(caller, node)
-    context.hub.heard(node)
 
     def look(connection: Connection) -> FreshGrants:
         holder, spec = grants.attempt_of(context, connection, node, body.run, body.attempt)
@@ -58,13 +60,18 @@ async def renew(node: str, body: GrantsRequest, context: ContextOf, caller: Call
     return await context.database.read(look)
 
 
-@router.post("/{node}/hashes")
-async def hashes(node: str, body: HashesReport, context: ContextOf, caller: CallerOf) -> HashesPinned:
+@router.post("/hashes")
+async def hashes(node: NodeOf, body: HashesReport, context: ContextOf) -> HashesPinned:
     """What a first download of a data asset found; it is held to that from now on."""
-    own(caller, node)
 
     def work(transaction: Transaction) -> HashesPinned:
         _, spec = grants.attempt_of(context, transaction.connection, node, body.run, body.attempt)
         return HashesPinned(assets.pin_input(transaction, grants.input_of(spec, body.name).path or "", body))
 
     return await context.database.write(work)
+
+
+@router.post("/outputs")
+async def claim(node: NodeOf, body: OutputClaim, context: ContextOf) -> OutputNames:
+    """Whether the gang has succeeded; then the name that each file of an output gets."""
+    return await context.database.write(lambda transaction: outputs.claim(transaction, node, body))

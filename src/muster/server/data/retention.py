@@ -1,4 +1,4 @@
-"""Retention: what nothing refers to any more is found, told, and removed when asked. Everything else stays."""
+"""Retention: what nothing refers to any more is found, listed, and removed when asked. Everything else stays."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, delete, select
@@ -55,8 +56,7 @@ def collect(context: Context, policy: RetentionPolicy) -> RetentionReport:
     ]
     if not policy.dry_run:
         _remove(context, found)
-    blobs = _blobs(context, objects, before, found, policy.dry_run)
-    found += blobs
+    found += _blobs(context, objects, before, found, policy.dry_run)
     return RetentionReport(policy.dry_run, len(found), sum(item.size for item in found), tuple(found))
 
 
@@ -109,10 +109,7 @@ def _superseded(known: Known, before: float) -> list[Removable]:
 def _objects(known: Known, objects: Objects, before: float) -> Iterator[Removable]:
     """Files in the store that belong to nothing."""
     for name, size, at in objects:
-        if at >= before:
-            continue
-        why = _orphan(known, name)
-        if why:
+        if at < before and (why := _orphan(known, name)):
             yield Removable("file", name, size, at, why)
 
 
@@ -165,32 +162,27 @@ def _remove(context: Context, found: Iterable[Removable]) -> None:
         if item.kind == "file":
             context.files.store.remove(item.name)
         elif item.kind == "checkpoint":
-            for folder in context.database.submit(_forget_checkpoint(int(item.name))).result():
+            for folder in context.database.submit(partial(_forget_checkpoint, int(item.name))).result():
                 context.files.store.remove(folder)
         elif item.kind == "code snapshot":
-            context.database.submit(_forget_snapshot(context, item.name)).result()
+            context.database.submit(partial(_forget_snapshot, context, item.name)).result()
 
 
-def _forget_snapshot(context: Context, digest: str) -> Any:
-    def work(transaction: Transaction) -> None:
-        """One after another with submissions, so that none can name a snapshot that is on its way out."""
-        used = transaction.execute(select(tables.runs.c.id).where(tables.runs.c.snapshot == digest)).first()
-        if used is None and digest not in registered_folders(transaction.connection):
-            transaction.execute(delete(tables.snapshots).where(tables.snapshots.c.digest == digest))
-            context.files.snapshots.forget(digest)
-
-    return work
+def _forget_snapshot(context: Context, digest: str, transaction: Transaction) -> None:
+    """One after another with submissions, so that none can name a snapshot that is on its way out."""
+    used = transaction.execute(select(tables.runs.c.id).where(tables.runs.c.snapshot == digest)).first()
+    if used is None and digest not in registered_folders(transaction.connection):
+        transaction.execute(delete(tables.snapshots).where(tables.snapshots.c.digest == digest))
+        context.files.snapshots.forget(digest)
 
 
-def _forget_checkpoint(row_id: int) -> Any:
-    def work(transaction: Transaction) -> list[str]:
-        table = tables.checkpoints
-        row = transaction.execute(select(table).where(table.c.id == row_id)).first()
-        if row is None:
-            return []
-        transaction.execute(delete(table).where(table.c.id == row_id))
-        others = transaction.execute(select(table).where(table.c.run_id == row.run_id)).all()
-        folder = checkpoints.folder_of(row)
-        return [] if folder in {checkpoints.folder_of(other) for other in others} else [folder]
-
-    return work
+def _forget_checkpoint(row_id: int, transaction: Transaction) -> list[str]:
+    """Returns the folder that held it, unless another checkpoint lies there too."""
+    table = tables.checkpoints
+    row = transaction.execute(select(table).where(table.c.id == row_id)).first()
+    if row is None:
+        return []
+    transaction.execute(delete(table).where(table.c.id == row_id))
+    others = transaction.execute(select(table).where(table.c.run_id == row.run_id)).all()
+    folder = checkpoints.folder_of(row)
+    return [] if folder in {checkpoints.folder_of(other) for other in others} else [folder]

@@ -18,11 +18,10 @@ from muster.server.http.uploads import body_pieces
 from muster.storage import grants as signed
 from muster.storage.addresses import safe_path
 from muster.storage.connectors.datastore import Datastore
-from muster.wire.access import READ, WRITE, FileList, Scope, StoredFile
+from muster.wire.access import READ, WRITE, FileBrief, FileList, GrantView, IssuedGrant, NewGrant, Scope
 from muster.wire.assets import AssetView, NewAsset
 from muster.wire.codec import to_json
 from muster.wire.datastores import DatastoreTest, DatastoreTestResult, DatastoreView, NewDatastore
-from muster.wire.grants import GrantView, IssuedGrant, NewGrant
 
 router = APIRouter(tags=["data"])
 
@@ -109,8 +108,8 @@ async def asset_manifest(name: str, context: ContextOf, version: str | None = No
 @router.get("/assets/{name}/versions/{version}/files/{path:path}")
 async def read_asset(name: str, version: str, request: Request, context: ContextOf, path: str = "") -> Response:
     """One file of a data asset, wherever it lies; the asset itself where that is a file."""
-    way, inner, size = await asyncio.to_thread(asset_content.locate, context, name, version, safe_path(path))
-    return ranges.answer(request, size, lambda offset, length: way.read(inner, offset, length))
+    datastore, inner, size = await asyncio.to_thread(asset_content.locate, context, name, version, safe_path(path))
+    return ranges.answer(request, size, lambda offset, length: datastore.read(inner, offset, length))
 
 
 @router.get("/data/{store}", response_model=FileList)
@@ -119,18 +118,18 @@ async def read_asset(name: str, version: str, request: Request, context: Context
 async def read_data(store: str, request: Request, context: ContextOf, path: str = "") -> Response:
     """A file of a datastore, or a range of it; with `list=1` what lies below a folder."""
     inner = safe_path(path)
-    way = await _admitted(context, request, store, inner, READ)
+    datastore = await _admitted(context, request, store, inner, READ)
     if request.query_params.get("list"):
         only_file = request.query_params.get("only") == "file"
-        return Response(await asyncio.to_thread(_listed, way, inner, only_file), media_type="application/json")
-    entry = await asyncio.to_thread(way.entry, inner) if inner else None
+        return Response(await asyncio.to_thread(_listed, datastore, inner, only_file), media_type="application/json")
+    entry = await asyncio.to_thread(datastore.entry, inner) if inner else None
     if entry is None:
         raise errors.NotFound(
             f"the datastore {store} has no file {inner!r}", "`?list=1` tells what lies below a folder."
         )
 
     def pieces(offset: int, length: int) -> Iterator[bytes]:
-        return way.read(inner, offset, length) if length > 0 else iter(())
+        return datastore.read(inner, offset, length) if length > 0 else iter(())
 
     return ranges.answer(request, entry.size, pieces, entry.etag)
 
@@ -138,26 +137,26 @@ async def read_data(store: str, request: Request, context: ContextOf, path: str 
 @router.put("/data/{store}/{path:path}", status_code=201)
 async def write_data(
     store: str, path: str, request: Request, context: ContextOf, sha256: str | None = None
-) -> StoredFile:
+) -> FileBrief:
     """Put a file into a datastore, whole or not at all; with `If-None-Match: *` only where the name is free."""
     inner = safe_path(path)
-    way = await _admitted(context, request, store, inner, WRITE)
+    datastore = await _admitted(context, request, store, inner, WRITE)
     fresh = request.headers.get("if-none-match") == "*"
-    size = await body_pieces(request, lambda pieces: way.write(inner, pieces, sha256, fresh))
-    return StoredFile(inner, size)
+    size = await body_pieces(request, lambda pieces: datastore.write(inner, pieces, sha256, fresh))
+    return FileBrief(inner, size)
 
 
 @router.delete("/data/{store}/{path:path}", status_code=204)
 async def delete_data(store: str, path: str, request: Request, context: ContextOf) -> Response:
     """Remove one file of a datastore; what a data asset holds stays."""
     inner = safe_path(path)
-    way = await _admitted(context, request, store, inner, WRITE)
-    await asyncio.to_thread(way.remove, inner)
+    datastore = await _admitted(context, request, store, inner, WRITE)
+    await asyncio.to_thread(datastore.remove, inner)
     return Response(status_code=204)
 
 
 async def _admitted(context: Context, request: Request, store: str, path: str, scope: Scope) -> Datastore:
-    """The way to a datastore, for a caller that may use it so."""
+    """The open datastore, for a caller that may use it so."""
     grant = cast(signed.Grant | None, getattr(request.state, "grant", None))
     if grant is not None:
         signed.check(grant, store=store, path=path, scope=scope)
@@ -167,8 +166,8 @@ async def _admitted(context: Context, request: Request, store: str, path: str, s
     return await asyncio.to_thread(datastores.open_store, context, spec)
 
 
-def _listed(way: Datastore, path: str, only_file: bool) -> bytes:
+def _listed(datastore: Datastore, path: str, only_file: bool) -> bytes:
     """What lies below a folder; a file is listed as the one thing that it is."""
-    found = () if only_file else tuple(way.entries(path))
-    one = way.entry(path) if path and not found else None
+    found = () if only_file else tuple(datastore.entries(path))
+    one = datastore.entry(path) if path and not found else None
     return json.dumps(to_json(FileList(found if one is None else (one,)))).encode()

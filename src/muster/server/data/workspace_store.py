@@ -9,22 +9,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from muster import errors
+from muster.defaults import STORE_ANSWER_S
 from muster.storage.addresses import refuse_embedded_secret
 from muster.storage.connectors.datastore import without_secrets
 from muster.store.backend import Store
 from muster.store.keyring import KeyRing
 from muster.wire.codec import Json
 
-_ANSWER_S = 20.0
-
 
 def open_workspace_store(url: str, config: Mapping[str, Json], ring: KeyRing | None = None) -> Store:
     """Open `store`, with `store_options` for its filesystem."""
     if "://" in url:
         refuse_embedded_secret(url)
-    options = _options(config)
     try:
-        return Store(url, options, ring)
+        return Store(url, _options(config), ring)
     except ImportError as error:
         raise errors.MissingExtra(
             f"the workspace store {url} needs a package that is not installed: {error.name or error}",
@@ -34,7 +32,7 @@ def open_workspace_store(url: str, config: Mapping[str, Json], ring: KeyRing | N
         raise errors.UserError(f"the workspace store {url} cannot be opened: {error}", "See docs/storage.md.") from None
 
 
-def check_answers(store: Store, url: str, config: Mapping[str, Json], answer_s: float = _ANSWER_S) -> None:
+def check_answers(store: Store, url: str, config: Mapping[str, Json], answer_s: float = STORE_ANSWER_S) -> None:
     """Refuse to serve where the store fails or is silent, and say so soon: libraries try again for minutes."""
     if store.local_root is not None:
         return
@@ -49,8 +47,7 @@ def check_answers(store: Store, url: str, config: Mapping[str, Json], answer_s: 
         ) from None
     if error is None:
         return
-    options = _options(config)
-    said = without_secrets((str(error).splitlines() or [""])[0], options)
+    said = without_secrets((str(error).splitlines() or [""])[0], _options(config))
     raise errors.UserError(
         f"the workspace store {url} cannot be used: {type(error).__name__}: {said[:300]}",
         "Correct `store` and `store_options` in workspace.json: see docs/storage.md.",

@@ -1,4 +1,4 @@
-"""The database: one writer that groups commits, many readers, migrations at the door."""
+"""The database: one writer that groups commits, many readers, the schema brought up to date."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, text
 
 from muster import errors
+from muster.server.database import tables
 
 T = TypeVar("T")
 
@@ -35,10 +37,10 @@ class Transaction:
         return self.connection.execute(statement, parameters)
 
 
+@dataclass(frozen=True, eq=False)
 class _Write:
-    def __init__(self, work: Callable[[Transaction], Any]) -> None:
-        self.work = work
-        self.future: Future[Any] = Future()
+    work: Callable[[Transaction], Any]
+    future: Future[Any] = field(default_factory=Future)
 
 
 class Database:
@@ -171,17 +173,21 @@ def _own(engine: Engine) -> Connection | None:
 
 
 def migrate(engine: Engine) -> None:
-    """Bring the schema to this version; alembic is imported only when there is something to do."""
-    with engine.connect() as connection:
-        if inspect(connection).has_table("alembic_version"):
-            current = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-            if current == SCHEMA_REVISION:
-                return
-            if current is not None and current > SCHEMA_REVISION:
-                raise errors.ProtocolMismatch(
-                    f"the workspace database has schema {current}, newer than this Muster's {SCHEMA_REVISION}",
-                    "Upgrade Muster on this machine to the version that last used the workspace.",
-                )
+    """Bring the schema to this version: a new database gets the tables of today, an older one is migrated."""
+    with engine.begin() as connection:
+        if not inspect(connection).has_table(tables.versions.name):
+            tables.metadata.create_all(connection)
+            connection.execute(insert(tables.versions).values(version_num=SCHEMA_REVISION))
+            return
+        current = connection.execute(select(tables.versions.c.version_num)).scalar_one()
+    if current == SCHEMA_REVISION:
+        return
+    if current > SCHEMA_REVISION:
+        raise errors.ProtocolMismatch(
+            f"the workspace database has schema {current}, newer than this Muster's {SCHEMA_REVISION}",
+            "Upgrade Muster on this machine to the version that last used the workspace.",
+        )
+    # Imported only here: it takes 8 MB that a server would keep.
     from alembic import command
     from alembic.config import Config
 

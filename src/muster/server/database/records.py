@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, Table, bindparam, func, insert, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert_postgres
@@ -14,10 +14,11 @@ from muster import errors
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.wire import states
-from muster.wire.codec import to_json
+from muster.wire.codec import Json, to_json
 from muster.wire.states import Level, RunStatus
 from muster.wire.stream import CheckpointPublished, Note, RankEnded, RankStarted, StateChanged
 
+M = TypeVar("M")
 RunRow = Row[Any]
 Recorded = StateChanged | Note | RankStarted | RankEnded | CheckpointPublished
 """The events of a run's stream that are kept as such."""
@@ -54,6 +55,12 @@ class Keyed:
         return {f"key_{name}": value for name, value in zip(self._columns, key, strict=True)}
 
 
+def message_of(kind: type[M], row: Row[Any], **others: Any) -> M:
+    """A message with the row's columns of the same names; `others` are what no column holds as it is shown."""
+    known: Mapping[str, Any] = kind.__dataclass_fields__  # type: ignore[attr-defined]
+    return kind(**{**{name: value for name, value in row._mapping.items() if name in known}, **others})
+
+
 CLUSTERS = select(tables.clusters)
 RUN = Keyed(tables.runs, "id")
 BY_KEY = Keyed(tables.runs, "key")
@@ -62,14 +69,17 @@ PLACEMENTS = Keyed(tables.placements, "run_id", "number", order="node_rank")
 PLACEMENT = Keyed(tables.placements, "run_id", "number", "node_rank")
 RANKS = Keyed(tables.ranks, "run_id", "number", order="rank")
 RANK = Keyed(tables.ranks, "run_id", "number", "rank")
-_ADD_EVENT = insert(tables.events)
+ADD_EVENT = insert(tables.events)
 
 
 def add_event(transaction: Transaction, run_id: str, event: Recorded) -> None:
     """Keep something that those who follow the run will hear."""
+    transaction.execute(ADD_EVENT, event_row(run_id, event))
+
+
+def event_row(run_id: str, event: Recorded) -> dict[str, Json]:
     data = to_json(event)
-    at = data.pop("at")
-    transaction.execute(_ADD_EVENT, {"run_id": run_id, "at": at, "kind": event.kind, "data": data})
+    return {"run_id": run_id, "at": data.pop("at"), "kind": event.kind, "data": data}
 
 
 def add_note(transaction: Transaction, run_id: str, level: Level, text: str) -> None:
@@ -83,14 +93,32 @@ def move_run(transaction: Transaction, run_id: str, status: RunStatus, **columns
     add_event(transaction, run_id, StateChanged(status, time.time()))
 
 
-def upsert(transaction: Transaction, table: Table, newer: str | None = None, **values: Any) -> None:
+def upsert(transaction: Transaction, table: Table, values: Mapping[str, Any], newer: str | None = None) -> None:
     """Add a row or replace the one with the same key; with `newer` only where that column has not become smaller."""
     dialect = upsert_sqlite if transaction.connection.dialect.name == "sqlite" else upsert_postgres
-    adding = dialect(table).values(**values)
+    adding = dialect(table).values(values)
     key = [column.name for column in table.primary_key]
     fresh = {name: value for name, value in values.items() if name not in key}
     where = adding.excluded[newer] >= table.c[newer] if newer else None
     transaction.execute(adding.on_conflict_do_update(index_elements=key, set_=fresh, where=where))
+
+
+def record_file(
+    transaction: Transaction, run_id: str, attempt: int, node_rank: int, path: str, size: int, sha256: str
+) -> None:
+    """Keep that a run has a file, in place of an earlier one of the same name."""
+    row = {"run_id": run_id, "attempt": attempt, "node_rank": node_rank, "path": path, "size": size, "sha256": sha256}
+    upsert(transaction, tables.files, row)
+
+
+def node_rank_of(connection: Connection | Transaction, run_id: str, number: int, node: str) -> int:
+    """The rank of a node in an attempt; raises NotFound where the attempt has no such node."""
+    table = tables.placements
+    mine = (table.c.run_id == run_id, table.c.number == number, table.c.node == node)
+    found = connection.execute(select(table.c.node_rank).where(*mine)).scalar()
+    if found is None:
+        raise errors.NotFound(f"attempt {number} of {run_id} is not on {node}")
+    return int(found)
 
 
 def find_run(connection: Connection | Transaction, ref: str) -> RunRow:

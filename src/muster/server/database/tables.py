@@ -22,6 +22,8 @@ metadata = MetaData()
 # SQLite numbers rows by itself only in a column of exactly this type.
 RowId = BigInteger().with_variant(Integer, "sqlite")
 
+versions = Table("alembic_version", metadata, Column("version_num", String(32), primary_key=True))
+
 runs = Table(
     "runs",
     metadata,

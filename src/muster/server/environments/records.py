@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, insert, select, update
 
 from muster import errors
 from muster.defaults import SHM_BYTES
@@ -23,6 +23,7 @@ from muster.launch.preflight import shm_bytes
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.server.database.records import message_of
 from muster.server.nodes import clusters
 from muster.server.people import secrets
 from muster.wire.codec import Json, from_json, to_json
@@ -72,11 +73,11 @@ def _check_folder(context: Context, settled: Resolved) -> None:
 
 def record_of(resolved: Resolved) -> Json:
     """What is kept with the run; None where nothing is built."""
-    if resolved.container is not None:
-        return _written(RunEnvironment(resolved.name or resolved.container.label, container=resolved.container))
-    if resolved.recipe is None:
+    made = resolved.container or resolved.recipe
+    if made is None:
         return None
-    return _written(RunEnvironment(resolved.name or resolved.recipe.label, recipe=resolved.recipe))
+    recipe = None if resolved.container else resolved.recipe
+    return _written(RunEnvironment(resolved.name or made.label, recipe=recipe, container=resolved.container))
 
 
 def order_of(stored: Json) -> Recipe | None:
@@ -205,14 +206,14 @@ def register(context: Context, transaction: Transaction, name: str, spec: Mappin
     if not RUN_NAME.fullmatch(name):
         hint = "Use letters, digits, '_', '.' and '-', at most 255, a letter or digit first."
         raise errors.JobError(f"{name!r} cannot be the name of an environment", hint)
-    if names.meaning(name, False) is not None and name in names.CURATED:
+    if name in names.CURATED:
         raise errors.Conflict(f"{name} is the name of a curated environment", "Choose another name.")
     described = EnvironmentSpec.model_validate({"name": name, **spec})
     _check_folder(context, resolve(described, Site()))
     content = described.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
     last = _find_row(transaction.connection, name, None)
     if last is not None and last.spec == content:
-        return _view(last)
+        return message_of(EnvironmentView, last)
     made = EnvironmentView(name, last.version + 1 if last else 1, content, time.time())
     transaction.execute(insert(tables.environments).values(**to_json(made)))
     return made
@@ -221,16 +222,9 @@ def register(context: Context, transaction: Transaction, name: str, spec: Mappin
 def list_all(connection: Connection) -> list[EnvironmentView]:
     """Registered environments, each in its newest version."""
     environments = tables.environments
-    newest = select(environments.c.name, func.max(environments.c.version).label("version")).group_by(
-        environments.c.name
-    )
-    found = newest.subquery()
-    query = (
-        select(environments)
-        .join(found, (environments.c.name == found.c.name) & (environments.c.version == found.c.version))
-        .order_by(environments.c.name)
-    )
-    return [_view(row) for row in connection.execute(query)]
+    rows = connection.execute(select(environments).order_by(environments.c.name, environments.c.version))
+    newest = {row.name: row for row in rows}
+    return [message_of(EnvironmentView, row) for row in newest.values()]
 
 
 def show(connection: Connection, name: str, version: str | None) -> EnvironmentView:
@@ -238,11 +232,7 @@ def show(connection: Connection, name: str, version: str | None) -> EnvironmentV
     if row is None:
         wanted = f"{name}:{version}" if version else name
         raise errors.NotFound(f"there is no environment {wanted!r}", "`muster env list` shows what there is.")
-    return _view(row)
-
-
-def _view(row: Row[Any]) -> EnvironmentView:
-    return EnvironmentView(row.name, row.version, row.spec, row.created_at)
+    return message_of(EnvironmentView, row)
 
 
 def _find(connection: Connection, name: str, version: str | None) -> Mapping[str, Json] | None:

@@ -1,4 +1,4 @@
-"""The HTTP application: the gate at the door, the routes behind it, errors as JSON."""
+"""The HTTP application: version and token are checked, then a route is chosen; errors as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from muster import errors
 from muster.defaults import PROTOCOL_VERSION
 from muster.server.context import Context
-from muster.server.data import code_routes, encryption_routes, grants, node_routes, retention_routes
+from muster.server.data import code_routes, grants, node_routes
 from muster.server.data import routes as data_routes
 from muster.server.environments import routes as environment_routes
 from muster.server.http import routes as workspace_routes
@@ -26,7 +26,7 @@ from muster.server.models import routes as model_routes
 from muster.server.nodes import agent_routes, cluster_routes
 from muster.server.people import routes as people_routes
 from muster.server.people.access import Caller, allow
-from muster.server.runs import checkpoint_routes, output_routes
+from muster.server.runs import checkpoint_routes
 from muster.server.runs import routes as run_routes
 from muster.storage.granting import DATA_ROUTE
 from muster.version import VERSION
@@ -45,11 +45,8 @@ ROUTERS = tuple(
         agent_routes,
         cluster_routes,
         data_routes,
-        encryption_routes,
-        retention_routes,
         environment_routes,
         node_routes,
-        output_routes,
         people_routes,
         model_routes,
         workspace_routes,
@@ -80,11 +77,8 @@ def make_app(context: Context, stop: Callable[..., None]) -> ASGIApp:
     app.state.stop = stop
     for router in ROUTERS:
         app.include_router(router, prefix="/api/v1")
-    app.add_exception_handler(errors.MusterError, _muster_error)
-    app.add_exception_handler(RequestValidationError, _invalid_request)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(OSError, _storage_error)
-    app.add_exception_handler(Exception, _fault)
+    for kind in (errors.MusterError, RequestValidationError, HTTPException, OSError, Exception):
+        app.add_exception_handler(kind, _explained)
     return _Gate(app, context)
 
 
@@ -107,13 +101,14 @@ class _Gate:
                 admitted = await asyncio.to_thread(grants.admit, self._context, grant)
                 scope.setdefault("state", {}).update(grant=admitted, caller=Caller("grant", admitted.subject))
             elif scope["path"] not in _OPEN:
-                caller = self._context.people.tokens.caller(headers.get(b"authorization"))
+                caller = self._context.tokens.caller(headers.get(b"authorization"))
                 allow(caller, method=scope["method"], path=scope["path"])
                 scope.setdefault("state", {})["caller"] = caller
                 if caller.role != "agent":
                     self._context.touched = time.monotonic()
         except errors.MusterError as error:
-            await _response(error)(scope, receive, send)
+            response = await _explained(Request(scope), error)
+            await response(scope, receive, send)
             return
         often = _often(scope["method"], scope["path"])
         if often is None:
@@ -137,12 +132,6 @@ def _often(method: str, path: str) -> tuple[Callable[..., Any], str] | None:
     return (work, parts[4]) if work else None
 
 
-async def _explained(request: Request, error: Exception) -> JSONResponse:
-    if isinstance(error, errors.MusterError):
-        return _response(error)
-    return await (_storage_error if isinstance(error, OSError) else _fault)(request, error)
-
-
 def _grant_in_query(scope: Scope) -> str | None:
     """A grant in the address, for tools that can send no header."""
     query = scope.get("query_string", b"")
@@ -153,46 +142,34 @@ def _grant_in_query(scope: Scope) -> str | None:
 
 def _check_version(spoken: str | None) -> None:
     if spoken is not None and spoken != str(PROTOCOL_VERSION):
-        side = "the client or agent" if spoken < str(PROTOCOL_VERSION) else "the server"
+        older = "the client or agent" if spoken < str(PROTOCOL_VERSION) else "the server"
         raise errors.ProtocolMismatch(
             f"the caller speaks protocol {spoken}, this server {PROTOCOL_VERSION} (Muster {VERSION})",
-            f"Upgrade {side}.",
+            f"Upgrade {older}.",
         )
 
 
-def _response(error: errors.MusterError) -> JSONResponse:
-    status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
-    body = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
-    return JSONResponse(body, status)
-
-
-async def _muster_error(_request: Request, error: Any) -> JSONResponse:
-    return _response(error)
-
-
-async def _invalid_request(_request: Request, error: Any) -> JSONResponse:
-    problems = "; ".join(f"{'.'.join(map(str, item['loc'][1:]))}: {item['msg']}" for item in error.errors()[:5])
-    return _response(errors.JobError(f"the request is not valid: {problems}", "See /api/v1/openapi.json."))
-
-
-async def _http_error(request: Request, error: Any) -> JSONResponse:
-    body = {
-        "error": {"code": "not_found", "message": f"{request.method} {request.url.path}: {error.detail}", "hint": ""}
-    }
-    return JSONResponse(body, error.status_code)
-
-
-async def _storage_error(_request: Request, error: Any) -> JSONResponse:
-    log.error("storage: %s", error)
-    body = {
-        "error": {"code": "storage", "message": f"the server's storage failed: {error}", "hint": "Is its disk full?"}
-    }
-    return JSONResponse(body, 507)
-
-
-async def _fault(request: Request, error: Any) -> JSONResponse:
+async def _explained(request: Request, error: Exception) -> JSONResponse:
+    """The answer that says what went wrong."""
+    if isinstance(error, errors.MusterError):
+        return _answer(_status_of(error), error.code, error.message, error.hint)
+    if isinstance(error, RequestValidationError):
+        problems = "; ".join(f"{'.'.join(map(str, item['loc'][1:]))}: {item['msg']}" for item in error.errors()[:5])
+        message = f"the request is not valid: {problems}"
+        return _answer(422, errors.JobError.code, message, "See /api/v1/openapi.json.")
+    if isinstance(error, HTTPException):
+        return _answer(error.status_code, "not_found", f"{request.method} {request.url.path}: {error.detail}")
+    if isinstance(error, OSError):
+        log.error("storage: %s", error)
+        return _answer(507, "storage", f"the server's storage failed: {error}", "Is its disk full?")
     log.error("%s %s", request.method, request.url.path, exc_info=error)
     message = f"the server failed inside ({type(error).__name__})"
-    return JSONResponse(
-        {"error": {"code": "fault", "message": message, "hint": "server.log in the workspace has more."}}, 500
-    )
+    return _answer(500, "fault", message, "server.log in the workspace has more.")
+
+
+def _status_of(error: errors.MusterError) -> int:
+    return next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
+
+
+def _answer(status: int, code: str, message: str, hint: str = "") -> JSONResponse:
+    return JSONResponse({"error": {"code": code, "message": message, "hint": hint}}, status)

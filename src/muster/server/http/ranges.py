@@ -11,8 +11,8 @@ Pieces = Callable[[int, int], Iterator[bytes]]
 """Reads from an offset, so many bytes."""
 
 
-def answer(request: Request, size: int, pieces: Pieces, etag: str | None = None) -> Response:
-    """A file's bytes for GET, and what HEAD tells of it."""
+def answer(request: Request, size: int, pieces: Pieces, etag: str | None = None, is_growing: bool = False) -> Response:
+    """A file's bytes for GET, and what HEAD tells of it; beyond the end of one that grows there is nothing yet."""
     headers = {"Accept-Ranges": "bytes"}
     if etag:
         headers["ETag"] = f'"{etag}"'
@@ -21,7 +21,7 @@ def answer(request: Request, size: int, pieces: Pieces, etag: str | None = None)
             return Response(status_code=412, headers=headers)
     header = request.headers.get("range")
     first, last = parse_range(header, size)
-    if header and first >= size > 0:
+    if header and first >= size > 0 and not is_growing:
         return Response(status_code=416, headers={**headers, "Content-Range": f"bytes */{size}"})
     headers["Content-Length"] = str(max(0, last - first + 1))
     status = 200

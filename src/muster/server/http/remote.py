@@ -14,6 +14,15 @@ from typing import Any
 
 import uvicorn
 
+from muster.defaults import (
+    SERVER_LEAVE_S,
+    SPOOL_BUSY_S,
+    SPOOL_CLEAN_S,
+    SPOOL_OLD_S,
+    SPOOL_POLL_REMOTE_S,
+    SPOOL_POLL_S,
+    WATCH_S,
+)
 from muster.engines.base import Connection as Reach
 from muster.host.files import PRIVATE, write_file
 from muster.host.spool import ANSWER, PART, REQUEST
@@ -24,21 +33,19 @@ from muster.server.nodes.clusters import reach_of_remote_clusters
 log = logging.getLogger("muster.server")
 
 _PIECE = 1 << 20
-_OLD_S = 3600.0
-_CLEAN_S = 300.0
-_BUSY_S = 5.0
-_NO_FOLDER_S = 1.0
 
 Serve = Callable[[Path, Path], uvicorn.Server]
 
 
-class Door:
+class RemoteListener:
     """Opened with the first cluster whose nodes are other machines; from then on by every life of the server."""
 
-    def __init__(self, context: Context, serve: Serve, inside: Path, url: str | None, certificate: Path | None) -> None:
+    def __init__(
+        self, context: Context, serve: Serve, socket_path: Path, url: str | None, certificate: Path | None
+    ) -> None:
         self._context = context
         self._serve = serve
-        self._inside = inside
+        self._socket_path = socket_path
         self._tasks: list[asyncio.Task[Any]] = []
         self._server: uvicorn.Server | None = None
         if url and certificate:
@@ -52,14 +59,14 @@ class Door:
             return
         folder = self._context.paths.spool
         folder.mkdir(mode=0o700, exist_ok=True)
-        self._tasks.append(asyncio.create_task(serve_spool(folder, self._inside)))
+        self._tasks.append(asyncio.create_task(serve_spool(folder, self._socket_path)))
         if not self._context.remote.addresses:
             self._listen(wanted)
 
     async def close(self) -> None:
         if self._server is not None:
             self._server.should_exit = True
-            await asyncio.wait(self._tasks[1:], timeout=5.0)
+            await asyncio.wait(self._tasks[1:], timeout=SERVER_LEAVE_S)
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -94,33 +101,33 @@ def _bind(port: int) -> socket.socket:
     return listener
 
 
-async def serve_spool(folder: Path, inside: Path) -> None:
+async def serve_spool(folder: Path, socket_path: Path) -> None:
     """Answer calls that come as files, by passing each to this server's own socket."""
     under_way: dict[str, asyncio.Task[None]] = {}
     loop = asyncio.get_running_loop()
-    far = on_network_filesystem(folder)
-    fast_s, slow_s = (0.05, 0.5) if far else (0.02, 0.1)
+    is_remote = on_network_filesystem(folder)
+    fast_s, slow_s = SPOOL_POLL_REMOTE_S if is_remote else SPOOL_POLL_S
     last, cleaned = loop.time(), float("-inf")
     while True:
         try:
-            if loop.time() - cleaned > _CLEAN_S:
+            if loop.time() - cleaned > SPOOL_CLEAN_S:
                 cleaned = loop.time()
-                await asyncio.to_thread(remove_old, folder, time.time() - _OLD_S)
-            names = await asyncio.to_thread(_waiting, folder, far)
+                await asyncio.to_thread(remove_old, folder, time.time() - SPOOL_OLD_S)
+            names = await asyncio.to_thread(_waiting, folder, is_remote)
         except OSError as error:
             log.warning("the folder %s cannot be read: %s", folder, error)
-            await asyncio.sleep(_NO_FOLDER_S)
+            await asyncio.sleep(WATCH_S)
             continue
         for name in names:
             if name not in under_way:
                 last = loop.time()
-                task = under_way[name] = asyncio.create_task(_answer(folder / name, inside))
+                task = under_way[name] = asyncio.create_task(_answer(folder / name, socket_path))
                 task.add_done_callback(lambda _task, name=name: under_way.pop(name, None))  # type: ignore[misc]
-        await asyncio.sleep(fast_s if loop.time() - last < _BUSY_S else slow_s)
+        await asyncio.sleep(fast_s if loop.time() - last < SPOOL_BUSY_S else slow_s)
 
 
-def _waiting(folder: Path, far: bool) -> list[str]:
-    if far:
+def _waiting(folder: Path, is_remote: bool) -> list[str]:
+    if is_remote:
         # A change of its own makes this host forget what it remembers of the folder.
         probe = folder / f"look-{os.getpid()}"
         probe.touch()
@@ -138,11 +145,11 @@ def remove_old(folder: Path, before: float) -> None:
             continue
 
 
-async def _answer(request: Path, inside: Path) -> None:
+async def _answer(request: Path, socket_path: Path) -> None:
     part, answer = request.with_suffix(PART), request.with_suffix(ANSWER)
     left_over = False
     try:
-        reader, writer = await asyncio.open_unix_connection(str(inside))
+        reader, writer = await asyncio.open_unix_connection(str(socket_path))
         try:
             with request.open("rb") as source:
                 while piece := await asyncio.to_thread(source.read, _PIECE):

@@ -1,18 +1,22 @@
-"""The workspace itself: health, plans, shutdown."""
+"""The workspace itself: health, plans, shutdown, encryption at rest, retention."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 from fastapi import APIRouter, Request
 
 from muster import errors
 from muster.defaults import PROTOCOL_VERSION
+from muster.server.data import encryption, retention
 from muster.server.database.records import active_run_count
-from muster.server.http.dependencies import ContextOf
+from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.runs import submission
 from muster.version import VERSION
+from muster.wire.encryption import EncryptionView, NewKey, RotatedKey
 from muster.wire.node.plan import PlanRequest, PlanView
+from muster.wire.retention import RetentionPolicy, RetentionReport
 from muster.wire.workspace import Health, Shutdown, ShuttingDown
 
 router = APIRouter(tags=["workspace"])
@@ -42,3 +46,23 @@ async def shutdown(body: Shutdown, request: Request, context: ContextOf) -> Shut
         )
     request.app.state.stop(leave_agents=bool(active))
     return ShuttingDown(True, active)
+
+
+@router.get("/encryption")
+async def show_encryption(context: ContextOf) -> EncryptionView:
+    """Whether the store is encrypted, with which key, and where the key comes from."""
+    return encryption.describe(context)
+
+
+@router.post("/encryption/rotate")
+async def rotate_key(body: NewKey, context: ContextOf, caller: CallerOf) -> RotatedKey:
+    """Wrap the keys of all files in a new key."""
+    if caller.role != "admin":
+        raise errors.AccessDenied("only an administrator may change the workspace's key")
+    return await asyncio.to_thread(encryption.rotate, context, body)
+
+
+@router.post("/gc")
+async def collect(policy: RetentionPolicy, context: ContextOf) -> RetentionReport:
+    """Remove what nothing refers to; with `dry_run` only tell what that is."""
+    return await asyncio.to_thread(retention.collect, context, policy)

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, func, insert, select
 from muster import errors
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.server.database.records import message_of
 from muster.wire.codec import Json, to_json
 from muster.wire.models import ModelView
 
@@ -36,7 +37,7 @@ def list_models(connection: Connection, name: str | None = None) -> list[ModelVi
     query = select(models).order_by(models.c.name, models.c.version.desc())
     if name is not None:
         query = query.where(models.c.name == name)
-    return [ModelView(**row._mapping) for row in connection.execute(query)]
+    return [message_of(ModelView, row) for row in connection.execute(query)]
 
 
 def find_model(connection: Connection, name: str, version: int | None) -> ModelView:

@@ -9,16 +9,16 @@ from collections.abc import Iterable
 from io import BytesIO
 
 from fastapi import APIRouter, Request
-from sqlalchemy import and_, delete, insert, select
+from sqlalchemy import and_, select
 
 from muster import errors
-from muster.defaults import PROTOCOL_VERSION
+from muster.defaults import ORDERS_WAIT_MOST_S, ORDERS_WAIT_S, PROTOCOL_VERSION
 from muster.host.files import safe_path
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import add_note
-from muster.server.http.dependencies import CallerOf, ContextOf
+from muster.server.database.records import add_note, node_rank_of, record_file, upsert
+from muster.server.http.dependencies import CallerOf, ContextOf, NodeOf, own
 from muster.server.http.uploads import body_pieces
 from muster.server.hub import NodeContact
 from muster.server.nodes.orders import forgettable, orders_for
@@ -61,7 +61,7 @@ async def hello(body: Hello, context: ContextOf, caller: CallerOf) -> Welcome:
     if body.setup_log is not None:
         location = f"clusters/{safe_path(body.cluster)}/{safe_path(body.node)}/setup.log"
         await asyncio.to_thread(context.files.store.put, location, [body.setup_log.encode()])
-    await context.database.write(lambda transaction: _meet(context, transaction, body, holding))
+    await context.database.write(lambda transaction: _record_hello(context, transaction, body, holding))
     context.hub.clusters.set()
     return Welcome()
 
@@ -71,14 +71,14 @@ async def orders(node: str, request: Request, context: Context, caller: Caller) 
     own(caller, node)
     asked = request.query_params
     try:
-        agent, seen, wait_s = asked["agent"], int(asked.get("seen", -1)), float(asked.get("wait_s", 20.0))
+        agent, seen, wait_s = asked["agent"], int(asked.get("seen", -1)), float(asked.get("wait_s", ORDERS_WAIT_S))
     except (KeyError, ValueError) as error:
         raise errors.JobError(f"the call for orders is malformed: {error}", "Give agent, seen and wait_s.") from error
     contact = context.hub.contacts.get(node)
     if contact is None or contact.agent != agent:
         raise errors.Conflict(f"the server does not know the agent {agent} of {node}", "Say hello again.")
     context.hub.heard(node)
-    await context.hub.wait_node(node, seen, min(max(wait_s, 0.0), 60.0))
+    await context.hub.wait_node(node, seen, min(max(wait_s, 0.0), ORDERS_WAIT_MOST_S))
     context.hub.heard(node)
     version = context.hub.node_version(node)
     # Also when nothing seems to have changed: orders are levels, and a lost wake-up must not cost a run.
@@ -130,34 +130,15 @@ OFTEN = {("GET", "orders"): orders, ("POST", "deliveries"): deliveries}
 
 @router.put("/{node}/files", status_code=201)
 async def put_file(
-    node: str,
-    request: Request,
-    context: ContextOf,
-    caller: CallerOf,
-    run: str,
-    attempt: int,
-    node_rank: int,
-    path: str,
-    size: int,
+    node: NodeOf, request: Request, context: ContextOf, run: str, attempt: int, node_rank: int, path: str, size: int,
     sha256: str,
-) -> FileReceived:
+) -> FileReceived:  # fmt: skip
     """A file that an attempt left in `outputs`, `logs` or by upload."""
-    own(caller, node)
-    context.hub.heard(node)
-    placements, files = tables.placements, tables.files
-    mine = and_(placements.c.run_id == run, placements.c.number == attempt, placements.c.node == node)
-    known = await context.database.read(lambda c: c.execute(select(placements.c.node_rank).where(mine)).first())
-    if known is None or known.node_rank != node_rank:
+    if node_rank != await context.database.read(lambda c: node_rank_of(c, run, attempt, node)):
         raise errors.NotFound(f"attempt {attempt} of {run} is not on {node}")
     location = f"runs/{safe_path(run)}/attempts/{attempt}/{stored_name(node_rank, safe_path(path))}"
     await body_pieces(request, lambda pieces: context.files.store.put(location, pieces, sha256=sha256))
-
-    def work(transaction: Transaction) -> None:
-        key = {"run_id": run, "attempt": attempt, "path": path, "node_rank": node_rank}
-        transaction.execute(delete(files).where(*(files.c[name] == value for name, value in key.items())))
-        transaction.execute(insert(files).values(**key, size=size, sha256=sha256))
-
-    await context.database.write(work)
+    await context.database.write(lambda t: record_file(t, run, attempt, node_rank, path, size, sha256))
     return FileReceived(path)
 
 
@@ -169,22 +150,14 @@ def _hear_doing(context: Context, contact: NodeContact, doing: Iterable[tuple[st
         context.hub.changed(runs=changed)
 
 
-def own(caller: Caller, node: str) -> None:
-    """Refuse a caller that is not the node's agent."""
-    if caller.role != "admin" and (caller.role != "agent" or caller.subject != node):
-        raise errors.AccessDenied(f"this token does not belong to the agent of {node}")
-
-
-def _meet(context: Context, transaction: Transaction, body: Hello, holding: set[AttemptKey]) -> None:
-    nodes, placements = tables.nodes, tables.placements
-    where = (nodes.c.cluster == body.cluster, nodes.c.name == body.node)
-    transaction.execute(delete(nodes).where(*where))
+def _record_hello(context: Context, transaction: Transaction, body: Hello, holding: set[AttemptKey]) -> None:
+    placements = tables.placements
     columns = ("cluster", "agent", "host", "address", "pid", "cpus", "memory_bytes", "version")
     row = {name: getattr(body, name) for name in columns}
-    transaction.execute(insert(nodes).values(name=body.node, seen_at=time.time(), gpus=list(body.gpus), **row))
+    upsert(transaction, tables.nodes, {**row, "name": body.node, "gpus": list(body.gpus), "seen_at": time.time()})
     brought = _is_brought(context, transaction, body.cluster)
     if brought:
-        attempts.meet_node(transaction, body)
+        attempts.identify_node(transaction, body)
     open_here = transaction.execute(
         select(placements).where(placements.c.node == body.node, placements.c.phase.in_(states.IS_OPEN))
     ).all()

@@ -1,4 +1,4 @@
-"""Node agents: asked for from the engines, and looked after. The one place that asks what kind an engine is."""
+"""Node agents: asked for from the engines, and looked after. Only here it is asked of what kind an engine is."""
 
 from __future__ import annotations
 

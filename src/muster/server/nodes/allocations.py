@@ -17,6 +17,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, select
 
+from muster.defaults import TIDY_S
 from muster.engines.base import Allocation, Cluster, Gang, GangRequest, Scripted
 from muster.job.spec import JobSpec
 from muster.launch.layout import demand
@@ -31,7 +32,6 @@ from muster.wire import states
 log = logging.getLogger("muster.server")
 
 PRIORITIES = {"low": 0, "medium": 1, "high": 2}
-_TIDY_AFTER_S = 60.0
 
 Key = tuple[str, int]
 
@@ -121,7 +121,7 @@ def tidy(context: Context) -> None:
     if not queueing or not context.paths.nodes.is_dir():
         return
     for folder in sorted(context.paths.nodes.iterdir()):
-        old = time.time() - folder.stat().st_mtime > _TIDY_AFTER_S
+        old = time.time() - folder.stat().st_mtime > TIDY_S
         if not old or _cluster_of_folder(folder) not in queueing or NodePaths(folder).agent_lives():
             continue
         if not context.database.read_now(partial(_is_wanted, folder.name)):
@@ -156,11 +156,7 @@ def _cluster_of_folder(folder: Path) -> str | None:
         return None
 
 
-def shown_names(placements: Iterable[Any]) -> dict[tuple[int, int], str]:
-    """The name of each node as people know it, by attempt and node rank."""
-    return {(row.number, row.node_rank): shown_name(row) for row in placements}
-
-
 def shown_name(row: Any) -> str:
+    """The name of a placement's node as people know it."""
     brought = is_brought(row.node, row.run_id, row.number, row.node_rank)
     return str(row.host if brought and row.host else row.node)

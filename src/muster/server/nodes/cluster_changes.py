@@ -14,7 +14,7 @@ from muster.engines.registry import DEFAULT
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import CLUSTERS
+from muster.server.database.records import CLUSTERS, message_of
 from muster.server.nodes import clusters
 from muster.server.nodes.agents import nodes_of
 from muster.server.nodes.clusters import Held
@@ -112,7 +112,7 @@ def history(connection: Connection, cluster: str, node: str) -> list[NodeStateVi
     """The states of a node so far, oldest first."""
     table = tables.node_history
     query = select(table).where(table.c.cluster == cluster, table.c.name == node).order_by(table.c.id)
-    return [NodeStateView(row.at, row.state, row.reason) for row in connection.execute(query)]
+    return [message_of(NodeStateView, row) for row in connection.execute(query)]
 
 
 def _view(context: Context, connection: Connection, row: Any) -> ClusterView:
@@ -123,12 +123,9 @@ def _view(context: Context, connection: Connection, row: Any) -> ClusterView:
         _PLACEMENTS.c.cluster == row.name, _PLACEMENTS.c.phase.in_(states.HOLDS_RESOURCES)
     )
     waiting = select(_RUNS.c.id).where(_RUNS.c.compute == row.name, _RUNS.c.status == states.QUEUED)
-    return ClusterView(
-        name=row.name,
-        engine=row.engine,
-        state=row.state,
-        options=row.options,
-        created_at=row.created_at,
+    return message_of(
+        ClusterView,
+        row,
         min_nodes=options.min_nodes,
         max_nodes=len(offers),
         lent=context.nodes.engines.queue(cluster.engine) is not None,

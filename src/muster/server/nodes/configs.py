@@ -21,7 +21,7 @@ def write_config(
 ) -> AgentConfig:
     """Write an agent's configuration; one with `linger_s` came with an attempt, and leaves with it."""
     if node not in context.nodes.agent_tokens:
-        context.nodes.agent_tokens[node] = context.people.tokens.create("agent", node)
+        context.nodes.agent_tokens[node] = context.tokens.create("agent", node)
     paths = context.paths.node(node)
     config = AgentConfig(
         node=node,

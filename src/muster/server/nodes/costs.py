@@ -15,16 +15,9 @@ def report(connection: Connection, by: CostBy, now: float) -> CostReport:
     mine = and_(attempts.c.run_id == placements.c.run_id, attempts.c.number == placements.c.number)
     rows = connection.execute(
         select(
-            placements.c.run_id,
-            placements.c.cluster,
-            placements.c.gpus,
-            placements.c.price_per_hour,
-            attempts.c.created_at,
-            attempts.c.granted_at,
-            placements.c.host,
-            attempts.c.ended_at,
-            runs.c.display_name,
-            runs.c.submitted_by,
+            *placements.c["run_id", "cluster", "gpus", "price_per_hour", "host"],
+            *attempts.c["created_at", "granted_at", "ended_at"],
+            *runs.c["display_name", "submitted_by"],
         )
         .join(attempts, mine)
         .join(runs, runs.c.id == placements.c.run_id)

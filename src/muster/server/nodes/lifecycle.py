@@ -16,12 +16,13 @@ from muster.control.scheduling.autoscale import Limits, Member, Scaling, Wanted,
 from muster.control.scheduling.capacity import Condition, fitting
 from muster.control.scheduling.model import Node
 from muster.control.scheduling.nodes import Change, Seen, next_state
-from muster.defaults import NODE_STRIKES
+from muster.defaults import NODE_STRIKES, WATCH_S
 from muster.engines.base import NodeState
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import CLUSTERS
+from muster.server.hub import wait_at_most
 from muster.server.nodes import clusters
 from muster.server.nodes.agents import ensure_agents, poll
 from muster.server.nodes.clusters import NodeRecord
@@ -30,7 +31,6 @@ from muster.wire.verdicts import code_of
 
 log = logging.getLogger("muster.server")
 
-_TEND_S = 1.0
 _LOOK_AHEAD = 1000
 _PLACEMENTS = tables.placements
 _BUSY = select(_PLACEMENTS.c.node).where(_PLACEMENTS.c.phase.in_(states.IS_OPEN))
@@ -39,10 +39,7 @@ _BUSY = select(_PLACEMENTS.c.node).where(_PLACEMENTS.c.phase.in_(states.IS_OPEN)
 async def tend_clusters(context: Context) -> None:
     """Bring nodes that the queue can use, send those away that nobody uses, and keep their states."""
     while True:
-        try:
-            await asyncio.wait_for(context.hub.clusters.wait(), _TEND_S)
-        except TimeoutError:
-            pass
+        await wait_at_most(context.hub.clusters, WATCH_S)
         context.hub.clusters.clear()
         try:
             for row in await context.database.read(lambda c: c.execute(CLUSTERS).all()):
@@ -50,7 +47,7 @@ async def tend_clusters(context: Context) -> None:
                     await _tend(context, row)
         except Exception:
             log.exception("tending the clusters failed; it is tried again")
-            await asyncio.sleep(_TEND_S)
+            await asyncio.sleep(WATCH_S)
 
 
 @dataclass(frozen=True)
@@ -136,7 +133,7 @@ def _load(name: str, connection: Connection) -> _Load:
 
 
 def _remind(context: Context, loaded: _Load) -> None:
-    """Agents that must leave are told so by every life of the server."""
+    """Ask agents to leave that an earlier life of the server decided to send away."""
     going = (clusters.LEAVING, clusters.PREEMPTED)
     leaving = {name for name, row in loaded.known.items() if row.state in going}
     new = leaving - context.hub.leaving_nodes
@@ -248,8 +245,6 @@ def _why_leaving(row: Any, loaded: _Load, name: str) -> str:
 
 def _delete_if_unused(transaction: Transaction, name: str) -> None:
     runs = tables.runs
-    waiting = (*states.ACTIVE, states.QUEUED)
-    uses = select(runs.c.id).where(runs.c.compute == name, runs.c.status.in_(waiting)).limit(1)
-    if transaction.execute(uses).first():
-        return
-    transaction.execute(delete(tables.clusters).where(tables.clusters.c.name == name))
+    uses = select(runs.c.id).where(runs.c.compute == name, runs.c.status.in_((*states.ACTIVE, states.QUEUED)))
+    if transaction.execute(uses.limit(1)).first() is None:
+        transaction.execute(delete(tables.clusters).where(tables.clusters.c.name == name))

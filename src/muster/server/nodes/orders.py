@@ -12,7 +12,7 @@ from muster import errors
 from muster.job.expressions import resolve_environment, secret_names
 from muster.job.parts import Mpi
 from muster.job.spec import JobSpec
-from muster.launch.plan import ports_wanted
+from muster.launch.conventions import ports_wanted
 from muster.launch.preflight import needs
 from muster.server.context import Context
 from muster.server.data import grants
@@ -35,21 +35,10 @@ def _open_here() -> Select[Any]:
     runs, attempts, placements = tables.runs, tables.attempts, tables.placements
     return (
         select(
-            placements.c.run_id,
-            placements.c.number,
-            placements.c.node_rank,
-            placements.c.phase,
-            placements.c.gpus,
+            *placements.c["run_id", "number", "node_rank", "phase", "gpus"],
+            *runs.c["spec", "snapshot", "python", "environment", "num_nodes", "budget_from"],
+            *attempts.c["stop_reason", "stop_grace_s", "plan"],
             tables.clusters.c.engine,
-            runs.c.spec,
-            runs.c.snapshot,
-            runs.c.python,
-            runs.c.environment,
-            runs.c.num_nodes,
-            runs.c.budget_from,
-            attempts.c.stop_reason,
-            attempts.c.stop_grace_s,
-            attempts.c.plan,
         )
         .join(attempts, and_(attempts.c.run_id == placements.c.run_id, attempts.c.number == placements.c.number))
         .join(runs, runs.c.id == placements.c.run_id)

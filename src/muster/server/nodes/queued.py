@@ -7,14 +7,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete
+from sqlalchemy import Connection
 
 from muster import errors
 from muster.engines.base import Allocation, Cluster, Gang, GangRequest, NodeState, QueueEngine, Scripted
 from muster.server.context import Context
-from muster.server.database import tables
-from muster.server.database.connection import Transaction
-from muster.server.database.records import RUN
+from muster.server.database.records import RUN, record_file
 from muster.server.nodes.allocations import Key, allocation_id, attempt_of, node_folders, time_left_s
 from muster.server.nodes.clusters import Held
 from muster.server.nodes.configs import write_config
@@ -106,12 +104,5 @@ class QueuedNodes:
             return
         run_id, number = request.gang.run, request.gang.attempt
         self.context.files.store.put(f"runs/{run_id}/attempts/{number}/{SCRIPT}", [data])
-        row = {"run_id": run_id, "attempt": number, "path": SCRIPT, "node_rank": 0}
-        values = {**row, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-
-        def work(transaction: Transaction) -> None:
-            files = tables.files
-            transaction.execute(delete(files).where(*(files.c[name] == value for name, value in row.items())))
-            transaction.execute(files.insert().values(**values))
-
-        self.context.database.submit(work).result()
+        sha256 = hashlib.sha256(data).hexdigest()
+        self.context.database.submit(lambda t: record_file(t, run_id, number, 0, SCRIPT, len(data), sha256)).result()

@@ -13,7 +13,7 @@ from sqlalchemy import insert, select
 from muster import errors
 from muster.host.files import PRIVATE, write_file
 from muster.server.database import tables
-from muster.server.database.connection import Database, Transaction
+from muster.server.database.connection import Database
 
 ROLES = ("admin", "user", "reader", "agent")
 
@@ -38,19 +38,10 @@ class Tokens:
         """A new token; this is the only time that it is seen."""
         token = f"muster_{secrets.token_urlsafe(32)}"
         now = time.time()
-        row = {
-            "hash": _hash(token),
-            "role": role,
-            "subject": subject,
-            "created_at": now,
-            "expires_at": now + lifetime_s if lifetime_s else None,
-        }
-
-        def work(transaction: Transaction) -> None:
-            transaction.execute(insert(tables.tokens).values(**row))
-
-        self._database.submit(work).result()
-        self._callers[str(row["hash"])] = (Caller(role, subject), row["expires_at"])
+        expires_at = now + lifetime_s if lifetime_s else None
+        row = {"hash": _hash(token), "role": role, "subject": subject, "created_at": now, "expires_at": expires_at}
+        self._database.submit(lambda transaction: transaction.execute(insert(tables.tokens).values(**row))).result()
+        self._callers[_hash(token)] = (Caller(role, subject), expires_at)
         return token
 
     def admin(self, path: Path) -> str:

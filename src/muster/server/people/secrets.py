@@ -6,12 +6,13 @@ import re
 import time
 from collections.abc import Collection, Iterable
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, select
 
 from muster import errors
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.server.database.records import upsert
 from muster.wire.codec import to_json
 from muster.wire.secrets import SecretView
 
@@ -32,10 +33,9 @@ def put(context: Context, transaction: Transaction, name: str, value: str, user:
     table = tables.secrets
     now = time.time()
     first = transaction.execute(select(table.c.created_at).where(table.c.name == name)).scalar()
-    transaction.execute(delete(table).where(table.c.name == name))
     made = SecretView(name, first or now, now, user)
-    sealed = context.people.vault.seal({"value": value}, _about(name))
-    transaction.execute(insert(table).values(**to_json(made), sealed=sealed))
+    sealed = context.vault.seal({"value": value}, _about(name))
+    upsert(transaction, table, {**to_json(made), "sealed": sealed})
     return made
 
 
@@ -67,7 +67,7 @@ def values(context: Context, connection: Connection, names: Collection[str]) -> 
     require(connection, names)
     table = tables.secrets
     rows = connection.execute(select(table.c.name, table.c.sealed).where(table.c.name.in_(sorted(set(names)))))
-    return {row.name: str(context.people.vault.open(row.sealed, _about(row.name))["value"]) for row in rows}
+    return {row.name: str(context.vault.open(row.sealed, _about(row.name))["value"]) for row in rows}
 
 
 def _about(name: str) -> str:

@@ -17,6 +17,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from muster import errors
+from muster.defaults import KEY_COMMAND_S
 from muster.host.files import PRIVATE, write_file
 from muster.paths import WorkspacePaths
 from muster.wire.codec import Json
@@ -24,7 +25,6 @@ from muster.wire.codec import Json
 _SEAL = "v1"
 _KEY_BYTES = 32
 _NONCE_BYTES = 12
-_COMMAND_S = 60
 
 
 class Vault:
@@ -95,7 +95,7 @@ def _key(text: str, where: str) -> bytes:
 
 
 def _output(command: str) -> str:
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=_COMMAND_S, check=False)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=KEY_COMMAND_S, check=False)
     if done.returncode != 0:
         # What it printed may hold the key, or a part of it.
         raise errors.UserError(f"MUSTER_KEY_COMMAND ended with {done.returncode}", "Run it by hand to see why.")

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import insert
+from sqlalchemy import Table, insert
 
 from muster.control.lifecycle import AttemptView, NodeView, RankView
 from muster.control.scheduling.model import Place
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import ATTEMPT, PLACEMENT, PLACEMENTS, RANK, RANKS, RUN
+from muster.server.database.records import (
+    ADD_EVENT,
+    ATTEMPT,
+    PLACEMENT,
+    PLACEMENTS,
+    RANK,
+    RANKS,
+    RUN,
+    Recorded,
+    event_row,
+)
 from muster.server.nodes import allocations
 from muster.wire import states
 from muster.wire.codec import Json
-from muster.wire.states import Level
+from muster.wire.states import Level, RunStatus
+from muster.wire.stream import Note, StateChanged
 
 _ADD_ATTEMPT = insert(tables.attempts)
 _ADD_PLACEMENT = insert(tables.placements)
 _ADD_RANK = insert(tables.ranks)
-_ADD_EVENT = insert(tables.events)
 
 Columns = dict[str, Json]
 
@@ -82,11 +92,10 @@ class AttemptRecord:
         number = run.attempt + 1
         run.set(attempt=number, retry_at=None)
         key: Columns = {"run_id": run_id, "number": number}
-        attempt: Columns = {"status": states.PREPARING, "created_at": time.time(), "timed_out": False}
-        blank: Columns = {"started_at": None, "ended_at": None, "stop_reason": None, "stop_grace_s": None, "plan": None}
-        blank |= {"granted_at": None, "ending": None}
+        attempt: Columns = {**key, "status": states.PREPARING, "created_at": time.time(), "timed_out": False}
         nodes = [
             {
+                **_blank(tables.placements),
                 **key,
                 "node_rank": node_rank,
                 "cluster": run.compute,
@@ -100,16 +109,13 @@ class AttemptRecord:
                 "phase": states.ORDERED,
                 "lost": False,
                 "ports": [],
-                "refusal": None,
                 "leaving": False,
-                "resumed": None,
-                "facts": None,
             }
             for node_rank, place in enumerate(places)
         ]
-        transaction.execute(_ADD_ATTEMPT, {**key, **attempt})
+        transaction.execute(_ADD_ATTEMPT, attempt)
         transaction.execute(_ADD_PLACEMENT, nodes)
-        record = cls(run, Record({**key, **blank, **attempt}), [Record(node) for node in nodes], [])
+        record = cls(run, Record({**_blank(tables.attempts), **attempt}), [Record(node) for node in nodes], [])
         record._new = True
         return record
 
@@ -124,22 +130,21 @@ class AttemptRecord:
         return next((rank for rank in self.ranks if rank.rank == number), None)
 
     def add_ranks(self, rows: Sequence[Columns]) -> None:
-        key = {"run_id": self.run.id, "number": self.attempt.number, "state": "waiting", "expected": False}
-        blank = {"pid": None, "started_at": None, "ended_at": None, "exit_code": None, "signal": None}
-        self.ranks = [Record({**key, **blank, "evidence": {}, **row}) for row in rows]
+        key = {"run_id": self.run.id, "number": self.attempt.number}
+        fresh = {**_blank(tables.ranks), **key, "state": "waiting", "expected": False, "evidence": {}}
+        self.ranks = [Record({**fresh, **row}) for row in rows]
         self._new_ranks = True
 
-    def tell(self, kind: str, data: Mapping[str, Json], at: float | None = None) -> None:
+    def announce(self, event: Recorded) -> None:
         """Something that those who follow the run will hear."""
-        moment = time.time() if at is None else at
-        self._events.append({"run_id": self.run.id, "at": moment, "kind": kind, "data": dict(data)})
+        self._events.append(event_row(self.run.id, event))
 
     def note(self, level: Level, text: str) -> None:
-        self.tell("note", {"level": level, "text": text})
+        self.announce(Note(level, text, time.time()))
 
-    def move(self, status: str, **columns: Any) -> None:
+    def move(self, status: RunStatus, **columns: Any) -> None:
         self.run.set(status=status, **columns)
-        self.tell("state", {"status": status})
+        self.announce(StateChanged(status, time.time()))
 
     def view(self, context: Context) -> AttemptView:
         """What the decision looks at."""
@@ -165,10 +170,10 @@ class AttemptRecord:
             cancel=self.run.cancel,
             timed_out=self.attempt.timed_out,
             stop_reason=self.attempt.stop_reason,
-            untold=self._untold(),
+            ending_pending=self._ending_pending(),
         )
 
-    def _untold(self) -> bool:
+    def _ending_pending(self) -> bool:
         """Whether nodes were taken back and their engine, which will be asked again, has not said why."""
         if self.attempt.ending is not None or not any(node.leaving for node in self.nodes):
             return False
@@ -192,13 +197,17 @@ class AttemptRecord:
                 if rank.changes:
                     RANK.set(transaction, self.run.id, number, rank.rank, **rank.changes)
         if self._events:
-            transaction.execute(_ADD_EVENT, self._events)
+            transaction.execute(ADD_EVENT, self._events)
         orders_changed = self._new or self.attempt.changes or any(node.changes for node in self.nodes)
         nodes = [node.node for node in self.nodes] if orders_changed or self._new_ranks else []
         freed = any(node.changes.get("phase") not in (None, *states.HOLDS_RESOURCES) for node in self.nodes)
         run_id = self.run.id
         transaction.frees_nodes = transaction.frees_nodes or freed or self.run.status in states.TERMINAL
         transaction.after_commit.append(lambda: context.hub.changed(nodes, [run_id]))
+
+
+def _blank(table: Table) -> Columns:
+    return dict.fromkeys(table.columns.keys())
 
 
 def _record(row: Any) -> Record:

@@ -12,12 +12,12 @@ from sqlalchemy import select, update
 from muster.control.lifecycle import Finish, Go, Move, Stop, decide
 from muster.control.retry import Retry
 from muster.control.scheduling.model import Start
-from muster.diagnosis.verdict import judge
 from muster.defaults import GRACE_CANCEL_S
-from muster.engines.base import Ending
+from muster.diagnosis.verdict import judge
+from muster.engines import base
 from muster.job.spec import JobSpec
+from muster.launch.conventions import ports_wanted
 from muster.launch.plan import plan as make_plan
-from muster.launch.plan import ports_wanted
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
@@ -28,7 +28,7 @@ from muster.server.runs import ingest, readiness, retries
 from muster.server.runs.attempt_record import AttemptRecord, Record
 from muster.server.runs.evidence import gather
 from muster.wire import states
-from muster.wire.codec import to_json
+from muster.wire.codec import from_json, to_json
 from muster.wire.environments import BuiltEnvironment
 from muster.wire.node.agents import (
     Ended,
@@ -44,9 +44,11 @@ from muster.wire.node.agents import (
     TimedOut,
 )
 from muster.wire.node.plan import Slot
-from muster.wire.verdicts import CANCELLED, COMPLETED, Verdict
+from muster.wire.states import RunStatus
+from muster.wire.stream import RankEnded, RankStarted
+from muster.wire.verdicts import CANCELLED, COMPLETED, Ending, Refusal, Verdict
 
-_STATUS = {COMPLETED: states.COMPLETED, CANCELLED: states.CANCELED}
+_STATUS: dict[str, RunStatus] = {COMPLETED: states.COMPLETED, CANCELLED: states.CANCELED}
 
 
 def begin(context: Context, transaction: Transaction, start: Start, to_come: bool = False) -> list[tuple[str, str]]:
@@ -59,8 +61,7 @@ def begin(context: Context, transaction: Transaction, start: Start, to_come: boo
     if not to_come and not any(ports_wanted(spec, rank).count for rank in range(len(start.places))):
         # Nothing has to be agreed between the nodes first: the order to prepare carries the plan.
         _plan(transaction, record, spec)
-    _advance(context, transaction, record)
-    record.save(context, transaction)
+    _go_on(context, transaction, record)
     return [(node.cluster, node.node) for node in record.nodes]
 
 
@@ -76,17 +77,14 @@ def take_events(context: Context, transaction: Transaction, node: str, events: S
             continue
         for event in received:
             _record(record, placement, event)
-        if record.is_current:
-            _advance(context, transaction, record)
-        record.save(context, transaction)
+        _go_on(context, transaction, record)
 
 
 def advance(context: Context, transaction: Transaction, run_id: str) -> None:
     """Decide and apply, after something about the run has changed."""
     record = AttemptRecord.load(transaction, run_id)
     if record is not None:
-        _advance(context, transaction, record)
-        record.save(context, transaction)
+        _go_on(context, transaction, record)
 
 
 def preempt(context: Context, transaction: Transaction, run_id: str, why: str) -> None:
@@ -96,8 +94,7 @@ def preempt(context: Context, transaction: Transaction, run_id: str, why: str) -
         return
     record.note("warning", f"preempted: {why}")
     _stop(context, record, Stop("preempted", GRACE_CANCEL_S))
-    _advance(context, transaction, record)
-    record.save(context, transaction)
+    _go_on(context, transaction, record)
 
 
 def lose_node(context: Context, transaction: Transaction, node: str, give_up: bool, why: str = "") -> None:
@@ -114,31 +111,27 @@ def lose_node(context: Context, transaction: Transaction, node: str, give_up: bo
         if record is None or placement is None:
             continue
         _lose(record, placement, give_up, why)
-        if record.is_current:
-            _advance(context, transaction, record)
-        record.save(context, transaction)
+        _go_on(context, transaction, record)
 
 
-def note_ending(context: Context, transaction: Transaction, run_id: str, number: int, ending: Ending) -> None:
+def note_ending(context: Context, transaction: Transaction, run_id: str, number: int, ending: base.Ending) -> None:
     """Keep how an engine says that an attempt's nodes were taken back; the first word counts."""
     record = AttemptRecord.load(transaction, run_id, number)
     if record is None or record.attempt.ending is not None or record.attempt.ended_at is not None:
         return
-    record.attempt.set(ending={"code": ending.code, "message": ending.message})
+    record.attempt.set(ending=to_json(ending))
     if ending.message:
         record.note("warning" if ending.code else "info", ending.message)
-    if record.is_current:
-        _advance(context, transaction, record)
-    record.save(context, transaction)
+    _go_on(context, transaction, record)
 
 
-def tell(context: Context, transaction: Transaction, run_id: str, text: str) -> None:
+def announce(context: Context, transaction: Transaction, run_id: str, text: str) -> None:
     """Say something to those who follow a run."""
     add_note(transaction, run_id, "info", text)
     transaction.after_commit.append(lambda: context.hub.changed(runs=[run_id]))
 
 
-def meet_node(transaction: Transaction, hello: Hello) -> None:
+def identify_node(transaction: Transaction, hello: Hello) -> None:
     """The agent of a node that was to come is here: now it is known which machine that is."""
     run_id, number = allocations.attempt_of(hello.node)
     placements, attempts = tables.placements, tables.attempts
@@ -162,7 +155,7 @@ def _record(record: AttemptRecord, placement: Record, event: Event) -> None:
             _record_environment(record, placement.node, data.environment)
         if placement.phase == states.ORDERED:
             placement.set(phase=states.PREPARED)
-            _tell_notices(record, readiness.notices([placement]) if record.attempt.plan is not None else ())
+            _note_all(record, readiness.notices([placement]) if record.attempt.plan is not None else ())
     elif isinstance(data, Refused):
         placement.set(refusal=to_json(data))
         record.note("error", f"{placement.node}: {data.message}")
@@ -204,7 +197,7 @@ def _record_start(record: AttemptRecord, event: Event, started: StartedRank) -> 
     rank = record.rank(started.rank)
     if rank is not None and rank.state == "waiting":
         rank.set(state="running", pid=started.pid, started_at=started.at)
-        record.tell("rank", {"rank": rank.rank, "state": "running"}, event.at)
+        record.announce(RankStarted(rank.rank, "running", event.at))
 
 
 def _record_exit(record: AttemptRecord, event: Event, exited: Exited, node: str) -> None:
@@ -220,8 +213,7 @@ def _record_exit(record: AttemptRecord, event: Event, exited: Exited, node: str)
         expected=exited.expected,
         evidence={key: value for key, value in to_json(exited).items() if key not in known},
     )
-    end = {"rank": rank.rank, "node": node, "state": "ended", "exit_code": rank.exit_code, "signal": rank.signal}
-    record.tell("rank", end, event.at)
+    record.announce(RankEnded(rank.rank, node, "ended", exited.exit_code, exited.signal, event.at))
 
 
 def _lose(record: AttemptRecord, placement: Record, give_up: bool, why: str) -> None:
@@ -229,16 +221,22 @@ def _lose(record: AttemptRecord, placement: Record, give_up: bool, why: str) -> 
         # Nothing has begun there: the next agent of the node takes the order up.
         if not give_up:
             return
-        text = f"the agent of {placement.node} did not come" + (f": {why}" if why else "")
-        told = record.attempt.ending or {}
-        text = told.get("message") or text
-        placement.set(lost=True, refusal={"code": told.get("code") or "platform", "message": text})
+        ending = from_json(Ending, record.attempt.ending) if record.attempt.ending else Ending("", "")
+        text = ending.message or f"the agent of {placement.node} did not come" + (f": {why}" if why else "")
+        placement.set(lost=True, refusal=to_json(Refusal(ending.code or "platform", text)))
         record.note("error", text)
     elif placement.phase in states.HOLDS_RESOURCES and not placement.lost:
         placement.set(lost=True)
         record.note("error", f"node {placement.node} or its agent went away")
     if give_up:
         placement.set(phase=states.GIVEN_UP)
+
+
+def _go_on(context: Context, transaction: Transaction, record: AttemptRecord) -> None:
+    """Decide what follows, where the attempt is the current one, and write down what has changed."""
+    if record.is_current:
+        _advance(context, transaction, record)
+    record.save(context, transaction)
 
 
 def _advance(context: Context, transaction: Transaction, record: AttemptRecord) -> None:
@@ -264,12 +262,12 @@ def _go(transaction: Transaction, record: AttemptRecord) -> None:
         readiness.check_agreement(record.nodes)
         _plan(transaction, record, JobSpec.model_validate(record.run.spec, strict=False))
     except readiness.NotReady as trouble:
-        record.nodes[0].set(refusal={"code": trouble.code, "message": str(trouble)})
+        record.nodes[0].set(refusal=to_json(Refusal(trouble.code, str(trouble))))
         return
-    _tell_notices(record, readiness.notices(record.nodes))
+    _note_all(record, readiness.notices(record.nodes))
 
 
-def _tell_notices(record: AttemptRecord, texts: Sequence[str]) -> None:
+def _note_all(record: AttemptRecord, texts: Sequence[str]) -> None:
     for text in texts:
         record.note("info", text)
 
@@ -284,19 +282,9 @@ def _plan(transaction: Transaction, record: AttemptRecord, spec: JobSpec) -> Non
     number = record.attempt.number
     made = make_plan(spec, slots, run_id=record.run.id, attempt=number, python=_python(record.run))
     record.attempt.set(plan={**to_json(made), "secret": secrets.token_hex(32)})
-    record.add_ranks(
-        [
-            {
-                "rank": rank.rank,
-                "node_rank": rank.node_rank,
-                "role": rank.role,
-                "essential": rank.essential,
-                "log": rank.log,
-            }
-            for rank in made.ranks
-        ]
-    )
-    _tell_notices(record, [*made.notices, *about_network])
+    columns = ("rank", "node_rank", "role", "essential", "log")
+    record.add_ranks([{name: getattr(rank, name) for name in columns} for rank in made.ranks])
+    _note_all(record, [*made.notices, *about_network])
 
 
 def _python(run: Record) -> str:
@@ -312,7 +300,7 @@ def _stop(context: Context, record: AttemptRecord, action: Stop) -> None:
             node.set(phase=states.GIVEN_UP)
 
 
-def _move(context: Context, record: AttemptRecord, status: str) -> None:
+def _move(context: Context, record: AttemptRecord, status: RunStatus) -> None:
     if status == states.FINALIZING and record.attempt.stop_reason not in (None, "done"):
         # Said at once; large files may take long to arrive. It is judged again when everything is here.
         verdict = to_json(_judge(context, record))
@@ -333,7 +321,7 @@ def _finish(context: Context, transaction: Transaction, record: AttemptRecord) -
             ingest.parse_events(context, transaction, run.id, number, stream)
     verdict = _judge(context, record)
     following = retries.follow(context, transaction, record, verdict)
-    action = retries.told(following) if isinstance(following, Retry) else following.why
+    action = retries.next_step(following) if isinstance(following, Retry) else following.why
     verdict = replace(verdict, action=action)
     now = time.time()
     status = _STATUS.get(verdict.code, states.FAILED)

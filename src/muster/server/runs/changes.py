@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, select
 
 from muster import errors
 from muster.host.files import safe_path
@@ -13,12 +13,12 @@ from muster.host.hashing import Measuring
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import RUN, add_note, find_run, move_run
+from muster.server.database.records import RUN, add_note, find_run, move_run, record_file
 from muster.server.runs import attempts, ingest
 from muster.wire import states
+from muster.wire.access import HashedFile
 from muster.wire.codec import to_json
-from muster.wire.metrics import MetricPoint, MetricReport
-from muster.wire.runs import Changes, FileStored
+from muster.wire.runs import Changes, MetricPoint, MetricReport
 from muster.wire.verdicts import CANCELLED, Verdict
 
 _PARTS = (
@@ -101,16 +101,13 @@ def log_metrics(context: Context, transaction: Transaction, ref: str, reports: t
     transaction.after_commit.append(lambda: context.hub.changed(runs=[row.id]))
 
 
-def store_file(context: Context, run_id: str, path: str, pieces: Iterator[bytes]) -> FileStored:
+def store_file(context: Context, run_id: str, path: str, pieces: Iterator[bytes]) -> HashedFile:
     """Bring the bytes of a file that a client adds to a run to the store."""
     measuring = Measuring()
     size = context.files.store.put(f"runs/{run_id}/attempts/0/{safe_path(path)}", measuring.passing(pieces))
-    return FileStored(path, size, measuring.sha256)
+    return HashedFile(path, size, measuring.sha256)
 
 
-def add_file(transaction: Transaction, run_id: str, file: FileStored) -> None:
+def add_file(transaction: Transaction, run_id: str, file: HashedFile) -> None:
     """Record a file that a client added, in place of an earlier one of the same name."""
-    files = tables.files
-    where = (files.c.run_id == run_id, files.c.attempt == 0, files.c.path == file.path)
-    transaction.execute(delete(files).where(*where))
-    transaction.execute(insert(files).values(run_id=run_id, attempt=0, node_rank=0, **to_json(file)))
+    record_file(transaction, run_id, 0, 0, file.path, file.size, file.sha256)

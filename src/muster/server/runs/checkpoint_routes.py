@@ -7,15 +7,11 @@ from collections.abc import Iterator
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
-from sqlalchemy import Connection, select
 
 from muster import errors
-from muster.server.database import tables
-from muster.server.http.dependencies import CallerOf, ContextOf
+from muster.server.http.dependencies import ContextOf, NodeOf
 from muster.server.http.uploads import body_pieces
-from muster.server.nodes.agent_routes import own
 from muster.server.runs import checkpoints
-from muster.server.runs.checkpoints import Checkpoint
 from muster.store.pieces import pieces_of
 from muster.wire.checkpoints import CheckpointFile, Publication, Published
 from muster.wire.node.requests import FileReceived
@@ -25,12 +21,10 @@ router = APIRouter(prefix="/agents/{node}/checkpoints", tags=["agents"])
 
 @router.put("/files", status_code=201)
 async def put_file(
-    node: str, request: Request, context: ContextOf, caller: CallerOf, run: str, attempt: int, key: str, path: str,
-    sha256: str, size: int,
+    node: NodeOf, request: Request, context: ContextOf, run: str, attempt: int, key: str, path: str, sha256: str,
+    size: int,
 ) -> FileReceived:  # fmt: skip
     """One file of a checkpoint that is about to be published."""
-    own(caller, node)
-    context.hub.heard(node)
     node_rank = await context.database.read(lambda c: checkpoints.admit(c, run, attempt, node))
     location = checkpoints.location(run, attempt, node_rank, key, path)
     await body_pieces(request, lambda pieces: context.files.store.put(location, pieces, sha256=sha256))
@@ -38,9 +32,8 @@ async def put_file(
 
 
 @router.post("", status_code=201)
-async def publish(node: str, given: Publication, context: ContextOf, caller: CallerOf) -> Published:
+async def publish(node: NodeOf, given: Publication, context: ContextOf) -> Published:
     """The checkpoint is complete: from now on an attempt may resume from it."""
-    own(caller, node)
     await asyncio.to_thread(checkpoints.check_whole, context, node, given)
     gone = await context.database.write(lambda t: checkpoints.publish(context, t, node, given))
     for folder in gone:
@@ -49,21 +42,18 @@ async def publish(node: str, given: Publication, context: ContextOf, caller: Cal
 
 
 @router.get("/{checkpoint}")
-async def show(node: str, checkpoint: int, run: str, context: ContextOf, caller: CallerOf) -> list[CheckpointFile]:
+async def show(node: NodeOf, checkpoint: int, run: str, context: ContextOf) -> list[CheckpointFile]:
     """The files of a checkpoint of a run that is placed on the node."""
-    own(caller, node)
-    found = await context.database.read(lambda c: _find(c, run, node, checkpoint))
+    found = await context.database.read(lambda c: checkpoints.find(c, run, node, checkpoint))
     return found.files()
 
 
 @router.get("/{checkpoint}/files/{part}/{path:path}")
 async def get_file(
-    node: str, checkpoint: int, part: int, path: str, run: str, context: ContextOf, caller: CallerOf
+    node: NodeOf, checkpoint: int, part: int, path: str, run: str, context: ContextOf
 ) -> StreamingResponse:
     """The bytes of one of its files."""
-    own(caller, node)
-    context.hub.heard(node)
-    found = await context.database.read(lambda c: _find(c, run, node, checkpoint))
+    found = await context.database.read(lambda c: checkpoints.find(c, run, node, checkpoint))
     row = next((item for item in found.parts if item.id == part), None)
     if row is None:
         raise errors.NotFound(f"the checkpoint {checkpoint} has no part {part}")
@@ -75,12 +65,3 @@ async def get_file(
             yield from pieces_of(file)
 
     return StreamingResponse(pieces(), media_type="application/octet-stream")
-
-
-def _find(connection: Connection, run: str, node: str, checkpoint: int) -> Checkpoint:
-    placements = tables.placements
-    here = select(placements.c.node).where(placements.c.run_id == run, placements.c.node == node)
-    found = next((item for item in checkpoints.resumable(connection, run) if item.id == checkpoint), None)
-    if found is None or connection.execute(here).first() is None:
-        raise errors.NotFound(f"there is no checkpoint {checkpoint} of {run} for {node}")
-    return found

@@ -102,6 +102,16 @@ def resumable(connection: Connection, run_id: str, before: int | None = None) ->
     return complete_sets(connection.execute(query).all())
 
 
+def find(connection: Connection, run: str, node: str, checkpoint: int) -> Checkpoint:
+    """A complete checkpoint of a run that is placed on the node."""
+    placements = tables.placements
+    here = select(placements.c.node).where(placements.c.run_id == run, placements.c.node == node)
+    found = next((item for item in resumable(connection, run) if item.id == checkpoint), None)
+    if found is None or connection.execute(here).first() is None:
+        raise errors.NotFound(f"there is no checkpoint {checkpoint} of {run} for {node}")
+    return found
+
+
 def published_by(transaction: Transaction, run_id: str, number: int) -> bool:
     """Whether an attempt published a checkpoint of its own."""
     table = tables.checkpoints
@@ -139,14 +149,14 @@ def _declared_parts(row: Any) -> int | None:
     return next((int(match[1]) for match in matches if match), None)
 
 
-def superseded(rows: Sequence[Any]) -> list[Any]:
-    """Of a run's checkpoints those that are older than its last complete one."""
-    ordered = sorted(rows, key=lambda row: (*_age(row), row.id))
-    last = next(iter(complete_sets(ordered)), None)
-    if last is None:
+def superseded(rows: Sequence[Any], keep: int = 1) -> list[Any]:
+    """Of a run's checkpoints those that are older than its last few complete ones."""
+    ordered = sorted(rows, key=_order)
+    kept = complete_sets(ordered)[:keep]
+    if len(kept) < keep:
         return []
-    needed = {part.id for part in last.parts}
-    oldest = min(_age(part) for part in last.parts)
+    needed = {part.id for checkpoint in kept for part in checkpoint.parts}
+    oldest = min(_age(part) for checkpoint in kept for part in checkpoint.parts)
     return [row for row in ordered if row.id not in needed and _age(row) < oldest]
 
 
@@ -163,23 +173,24 @@ def _prune(transaction: Transaction, run_id: str) -> list[str]:
     table = tables.checkpoints
     spec = transaction.execute(select(tables.runs.c.spec).where(tables.runs.c.id == run_id)).scalar() or {}
     keep = (spec.get("retry") or {}).get("keep_checkpoints") or CHECKPOINTS_KEPT
-    complete = resumable(transaction.connection, run_id)
-    kept = complete[:keep]
-    if len(kept) < keep:
-        return []
-    best = next((item for item in complete if any(file.path == _BEST for file in item.files())), None)
-    needed = {part.id for checkpoint in (*kept, *([best] if best else ())) for part in checkpoint.parts}
-    oldest = min(_age(part) for checkpoint in kept for part in checkpoint.parts)
     rows = transaction.execute(select(table).where(table.c.run_id == run_id)).all()
-    gone = [row for row in rows if row.id not in needed and _age(row) < oldest]
-    if gone:
-        transaction.execute(delete(table).where(table.c.id.in_([row.id for row in gone])))
-    used = {folder_of(row) for row in rows} - {folder_of(row) for row in gone}
+    complete = complete_sets(sorted(rows, key=_order))
+    best = next((item for item in complete if any(file.path == _BEST for file in item.files())), None)
+    spared = {part.id for part in best.parts} if best else set()
+    gone = [row for row in superseded(rows, keep) if row.id not in spared]
+    ids = {row.id for row in gone}
+    if ids:
+        transaction.execute(delete(table).where(table.c.id.in_(ids)))
+    used = {folder_of(row) for row in rows if row.id not in ids}
     return sorted({folder_of(row) for row in gone} - used)
 
 
 def _age(row: Any) -> tuple[int, float]:
     return (row.attempt, row.at)
+
+
+def _order(row: Any) -> tuple[int, float, int]:
+    return (*_age(row), row.id)
 
 
 def folder_of(row: Any) -> str:
@@ -197,5 +208,5 @@ def views(rows: Iterable[Any]) -> tuple[CheckpointView, ...]:
             size=sum(part.size for part in item.parts),
             at=max(part.at for part in item.parts),
         )
-        for item in complete_sets(sorted(rows, key=lambda row: (*_age(row), row.id)))
+        for item in complete_sets(sorted(rows, key=_order))
     )

@@ -44,20 +44,17 @@ def gather(streams: Streams, run: Any, attempt: Any, nodes: Sequence[Any], ranks
             for row in order
         ),
         nodes=tuple(
-            NodeEvidence(
-                row.node_rank,
-                shown_name(row),
-                row.lost,
-                row.leaving,
-                from_json(Refusal, row.refusal) if row.refusal else None,
-            )
-            for row in nodes
+            NodeEvidence(row.node_rank, names[row.node_rank], row.lost, row.leaving, _refusal(row)) for row in nodes
         ),
         stop_reason=attempt.stop_reason,
         cancel_by=run.cancel_by,
         timeout_s=run.spec.get("limits", {}).get("timeout"),
         ending=from_json(Ending, attempt.ending) if attempt.ending else None,
     )
+
+
+def _refusal(row: Any) -> Refusal | None:
+    return from_json(Refusal, row.refusal) if row.refusal else None
 
 
 def _commands(plan: Any) -> dict[int, str]:

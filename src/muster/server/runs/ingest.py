@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import insert, select, update
 from sqlalchemy.exc import DataError, IntegrityError
 
+from muster.control.datawait import COMPUTE_METRIC, DATA_METRIC, advice
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import add_note, upsert
+from muster.server.database.records import add_event, add_note, upsert
 from muster.server.models import registry
-from muster.server.runs import datawait
-from muster.wire.codec import Json
-from muster.wire.metrics import MetricPoint
-from muster.wire.runs import Progress
+from muster.wire.codec import Json, to_json
+from muster.wire.runs import MetricPoint, Progress
+from muster.wire.stream import Note
 
 _LIMIT_BYTES = 8 << 20
 _ADD_METRICS = insert(tables.metrics)
@@ -30,9 +32,9 @@ UNUSABLE = (DataError, IntegrityError, KeyError, TypeError, ValueError, Attribut
 def parse_events(
     context: Context, transaction: Transaction, run_id: str, attempt: int, stream: str, singly: bool = False
 ) -> None:
-    """Take in the complete lines that are new; the offset reached is committed with them.
+    """Take in the complete lines that are new, with `singly` without those that cannot be recorded.
 
-    With `singly` a line that cannot be recorded is passed over.
+    The offset reached is committed with them.
     """
     streams = tables.streams
     where = (streams.c.run_id == run_id, streams.c.attempt == attempt, streams.c.stream == stream)
@@ -45,12 +47,10 @@ def parse_events(
             if len(data) < _LIMIT_BYTES:
                 return
             whole = data
-        if singly:
-            _apply_singly(transaction, run_id, attempt, stream, whole.splitlines())
-        else:
-            _apply(transaction, run_id, attempt, stream, whole.splitlines())
+        apply = _apply_singly if singly else _apply
+        apply(transaction, run_id, attempt, stream, whole.splitlines())
         parsed += len(whole)
-        upsert(transaction, streams, run_id=run_id, attempt=attempt, stream=stream, parsed=parsed)
+        upsert(transaction, streams, {"run_id": run_id, "attempt": attempt, "stream": stream, "parsed": parsed})
 
 
 def add_points(transaction: Transaction, run_id: str, points: Sequence[MetricPoint]) -> None:
@@ -120,14 +120,37 @@ def _apply(transaction: Transaction, run_id: str, attempt: int, stream: str, lin
         elif kind == "model" and name:
             _add_model(transaction, run_id, str(name), item)
     add_points(transaction, run_id, points)
-    datawait.look(transaction, run_id, attempt, points)
+    _advise_on_data_wait(transaction, run_id, attempt, points)
     if tags:
         known = transaction.execute(select(tables.runs.c.tags).where(tables.runs.c.id == run_id)).scalar() or {}
         transaction.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(tags={**known, **tags}))
     rank = rank_of(source)
     if progress is not None and rank is not None:
-        row = {"done": progress.done, "total": progress.total, "unit": progress.unit}
-        upsert(transaction, tables.progress, "attempt", run_id=run_id, rank=rank, attempt=attempt, **row)
+        row = {"run_id": run_id, "attempt": attempt, **to_json(replace(progress, rank=rank))}
+        upsert(transaction, tables.progress, row, newer="attempt")
+
+
+def _advise_on_data_wait(transaction: Transaction, run_id: str, attempt: int, points: Sequence[MetricPoint]) -> None:
+    """Say, once in each attempt, that a run waits for data more than it computes."""
+    if not any(point.name == DATA_METRIC for point in points):
+        return
+    source = points[-1].source
+    data_s, compute_s = (_last(transaction, run_id, attempt, source, name) for name in (DATA_METRIC, COMPUTE_METRIC))
+    if data_s is None or compute_s is None:
+        return
+    text = advice(data_s, compute_s)
+    events = tables.events
+    notes = select(events.c.data).where(events.c.run_id == run_id, events.c.kind == Note.kind)
+    if text and all(data.get("data_wait") != attempt for data in transaction.execute(notes).scalars()):
+        note = Note("warning", f"{source.replace('_', ' ')} {text}", time.time(), attempt)
+        add_event(transaction, run_id, note)
+
+
+def _last(transaction: Transaction, run_id: str, attempt: int, source: str, name: str) -> float | None:
+    metrics = tables.metrics
+    mine = (metrics.c.run_id == run_id, metrics.c.attempt == attempt, metrics.c.source == source)
+    newest = select(metrics.c.value).where(*mine, metrics.c.name == name).order_by(metrics.c.id.desc()).limit(1)
+    return _number(transaction.execute(newest).scalar())
 
 
 def _read(line: bytes) -> Mapping[str, Json]:

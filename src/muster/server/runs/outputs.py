@@ -6,10 +6,10 @@ from typing import Literal
 
 from sqlalchemy import and_, insert, select
 
-from muster import errors
 from muster.host.files import safe_path
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.server.database.records import node_rank_of
 from muster.wire.node.requests import OutputClaim, OutputNames
 
 
@@ -20,16 +20,15 @@ def claim(transaction: Transaction, node: str, given: OutputClaim) -> OutputName
     name lies under `node_N/`.
     """
     run, attempt, output = given.run, given.attempt, given.output
-    node_rank = _node_rank(transaction, run, attempt, node)
+    node_rank = node_rank_of(transaction, run, attempt, node)
     outcome = _outcome(transaction, run, attempt)
     if outcome != "succeeded":
         return OutputNames(outcome, {})
     table = tables.output_files
     mine = and_(table.c.run_id == run, table.c.attempt == attempt, table.c.output == output)
-    taken = {row.path: row for row in transaction.execute(select(table).where(mine).order_by(table.c.node_rank))}
-    kept = {
-        row.path: row.name for row in transaction.execute(select(table).where(mine, table.c.node_rank == node_rank))
-    }
+    claimed = transaction.execute(select(table).where(mine).order_by(table.c.node_rank)).all()
+    taken = {row.path: row for row in claimed}
+    kept = {row.path: row.name for row in claimed if row.node_rank == node_rank}
     names: dict[str, str | None] = {}
     rows = []
     for file in given.files:
@@ -45,18 +44,6 @@ def claim(transaction: Transaction, node: str, given: OutputClaim) -> OutputName
     if rows:
         transaction.execute(insert(table), rows)
     return OutputNames(outcome, names)
-
-
-def _node_rank(transaction: Transaction, run: str, attempt: int, node: str) -> int:
-    placements = tables.placements
-    row = transaction.execute(
-        select(placements.c.node_rank).where(
-            placements.c.run_id == run, placements.c.number == attempt, placements.c.node == node
-        )
-    ).first()
-    if row is None:
-        raise errors.NotFound(f"attempt {attempt} of {run} is not on {node}")
-    return int(row.node_rank)
 
 
 def _outcome(transaction: Transaction, run: str, attempt: int) -> Literal["running", "succeeded", "failed"]:

@@ -7,7 +7,7 @@ from the database.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Row, and_, bindparam, func, select
@@ -17,26 +17,15 @@ from muster.control.scheduling.explain import Explanations, Volume, head_reason
 from muster.control.scheduling.model import UNKNOWN, Decision, Gang, Need, Part, Rules, Running
 from muster.control.scheduling.queue import Queue
 from muster.defaults import GRACE_CANCEL_S, PRIORITY_HEADSTART_S, START_MARGIN_S
+from muster.job.parts import Retry
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.wire import states
 
 _RUNS, _EVENTS = tables.runs, tables.events
 _WAITING = select(
-    _RUNS.c.id,
-    _RUNS.c.seq,
-    _RUNS.c.experiment,
-    _RUNS.c.submitted_by,
-    _RUNS.c.compute,
-    _RUNS.c.priority,
-    _RUNS.c.created_at,
-    _RUNS.c.num_nodes,
-    _RUNS.c.ranks_per_node,
-    _RUNS.c.gpus_per_node,
-    _RUNS.c.timeout_s,
-    _RUNS.c.preemptible,
-    _RUNS.c.retry_at,
-    _RUNS.c.excluded_nodes,
+    *_RUNS.c["id", "seq", "experiment", "submitted_by", "compute", "priority", "created_at", "num_nodes"],
+    *_RUNS.c["ranks_per_node", "gpus_per_node", "timeout_s", "preemptible", "retry_at", "excluded_nodes"],
 ).where(_RUNS.c.status == states.QUEUED)
 _SOME = _WAITING.where(_RUNS.c.id.in_(bindparam("ids", expanding=True)))
 _COUNT = select(func.count()).select_from(_RUNS).where(_RUNS.c.status == states.QUEUED)
@@ -49,22 +38,10 @@ def _holding() -> Any:
     mine = and_(attempts.c.run_id == placements.c.run_id, attempts.c.number == placements.c.number)
     return (
         select(
-            placements.c.run_id,
-            placements.c.cluster,
-            placements.c.node,
-            placements.c.host,
-            placements.c.ranks,
-            placements.c.gpus,
-            attempts.c.created_at,
-            attempts.c.started_at,
-            attempts.c.stop_reason,
-            _RUNS.c.seq,
+            *placements.c["run_id", "cluster", "node", "host", "ranks", "gpus"],
+            *attempts.c["created_at", "started_at", "stop_reason"],
+            *_RUNS.c["seq", "priority", "timeout_s", "preemptible", "submitted_by", "experiment"],
             _RUNS.c.created_at.label("submitted_at"),
-            _RUNS.c.priority,
-            _RUNS.c.timeout_s,
-            _RUNS.c.preemptible,
-            _RUNS.c.submitted_by,
-            _RUNS.c.experiment,
         )
         .join(_RUNS, _RUNS.c.id == placements.c.run_id)
         .join(attempts, mine)
@@ -101,12 +78,6 @@ class RunQueue:
             self._load(transaction)
         return ids
 
-    def gang(self, run_id: str) -> Gang | None:
-        return self._gangs.get(run_id)
-
-    def waiting(self, cluster: str) -> Iterable[Gang]:
-        return self.queues.get(cluster, ())
-
     def first_waiting(self, cluster: str, most: int) -> list[Gang]:
         """Gangs that nodes would help, as the last pass saw them; callable from any thread."""
         known = self.explanations
@@ -122,7 +93,7 @@ class RunQueue:
             reasons[head.gang.run_id] = head_reason(head, capacity, rules[cluster], title)
         for cluster, rule in rules.items():
             if rule.closed:
-                reasons |= {gang.run_id: rule.closed for gang in self.waiting(cluster)}
+                reasons |= {gang.run_id: rule.closed for gang in self.queues.get(cluster, ())}
         started = {start.run_id for start in decision.starts}
         self.explanations = Explanations(
             {
@@ -153,6 +124,16 @@ class RunQueue:
         if row is not None:
             gang = self._gangs[run_id] = gang_of(row)
             self.queues.setdefault(gang.cluster, Queue()).add(gang)
+
+
+@dataclass
+class RunsState:
+    """The queue, and the workspace's defaults for runs."""
+
+    queue: RunQueue = field(default_factory=RunQueue)
+    """What waits, and why."""
+    retry: Retry = field(default_factory=Retry)
+    """The workspace's defaults of `retry` in a job file."""
 
 
 def gang_of(row: Any) -> Gang:

@@ -10,7 +10,7 @@ from muster.clusters.options import parse_options
 from muster.errors import JobError
 from muster.job.spec import JobSpec
 from muster.launch.fabric import Wanted
-from muster.launch.network import with_network
+from muster.launch.plan import with_network
 from muster.launch.preflight import disagreement, joined_notices
 from muster.server.database import tables
 from muster.server.database.connection import Transaction

@@ -50,18 +50,13 @@ def follow(context: Context, transaction: Transaction, record: AttemptRecord, ve
 
 def enqueue(context: Context, transaction: Transaction, record: AttemptRecord, retry: Retry, now: float) -> None:
     """Put the run back into the queue, for its next attempt."""
-    record.move(
-        states.QUEUED,
-        queued_at=now,
-        retry_at=now + retry.delay_s,
-        excluded_nodes=list(retry.exclude),
-        verdict=None,
-    )
-    record.tell("note", {"level": "warning", "text": told(retry)})
+    columns = {"queued_at": now, "retry_at": now + retry.delay_s, "excluded_nodes": list(retry.exclude)}
+    record.move(states.QUEUED, **columns, verdict=None)
+    record.note("warning", next_step(retry))
     transaction.after_commit.append(lambda: context.hub.wake_scheduler_at(now + retry.delay_s))
 
 
-def told(retry: Retry) -> str:
+def next_step(retry: Retry) -> str:
     """What Muster does next, for people."""
     when = f"starts in {retry.delay_s:.1f} s" if retry.delay_s >= 0.05 else "starts now"
     off = f", not on {', '.join(retry.exclude)} where others are free" if retry.exclude else ""
@@ -86,10 +81,9 @@ def by_hand(context: Context, transaction: Transaction, ref: str, who: str) -> s
 def take_up(context: Context, transaction: Transaction) -> None:
     """After a start of the server: wake the scheduler when a further attempt is due."""
     runs = tables.runs
-    for row in transaction.execute(
-        select(runs.c.retry_at).where(runs.c.status == states.QUEUED, runs.c.retry_at.is_not(None))
-    ).all():
-        context.hub.wake_scheduler_at(row.retry_at)
+    waiting = select(runs.c.retry_at).where(runs.c.status == states.QUEUED, runs.c.retry_at.is_not(None))
+    for retry_at in transaction.execute(waiting).scalars():
+        context.hub.wake_scheduler_at(retry_at)
 
 
 def waiting_reason(row: Any, now: float) -> str | None:

@@ -11,14 +11,14 @@ from fastapi.responses import StreamingResponse
 
 from muster import errors
 from muster.server.database.records import find_run
+from muster.server.http import ranges
 from muster.server.http.dependencies import CallerOf, ContextOf
-from muster.server.http.ranges import parse_range
 from muster.server.http.uploads import body_pieces
 from muster.server.runs import changes, retries, submission, views
 from muster.server.runs.streaming import Cursor, follow
 from muster.store.pieces import pieces_of
-from muster.wire.metrics import MetricPoint, MetricReports
-from muster.wire.runs import Cancel, Changes, FileStored, FileView, RunView, Submission
+from muster.wire.access import HashedFile
+from muster.wire.runs import Cancel, Changes, FileView, MetricPoint, MetricReports, RunView, Submission
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
@@ -113,30 +113,24 @@ async def files(ref: str, context: ContextOf, checkpoints: bool = False) -> list
 
 
 @router.get("/{ref}/files/{path:path}")
-async def download(ref: str, path: str, request: Request, context: ContextOf) -> StreamingResponse:
+async def download(ref: str, path: str, request: Request, context: ContextOf) -> Response:
     """One file of a run; a byte range may be asked for."""
     found = await context.database.read(lambda c: views.files_of(context, c, ref, path.startswith("checkpoints/")))
     file = next((file for file in found if file.path == path), None)
     if file is None:
         raise errors.NotFound(f"the run has no file {path!r}", "`muster show RUN` lists its files.")
-    size = file.size
-    first, last = parse_range(request.headers.get("range"), size)
 
-    def pieces() -> Iterator[bytes]:
+    def pieces(offset: int, length: int) -> Iterator[bytes]:
         with context.files.open(file.location) as source:
-            source.seek(first)
-            yield from pieces_of(source, last - first + 1)
+            source.seek(offset)
+            yield from pieces_of(source, length)
 
-    headers = {"Content-Length": str(max(0, last - first + 1)), "Accept-Ranges": "bytes"}
-    status = 200
-    if "range" in request.headers:
-        status = 206
-        headers["Content-Range"] = f"bytes {first}-{last}/{size}"
-    return StreamingResponse(pieces(), status, headers, media_type="application/octet-stream")
+    # A log grows: who asks beyond its end gets nothing yet.
+    return ranges.answer(request, file.size, pieces, is_growing=True)
 
 
 @router.put("/{ref}/files/{path:path}", status_code=201)
-async def upload(ref: str, path: str, request: Request, context: ContextOf) -> FileStored:
+async def upload(ref: str, path: str, request: Request, context: ContextOf) -> HashedFile:
     """Add a file to a run from elsewhere."""
     row = await context.database.read(lambda c: find_run(c, ref))
     stored = await body_pieces(request, lambda pieces: changes.store_file(context, row.id, path, pieces))

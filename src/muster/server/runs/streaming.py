@@ -6,15 +6,18 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Row, Table, select
 
 from muster import errors
+from muster.defaults import STREAM_KEEPALIVE_S
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.records import RunRow
+from muster.server.hub import wait_at_most
 from muster.server.runs.views import doing, load_progress, metric_point, reason, verdict_of
 from muster.wire import states
 from muster.wire.codec import to_json
@@ -30,9 +33,9 @@ from muster.wire.stream import (
 )
 
 _LONG = (states.PREPARING, states.FINALIZING)
-_KEEPALIVE_S = 10.0
 _LOG_PIECE = 256 << 10
 _LOG_ROUND = 2 << 20
+_ROWS_PER_ROUND = 1000
 
 
 @dataclass
@@ -123,21 +126,17 @@ async def follow(
     context: Context, run_id: str, cursor: Cursor, *, follow: bool, logs: bool, metrics: bool
 ) -> AsyncIterator[str]:
     """The run's events from the cursor on, until it has ended (or, without `follow`, until now)."""
-    waiter = context.hub.watch_run(run_id)
     follower = _Follower(context, cursor)
-    try:
+    with context.hub.watch_run(run_id) as changed:
         while True:
-            waiter.clear()
+            changed.clear()
             found = await context.database.read(lambda c: _look(c, run_id, cursor, metrics))
             quiet = not found.events and not found.metrics
-            for text in follower.recorded(found):
+            for text in (*follower.recorded(found), *follower.passing(found)):
                 yield text
-            for text in follower.passing(found):
+            for text in await asyncio.to_thread(follower.printed, found.row) if logs else ():
+                quiet = False
                 yield text
-            if logs:
-                for text in await asyncio.to_thread(follower.printed, found.row):
-                    quiet = False
-                    yield text
             if not quiet:
                 continue
             if found.row.status in states.TERMINAL:
@@ -145,35 +144,25 @@ async def follow(
                 return
             if not follow or context.hub.closing:
                 return
-            await context.hub.wait_run(run_id, waiter, _KEEPALIVE_S)
+            await wait_at_most(changed, STREAM_KEEPALIVE_S)
             yield ": keepalive\n\n"
-    finally:
-        context.hub.unwatch_run(run_id, waiter)
 
 
 def _look(connection: Connection, run_id: str, cursor: Cursor, metrics: bool) -> _Round:
     row = connection.execute(select(tables.runs).where(tables.runs.c.id == run_id)).first()
     if row is None:
         raise errors.NotFound(f"the run {run_id} was removed")
-    events = connection.execute(
-        select(tables.events)
-        .where(tables.events.c.run_id == run_id, tables.events.c.id > cursor.event)
-        .order_by(tables.events.c.id)
-        .limit(500)
-    ).all()
-    points = (
-        connection.execute(
-            select(tables.metrics)
-            .where(tables.metrics.c.run_id == run_id, tables.metrics.c.id > cursor.metric)
-            .order_by(tables.metrics.c.id)
-            .limit(1000)
-        ).all()
-        if metrics
-        else ()
-    )
+    events = _after(connection, tables.events, run_id, cursor.event)
+    points = _after(connection, tables.metrics, run_id, cursor.metric) if metrics else ()
     return _Round(
         row,
         [(item.id, decode_event(item.kind, {**item.data, "at": item.at})) for item in events],
         [(item.id, metric_point(MetricLogged, item)) for item in points],
         load_progress(connection, [run_id]).get(run_id, []),
     )
+
+
+def _after(connection: Connection, table: Table, run_id: str, last: int) -> Sequence[Row[Any]]:
+    """The rows of a run that came after the last one that was sent, as many as one round takes."""
+    query = select(table).where(table.c.run_id == run_id, table.c.id > last).order_by(table.c.id)
+    return connection.execute(query.limit(_ROWS_PER_ROUND)).all()

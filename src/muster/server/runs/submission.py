@@ -12,9 +12,9 @@ from muster import errors
 from muster.control.scheduling.explain import impossible
 from muster.control.scheduling.model import Gang, Need
 from muster.control.scheduling.quota import Usage
+from muster.job.check import no_effect_notices
 from muster.job.explain import make_spec
 from muster.job.spec import JobSpec
-from muster.job.support import check_supported
 from muster.launch.layout import demand, num_ranks
 from muster.launch.plan import check as check_plan
 from muster.launch.plan import plan, sample_slots
@@ -32,7 +32,6 @@ from muster.wire.runs import RunView, Submission
 from muster.wire.stream import StateChanged
 
 _ADD_RUN = insert(tables.runs)
-_PRIORITY = {"low": 0, "medium": 1, "high": 2}
 
 
 def submit(context: Context, transaction: Transaction, submission: Submission) -> RunView:
@@ -46,7 +45,7 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     if known is not None:
         return str(known.id)
     spec = datacheck.settle(context, transaction.connection, make_spec(dict(submission.spec)))
-    notices = [*submission.notices, *_checked(context, transaction, spec, submission)]
+    notices = [*submission.notices, *_check(context, transaction.connection, spec, submission)]
     settled = records.settle(context, transaction.connection, spec, submission.python, submission.packages)
     notices += settled.notices
     now = time.time()
@@ -69,7 +68,7 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
             "environment": records.record_of(settled),
             "submitted_by": submission.submitted_by,
             "compute": spec.compute,
-            "priority": _PRIORITY[spec.queue_settings.priority],
+            "priority": allocations.PRIORITIES[spec.queue_settings.priority],
             "num_nodes": spec.resources.instance_count,
             "num_ranks": num_ranks(spec),
             "ranks_per_node": need.ranks_per_node,
@@ -87,11 +86,7 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     return run_id
 
 
-def _checked(context: Context, transaction: Transaction, spec: JobSpec, submission: Submission) -> list[str]:
-    return check(context, transaction.connection, spec, submission.snapshot, submission.submitted_by or "")
-
-
-def check(context: Context, connection: Connection, spec: JobSpec, snapshot: str | None, user: str = "") -> list[str]:
+def _check(context: Context, connection: Connection, spec: JobSpec, submission: Submission) -> list[str]:
     """Refuse what this workspace cannot run; returns notices."""
     check_plan(spec)
     row = find_cluster(connection, spec.compute)
@@ -100,13 +95,14 @@ def check(context: Context, connection: Connection, spec: JobSpec, snapshot: str
     nodes = clusters.offered(context, clusters.cluster_of(row))
     need = demand(spec)
     shape = Need(need.num_nodes, need.ranks_per_node, need.gpus_per_node)
+    user, snapshot = submission.submitted_by or "", submission.snapshot
     gang = Gang("", "", spec.compute, shape, user=user, experiment=spec.experiment_name)
     quotas = Usage(clusters.rules_of(context, row, {}, 0), len(nodes[0].gpus) if nodes else 0)
     if why := impossible(gang, nodes) or quotas.exceeded_by(gang):
         raise errors.JobError(f"the job can never start: it {why}", "Ask for less, or choose another compute.")
     if snapshot is not None and not context.files.snapshots.has(snapshot):
         raise errors.Conflict(f"the code snapshot {snapshot} is not here", "Upload it first.")
-    return check_supported(spec)
+    return no_effect_notices(spec)
 
 
 def preview(context: Context, connection: Connection, request: PlanRequest) -> PlanView:

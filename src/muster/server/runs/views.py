@@ -13,17 +13,17 @@ from sqlalchemy import Connection, func, select
 from muster.control.scheduling.explain import Waiting
 from muster.server.context import Context
 from muster.server.database import tables
-from muster.server.database.records import RunRow, find_run
+from muster.server.database.records import RunRow, find_run, message_of
 from muster.server.environments import records
 from muster.server.nodes import allocations
 from muster.server.runs import checkpoints, retries
 from muster.server.runs.ingest import rank_of
 from muster.wire import states
+from muster.wire.access import FileBrief
 from muster.wire.codec import Json, from_json
-from muster.wire.metrics import MetricPoint
 from muster.wire.runs import (
     AttemptView,
-    FileBrief,
+    MetricPoint,
     NodeOfAttempt,
     Progress,
     RankView,
@@ -51,29 +51,15 @@ def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) 
     parts = _load_parts(connection, rows)
     now = time.time()
     return [
-        RunView(
-            id=row.id,
-            name=row.name,
-            display_name=row.display_name,
-            experiment=row.experiment,
-            status=row.status,
+        message_of(
+            RunView,
+            row,
             reason=reason(context, row, now),
             starts_at=waiting(context, row).starts_at if row.status == states.QUEUED else None,
-            created_at=row.created_at,
-            queued_at=row.queued_at,
-            started_at=row.started_at,
-            ended_at=row.ended_at,
-            submitted_by=row.submitted_by,
-            compute=row.compute,
-            tags=row.tags,
-            description=row.description,
-            num_nodes=row.num_nodes,
-            num_ranks=row.num_ranks,
             notices=tuple(row.notices),
             verdict=verdict_of(row),
             attempts=_attempts(parts, row.id),
             checkpoints=checkpoints.views(parts.checkpoints.get(row.id, ())),
-            retry_at=row.retry_at,
             excluded_nodes=tuple(row.excluded_nodes or ()),
             metrics=parts.metrics.get(row.id, {}),
             progress=slowest(parts.progress.get(row.id, ())),
@@ -229,7 +215,7 @@ def load_progress(connection: Connection, ids: Sequence[str]) -> dict[str, list[
 
 @dataclass(frozen=True)
 class _Parts:
-    """What is recorded of several runs beside their own rows, by run."""
+    """What is recorded of several runs in other tables than their own, by run."""
 
     attempts: Mapping[str, Sequence[Any]]
     placements: Mapping[str, Sequence[Any]]
@@ -261,14 +247,11 @@ def _load_files(connection: Connection, ids: Sequence[str]) -> dict[str, list[An
 
 def _attempts(parts: _Parts, run_id: str) -> tuple[AttemptView, ...]:
     placements, ranks = parts.placements.get(run_id, ()), parts.ranks.get(run_id, ())
-    names = allocations.shown_names(placements)
+    names = {(row.number, row.node_rank): allocations.shown_name(row) for row in placements}
     return tuple(
-        AttemptView(
-            number=attempt.number,
-            status=attempt.status,
-            created_at=attempt.created_at,
-            started_at=attempt.started_at,
-            ended_at=attempt.ended_at,
+        message_of(
+            AttemptView,
+            attempt,
             resumed_from=next((row.resumed for row in placements if row.number == attempt.number), None),
             verdict=verdict_of(attempt),
             nodes=tuple(
@@ -276,25 +259,13 @@ def _attempts(parts: _Parts, run_id: str) -> tuple[AttemptView, ...]:
                 for row in placements
                 if row.number == attempt.number
             ),
-            ranks=tuple(_rank(row, names) for row in ranks if row.number == attempt.number),
+            ranks=tuple(
+                message_of(RankView, row, node=names.get((row.number, row.node_rank)))
+                for row in ranks
+                if row.number == attempt.number
+            ),
         )
         for attempt in parts.attempts.get(run_id, ())
-    )
-
-
-def _rank(row: Any, names: Mapping[tuple[int, int], str]) -> RankView:
-    return RankView(
-        rank=row.rank,
-        node=names.get((row.number, row.node_rank)),
-        role=row.role,
-        state=row.state,
-        pid=row.pid,
-        started_at=row.started_at,
-        ended_at=row.ended_at,
-        exit_code=row.exit_code,
-        signal=row.signal,
-        expected=row.expected,
-        log=row.log,
     )
 
 

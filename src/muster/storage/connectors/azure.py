@@ -12,9 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from muster.host.files import UNFINISHED
 from muster.host.hashing import sha256_of
 from muster.host.http import Answer
-from muster.storage.connectors.base import BLOCK_BYTES, PART, TransferError, check_unchanged
+from muster.storage.connectors.base import BLOCK_BYTES, TransferError, check_unchanged
 from muster.storage.connectors.web import WritableWeb
 from muster.store.pieces import HashedPieces
 from muster.wire.access import FileEntry
@@ -22,7 +23,11 @@ from muster.wire.access import FileEntry
 _VERSION = "2021-12-02"
 _PUT_CONNECTIONS = 4
 _RANGE_BYTES = 4 << 20
-
+_NEW_IN_SHARE = {
+    "x-ms-file-permission": "inherit",
+    "x-ms-file-creation-time": "now",
+    "x-ms-file-last-write-time": "now",
+}
 
 BEARER = "Bearer "
 """Begins a token that is sent as a header; any other is a SAS."""
@@ -36,10 +41,7 @@ class _Azure(WritableWeb):
             raise TransferError("data_unavailable", f"{self._what(name)}: what was stored is not what was sent")
 
     def _target(self, path: str, query: str, token: str) -> str:
-        target = super()._target(path, query, "")
-        if not token or token.startswith(BEARER):
-            return target
-        return f"{target}&{token}" if "?" in target else f"{target}?{token}"
+        return _signed(super()._target(path, query, ""), token)
 
     def _headers(self, token: str) -> dict[str, str]:
         bearer = {"Authorization": token} if token.startswith(BEARER) else {}
@@ -60,8 +62,8 @@ class _Azure(WritableWeb):
         while True:
             asked = f"{base}?{query}" + (f"&marker={quote(marker, safe='')}" if marker else "")
             token = self._keys.token("")
-            target = asked if not token or token.startswith(BEARER) else f"{asked}&{token}"
-            answer = self._http.request("GET", target, self.label, {**self._headers(token), **headers})
+            sent = {**self._headers(token), **headers}
+            answer = self._http.request("GET", _signed(asked, token), self.label, headers=sent)
             page = ElementTree.fromstring(answer.body)
             yield page
             marker = page.findtext("NextMarker") or ""
@@ -88,22 +90,20 @@ class Blob(_Azure):
         headers = {"x-ms-meta-sha256": sha256} if sha256 else {}
         if fresh:
             headers["If-None-Match"] = "*"
+        taken = (409, 412) if fresh else ()
         series, blocks = secrets.token_hex(12), list[str]()
         with HashedPieces(pieces) as hashed:
             last = b""
             for block in _blocks(hashed):
                 if last:
-                    self._put_block(path, _block_id(series, len(blocks)), last)
-                    blocks.append(_block_id(series, len(blocks)))
+                    blocks.append(self._put_block(path, _block_id(series, len(blocks)), last))
                 last = block
             hashed.verify(path, sha256)
-        if not blocks:
-            sent = {**headers, "x-ms-blob-type": "BlockBlob", "Content-MD5": _md5(last)}
-            answer = self._call("PUT", path, headers=sent, body=last, allowed=(409, 412) if fresh else ())
+        if blocks:
+            blocks.append(self._put_block(path, _block_id(series, len(blocks)), last))
+            answer = self._name_blocks(path, blocks, headers, taken)
         else:
-            self._put_block(path, _block_id(series, len(blocks)), last)
-            blocks.append(_block_id(series, len(blocks)))
-            answer = self._name_blocks(path, blocks, headers, allowed=(409, 412) if fresh else ())
+            answer = self._put_whole(path, last, headers, taken)
         if answer.status >= 300:
             raise FileExistsError(path)
         return hashed.size
@@ -113,8 +113,7 @@ class Blob(_Azure):
         if size <= BLOCK_BYTES:
             data = path.read_bytes()
             check_unchanged(path, hashlib.sha256(data).hexdigest(), sha256)
-            sent = {**headers, "x-ms-blob-type": "BlockBlob", "Content-MD5": _md5(data)}
-            self._call("PUT", name, headers=sent, body=data)
+            self._put_whole(name, data, headers)
             moved(size)
         else:
             blocks = self._put_blocks(name, path, size, sha256, moved)
@@ -155,9 +154,14 @@ class Blob(_Azure):
         blocks = ElementTree.fromstring(answer.body).iter("Block")
         return {_text(item, "Name"): int(_text(item, "Size")) for item in blocks}
 
-    def _put_block(self, name: str, block: str, data: bytes) -> None:
+    def _put_whole(self, name: str, data: bytes, headers: Mapping[str, str], allowed: tuple[int, ...] = ()) -> Answer:
+        sent = {**headers, "x-ms-blob-type": "BlockBlob", "Content-MD5": _md5(data)}
+        return self._call("PUT", name, headers=sent, body=data, allowed=allowed)
+
+    def _put_block(self, name: str, block: str, data: bytes) -> str:
         query = f"comp=block&blockid={quote(block, safe='')}"
         self._call("PUT", name, query=query, headers={"Content-MD5": _md5(data)}, body=data)
+        return block
 
     def _name_blocks(
         self, name: str, blocks: list[str], headers: Mapping[str, str], allowed: tuple[int, ...] = ()
@@ -183,9 +187,9 @@ class Share(_Azure):
         """A file share knows no upload that is whole or not at all: the file gets its name when it is complete."""
         if fresh and self.stat(path) is not None:
             raise FileExistsError(path)
-        part = f"{path}{PART}muster"
+        part = f"{path}{UNFINISHED}muster"
         with HashedPieces(pieces) as hashed, tempfile.NamedTemporaryFile() as spool:
-            # Its size has to be told before the first byte.
+            # Its size must be known before the first byte.
             for piece in hashed:
                 spool.write(piece)
             hashed.verify(path, sha256)
@@ -197,15 +201,8 @@ class Share(_Azure):
     def put(self, name: str, path: Path, size: int, sha256: str, moved: Callable[[int], None]) -> None:
         self._make_folders(name)
         check_unchanged(path, sha256_of(path), sha256)
-        headers = {
-            "x-ms-type": "file",
-            "x-ms-content-length": str(size),
-            "x-ms-file-attributes": "None",
-            "x-ms-file-permission": "inherit",
-            "x-ms-file-creation-time": "now",
-            "x-ms-file-last-write-time": "now",
-        }
-        self._call("PUT", name, headers=headers)
+        headers = {"x-ms-type": "file", "x-ms-content-length": str(size), "x-ms-file-attributes": "None"}
+        self._call("PUT", name, headers={**headers, **_NEW_IN_SHARE})
         with path.open("rb") as file:
             for offset in range(0, size, _RANGE_BYTES):
                 data = file.read(_RANGE_BYTES)
@@ -235,15 +232,16 @@ class Share(_Azure):
 
     def _make_folders(self, name: str) -> None:
         steps = name.split("/")[:-1]
+        headers = {"x-ms-file-attributes": "Directory", **_NEW_IN_SHARE}
         for depth in range(1, len(steps) + 1):
             folder = "/".join(steps[:depth])
-            headers = {
-                "x-ms-file-attributes": "Directory",
-                "x-ms-file-permission": "inherit",
-                "x-ms-file-creation-time": "now",
-                "x-ms-file-last-write-time": "now",
-            }
             self._call("PUT", folder, query="restype=directory", headers=headers, allowed=(409,))
+
+
+def _signed(target: str, token: str) -> str:
+    if not token or token.startswith(BEARER):
+        return target
+    return f"{target}&{token}" if "?" in target else f"{target}?{token}"
 
 
 def _md5(data: bytes) -> str:

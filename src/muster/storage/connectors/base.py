@@ -14,8 +14,8 @@ from muster.wire.access import FileEntry
 
 BLOCK_BYTES = 8 << 20
 PIECE_BYTES = 1 << 20
-PART = ".part-"
-"""In the name of a file that is not complete yet."""
+ONE_FILE = "file"
+"""What a source that is one file is called where it has no name of its own."""
 
 
 class TransferError(Exception):

@@ -13,10 +13,11 @@ from urllib.parse import quote
 
 from muster import errors
 from muster.defaults import GRANT_S
-from muster.host.files import is_below, safe_path
+from muster.host.files import UNFINISHED, is_below, safe_path
 from muster.host.http import Address, UntrustedCertificate
+from muster.storage.addresses import joined
 from muster.storage.connectors.azure import BEARER, Blob, Share
-from muster.storage.connectors.base import PART, Connector, TransferError
+from muster.storage.connectors.base import Connector, TransferError
 from muster.storage.connectors.credentials import FreshTokens, Keys
 from muster.storage.connectors.files import Folder
 from muster.storage.connectors.filesystems import Filesystem
@@ -60,7 +61,7 @@ class Datastore:
         with _explained(self._spec):
             for entry in self._connector.listing(safe_path(path) if path else ""):
                 # What a put has not finished is not there yet.
-                if PART not in entry.path.rpartition("/")[2]:
+                if UNFINISHED not in entry.path.rpartition("/")[2]:
                     yield entry
 
     def entry(self, path: str) -> FileEntry | None:
@@ -132,7 +133,7 @@ class StoreFolder:
         if self.root is not None and not self.root.is_dir():
             return
         for entry in self._stored.listing(folder):
-            yield self._plain(entry, f"{folder}/{entry.path}" if folder else entry.path)
+            yield self._plain(entry, joined(folder, entry.path))
 
     def stat(self, path: str) -> FileEntry | None:
         found = self._stored.stat(path)
@@ -161,7 +162,7 @@ class StoreFolder:
         self._store.remove(self._name(path))
 
     def _name(self, path: str) -> str:
-        return "/".join(part for part in (self._below, path) if part)
+        return joined(self._below, path)
 
 
 def _azure(options: BlobContainer | FileShare, credential: Credential) -> Blob | Share:

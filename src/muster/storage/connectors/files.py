@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from muster.host.files import flush_to_disk, replacing
 from muster.host.hashing import Measuring, measure_open
-from muster.storage.connectors.base import PART, PIECE_BYTES, SourceChanged, TransferError, check_unchanged
+from muster.storage.connectors.base import PIECE_BYTES, SourceChanged, TransferError, check_unchanged
 from muster.store.pieces import HashedPieces, pieces_of
 from muster.wire.access import FileEntry, file_etag
 
@@ -66,17 +66,12 @@ class Folder:
         target = self.path_of(path)
         if fresh and target.exists():
             raise FileExistsError(path)
-        part = _part(target)
-        try:
-            with HashedPieces(pieces) as hashed, part.open("wb") as file:
-                for piece in hashed:
-                    file.write(piece)
-                file.flush()
-                os.fsync(file.fileno())
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with HashedPieces(pieces) as hashed, replacing(target) as file:
+            for piece in hashed:
+                file.write(piece)
             hashed.verify(path, sha256)
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
+            flush_to_disk(file)
         return hashed.size
 
     def known(self, name: str) -> tuple[int, str | None] | None:
@@ -89,12 +84,15 @@ class Folder:
 
     def put(self, name: str, path: Path, size: int, sha256: str, moved: Callable[[int], None]) -> None:
         target = self.path_of(name)
-        part = _part(target)
-        try:
-            check_unchanged(path, _copy(path, part, moved), sha256)
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        measuring = Measuring()
+        with path.open("rb", buffering=0) as source, replacing(target, mode=stat.S_IMODE(path.stat().st_mode)) as file:
+            while piece := source.read(PIECE_BYTES):
+                measuring.add(piece)
+                file.write(piece)
+                moved(len(piece))
+            check_unchanged(path, measuring.sha256, sha256)
+            flush_to_disk(file)
 
     def move(self, name: str, new_name: str) -> None:
         target = self.root / new_name
@@ -131,20 +129,3 @@ def _walk(folder: Path, above: str) -> Iterator[FileEntry]:
 
 def _entry(path: str, status: os.stat_result) -> FileEntry:
     return FileEntry(path, status.st_size, etag=file_etag(status.st_size, status.st_mtime))
-
-
-def _part(target: Path) -> Path:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    return target.with_name(f".{target.name[:100]}{PART}{secrets.token_hex(4)}")
-
-
-def _copy(source: Path, target: Path, moved: Callable[[int], None]) -> str:
-    measuring = Measuring()
-    with source.open("rb", buffering=0) as reading, target.open("wb", buffering=0) as writing:
-        shutil.copymode(source, target)
-        while piece := reading.read(PIECE_BYTES):
-            measuring.add(piece)
-            writing.write(piece)
-            moved(len(piece))
-        os.fsync(writing.fileno())
-    return measuring.sha256

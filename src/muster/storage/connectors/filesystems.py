@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from muster.host.hashing import Measuring, measure_pieces
-from muster.storage.connectors.base import PART, PIECE_BYTES, SourceChanged, TransferError, check_unchanged
+from muster.storage.addresses import joined
+from muster.storage.connectors.base import PIECE_BYTES, SourceChanged, TransferError, check_unchanged
 from muster.store.pieces import HashedPieces, pieces_of
+from muster.store.remote import Info, replacing, written_at
 from muster.wire.access import FileEntry, file_etag
 from muster.wire.codec import Json
-
-Info = Mapping[str, Json | datetime]
-_TIMES = ("mtime", "last_modified", "LastModified", "modified", "updated")
 
 
 class Filesystem:
@@ -48,7 +45,7 @@ class Filesystem:
             inner = path.removeprefix(base).lstrip("/")
             if inner and info.get("type") == "file":
                 entry = _entry(inner, info)
-                self._listed[f"{folder}/{inner}" if folder else inner] = entry.etag
+                self._listed[joined(folder, inner)] = entry.etag
                 yield entry
 
     def stat(self, path: str) -> FileEntry | None:
@@ -88,18 +85,10 @@ class Filesystem:
         target = self._path(path)
         if fresh and self._fs.exists(target):
             raise FileExistsError(path)
-        part = f"{target}{PART}{secrets.token_hex(4)}"
-        self._fs.makedirs(part.rpartition("/")[0], exist_ok=True)
-        try:
-            with HashedPieces(pieces) as hashed, self._fs.open(part, "wb") as file:
-                for piece in hashed:
-                    file.write(piece)
+        with HashedPieces(pieces) as hashed, replacing(self._fs, target) as file:
+            for piece in hashed:
+                file.write(piece)
             hashed.verify(path, sha256)
-            self._fs.mv(part, target)
-        except BaseException:
-            if self._fs.exists(part):
-                self._fs.rm(part)
-            raise
         return hashed.size
 
     def known(self, name: str) -> tuple[int, str | None] | None:
@@ -140,17 +129,12 @@ def _entry(path: str, info: Info) -> FileEntry:
 
 
 def version_of(info: Info) -> str:
-    """What a filesystem calls this version of a file: its own mark, else its size and, where it is told, its time."""
+    """What a filesystem calls this version of a file: its own mark, else its size and, where known, its time."""
     for key in ("etag", "ETag", "md5Hash"):
         if info.get(key):
             return str(info[key]).strip('"')
-    for key in _TIMES:
-        at = info.get(key)
-        if isinstance(at, datetime):
-            at = at.timestamp()
-        if isinstance(at, int | float):
-            return file_etag(_size(info), at)
-    return f"{_size(info):x}"
+    at = written_at(info)
+    return f"{_size(info):x}" if at is None else file_etag(_size(info), at)
 
 
 def _size(info: Info) -> int:

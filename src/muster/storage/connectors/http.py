@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Unpack
 
 from muster.errors import ServerUnavailable
-from muster.host.http import Address, Answer, RetryingClient, UntrustedCertificate
+from muster.host.http import Address, Answer, Repeatable, RetryingClient, UntrustedCertificate
 from muster.storage.connectors.base import AccessRefused, SourceChanged, TransferError
 
 _TIMEOUT_S = 60.0
@@ -15,8 +15,6 @@ _SPOOL_TIMEOUT_S = 600.0
 _PASSING = {408, 423, 425, 426, 429}
 _PASSING_CODES = {"Md5Mismatch", "Crc64Mismatch", "InvalidBlockList", "storage"}
 """Damaged on its way; its blocks dropped by another writer of the blob; a datastore that the server cannot reach."""
-
-Body = bytes | memoryview | Callable[[], Iterator[bytes]] | None
 
 
 class Http:
@@ -27,24 +25,15 @@ class Http:
         self._client = RetryingClient(address, timeout_s, tries=tries)
         self.shown = address.shown
 
-    def request(
-        self,
-        method: str,
-        target: str,
-        what: str,
-        headers: Mapping[str, str] | None = None,
-        body: Body = None,
-        into: memoryview | None = None,
-        allowed: Collection[int] = (),
-    ) -> Answer:
-        """Send, and try again what may pass; `into` is filled by the body, and `allowed` statuses are answers too."""
+    def request(self, method: str, target: str, what: str, **sent: Unpack[Repeatable]) -> Answer:
+        """Send, and try again what may pass; `what` names it in errors."""
         try:
-            answer = self._client.request(method, target, headers=headers, body=body, into=into, allowed=allowed)
+            answer = self._client.request(method, target, **sent)
         except UntrustedCertificate as error:
             raise TransferError("data_unavailable", error.message) from error
         except ServerUnavailable as error:
             raise TransferError("data_unavailable", f"{what}: {error.message}") from error
-        if answer.status < 300 or answer.status in allowed:
+        if answer.status < 300 or answer.status in sent.get("allowed", ()):
             return answer
         raise _trouble(method, what, answer)
 

@@ -6,7 +6,7 @@ from urllib.parse import unquote, urlsplit
 
 from muster.host.http import Address
 from muster.storage.connectors.azure import Blob, Share
-from muster.storage.connectors.base import TransferError
+from muster.storage.connectors.base import ONE_FILE, TransferError
 from muster.storage.connectors.credentials import Keys, Refresh
 from muster.storage.connectors.files import Folder
 from muster.storage.connectors.filesystems import Filesystem
@@ -14,7 +14,6 @@ from muster.storage.connectors.http import Http
 from muster.storage.connectors.web import MusterStore, Web, WritableWeb
 from muster.wire.access import Access
 
-ONE_FILE = "file"
 Writable = Folder | Filesystem | Blob | Share | MusterStore
 
 

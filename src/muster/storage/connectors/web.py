@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Unpack
 from urllib.parse import quote, urlsplit
 
 from muster.defaults import PROTOCOL_VERSION
-from muster.host.http import Address, Answer
-from muster.storage.connectors.base import (
-    BLOCK_BYTES,
-    PIECE_BYTES,
-    AccessRefused,
-    SourceChanged,
-    TransferError,
-)
+from muster.host.http import Address, Answer, Repeatable
+from muster.storage.addresses import joined
+from muster.storage.connectors.base import BLOCK_BYTES, PIECE_BYTES, AccessRefused, SourceChanged, TransferError
 from muster.storage.connectors.credentials import Keys
-from muster.storage.connectors.http import Body, Http
+from muster.storage.connectors.http import Http
 from muster.wire.access import GRANT_HEADER, FileEntry, FileList
 from muster.wire.codec import from_json
 from muster.wire.workspace import VERSION_HEADER
@@ -74,23 +70,15 @@ class Web:
         """Ask once for the tokens that many files need."""
         self._keys.fetch(paths)
 
-    def _call(
-        self,
-        method: str,
-        path: str,
-        query: str = "",
-        headers: Mapping[str, str] | None = None,
-        body: Body = None,
-        into: memoryview | None = None,
-        allowed: Collection[int] = (),
-    ) -> Answer:
+    def _call(self, method: str, path: str, query: str = "", **sent: Unpack[Repeatable]) -> Answer:
         """One request, with a fresh token where the first was refused."""
+        headers = sent.get("headers", {})
         for left in reversed(range(_TOKENS)):
             token = self._keys.token(path)
             target = self._target(path, query, token)
-            sent = {**self._headers(token), **(headers or {})}
+            sent["headers"] = {**self._headers(token), **headers}
             try:
-                return self._http.request(method, target, self._what(path), sent, body, into, allowed)
+                return self._http.request(method, target, self._what(path), **sent)
             except AccessRefused:
                 if not left or not self._keys.renew(path, token):
                     raise
@@ -105,7 +93,7 @@ class Web:
         return {}
 
     def _what(self, path: str) -> str:
-        return f"{self.label.rstrip('/')}/{path}" if path else self.label
+        return joined(self.label, path)
 
 
 class WritableWeb(Web):

@@ -23,7 +23,7 @@ from muster.host.locks import HeldLock
 from muster.storage.connectors.base import TransferError
 from muster.storage.staging.model import stored_path, total_size, tree_digest
 from muster.wire.access import FileEntry
-from muster.wire.codec import WireError, from_json, to_json
+from muster.wire.codec import to_json
 from muster.wire.message import wire
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -56,15 +56,6 @@ class Held:
     def size(self) -> int:
         return self.tree.size
 
-    @property
-    def files(self) -> int:
-        return len(self.tree.files)
-
-    @property
-    def hashes(self) -> dict[str, str]:
-        """The hash of every file, by its stored path."""
-        return {path: item[1] for path, item in self.tree.files.items()}
-
     def release(self) -> None:
         self.lock.release()
 
@@ -80,7 +71,7 @@ class Cache:
                 remove_tree(root / name)
         limit = limit_bytes if limit_bytes is not None else _default_limit(root)
         self._trees = FolderCache(
-            root / "trees", limit, record_name=_TREE, keep_free_bytes=CACHE_KEEP_FREE_BYTES, is_sound=_is_sound
+            root / "trees", limit, Tree, record_name=_TREE, keep_free_bytes=CACHE_KEEP_FREE_BYTES, is_sound=_is_sound
         )
 
     def known(self, key: str) -> str | None:
@@ -135,7 +126,7 @@ class Cache:
         for name in _WORK_FILES:
             (partial / name).unlink(missing_ok=True)
         tree = Tree(_boot_id(), total_size(entries), files)
-        held = self._trees.commit(digest, to_json(tree), made_as=key)
+        held = self._trees.commit(digest, tree, made_as=key)
         write_file(self.root / "sources" / key, digest)
         if not _is_sound(held.entry):
             held.lock.release()
@@ -163,25 +154,13 @@ def mark_boot(folder: Path) -> None:
     (folder / "boot").write_text(_boot_id())
 
 
-def _held(held: HeldEntry) -> Held:
-    tree = _tree(held.entry)
-    assert tree is not None
-    return Held(held.entry.key, held.entry.folder / "data", tree, held.lock)
+def _held(held: HeldEntry[Tree]) -> Held:
+    return Held(held.entry.key, held.entry.folder / "data", held.entry.record, held.lock)
 
 
-def _tree(entry: Entry) -> Tree | None:
-    try:
-        return from_json(Tree, entry.record)
-    except WireError:
-        return None
-
-
-def _is_sound(entry: Entry) -> bool:
+def _is_sound(entry: Entry[Tree]) -> bool:
     """Whether the files are as they were put there; those that seem touched are hashed again."""
-    tree = _tree(entry)
-    if tree is None:
-        return False
-    boot = _boot_id()
+    tree, boot = entry.record, _boot_id()
     files = dict(tree.files)
     for path, (size, sha256, changed_ns, entry_ns) in tree.files.items():
         file = entry.folder / "data" / path

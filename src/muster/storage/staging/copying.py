@@ -1,4 +1,4 @@
-"""Copies of files: sharing blocks where the filesystem can, in the kernel elsewhere; hashed beside it where asked."""
+"""Copies of files: sharing blocks where the filesystem can, in the kernel elsewhere; hashed on the way where asked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _THREADS = 4
 def copy_out(data: Path, entries: Iterable[FileEntry], target: Path, one_name: str, progress: Progress) -> None:
     """Copies of cached files for one job, which it may write to."""
     pairs = [(data / stored_path(entry), target / (entry.path or one_name), entry) for entry in entries]
-    _each(pairs, lambda source, place, entry: progress.add(_copy(source, place), 1))
+    _each(pairs, lambda source, copy, entry: progress.add(_copy(source, copy), 1))
 
 
 def copy_in(
@@ -33,8 +33,8 @@ def copy_in(
     """Copies of local files for one job, with their hashes; a file that changes meanwhile is noticed."""
     hashes: dict[str, str] = {}
 
-    def one(path: Path, place: Path, entry: FileEntry) -> None:
-        hashes[entry.path] = _copy_and_hash(path, place, progress)
+    def one(path: Path, copy: Path, entry: FileEntry) -> None:
+        hashes[entry.path] = _copy_and_hash(path, copy, progress)
         source.check(entry, path.stat())
         if entry.sha256 is not None and hashes[entry.path] != entry.sha256:
             raise Damaged(entry, hashes[entry.path])
@@ -45,19 +45,19 @@ def copy_in(
 
 
 def copy_frame(source: Path, target: Path) -> None:
-    """What a local folder has beside files: empty folders, and links that lead to no file."""
+    """What a local folder has besides files: empty folders, and links that lead to no file."""
     for base, folders, names in os.walk(source):
-        place = target / Path(base).relative_to(source)
-        place.mkdir(parents=True, exist_ok=True)
+        copy = target / Path(base).relative_to(source)
+        copy.mkdir(parents=True, exist_ok=True)
         for name in (*folders, *names):
             path = Path(base) / name
             # A link to a file becomes a file; others stay links, so that a loop of them does no harm.
             if path.is_symlink() and not path.is_file():
-                (place / name).symlink_to(path.readlink())
+                (copy / name).symlink_to(path.readlink())
 
 
 def _each(pairs: list[tuple[Path, Path, FileEntry]], act: Callable[[Path, Path, FileEntry], None]) -> None:
-    for folder in sorted({str(place.parent) for _, place, _ in pairs}):
+    for folder in sorted({str(copy.parent) for _, copy, _ in pairs}):
         Path(folder).mkdir(parents=True, exist_ok=True)
     try:
         with ThreadPoolExecutor(_THREADS) as pool:

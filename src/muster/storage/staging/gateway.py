@@ -6,35 +6,34 @@ it suits data that does not fit a disk and is too slow to feed GPUs.
 
 from __future__ import annotations
 
-import ctypes
 import html
 import os
 import secrets
 import shutil
-import signal
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from urllib.parse import quote, unquote
 
+from muster.host.processes import die_with_parent
 from muster.storage.connectors.base import BLOCK_BYTES, Source, TransferError
 from muster.wire.access import FileEntry
 
 _READY_S = 30.0
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None)
 
 
 class Mounted:
     """One mount, until it is closed."""
 
-    def __init__(self, source: Source, entries: Iterable[FileEntry], target: Path) -> None:
+    def __init__(self, source: Source, entries: Mapping[str, FileEntry], target: Path) -> None:
+        """`entries` by the paths that they are shown under."""
         self._target = target
         self._secret = secrets.token_urlsafe(24)
-        self._server = _Server(source, {entry.path: entry for entry in entries}, self._secret)
+        self._server = _Server(source, entries, self._secret)
         Thread(target=self._server.serve_forever, daemon=True).start()
         self._rclone = self._mount()
 
@@ -74,28 +73,24 @@ class Mounted:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            preexec_fn=_die_with_parent,
+            # The kernel ends it with its mover, however that ends.
+            preexec_fn=partial(die_with_parent, os.getpid()),
         )
         deadline = time.monotonic() + _READY_S
         while not os.path.ismount(self._target):
             if child.poll() is not None or time.monotonic() > deadline:
                 child.kill()
-                said = (child.communicate()[1] or b"").decode(errors="replace").strip().splitlines()
-                why = said[-1] if said else "it did not become ready"
+                printed = (child.communicate()[1] or b"").decode(errors="replace").strip().splitlines()
+                why = printed[-1] if printed else "it did not become ready"
                 raise TransferError("data_unavailable", f"rclone could not mount at {self._target}: {why}")
             time.sleep(0.02)
         return child
 
 
-def _die_with_parent() -> None:
-    """The kernel ends it with its mover, however that ends."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, source: Source, entries: dict[str, FileEntry], secret: str) -> None:
+    def __init__(self, source: Source, entries: Mapping[str, FileEntry], secret: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.source = source
         self.entries = entries
@@ -162,13 +157,9 @@ class _Handler(BaseHTTPRequestHandler):
             view = buffer[: min(len(buffer), end - start)]
             try:
                 self.server.source.read(entry, start, view)
-            except TransferError:
-                # The length is promised already: closing is the only way to say that it failed.
-                self.close_connection = True
-                return
-            try:
                 self.wfile.write(view)
-            except OSError:
+            except (TransferError, OSError):
+                # The length is promised already: closing is the only way to say that it failed.
                 self.close_connection = True
                 return
             start += len(view)

@@ -117,7 +117,6 @@ class Done:
     """Where the files of a staged tree lie."""
     one_file: str | None = field(default=None, metadata=OMIT)
     """The file's name, where the input is one file."""
-    fetched_bytes: int = field(default=0, metadata=OMIT)
     found: tuple[HashedFile, ...] = field(default=(), metadata=OMIT)
     """What a first download found out about a registered asset."""
     measured: Mapping[str, FileFacts] = field(default_factory=dict, metadata=OMIT)

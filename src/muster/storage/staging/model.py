@@ -9,11 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from muster.host.files import is_safe_path
-from muster.storage.connectors.base import TransferError
+from muster.storage.connectors.base import ONE_FILE, TransferError
 from muster.storage.staging.messages import ProgressReport
 from muster.wire.access import FileEntry
-
-ONE_FILE = "file"
 
 
 class Unwanted(Exception):

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from muster.host.children import Parent, ParentGone
-from muster.storage.connectors.base import Source, TransferError, files_at
+from muster.storage.connectors.base import TransferError, files_at
 from muster.storage.connectors.credentials import FreshTokens
 from muster.storage.connectors.files import Folder
 from muster.storage.connectors.opening import open_access, open_output, single_name
@@ -53,7 +53,7 @@ def main() -> None:
     except (Unwanted, ParentGone):
         return
     # What is held stays held until the agent has taken it over.
-    line.wait_closed()
+    line.closed.wait()
     for close in line.at_end:
         close()
 
@@ -66,6 +66,7 @@ class Line:
         self.at_end: list[Callable[[], None]] = []
         self._parent = Parent(ended=self.progress.stop.set, exit_after_s=_END_S)
         self.receive = self._parent.receive
+        self.closed = self._parent.gone
         threading.Thread(target=self._report, daemon=True).start()
 
     def say(self, report: Report) -> None:
@@ -75,15 +76,12 @@ class Line:
         self.say(Report(need=tuple(paths)))
         return from_json(FreshTokens, self.receive())
 
-    def wait_closed(self) -> None:
-        self._parent.gone.wait()
-
     def _report(self) -> None:
-        said: ProgressReport | None = None
-        while not self._parent.gone.wait(_REPORT_S):
+        sent: ProgressReport | None = None
+        while not self.closed.wait(_REPORT_S):
             now = self.progress.report()
-            if now != said and now.total_files:
-                said = now
+            if now != sent and now.total_files:
+                sent = now
                 self.say(Report(progress=now))
 
 
@@ -106,7 +104,6 @@ def _stage(request: Stage, line: Line) -> Done:
     source = open_access(access, request.server, line.refresh)
     cache = Cache(Path(request.cache))
     held, entries = stage(source, f"{access.kind}:{access.url}", request.what, _announced(access), cache, line.progress)
-    fetched = held.size - line.progress.resumed_bytes
     if request.copy_to:
         target = Path(request.copy_to)
         check_room(target, held.size, request.what)
@@ -115,13 +112,12 @@ def _stage(request: Stage, line: Line) -> Done:
     # Held by its lock, which must not be collected.
     line.at_end.append(held.release)
     return Done(
-        held.files,
+        len(held.tree.files),
         held.size,
         held.digest,
         str(held.data),
-        None if entries[0].path else single_name(access),
-        max(0, fetched),
-        _new_hashes(access, entries),
+        one_file=None if entries[0].path else single_name(access),
+        found=_new_hashes(access, entries),
     )
 
 
@@ -157,29 +153,11 @@ def _mount(request: Mount, line: Line) -> Done:
     access = request.access
     source = open_access(access, request.server, line.refresh)
     entries = _announced(access) or check_entries(files_at(source), access.label)
-    named = [replace(entry, path=entry.path or single_name(access)) for entry in entries]
-    one = None if entries and entries[0].path else single_name(access)
-    shown = source if one is None else _One(source, entries[0])
-    line.at_end.append(Mounted(shown, named, Path(request.target)).close)
-    return Done(len(entries), total_size(entries), one_file=one)
-
-
-class _One:
-    """A source that is one file, by its name."""
-
-    def __init__(self, source: Source, entry: FileEntry) -> None:
-        self._source = source
-        self._entry = entry
-        self.label = source.label
-
-    def listing(self, folder: str = "") -> list[FileEntry]:
-        return [self._entry]
-
-    def stat(self, path: str) -> FileEntry:
-        return self._entry
-
-    def read(self, entry: FileEntry, offset: int, view: memoryview) -> None:
-        self._source.read(self._entry, offset, view)
+    by_path = {entry.path or single_name(access): entry for entry in entries}
+    line.at_end.append(Mounted(source, by_path, Path(request.target)).close)
+    return Done(
+        len(entries), total_size(entries), one_file=None if entries and entries[0].path else single_name(access)
+    )
 
 
 def _announced(access: Access) -> list[FileEntry] | None:

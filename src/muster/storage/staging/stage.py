@@ -81,9 +81,8 @@ def _cached(
     if held is None:
         return None
     if not announced:
-        hashes = held.hashes
-        entries = with_hashes(entries, {entry.path: hashes[stored_path(entry)] for entry in entries})
-    progress.add(held.size, held.files, resumed=True)
+        entries = with_hashes(entries, {entry.path: held.tree.files[stored_path(entry)][1] for entry in entries})
+    progress.add(held.size, len(held.tree.files), resumed=True)
     return held, entries
 
 

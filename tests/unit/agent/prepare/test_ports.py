@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from muster.agent.prepare import ports
+from muster.agent.refusal import Refusal
 
 
 def _free() -> int:
@@ -21,17 +22,17 @@ def test_the_preferred_port_is_held_and_then_those_above(tmp_path: Path) -> None
     assert held[0].port == first
     assert all(one.port != first for one in more)
     for one in (*held, *more):
-        one.release()
+        one.lock.release()
     again = ports.hold(1, first, folder=tmp_path)
     assert again[0].port == first
-    again[0].release()
+    again[0].lock.release()
 
 
 def test_ports_to_avoid_are_avoided(tmp_path: Path) -> None:
     port = _free()
     held = ports.hold(1, port, avoid=(port,), folder=tmp_path)
     assert held[0].port != port
-    held[0].release()
+    held[0].lock.release()
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::1"])
@@ -46,7 +47,7 @@ def test_a_port_with_a_listener_is_passed_over(tmp_path: Path, address: str) -> 
         port = taken.getsockname()[1]
         held = ports.hold(1, port, folder=tmp_path)
         assert held[0].port != port
-        held[0].release()
+        held[0].lock.release()
 
 
 def test_no_preference_gives_any_port_and_no_ports_give_none(tmp_path: Path) -> None:
@@ -54,14 +55,14 @@ def test_no_preference_gives_any_port_and_no_ports_give_none(tmp_path: Path) -> 
     assert len({one.port for one in held}) == 3
     assert ports.hold(0, folder=tmp_path / "not made") == []
     for one in held:
-        one.release()
+        one.lock.release()
 
 
 def test_the_folder_is_open_to_all_users_and_its_files_stay(tmp_path: Path) -> None:
     folder = tmp_path / "ports"
     held = ports.hold(1, folder=folder)
     assert folder.stat().st_mode & 0o7777 == 0o1777
-    held[0].release()
+    held[0].lock.release()
     assert [path.name for path in folder.iterdir()] == [str(held[0].port)]
 
 
@@ -70,10 +71,10 @@ def test_a_lock_file_that_may_not_be_opened_means_that_the_port_is_taken(tmp_pat
     (tmp_path / str(port)).symlink_to("/nowhere/at/all")
     held = ports.hold(1, port, folder=tmp_path)
     assert held[0].port != port
-    held[0].release()
+    held[0].lock.release()
 
 
 def test_a_file_in_place_of_the_folder_is_said(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("")
-    with pytest.raises(ports.PortTrouble, match="not a folder"):
+    with pytest.raises(Refusal, match="not a folder"):
         ports.hold(1, folder=tmp_path / "x")

@@ -12,7 +12,9 @@ import pytest
 
 from muster.agent import devices
 from muster.agent.prepare import ports, preflight
-from muster.agent.prepare.preflight import Problem, PythonCheck, check_machine
+from muster.agent.prepare.preflight import PythonCheck, check_machine
+from muster.agent.refusal import Refusal
+from muster.host.children import spawning
 from muster.wire.node.agents import Facts
 from muster.wire.node.plan import Needs
 
@@ -56,9 +58,9 @@ def test_a_second_look_starts_no_process_until_something_is_installed(
 
 
 def test_a_missing_framework_is_a_refusal_only_where_the_command_runs_it() -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refusal) as refused:
         look(Needs(modules=("nosuchframework",), required=("nosuchframework",)))
-    assert refused.value.code == "environment"
+    assert refused.value.event.code == "environment"
     assert "has no nosuchframework (install it there with pip install nosuchframework" in str(refused.value)
     assert look(Needs(modules=("nosuchframework",))) == Facts()
 
@@ -86,13 +88,13 @@ def test_a_python_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path, m
     hanging.chmod(0o755)
     assert PythonCheck(Needs(modules=("torch",)), str(hanging), BIN, {}).result() == Facts()
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(_is_free, preflight.spawning).result()
+        assert pool.submit(_is_free, spawning).result()
 
 
 def test_a_launcher_that_is_not_there_is_refused_with_what_to_install(tmp_path: Path) -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refusal) as refused:
         look(Needs(programs=("torchrun",)), {"PATH": str(tmp_path)})
-    assert refused.value.code == "launcher_missing"
+    assert refused.value.event.code == "launcher_missing"
     assert "begins with torchrun" in str(refused.value)
     assert "pip install 'muster[torch]'" in str(refused.value)
     (tmp_path / "torchrun").touch(0o755)
@@ -100,9 +102,9 @@ def test_a_launcher_that_is_not_there_is_refused_with_what_to_install(tmp_path: 
 
 
 def test_an_interface_that_is_not_there_is_refused_with_those_that_are() -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refusal) as refused:
         look(Needs(), {"GLOO_SOCKET_IFNAME": "nosuch0"})
-    assert refused.value.code == "bad_input"
+    assert refused.value.event.code == "bad_input"
     assert "There are: " in str(refused.value)
     assert "lo" in str(refused.value)
     assert look(Needs(), {"GLOO_SOCKET_IFNAME": devices.interface_names()[0]}) == Facts()
@@ -159,11 +161,11 @@ def test_a_machine_without_any_of_these_files_is_a_plain_one(tmp_path: Path) -> 
 
 def test_gpus_that_are_not_as_promised_are_a_fault_of_the_node(machine: Path) -> None:
     assert look(Needs(gpus=("0", "1")), root=machine) == Facts()
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refusal) as refused:
         look(Needs(gpus=("0", "1", "2")), root=machine)
-    assert refused.value.code == "gpu_fault"
+    assert refused.value.event.code == "gpu_fault"
     assert "promised 3 GPUs (0, 1, 2), and the driver shows 2" in str(refused.value)
-    with pytest.raises(Problem):
+    with pytest.raises(Refusal):
         look(Needs(gpus=("2",)), root=machine)
     assert look(Needs(gpus=("MIG-a", "MIG-b", "MIG-c")), root=machine) == Facts()
 
@@ -185,7 +187,7 @@ def test_a_chosen_port_that_is_taken_is_refused_and_says_by_whom(tmp_path: Path)
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(ports.PortTrouble) as refused:
+        with pytest.raises(Refusal) as refused:
             ports.hold(1, port, folder=tmp_path, chosen=port)
     assert f"MASTER_PORT is {port} as the job asks, and another program listens there" in str(refused.value)
     assert f"process {os.getpid()}" in str(refused.value)
@@ -193,12 +195,12 @@ def test_a_chosen_port_that_is_taken_is_refused_and_says_by_whom(tmp_path: Path)
 
 def test_a_chosen_port_that_another_job_holds_is_refused(tmp_path: Path) -> None:
     (held,) = ports.hold(1, folder=tmp_path)
-    with pytest.raises(ports.PortTrouble, match="another job on this machine holds it"):
+    with pytest.raises(Refusal, match="another job on this machine holds it"):
         ports.hold(1, held.port, folder=tmp_path, chosen=held.port)
-    held.release()
+    held.lock.release()
     (again,) = ports.hold(1, held.port, avoid=[held.port], folder=tmp_path, chosen=held.port)
     assert again.port == held.port, "a chosen port is chosen for every attempt"
-    again.release()
+    again.lock.release()
 
 
 def _is_free(lock: threading.RLock) -> bool:

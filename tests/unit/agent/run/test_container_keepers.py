@@ -13,13 +13,12 @@ import pytest
 from muster.agent.run import runtime_copy
 from muster.agent.run.container import keeper
 from muster.agent.run.container.inside import copy_twice, found
-from muster.paths import NodePaths
 
 
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
-    runtime_copy.install(NodePaths(tmp_path), "1")
-    return tmp_path / "runtime" / "1-keeper"
+    runtime_copy.install(tmp_path / "1")
+    return tmp_path / "1-keeper"
 
 
 def test_the_keepers_copy_imports_with_the_standard_library_alone(library: Path) -> None:

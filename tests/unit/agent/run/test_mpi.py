@@ -17,7 +17,7 @@ import pytest
 from tests.conftest import wait_until
 
 from muster.agent.run.mpi import rank as rank_program
-from muster.agent.run.mpi.coordinator import MpiSide
+from muster.agent.run.mpi.coordinator import MpiCoordinator
 from muster.agent.run.mpi.remote import answer
 from muster.agent.run.records import LaunchMpi
 
@@ -25,11 +25,11 @@ SECRET = "s" * 64
 
 
 @pytest.fixture
-def side(tmp_path: Path) -> Iterator[MpiSide]:
+def side(tmp_path: Path) -> Iterator[MpiCoordinator]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    made = MpiSide(
+    made = MpiCoordinator(
         LaunchMpi(
             fifo=str(tmp_path / "fifo"),
             ranks=(2, 3),
@@ -51,7 +51,7 @@ def side(tmp_path: Path) -> Iterator[MpiSide]:
     os.close(made._fifo)
 
 
-def serve_until(side: MpiSide, condition: Any) -> None:
+def serve_until(side: MpiCoordinator, condition: Any) -> None:
     def step() -> Any:
         side.serve(select.select(side.descriptors(), [], [], 0.05)[0])
         return condition()
@@ -59,7 +59,7 @@ def serve_until(side: MpiSide, condition: Any) -> None:
     wait_until(step, 5.0, "an answer of the keeper's side")
 
 
-def ask(side: MpiSide, command: str, secret: str) -> socket.socket:
+def ask(side: MpiCoordinator, command: str, secret: str) -> socket.socket:
     assert side.listen is not None
     line = socket.create_connection(side.listen)
     serve_until(side, lambda: side._callers)
@@ -69,7 +69,7 @@ def ask(side: MpiSide, command: str, secret: str) -> socket.socket:
     return line
 
 
-def test_a_caller_with_the_secret_gets_its_daemon_and_its_exit(side: MpiSide) -> None:
+def test_a_caller_with_the_secret_gets_its_daemon_and_its_exit(side: MpiCoordinator) -> None:
     with ask(side, "echo hello; exit 3", SECRET) as line:
         assert side.daemon is not None
         pid, status = os.waitpid(side.daemon, 0)
@@ -89,7 +89,7 @@ GARBAGE = (
 
 
 @pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
-def test_whoever_sends_something_else_gets_nothing(side: MpiSide, garbage: bytes) -> None:
+def test_whoever_sends_something_else_gets_nothing(side: MpiCoordinator, garbage: bytes) -> None:
     assert side.listen is not None
     with socket.create_connection(side.listen) as line:
         serve_until(side, lambda: side._callers)
@@ -98,7 +98,7 @@ def test_whoever_sends_something_else_gets_nothing(side: MpiSide, garbage: bytes
     assert side.daemon is None
 
 
-def test_another_secret_opens_nothing(side: MpiSide) -> None:
+def test_another_secret_opens_nothing(side: MpiCoordinator) -> None:
     with ask(side, "true", "t" * 64) as line:
         assert side.daemon is None
         assert line.recv(1000) == b""
@@ -110,15 +110,15 @@ def test_an_answer_holds_for_one_challenge_and_one_command() -> None:
     )
 
 
-def test_what_is_no_word_of_a_wrapper_is_not_heard(side: MpiSide, tmp_path: Path) -> None:
+def test_what_is_no_word_of_a_wrapper_is_not_heard(side: MpiCoordinator, tmp_path: Path) -> None:
     with (tmp_path / "fifo").open("ab", buffering=0) as fifo:
-        fifo.write(b'garbage\n{"rank": 9, "kind": "exited"}\n[]\n{"rank": 2, "kind": "told"}\n')
-        assert side.hear() == [{"rank": 2, "kind": "told"}]
+        fifo.write(b'garbage\n{"rank": 9, "kind": "exited"}\n[]\n{"rank": 2, "kind": "interrupted"}\n')
+        assert side.hear() == [{"rank": 2, "kind": "interrupted"}]
 
 
-def test_a_taken_port_is_trouble_that_names_it(side: MpiSide, tmp_path: Path) -> None:
+def test_a_taken_port_is_trouble_that_names_it(side: MpiCoordinator, tmp_path: Path) -> None:
     assert side.listen is not None
-    other = MpiSide(
+    other = MpiCoordinator(
         LaunchMpi(
             fifo=str(tmp_path / "other"),
             ranks=(0,),

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from muster.agent.run.mpi.find import Found, NoMpi, find_inside
+from muster.agent.refusal import Refusal
+from muster.agent.run.mpi.find import Found, find_inside
 from muster.agent.run.mpi.layout import Ground, MpiFiles
+from muster.environments.caller import Used
 from muster.environments.images.command import PODMAN, Engine
 from muster.environments.images.probe import Contents
-from muster.environments.images.used import Used
 from muster.launch.mpi import MPICH, OPEN_MPI, Kind
 from muster.paths import AttemptPaths
 from muster.wire.node.containers import Container
@@ -47,10 +48,10 @@ def test_an_image_that_has_mpiexec_alone_runs_that() -> None:
     ],
 )
 def test_an_images_mpirun_that_fits_nothing_is_refused(said: str, library: str, words: str) -> None:
-    with pytest.raises(NoMpi) as caught:
+    with pytest.raises(Refusal) as caught:
         find_inside(used(said, library))
     assert words in str(caught.value)
-    assert caught.value.next
+    assert caught.value.event.next
 
 
 def setting(tmp_path: Path, ground: Ground = INSIDE, kind: Kind | None = None) -> MpiFiles:

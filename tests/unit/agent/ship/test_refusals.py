@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.agent.ship.shipper import Finish, Shipper, Tell, Track
+from muster.agent.ship.shipper import Shipper
 from muster.errors import AccessDenied, JobError, MusterError, ServerUnavailable
 from muster.paths import AttemptPaths
 from muster.wire.node.agents import (
@@ -84,12 +84,13 @@ def shipper(server: Server, tmp_path: Path) -> Shipper:
         path.write_bytes(name.encode())
     made = Shipper(server)  # type: ignore[arg-type]
     made._owner = Owner()
-    made._handle(Track(KEY, AttemptPaths(tmp_path), 1 << 20))
+    made.track(KEY, AttemptPaths(tmp_path), 1 << 20)
     return made
 
 
 def tell(shipper: Shipper, data: EventData) -> None:
-    shipper._handle(Tell(Event(*KEY, 0.0, data)))
+    shipper.tell(Event(*KEY, 0.0, data))
+    shipper._take(0.0)
 
 
 def test_what_is_refused_for_good_is_left_out_with_a_note_and_the_rest_arrives(
@@ -100,7 +101,7 @@ def test_what_is_refused_for_good_is_left_out_with_a_note_and_the_rest_arrives(
     shipper._pass()
     assert server.bytes == {"user_logs/a.txt": b"user_logs/a.txt", "user_logs/c.txt": b"user_logs/c.txt"}
     assert [event.kind for event in server.events] == ["prepared", "started"]
-    shipper._handle(Finish(KEY))
+    shipper.finish(KEY)
     tell(shipper, Delivered())
     shipper._pass()
     kinds = [event.kind for event in server.events]

@@ -15,18 +15,18 @@ from muster.engines.ray.machines import certificates
 from muster.engines.ray.machines.launcher import WORKERS, Described, make_file
 from muster.engines.ray.machines.starting import SECRETS, Host, Setup, command
 
-SETUP = Setup([Host("10.0.0.1", "me@10.0.0.1"), Host("10.0.0.2")], ".muster/ray/many", labels={"kind": "a"})
+SETUP = Setup([Host("10.0.0.1", "me@10.0.0.1"), Host("10.0.0.2")], ".muster/ray/many")
 
 
 def test_the_head_is_started_with_a_token_tls_and_quick_failure_detection():
     words = shlex.split(command(SETUP, SETUP.hosts[0]))
-    told = dict(word.split("=", 1) for word in words[1 : words.index("ray")])
-    assert told["RAY_AUTH_MODE"] == "token"
-    assert told["RAY_USE_TLS"] == "1"
-    assert told["RAY_health_check_failure_threshold"] == "3"
+    environment = dict(word.split("=", 1) for word in words[1 : words.index("ray")])
+    assert environment["RAY_AUTH_MODE"] == "token"
+    assert environment["RAY_USE_TLS"] == "1"
+    assert environment["RAY_health_check_failure_threshold"] == "3"
     assert words[words.index("ray") :] == [
         "ray", "start", "--node-ip-address=10.0.0.1", "--head", "--port=6379", "--ray-client-server-port=10001",
-        "--include-dashboard=false", "--labels=kind=a", "--disable-usage-stats",
+        "--include-dashboard=false", "--disable-usage-stats",
     ]  # fmt: skip
 
 

@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from muster import errors
 from muster.clusters.options import parse_options
 from muster.defaults import RAY_LINGER_S
-from muster.engines.base import Cluster
-from muster.engines.ray import options, words
-from muster.engines.ray.admission import Waiting, admit
+from muster.engines.base import Cluster, Gang, GangRequest
+from muster.engines.ray import explanations
+from muster.engines.ray.admission import QueuedGang, next_gangs
 from muster.engines.ray.cluster import RayNode, fits, read_nodes
 from muster.engines.ray.engine import RayEngine, bundle_for
 from muster.engines.ray.leash import Contact
+from muster.engines.ray.options import RayOptions
+from muster.paths import NodePaths
 
 MISMATCH = """Version mismatch: The cluster was started with:
     Ray: 2.49.1
@@ -66,19 +68,30 @@ def test_a_node_fits_by_labels_and_size():
     assert not fits(node(), {}, {"GPU": 1})
 
 
+def queued(name: str, num_nodes: int, priority: int = 1, since: float = 0.0, **state: bool) -> QueuedGang:
+    folders = {f"{name}.{rank}": NodePaths(Path(name)) for rank in range(num_nodes)}
+    request = GangRequest(name, Cluster("c", "ray"), folders, Gang(name, 1, name, "/w", priority=priority))
+    return QueuedGang(request, since, **state)
+
+
+def admitted(gangs: list[QueuedGang], most_nodes: int) -> list[str]:
+    return [gang.request.id for gang in next_gangs(gangs, most_nodes)]
+
+
 def test_gangs_are_asked_for_in_order_as_far_as_machines_go():
-    waiting = [Waiting("late", 1, 1, 3.0), Waiting("first", 2, 1, 1.0), Waiting("urgent", 1, 2, 9.0)]
-    assert admit(waiting, [], [], 3) == ["urgent", "first"]
-    assert admit(waiting, [], [], 4) == ["urgent", "first", "late"]
+    waiting = [queued("late", 1, 1, 3.0), queued("first", 2, 1, 1.0), queued("urgent", 1, 2, 9.0)]
+    assert admitted(waiting, 3) == ["urgent", "first"]
+    assert admitted(waiting, 4) == ["urgent", "first", "late"]
 
 
 def test_a_large_gang_is_not_overtaken_by_small_ones():
-    waiting = [Waiting("large", 3, 1, 1.0), Waiting("small", 1, 1, 2.0)]
-    assert admit(waiting, [1], [1], 4) == []
+    before = [queued("waits", 1, asked=True), queued("runs", 1, asked=True, placed=True)]
+    assert admitted([*before, queued("large", 3, 1, 1.0), queued("small", 1, 1, 2.0)], 4) == []
 
 
 def test_the_first_in_line_may_share_machines_that_others_hold():
-    assert admit([Waiting("one", 1, 1, 1.0), Waiting("two", 1, 1, 2.0)], [], [1, 1], 2) == ["one"]
+    running = [queued(name, 1, asked=True, placed=True) for name in ("a", "b")]
+    assert admitted([*running, queued("one", 1, 1, 1.0), queued("two", 1, 1, 2.0)], 2) == ["one"]
 
 
 @given(
@@ -87,22 +100,22 @@ def test_the_first_in_line_may_share_machines_that_others_hold():
     st.integers(1, 12),
 )
 def test_what_waits_in_ray_never_exceeds_the_cluster_but_for_the_first(wanted, placed, most):
-    waiting = [Waiting(str(number), *item) for number, item in enumerate(wanted)]
-    chosen = admit(waiting, [], placed, most)
+    waiting = [queued(str(number), *item) for number, item in enumerate(wanted)]
+    running = [queued(f"r{number}", size, asked=True, placed=True) for number, size in enumerate(placed)]
+    chosen = next_gangs([*running, *waiting], most)
     assert len(chosen) >= min(1, len(waiting))
-    sizes = {item.id: item.num_nodes for item in waiting}
     if len(chosen) > 1:
-        assert sum(sizes[name] for name in chosen) + sum(placed) <= most
+        assert sum(gang.num_nodes for gang in chosen) + sum(placed) <= most
 
 
 def test_other_versions_are_told_with_what_to_change():
-    error = words.why_not_attached("ray://h:10001", MISMATCH, "RuntimeError", "/opt/python")
+    error = explanations.why_not_attached("ray://h:10001", MISMATCH, "RuntimeError", "/opt/python")
     assert "the cluster has Ray 2.49.1 on Python 3.10.14; /opt/python has Ray 2.60.0 on Python 3.11.2" in error.message
     assert "Set `python` of this cluster to one with Python 3.10.14 and ray==2.49.1" in str(error.hint)
 
 
 def test_another_muster_on_the_nodes_is_told_with_what_to_change():
-    assert "Install muster==2 on the nodes" in str(words.other_muster("1", "2").hint)
+    assert "Install muster==2 on the nodes" in str(explanations.other_muster("1", "2").hint)
 
 
 @pytest.mark.parametrize(
@@ -114,22 +127,22 @@ def test_another_muster_on_the_nodes_is_told_with_what_to_change():
     ],
 )
 def test_what_stands_in_the_way_is_named(said: str, meant: str):
-    assert meant in words.why_not_attached("ray://h:10001", said, "X", "/opt/python").message
+    assert meant in explanations.why_not_attached("ray://h:10001", said, "X", "/opt/python").message
 
 
 def test_an_address_is_needed():
     with pytest.raises(errors.JobError, match="needs the address of its head"):
-        options.parse({})
+        RayOptions.parse({})
 
 
 def test_a_token_file_that_is_not_there_is_refused(tmp_path: Path):
     with pytest.raises(errors.JobError, match="token_file"):
-        options.parse({"address": "ray://h:1", "token_file": str(tmp_path / "none")})
+        RayOptions.parse({"address": "ray://h:1", "token_file": str(tmp_path / "none")})
 
 
 def test_a_setting_that_ray_clusters_do_not_have_is_refused_with_the_nearest():
     with pytest.raises(errors.JobError, match="has no setting 'adress'") as refused:
-        options.refuse_others({"adress": "x"})
+        RayOptions.refuse_unknown({"adress": "x"})
     assert "address" in str(refused.value.hint)
 
 
@@ -138,10 +151,10 @@ def test_the_token_and_certificates_are_told_by_their_places(tmp_path: Path):
         (tmp_path / name).write_text("x")
     files = {key: str(tmp_path / name) for key, name in
              (("token_file", "token"), ("tls_ca", "ca"), ("tls_cert", "crt"), ("tls_key", "key"))}  # fmt: skip
-    told = options.parse({"address": "ray://h:1", **files}).environment()
-    assert told["RAY_AUTH_MODE"] == "token"
-    assert told["RAY_AUTH_TOKEN_PATH"] == files["token_file"]
-    assert told["RAY_USE_TLS"] == "1"
+    environment = RayOptions.parse({"address": "ray://h:1", **files}).environment()
+    assert environment["RAY_AUTH_MODE"] == "token"
+    assert environment["RAY_AUTH_TOKEN_PATH"] == files["token_file"]
+    assert environment["RAY_USE_TLS"] == "1"
 
 
 def test_a_bundle_takes_a_cpu_for_each_rank_as_far_as_there_are_and_all_gpus_unless_told():

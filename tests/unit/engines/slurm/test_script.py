@@ -11,15 +11,15 @@ import pytest
 
 from muster import errors
 from muster.engines.base import Cluster, Gang, GangRequest
-from muster.engines.slurm.options import parse
-from muster.engines.slurm.reading import NodeInfo
+from muster.engines.slurm.options import SlurmOptions
+from muster.engines.slurm.parsing import NodeInfo
 from muster.engines.slurm.script import limit_for, make_script
 from muster.paths import NodePaths
 
 GOLDEN = Path(__file__).parent / "golden"
 PYTHON = "/home/ada/venv/bin/python"
-CPU_NODES = [NodeInfo(f"cpu{index}", "idle", 64, 256_000, "", "", 86_400.0) for index in range(4)]
-GPU_NODES = [NodeInfo(f"gpu{index}", "idle", 96, 1_000_000, "gpu:a100:4", "", 172_800.0, 4) for index in range(4)]
+CPU_NODES = [NodeInfo(f"cpu{index}", "idle", 64, 256_000, "", 86_400.0) for index in range(4)]
+GPU_NODES = [NodeInfo(f"gpu{index}", "idle", 96, 1_000_000, "", 172_800.0, 4) for index in range(4)]
 
 SITES: dict[str, tuple[dict[str, Any], dict[str, Any], list[NodeInfo]]] = {
     "cpu_defaults": ({}, {}, CPU_NODES),
@@ -56,23 +56,23 @@ def test_the_script_is_a_sound_shell_script(site: str):
 
 
 def test_a_limit_leaves_room_for_muster_to_end_the_run_itself():
-    assert limit_for(gang_of(time_limit_s=600.0), parse({}), CPU_NODES).minutes == 13
+    assert limit_for(gang_of(time_limit_s=600.0), SlurmOptions.parse({}), CPU_NODES).minutes == 13
 
 
 def test_a_limit_never_asks_for_more_than_the_partition_gives():
-    assert limit_for(gang_of(time_limit_s=86_400.0), parse({}), CPU_NODES).minutes == 1440
+    assert limit_for(gang_of(time_limit_s=86_400.0), SlurmOptions.parse({}), CPU_NODES).minutes == 1440
 
 
 def test_a_run_that_can_never_fit_its_partition_is_refused_with_what_to_do():
     with pytest.raises(
         errors.JobError, match=r"limits.timeout is 90000 s, and the partition .* allows 86400 s"
     ) as told:
-        limit_for(gang_of(time_limit_s=90_000.0), parse({}), CPU_NODES)
+        limit_for(gang_of(time_limit_s=90_000.0), SlurmOptions.parse({}), CPU_NODES)
     assert "--chain" in told.value.hint
 
 
 def test_a_chain_asks_for_slices_and_a_last_piece():
-    options = parse({"chain": True, "time": 240})
+    options = SlurmOptions.parse({"chain": True, "time": 240})
     assert limit_for(gang_of(time_limit_s=604_800.0), options, GPU_NODES).minutes == 240
     assert limit_for(gang_of(time_limit_s=600.0), options, GPU_NODES).minutes == 13
 
@@ -94,14 +94,14 @@ def test_nodes_that_failed_are_used_again_where_no_others_are_left():
 )
 def test_settings_that_would_break_the_script_are_refused(options: dict[str, Any], message: str):
     with pytest.raises(errors.JobError, match=message):
-        parse(options)
+        SlurmOptions.parse(options)
 
 
 def script(options: dict[str, Any], gang: dict[str, Any], nodes: list[NodeInfo]) -> str:
     names = [f"resnet50-k3v9x2ab.1.{rank}" for rank in range(2)]
     folders = {name: NodePaths(Path("/home/ada/.muster/nodes") / name) for name in names}
     request = GangRequest("1f2e3d4c-resnet50-k3v9x2ab.1", Cluster("hpc", "slurm", options), folders, gang_of(**gang))
-    return make_script(request, parse({"python": PYTHON, **options}), nodes)
+    return make_script(request, SlurmOptions.parse({"python": PYTHON, **options}), nodes)
 
 
 def gang_of(**changes: Any) -> Gang:

@@ -11,10 +11,10 @@ from muster.environments.images.command import (
     APPTAINER,
     DOCKER,
     PODMAN,
+    AttemptContainer,
     Engine,
     Host,
     Mount,
-    Place,
     build_command,
     list_command,
     pull_command,
@@ -23,7 +23,7 @@ from muster.environments.images.command import (
 )
 
 GOLDEN = Path(__file__).parent / "golden_commands.txt"
-PLACE = Place(
+ATTEMPT = AttemptContainer(
     "muster-r-1-abc", "abcdef", "r", 1, "/n/attempts/r.1/work",
     [Mount("/n/attempts/r.1", "/n/attempts/r.1", True), Mount("/n/runtime", "/n/runtime"), Mount("/data", "/data")],
 )  # fmt: skip
@@ -43,7 +43,7 @@ def commands() -> str:
     for engine in ENGINES:
         lines.append(f"# {engine.kind}{' rootless' if engine.rootless else ''}")
         for host, args in ((PLAIN, ()), (RICH, ("--memory", "8g"))):
-            lines.append(shlex.join(run_command(engine, "sha256:1", PLACE, host, 2 << 30, args, INSIDE)))
+            lines.append(shlex.join(run_command(engine, "sha256:1", ATTEMPT, host, 2 << 30, args, INSIDE)))
     return "\n".join(lines) + "\n"
 
 
@@ -53,7 +53,7 @@ def test_containers_start_as_written_down() -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_node_that_shares_its_machine_has_a_name_of_its_own(engine: Engine) -> None:
-    named = run_command(engine, "sha256:1", PLACE._replace(hostname="127.0.0.2"), PLAIN, 1, (), INSIDE)
+    named = run_command(engine, "sha256:1", ATTEMPT._replace(hostname="127.0.0.2"), PLAIN, 1, (), INSIDE)
     assert named[named.index("--hostname") + 1] == "127.0.0.2"
     assert named.index("--hostname") < named.index("sha256:1")
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from muster.environments.failures import Failure
-from muster.environments.images import failing, probe
+from muster.environments.failures import Failure, classify_engine
+from muster.environments.images import probe
 from muster.environments.images.registries import registry_of, secret_name
 from muster.wire.codec import from_json, to_json
 from muster.wire.node.containers import Build, Container, Login
@@ -102,14 +102,14 @@ def test_a_built_image_is_named_by_its_content() -> None:
     ],
 )
 def test_an_engines_complaint_is_understood(line: str, pulled: bool, code: str, words: str) -> None:
-    failure = failing.classify("pulling x failed", 7, ["begin", line], "registry_x", pulled=pulled)
+    failure = classify_engine("pulling x failed", 7, ["begin", line], "registry_x", pulled=pulled)
     assert failure.code == code
     assert words in failure.message
     assert line in failure.lines
 
 
 def test_a_killed_engine_says_so() -> None:
-    assert "SIGKILL" in failing.classify("x", -9, [], "", pulled=True).message
+    assert "SIGKILL" in classify_engine("x", -9, [], "", pulled=True).message
 
 
 def test_a_registrys_secret_has_a_name_that_secrets_may_have() -> None:

@@ -13,6 +13,7 @@ from muster.environments.failures import Failure
 from muster.environments.images import installing, packages
 from muster.environments.images.command import DOCKER, PODMAN, Engine
 from muster.environments.images.packages import Lent, Looked
+from muster.environments.images.probe import answer_in
 from muster.environments.venvs.sources import Sources
 from muster.wire.node.recipes import Recipe
 
@@ -30,9 +31,9 @@ def plan(recipe: Recipe = SIX, found: Looked = NOTHING, lent: Lent | None = LENT
 
 def test_the_look_into_an_image_is_read_back() -> None:
     done = subprocess.run([sys.executable, "-I", "-c", packages.LOOK], capture_output=True, text=True, check=True)
-    found = packages.looked("a banner\n" + done.stdout)
+    found = answer_in("a banner\n" + done.stdout, Looked)
     assert found is not None and found.lock is None
-    assert packages.looked("something else") is None
+    assert answer_in("something else", Looked) is None
 
 
 def test_the_name_of_the_image_is_that_of_its_content() -> None:

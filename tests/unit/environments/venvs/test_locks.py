@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from muster.environments.export import conda_text
+from muster.environments.condafile import conda_text
 from muster.environments.venvs import archives, locks
 from muster.environments.venvs.steps import steps
 from muster.wire.node.recipes import Recipe

@@ -12,7 +12,7 @@ import yaml
 
 from muster.diagnosis.verdict import judge
 from muster.environments import condafile, requirements
-from muster.environments.export import conda_text
+from muster.environments.condafile import conda_text
 from muster.environments.failures import classify
 from muster.environments.files import conda_content, requirement_file, with_contents
 from muster.environments.venvs import interpreters, sources
@@ -54,8 +54,8 @@ def test_one_in_use_is_never_removed(tmp_path: Path) -> None:
     built(cache, "a")
     held = cache.hold("a")
     assert held is not None and cache.is_used("a")
-    assert not cache.remove("a") and Cache(tmp_path, 0).make_room() == ()
-    held[1].release()
+    assert not cache.remove("a") and Cache(tmp_path, 0).make_room().removed == ()
+    held.lock.release()
     assert not cache.is_used("a")
     assert cache.remove("a") and cache.find("a") is None
 
@@ -66,10 +66,10 @@ def test_the_least_recently_used_go_until_the_rest_fits(tmp_path: Path) -> None:
         built(cache, f"e{number}", size=100, used_at=1000.0 + number)
     held = cache.hold("e0")
     assert held is not None
-    os.utime(held[1].descriptor, (1.0, 1.0))
-    assert Cache(tmp_path, 250).make_room(keep="e1") == ("e2", "e3")
-    assert {item.key for item in cache.all()} == {"e0", "e1"}
-    held[1].release()
+    os.utime(held.lock.descriptor, (1.0, 1.0))
+    assert Cache(tmp_path, 250).make_room(keep=("e1",)).removed == ("e2", "e3")
+    assert {item.key for item in cache.entries()} == {"e0", "e1"}
+    held.lock.release()
 
 
 def test_a_build_that_goes_on_is_not_swept(tmp_path: Path) -> None:
@@ -267,4 +267,4 @@ def test_a_record_of_an_older_version_is_read_and_one_that_makes_no_sense_is_bui
     found = cache.find(key)
     assert found is not None and found.record.lock == ("six==1",) and found.record.recipe == Recipe("a", ("six",))
     mark.write_text('{"size": 7}')
-    assert cache.find(key) is None and cache.all() == [] and cache.sweep() == [key]
+    assert cache.find(key) is None and cache.entries() == [] and cache.sweep() == [key]

@@ -19,8 +19,7 @@ from muster.server.data.state import DataState
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.storage.grants import verify
-from muster.wire.access import READ, WRITE
-from muster.wire.grants import NewGrant
+from muster.wire.access import READ, WRITE, NewGrant
 
 HOLDER = Holder("r", 1, same_machine=False)
 KEY = b"k" * 32
@@ -38,8 +37,8 @@ def connection() -> Iterator[Connection]:
 @pytest.fixture
 def context(tmp_path: Path) -> Context:
     files = SimpleNamespace(store=SimpleNamespace(local_root=tmp_path, encrypted=False))
-    people = SimpleNamespace(vault=SimpleNamespace(grant_key=KEY))
-    return cast(Context, SimpleNamespace(files=files, people=people, data=DataState()))
+    vault = SimpleNamespace(grant_key=KEY)
+    return cast(Context, SimpleNamespace(files=files, vault=vault, data=DataState()))
 
 
 def register(connection: Connection, kind: str, **options: object) -> None:

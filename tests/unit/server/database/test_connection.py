@@ -1,8 +1,15 @@
 """Group commit: writes share a commit, failures do not share their fate."""
 
+import contextlib
+import sqlite3
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
 from sqlalchemy import insert, select, text
 
 from muster.errors import ProtocolMismatch
@@ -76,11 +83,38 @@ def test_this_disk_is_no_network_filesystem(tmp_path):
     assert not on_network_filesystem(tmp_path)
 
 
-def test_the_migrations_make_the_tables_that_the_code_expects(database):
-    from alembic.autogenerate import compare_metadata
-    from alembic.migration import MigrationContext
+def differences(database):
+    return database.read_now(lambda c: compare_metadata(MigrationContext.configure(c), tables.metadata))
 
-    def differences(connection):
-        return compare_metadata(MigrationContext.configure(connection), tables.metadata)
 
-    assert database.read_now(differences) == []
+def test_a_new_database_has_the_tables_of_today(database):
+    assert differences(database) == []
+
+
+def test_an_older_database_is_migrated_with_what_it_holds(tmp_path):
+    path = tmp_path / "muster.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript((Path(__file__).parent / "first_schema.sql").read_text())
+        connection.execute(
+            "INSERT INTO runs (id, key, experiment, status, created_at, spec, compute, priority, num_nodes, num_ranks,"
+            " ranks_per_node, attempt, tags, notices, progress) VALUES ('old', 'k', 'e', 'Completed', 1.0, '{}',"
+            """ 'local', 1, 1, 1, 1, 2, '{}', '[]', '{"done": 7, "unit": "steps"}')"""
+        )
+        connection.commit()
+    migrated = Database(f"sqlite:///{path}")
+    try:
+        assert differences(migrated) == []
+        row = migrated.read_now(lambda c: c.execute(select(tables.progress)).one())
+        assert (row.run_id, row.rank, row.attempt, row.done, row.unit) == ("old", 0, 2, 7.0, "steps")
+    finally:
+        migrated.close()
+
+
+def test_a_new_database_needs_no_alembic(tmp_path):
+    code = f"""
+import sys
+from muster.server.database.connection import Database
+Database("sqlite:///{tmp_path}/muster.db").close()
+assert "alembic" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -5,27 +5,30 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 
 from muster.agent import devices
+from muster.agent.attempt import Attempt
 from muster.agent.run.records import LaunchContainer
+from muster.agent.run.runtime_copy import keeper_folder
 from muster.agent.run.variables import NODE_MARK
+from muster.agent.services import NodeServices
+from muster.environments.caller import Used
 from muster.environments.images import probe, rootless
 from muster.environments.images.command import (
     APPTAINER,
+    AttemptContainer,
     Host,
     Mount,
-    Place,
     inspect_command,
     remove_command,
     run_command,
 )
-from muster.environments.images.used import Used
 from muster.paths import AttemptPaths
 from muster.wire.node.agents import Facts, Order
-from muster.wire.node.plan import Needs, NodePlan
+from muster.wire.node.plan import Needs
 
-_PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "TZ")
 _PYTHON = '#!/bin/sh\nexec python3 "$@"\n'
 _SOURCES = 200
 
@@ -53,18 +56,10 @@ def look(used: Used, needs: Needs, order: Order, paths: AttemptPaths) -> Facts:
     return Facts(notices, versions, devices.gather(Path("/")) if needs.devices else None)
 
 
-def base_environment(used: Used, paths: AttemptPaths, agent_env: Mapping[str, str]) -> dict[str, str]:
-    """What of the node's own variables makes sense in an image."""
-    home = paths.root / "home"
-    names = {name: agent_env[name] for name in ("USER", "LOGNAME") if agent_env.get(name)}
-    proxies = {name: agent_env[name] for name in _PROXIES if agent_env.get(name)}
-    return {"HOME": str(home), **names, **proxies}
-
-
 def rank_environment(used: Used, paths: AttemptPaths, made: dict[str, str], given: Mapping[str, str]) -> dict[str, str]:
     """A rank's whole environment: the image's own, and on it what the rank would have without one."""
     image = dict(used.contents.env)
-    env = {**image, **made}
+    env = {**image, "HOME": str(paths.root / "home"), **made}
     if "PATH" not in given:
         env["PATH"] = f"{image.get('PATH', '')}:{paths.root / 'bin'}".lstrip(":")
     if image.get("PYTHONPATH"):
@@ -72,47 +67,34 @@ def rank_environment(used: Used, paths: AttemptPaths, made: dict[str, str], give
     return env
 
 
-def describe(
-    used: Used,
-    order: Order,
-    node: NodePlan,
-    paths: AttemptPaths,
-    runtime: Path,
-    mark: str,
-    agent_env: Mapping[str, str],
-    folders: tuple[Mapping[str, str], Mapping[str, str], str],
-    hostname: str = "",
-) -> LaunchContainer:
-    """What the keeper outside reads; `folders` are inputs, outputs and TMPDIR. Makes what the container needs."""
+def describe(used: Used, attempt: Attempt, services: NodeServices, hostname: str) -> LaunchContainer:
+    """What the keeper on the node reads. Makes what the container needs."""
+    order, prepared, paths = attempt.order, attempt.prepared, attempt.paths
+    assert prepared is not None and order.plan is not None
     _make(paths)
-    inputs, outputs, tmp = folders
-    name = f"muster-{order.run}-{order.attempt}-{mark[:8]}"
-    mounts = [Mount(str(paths.root), str(paths.root), True), Mount(str(runtime.parent), str(runtime.parent))]
-    mounts += _outside(inputs, paths.root, writable=False) + _outside(outputs, paths.root, writable=True)
-    if tmp != str(paths.tmp):
-        mounts.append(Mount(str(paths.tmp), tmp, True))
-    place = Place(name, mark, order.run, order.attempt, str(paths.work), list(dict.fromkeys(mounts)), hostname)
-    copy = library(runtime)
+    name = f"muster-{order.run}-{order.attempt}-{services.mark[:8]}"
+    runtime = services.runtime.parent
+    mounts = [Mount(str(paths.root), str(paths.root), True), Mount(str(runtime), str(runtime))]
+    mounts += _mounts_elsewhere(prepared.inputs, paths.root, writable=False)
+    mounts += _mounts_elsewhere(prepared.outputs, paths.root, writable=True)
+    if prepared.tmp != str(paths.tmp):
+        mounts.append(Mount(str(paths.tmp), prepared.tmp, True))
+    mount_list = list(dict.fromkeys(mounts))
+    placed = AttemptContainer(name, services.mark, order.run, order.attempt, str(paths.work), mount_list, hostname)
+    copy = keeper_folder(services.runtime)
     inside = ["python3", "-I", "-S", str(copy / "muster/agent/run/container/inside.py"), str(copy), str(paths.root)]
-    container = used.container
-    command = run_command(
-        used.engine, used.image, place, _host(used, bool(node.gpus)), container.shm_bytes, container.args, inside
-    )
+    container, host = used.container, _host(used, bool(order.plan.gpus))
+    command = run_command(used.engine, used.image, placed, host, container.shm_bytes, container.args, inside)
     has_state = used.engine.kind != APPTAINER
     return {
         "command": command,
         "inspect": inspect_command(used.engine, name) if has_state else [],
         "remove": remove_command(used.engine, name) if has_state else [],
-        "env": {**agent_env, NODE_MARK: mark},
-        "ranks": [rank.rank for rank in node.ranks],
+        "env": {**services.environ, NODE_MARK: services.mark},
+        "ranks": [rank.rank for rank in order.plan.ranks],
         "root": str(paths.root),
         "journal": str(paths.journal),
     }
-
-
-def library(runtime: Path) -> Path:
-    """The copy of Muster from which its own programs run in a container."""
-    return runtime.with_name(f"{runtime.name}-keeper")
 
 
 def _make(paths: AttemptPaths) -> None:
@@ -124,22 +106,18 @@ def _make(paths: AttemptPaths) -> None:
     (programs / "python").chmod(0o755)
 
 
-def _outside(values: Mapping[str, str], root: Path, *, writable: bool) -> list[Mount]:
-    """Folders and files that lie outside the attempt's own folder, also where a link in it leads there."""
+def _mounts_elsewhere(values: Mapping[str, str], root: Path, *, writable: bool) -> list[Mount]:
+    """Folders and files that do not lie in the attempt's own folder, also where a link in it leads there."""
     mounts = []
     for value in values.values():
         if not value.startswith("/") or not os.path.exists(value):  # noqa: PTH110
             continue
         real = os.path.realpath(value)
-        if not _is_below(real, root.resolve()):
+        if not Path(real).is_relative_to(root.resolve()):
             mounts.append(Mount(real, real, writable))
-            if value != real and not _is_below(value, root):
+            if value != real and not Path(value).is_relative_to(root):
                 mounts.append(Mount(real, value, writable))
     return mounts
-
-
-def _is_below(path: str, root: Path) -> bool:
-    return Path(path).is_relative_to(root)
 
 
 def _host(used: Used, gpus: bool) -> Host:
@@ -152,9 +130,5 @@ def _host(used: Used, gpus: bool) -> Host:
 
 def _mentions(folder: Path, word: bytes) -> bool:
     """Whether a Python file of the job names a module."""
-    for number, path in enumerate(sorted(folder.rglob("*.py"))):
-        if number >= _SOURCES:
-            return False
-        if path.is_file() and word in path.read_bytes():
-            return True
-    return False
+    sources = islice(sorted(folder.rglob("*.py")), _SOURCES)
+    return any(word in path.read_bytes() for path in sources if path.is_file())

@@ -1,7 +1,7 @@
 """Process 1 of a container: the keeper of the attempt's ranks. Runs in the image's own Python, from 3.8 on.
 
 Started with the folder that holds this copy of Muster and the attempt's folder. It ends when the socket to the keeper
-outside closes, and the kernel ends with it whatever is left in the container.
+on the node closes, and the kernel ends with it whatever is left in the container.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _WITHOUT_SINGLE_COPY = {"OMPI_MCA_btl_vader_single_copy_mechanism": "none", "OMP
 
 def main() -> None:
     sys.path.append(sys.argv[1])
-    from muster.agent.run.keeper import ExecStarter, Keeper
+    from muster.agent.run.keeper import Keeper
 
     os.chdir(sys.argv[2])
-    outside = socket.socket(socket.AF_UNIX)
+    node_keeper = socket.socket(socket.AF_UNIX)
     # By a relative name: a socket's path may have 107 bytes.
-    outside.connect(SOCKET)
+    node_keeper.connect(SOCKET)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     wake, wake_write = os.pipe()
@@ -44,7 +44,7 @@ def main() -> None:
     launch["ranks"] = [found(rank) for rank in launch["ranks"]]
     if launch["mpi"] is not None and not reads_memory():
         copy_twice(launch["mpi"], launch["ranks"])
-    Keeper(launch, outside, ExecStarter(), wake).run()
+    Keeper(launch, node_keeper, wake).run()
 
 
 def reads_memory() -> bool:

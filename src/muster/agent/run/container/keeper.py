@@ -13,11 +13,10 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from muster.agent.run.container.inside import SOCKET
-from muster.agent.run.records import Entry, LaunchContainer, StopCommand, Value
+from muster.agent.run.records import Channel, Entry, LaunchContainer, StopCommand, Value, entry_line
 from muster.host import processes
 
 OVERDUE_S = 10.0
@@ -27,43 +26,21 @@ _PASS_S = 0.02
 _TAIL_BYTES = 4096
 
 
-def wanted(launch_file: str) -> bool:
-    return _description(launch_file).exists()
-
-
-def _description(launch_file: str) -> Path:
-    return Path(launch_file).with_name("container.json")
-
-
-def run(launch_file: str, agent: socket.socket, wake: int) -> None:
-    """What the nursery's child does."""
-    os.setsid()
-    processes.become_subreaper()
-    processes.set_name("muster-keeper")
-    ContainerKeeper(json.loads(_description(launch_file).read_bytes()), agent, wake).run()
-
-
 class ContainerKeeper:
     """Looks after one container to its end."""
 
     def __init__(self, description: LaunchContainer, agent: socket.socket, wake: int) -> None:
-        self._command = description["command"]
-        self._inspect = description["inspect"]
-        self._remove = description["remove"]
-        self._env = description["env"]
-        self._ranks = description["ranks"]
-        self._root = description["root"]
-        self._log = os.path.join(self._root, "container.log")  # noqa: PTH118
+        self._container = description
+        self._log = os.path.join(description["root"], "container.log")  # noqa: PTH118
         self._journal = os.open(description["journal"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._agent: socket.socket | None = agent
+        self._agent: Channel | None = Channel(agent)
         self._wake = wake
-        self._inner: socket.socket | None = None
+        self._inner: Channel | None = None
         self._listener: socket.socket | None = None
         self._engine = 0
         self._status: int | None = None
-        self._held = b""
+        self._held: list[StopCommand] = []
         """What the agent said before there was somebody to hear it."""
-        self._unread = b""
         self._overdue: float | None = None
         """When the container is ended from outside."""
         self._reason = ""
@@ -75,22 +52,24 @@ class ContainerKeeper:
         """When the keeper went without one, before anybody told it to stop."""
 
     def run(self) -> None:
-        self._tell("keeper", pid=os.getpid())
+        self._send(entry_line("keeper", pid=os.getpid()))
         self._listen()
         self._start()
         while not self._reap():
             self._wait()
             self._pursue()
-        self._drain()
+        # Hear what the keeper inside said before it went.
+        while self._inner is not None:
+            self._hear_inner()
         if not self._ended:
             self._explain()
-        self._tool(self._remove)
+        self._tool(self._container["remove"])
         self._end_rest()
         # Last: the attempt's folder may go as soon as the agent hears it.
         self._send(self._ended)
 
     def _listen(self) -> None:
-        os.chdir(self._root)
+        os.chdir(self._container["root"])
         Path(SOCKET).unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(SOCKET)
@@ -98,8 +77,9 @@ class ContainerKeeper:
 
     def _start(self) -> None:
         with open(self._log, "ab") as log:  # noqa: PTH123
+            command, env = self._container["command"], self._container["env"]
             child = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._env, start_new_session=True
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True
             )
         self._engine = child.pid
         # It is waited for with all others, below.
@@ -119,7 +99,7 @@ class ContainerKeeper:
 
     def _wait(self) -> None:
         sockets = [one for one in (self._agent, self._inner, self._listener) if one is not None]
-        watched: list[int | socket.socket] = [self._wake, *sockets]
+        watched: list[int | socket.socket | Channel] = [self._wake, *sockets]
         now = time.monotonic()
         timeout = None if self._overdue is None else max(_PASS_S, self._overdue - now)
         ready, _, _ = select.select(watched, [], [], timeout)
@@ -135,51 +115,46 @@ class ContainerKeeper:
 
     def _accept(self) -> None:
         assert self._listener is not None
-        self._inner, _ = self._listener.accept()
+        self._inner = Channel(self._listener.accept()[0])
         self._listener.close()
         self._listener = None
         if self._agent is None:
             # Nobody is left whom it could work for.
             self._close_inner()
-        elif self._held:
-            self._pass_on(self._held)
+        for command in self._held:
+            self._pass_on(command)
 
     def _hear_agent(self) -> None:
         assert self._agent is not None
-        data = _receive(self._agent)
-        if not data:
+        commands: list[StopCommand] | None = self._agent.receive()
+        if commands is None:
             self._agent = None
             self._reason = self._reason or "agent_lost"
             self._close_inner()
             self._end_by(time.monotonic() + CLOSING_S)
             return
-        for line in data.splitlines():
-            command: StopCommand = json.loads(line)
+        for command in commands:
             self._reason = self._reason or command["reason"]
             self._end_by(time.monotonic() + command["grace_s"] + OVERDUE_S)
-        if self._inner is None:
-            self._held += data
-        else:
-            self._pass_on(data)
+            if self._listener is not None:
+                self._held.append(command)
+            else:
+                self._pass_on(command)
 
-    def _pass_on(self, data: bytes) -> None:
-        assert self._inner is not None
-        try:
-            self._inner.sendall(data)
-        except OSError:
+    def _pass_on(self, command: StopCommand) -> None:
+        if self._inner is not None and not self._inner.send(json.dumps(command).encode() + b"\n"):
             self._close_inner()
 
     def _hear_inner(self) -> None:
         assert self._inner is not None
-        data = _receive(self._inner)
-        if not data:
+        entries: list[Entry] | None = self._inner.receive()
+        if entries is None:
             if not self._ended and not self._reason:
                 self._died_at = time.time()
             self._close_inner()
             return
-        *lines, self._unread = (self._unread + data).split(b"\n")
-        for line in lines:
-            self._note(json.loads(line))
+        for entry in entries:
+            self._note(entry)
 
     def _note(self, entry: Entry) -> None:
         if entry["kind"] == "keeper":
@@ -197,22 +172,17 @@ class ContainerKeeper:
         else:
             self._send(line)
 
-    def _drain(self) -> None:
-        """Hear what the keeper inside said before it went."""
-        while self._inner is not None:
-            self._hear_inner()
-
     def _end_by(self, moment: float) -> None:
         self._overdue = moment if self._overdue is None else min(self._overdue, moment)
 
     def _pursue(self) -> None:
         if self._overdue is not None and time.monotonic() >= self._overdue:
             self._overdue = time.monotonic() + OVERDUE_S
-            self._tool(self._remove)
+            self._tool(self._container["remove"])
 
     def _explain(self) -> None:
         """The container has gone without a word of its keeper: say why, as far as it can be known."""
-        oom = self._tool(self._inspect).strip().lower() == "true"
+        oom = self._tool(self._container["inspect"]).strip().lower() == "true"
         expected = bool(self._reason) and self._died_at is None
         at = time.time() if self._died_at is None else self._died_at
         for rank in sorted(self._running):
@@ -222,19 +192,19 @@ class ContainerKeeper:
             )  # fmt: skip
         if not self._seen and not expected:
             message = f"the container did not start: {said_last(self._log)}"
-            self._record("refused", rank=min(self._ranks), message=message, exit_code=126)
+            self._record("refused", rank=min(self._container["ranks"]), message=message, exit_code=126)
         self._ended = self._record("ended", reason=self._reason or "rank_failed")
 
-    def _tool(self, command: Sequence[str]) -> str:
+    def _tool(self, command: list[str]) -> str:
         """What a command of the engine prints; it must not hold up the end."""
         if not command:
             return ""
         with open(self._log, "ab") as log:  # noqa: PTH123
             try:
+                env = self._container["env"]
                 done = subprocess.run(
-                    list(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=self._env,
-                    timeout=_TOOL_S, check=False,
-                )  # fmt: skip
+                    command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=env, timeout=_TOOL_S
+                )
             except (OSError, subprocess.TimeoutExpired) as error:
                 log.write(f"muster: {command[0]} {command[1]}: {error}\n".encode())
                 return ""
@@ -259,7 +229,7 @@ class ContainerKeeper:
             self._inner = None
 
     def _record(self, kind: str, **data: Value) -> bytes:
-        line = json.dumps({"kind": kind, "at": time.time(), **data}).encode() + b"\n"
+        line = entry_line(kind, **data)
         try:
             os.write(self._journal, line)
         except OSError:
@@ -268,16 +238,9 @@ class ContainerKeeper:
             self._send(line)
         return line
 
-    def _tell(self, kind: str, **data: Value) -> None:
-        self._send(json.dumps({"kind": kind, "at": time.time(), **data}).encode() + b"\n")
-
     def _send(self, line: bytes) -> None:
-        if self._agent is None:
-            return
-        try:
-            self._agent.send(line, socket.MSG_DONTWAIT)
-        except OSError:
-            pass
+        if self._agent is not None:
+            self._agent.send(line)
 
 
 def said_last(log: str) -> str:
@@ -288,10 +251,3 @@ def said_last(log: str) -> str:
         return "it said nothing"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return " | ".join(lines[-3:]) or "it said nothing"
-
-
-def _receive(source: socket.socket) -> bytes:
-    try:
-        return source.recv(65536)
-    except OSError:
-        return b""

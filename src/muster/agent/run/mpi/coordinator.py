@@ -9,13 +9,15 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shlex
 import signal
 import socket
 from _operator import _compare_digest as compare_digest
+from collections.abc import Callable, Sequence
 from typing import Any, Dict, NamedTuple  # noqa: UP035
 
-from muster.agent.run.mpi.pmix import PmixStep
 from muster.agent.run.mpi.remote import answer
+from muster.agent.run.mpi.standin import done_fifo, pmix_file
 from muster.agent.run.records import LaunchMpi
 from muster.host import processes
 
@@ -30,9 +32,9 @@ Entry = Dict[str, Any]  # noqa: UP006
 # What the process in front of a rank says; ranks of the job could write here, too.
 _WORDS: dict[str, dict[str, type]] = {
     "started": {"pid": int, "at": float},
-    "exited": {"status": int, "max_rss_kb": int, "told": bool, "at": float},
+    "exited": {"status": int, "max_rss_kb": int, "interrupted": bool, "at": float},
     "refused": {"message": str, "exit_code": int},
-    "told": {},
+    "interrupted": {},
     "here": {},
 }
 
@@ -45,16 +47,7 @@ class _Caller(NamedTuple):
     unread: bytearray
 
 
-class Daemon(NamedTuple):
-    """How mpirun's daemon runs on this node."""
-
-    env: dict[str, str]
-    log: str
-    hostname: str | None
-    """The name that a node has which shares its machine with others of the job."""
-
-
-class MpiSide:
+class MpiCoordinator:
     """What of an MPI job is on this node."""
 
     def __init__(self, launch: LaunchMpi) -> None:
@@ -64,8 +57,7 @@ class MpiSide:
         """Where mpirun's request for this node arrives; None on the first node, where mpirun itself runs."""
         self.daemon: int | None = None
         """Pid of what was started for mpirun."""
-        self._secret = launch["secret"]
-        self._kind = Daemon(launch["daemon_env"], launch["daemon_log"], launch["hostname"])
+        self._launch = launch
         # Before the fifo, which says that everything is in place.
         self._pmix = PmixStep(pmix["folder"], pmix["program"], self.ranks, self._spawn_rank) if pmix else None
         fifo = launch["fifo"]
@@ -116,7 +108,7 @@ class MpiSide:
             return False
         self.daemon = None
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
-        self._say({"kind": "exited", "code": code, "output": _tail(self._kind.log)})
+        self._say({"kind": "exited", "code": code, "output": _tail(self._launch["daemon_log"])})
         if self._asker is not None:
             self._asker.close()
             self._asker = None
@@ -187,14 +179,14 @@ class MpiSide:
             command, proof = str(request["command"]), str(request["proof"])
         except (ValueError, TypeError, KeyError, RecursionError):
             return None
-        wanted = answer(self._secret, caller.challenge, command)
+        wanted = answer(self._launch["secret"], caller.challenge, command)
         return command if compare_digest(proof.encode(), wanted.encode()) else None
 
     def _spawn_rank(self, command: str, added: dict[str, str]) -> str:
-        return _spawn(command, self._kind._replace(env={**self._kind.env, **added}))[1]
+        return _spawn(command, {**self._launch, "daemon_env": {**self._launch["daemon_env"], **added}})[1]
 
     def _start(self, command: str, asker: socket.socket) -> str | None:
-        pid, said = _spawn(command, self._kind)
+        pid, said = _spawn(command, self._launch)
         if said:
             asker.close()
             return said
@@ -219,19 +211,58 @@ class MpiSide:
             self._asker = None
 
 
+class PmixStep:
+    """Ranks that Slurm's PMIx serves: `srun` starts a stand-in for each, and this keeper starts the rank itself."""
+
+    def __init__(
+        self, folder: str, program: str, ranks: Sequence[int], spawn: Callable[[str, dict[str, str]], str]
+    ) -> None:
+        """`spawn` runs a command with what is added to the environment, and says why it could not be started."""
+        self._folder = folder
+        self._program = program
+        self._spawn = spawn
+        self._came: set[int] = set()
+        self._waiting: dict[int, int] = {}
+        """By rank: what its stand-in waits at."""
+        for rank in ranks:
+            os.mkfifo(done_fifo(folder, rank), 0o600)
+            # Open for reading, too: it need not wait for the stand-in.
+            self._waiting[rank] = os.open(done_fifo(folder, rank), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def start(self, rank: int) -> str:
+        """Start a rank whose stand-in has come; returns why it could not be started."""
+        if rank in self._came:
+            return ""
+        self._came.add(rank)
+        try:
+            with open(pmix_file(self._folder, rank), "rb") as file:  # noqa: PTH123
+                lines = file.read().decode("utf-8", "surrogateescape").split("\0")
+        except OSError as error:
+            return f"what PMIx gave it cannot be read: {error.strerror}"
+        given = dict(line.split("=", 1) for line in lines if "=" in line)
+        return self._spawn(shlex.quote(self._program), given)
+
+    def ended(self, rank: int, status: int) -> None:
+        """Let the stand-in of a rank go that has ended well. The others stay: srun would end the step."""
+        waiting = self._waiting.pop(rank, None) if status == 0 else None
+        if waiting is not None:
+            os.write(waiting, b".")
+            os.close(waiting)
+
+
 def _is_whole(entry: Entry) -> bool:
     wanted = _WORDS.get(str(entry.get("kind")))
     return wanted is not None and all(isinstance(entry.get(name), kind) for name, kind in wanted.items())
 
 
-def _spawn(command: str, kind: Daemon) -> tuple[int, str]:
+def _spawn(command: str, launch: LaunchMpi) -> tuple[int, str]:
     """The pid of a child that runs a command, and why it does not."""
     # Closed by a successful exec; otherwise it carries what went wrong.
     read_end, write_end = os.pipe()
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become_daemon(command, kind, parent, write_end)
+        _become_daemon(command, launch, parent, write_end)
     os.close(write_end)
     with os.fdopen(read_end, "rb") as trouble:
         said = trouble.read().decode(errors="replace")
@@ -240,23 +271,23 @@ def _spawn(command: str, kind: Daemon) -> tuple[int, str]:
     return pid, said
 
 
-def _become_daemon(command: str, kind: Daemon, parent: int, trouble: int) -> None:
+def _become_daemon(command: str, launch: LaunchMpi, parent: int, trouble: int) -> None:
     """In the child: never returns."""
     try:
         os.setsid()
         processes.die_with_parent(parent)
-        log = os.open(kind.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        log = os.open(launch["daemon_log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        if kind.hostname:
-            _take_name(kind.hostname)
+        if launch["hostname"]:
+            _take_name(launch["hostname"])
         os.chdir("/")
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        os.execve("/bin/sh", ["sh", "-c", command], kind.env)
+        os.execve("/bin/sh", ["sh", "-c", command], launch["daemon_env"])
     except BaseException as error:
         os.write(trouble, (str(error) or repr(error)).encode())
     finally:

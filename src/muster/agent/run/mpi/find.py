@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from muster.agent.prepare.preflight import modified_ns
+from muster.agent.refusal import Refusal
 from muster.agent.run.variables import SYSTEM_PATH
-from muster.environments.images.used import Used
+from muster.environments.caller import Used
 from muster.environments.venvs.contents import MPI_LIBRARY
 from muster.host.children import spawning
 from muster.launch.mpi import INSTALL, OPEN_MPI, SLURM, Kind, recognise
@@ -28,88 +30,74 @@ print(json.dumps({{"watch": [path for path in sys.path if os.path.isdir(path)], 
 """
 
 
-class NoMpi(Exception):
-    """No MPI that can run the job, and what to do about it."""
-
-    def __init__(self, message: str, next: str) -> None:
-        super().__init__(message)
-        self.next = next
-
-
 class Found(NamedTuple):
     program: str
     kind: Kind
 
 
-class _Known(NamedTuple):
-    found: Found
-    watched: dict[str, int]
-
-
-_known: dict[tuple[str, ...], _Known] = {}
+_known: dict[tuple[str, ...], tuple[Found, dict[str, int]]] = {}
+"""What was found, and when the files that it depends on had changed last."""
 
 
 def find(python: str, python_bin: str, user_env: Mapping[str, str]) -> Found:
-    """The mpirun for a job; raises NoMpi where there is none, or where the ranks' library is of another kind."""
+    """The mpirun for a job; raises Refusal where there is none, or where the ranks' library is of another kind."""
     path = f"{python_bin}:{Path(python).parent}:{user_env.get('PATH', SYSTEM_PATH)}"
     env = {"LANG": "C.UTF-8", "HOME": os.environ.get("HOME", "/"), **user_env, "PATH": path}
     if plugin := os.environ.get(PLUGIN_VARIABLE):
         return _find_srun(plugin, python, env)
     program = shutil.which("mpirun", path=path) or shutil.which("mpiexec", path=path)
     if program is None:
-        raise NoMpi(f"there is no mpirun in the environment of {python} or on PATH ({path})", INSTALL)
+        raise _no_mpi(f"there is no mpirun in the environment of {python} or on PATH ({path})")
     key = (python, program, *(f"{name}={value}" for name, value in sorted(env.items())))
     known = _known.get(key)
-    if known is None or any(_changed_ns(file) != at for file, at in known.watched.items()):
-        known = _known[key] = _ask(python, program, env)
-    return known.found
+    if known is None or any(modified_ns(file) != at for file, at in known[1].items()):
+        probed = _probe(python, env)
+        found = _fitting(program, _run([program, "--version"], env), probed, python)
+        known = _known[key] = found, {file: modified_ns(file) for file in (program, *probed.get("watch", ()))}
+    return known[0]
 
 
 def _find_srun(plugin: str, python: str, env: Mapping[str, str]) -> Found:
-    """Slurm's launcher, where the cluster asks for it; raises NoMpi where the ranks' library is none for it."""
+    """Slurm's launcher, where the cluster asks for it; raises Refusal where the ranks' library is none for it."""
     asked = f"the cluster starts MPI ranks with srun --mpi={plugin}"
     program = shutil.which("srun", path=os.environ.get("PATH"))
     if program is None:
-        raise NoMpi(f"{asked}, and there is no srun on this node", _MPIRUN)
-    told = _probe(python, env)
-    loaded = recognise(told.get("text", ""))
+        raise _no_mpi(f"{asked}, and there is no srun on this node", _MPIRUN)
+    probed = _probe(python, env)
+    loaded = recognise(probed.get("text", ""))
     if loaded is not None and loaded.name != OPEN_MPI:
-        raise NoMpi(
-            f"{asked}, but {told['by']} of {python} loads {loaded}, which may not speak PMIx: every rank would think "
+        raise _no_mpi(
+            f"{asked}, but {probed['by']} of {python} loads {loaded}, which may not speak PMIx: every rank would think "
             "that it is alone",
             f"Use Open MPI in the job's environment. {_MPIRUN}",
         )
     return Found(program, Kind(SLURM, plugin))
 
 
+def _no_mpi(message: str, next: str = INSTALL) -> Refusal:
+    return Refusal("launcher_missing", message, next)
+
+
 def find_inside(used: Used) -> Found:
-    """The mpirun of an image, as the look into it found it; raises NoMpi."""
+    """The mpirun of an image, as the look into it found it; raises Refusal."""
     image, held = used.container.label, used.contents
     program = held.programs.get("mpirun") or held.programs["mpiexec"]
     return _fitting(program, held.mpi, held.library, f"the image {image}")
 
 
-def _ask(python: str, program: str, env: Mapping[str, str]) -> _Known:
-    told = _probe(python, env)
-    found = _fitting(program, _run([program, "--version"], env), told, python)
-    watched = {file: _changed_ns(file) for file in (program, *told.get("watch", ()))}
-    return _Known(found, watched)
-
-
-def _fitting(program: str, said: str, library: Mapping[str, Any], place: str) -> Found:
-    """The mpirun that says this of itself, where it belongs to the library that ranks in this place load."""
+def _fitting(program: str, said: str, library: Mapping[str, Any], where: str) -> Found:
+    """The mpirun that says this of itself, where it belongs to the library that ranks there load."""
     kind = recognise(said)
     if kind is None:
         first = said.strip().splitlines()[:1]
-        raise NoMpi(
+        raise _no_mpi(
             f"{program} is no MPI that Muster knows ({first[0] if first else 'it says nothing'!r}); "
-            "Open MPI 4 and 5, MPICH and Intel MPI are known",
-            INSTALL,
+            "Open MPI 4 and 5, MPICH and Intel MPI are known"
         )
     loaded = recognise(library.get("text", ""))
     if loaded is not None and loaded.family != kind.family:
-        raise NoMpi(
-            f"{program} is {kind}, but {library['by']} of {place} loads {loaded}: every rank would think that it is "
+        raise _no_mpi(
+            f"{program} is {kind}, but {library['by']} of {where} loads {loaded}: every rank would think that it is "
             "alone",
             f"Install the mpirun of {loaded.name} into the job's environment, or {library['by']} for {kind.name}.",
         )
@@ -119,10 +107,10 @@ def _fitting(program: str, said: str, library: Mapping[str, Any], place: str) ->
 def _probe(python: str, env: Mapping[str, str]) -> dict[str, Any]:
     lines = _run([python, "-c", _PROBE], env).strip().splitlines()
     try:
-        told = json.loads(lines[-1]) if lines else {}
+        said = json.loads(lines[-1]) if lines else {}
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return said if isinstance(said, dict) else {}
 
 
 def _run(command: list[str], env: Mapping[str, str]) -> str:
@@ -133,12 +121,5 @@ def _run(command: list[str], env: Mapping[str, str]) -> str:
                 command, capture_output=True, text=True, timeout=_PATIENCE_S, env=dict(env), cwd="/", errors="replace"
             )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoMpi(f"{command[0]} cannot be run: {error}", INSTALL) from error
+        raise _no_mpi(f"{command[0]} cannot be run: {error}") from error
     return done.stdout
-
-
-def _changed_ns(file: str) -> int:
-    try:
-        return os.stat(file).st_mtime_ns  # noqa: PTH116
-    except OSError:
-        return 0

@@ -16,8 +16,7 @@ from typing import NamedTuple
 import muster.agent
 from muster.agent.refusal import Refusal
 from muster.agent.run.mpi.find import Found
-from muster.agent.run.mpi.tables import RankTable, RemoteTable
-from muster.agent.run.records import LaunchMpi
+from muster.agent.run.records import LaunchMpi, RankTable, RemoteTable
 from muster.errors import JobError
 from muster.host.files import PRIVATE, write_file, write_json
 from muster.launch.expand import Variable, expand, parse
@@ -37,7 +36,7 @@ from muster.paths import AttemptPaths, shared_memory_dir
 from muster.wire.node.plan import NodePlan, RankPlan
 
 # Known only once mpirun has started the rank.
-_TOLD_BY_LAUNCHER = ("OMPI_", "PMIX_", "PMI_", "MPI_", "PRTE_", "I_MPI_")
+_SET_BY_LAUNCHER = ("OMPI_", "PMIX_", "PMI_", "MPI_", "PRTE_", "I_MPI_")
 _SEGMENT_SETTINGS = ("OMPI_MCA_btl_sm_backing_directory", "OMPI_MCA_btl_vader_backing_directory")
 # Of Python 3.4 and all after it.
 _MARSHAL_VERSION = 4
@@ -190,7 +189,7 @@ def _check(rank: RankPlan, env: Mapping[str, str]) -> None:
     try:
         for element in rank.argv:
             names = [part.name for part in parse(element) if isinstance(part, Variable)]
-            later = {name: "" for name in names if name.startswith(_TOLD_BY_LAUNCHER)}
+            later = {name: "" for name in names if name.startswith(_SET_BY_LAUNCHER)}
             expand(element, {**later, **env})
     except JobError as error:
         raise Refusal("bad_input", f"rank {rank.rank}: {error.message}. {error.hint}") from error

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     import signal
     from typing import NoReturn
 
-    from muster.agent.run.mpi.tables import RankCommand, RankTable
+    from muster.agent.run.records import RankCommand, RankTable
 else:
     # Without the names of signals as an enumeration, which take as long to make as the rest of this program.
     import _signal as signal
 
 _RANK_NAMES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID")
-# Told by mpirun, and nearer to the truth than what was planned.
+# Set by mpirun, and nearer to the truth than what was planned.
 _LAUNCHERS_OWN = ("OMPI_COMM_WORLD_", "OMPI_MCA_orte_hnp_uri")
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -66,21 +66,21 @@ def _run(node: RankTable) -> int:
 
 
 def _follow(pid: int, tell: _Teller, stop_file: str) -> int:
-    """Wait for the rank; pass signals on. How it ended is told before mpirun can see it."""
-    told = False
+    """Wait for the rank; pass signals on. The keeper hears how it ended before mpirun can see it."""
+    interrupted = False
     while True:
         number = signal.sigwaitinfo((*_PASSED_ON, signal.SIGCHLD)).si_signo
         if number != signal.SIGCHLD:
-            if number in (signal.SIGTERM, signal.SIGINT) and not told and not os.path.exists(stop_file):  # noqa: PTH110
-                told = True
-                tell(kind="told")
+            if number in (signal.SIGTERM, signal.SIGINT) and not interrupted and not os.path.exists(stop_file):  # noqa: PTH110
+                interrupted = True
+                tell(kind="interrupted")
             _send(pid, number)
             continue
         ended, status, usage = os.wait4(pid, os.WNOHANG)
         if not ended:
             continue
-        tell(kind="exited", status=status, max_rss_kb=usage.ru_maxrss, told=told)
-        if not told and (status != 0 or os.path.exists(stop_file)):  # noqa: PTH110
+        tell(kind="exited", status=status, max_rss_kb=usage.ru_maxrss, interrupted=interrupted)
+        if not interrupted and (status != 0 or os.path.exists(stop_file)):  # noqa: PTH110
             _linger()
         return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
 

@@ -16,7 +16,7 @@ from _blake2 import blake2b
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from muster.agent.run.mpi.tables import RemoteTable
+    from muster.agent.run.records import RemoteTable
 
 PATIENCE_S = 60.0
 _CONNECT_S = 10.0

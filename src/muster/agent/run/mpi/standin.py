@@ -1,4 +1,4 @@
-"""What `srun --mpi=pmix` starts for every rank: hands what PMIx told it to its node's keeper, which starts the rank.
+"""What `srun --mpi=pmix` starts for every rank: hands what PMIx gave it to its node's keeper, which starts the rank.
 
 It stays until the rank has ended, so that the step lasts as long as its ranks. They are the keeper's own to follow and
 to stop: Slurm ends a step at once when one of its ranks fails, and the others would get no time to save a checkpoint.
@@ -25,7 +25,7 @@ PATIENCE_S = 60.0
 _PAUSE_S = 0.005
 _LONGEST_PAUSE_S = 0.5
 
-_TOLD = ("PMIX_", "SLURM_PMIX", "SLINGSHOT_")
+_FROM_PMIX = ("PMIX_", "SLURM_PMIX", "SLINGSHOT_")
 # By these Open MPI 4 knows that srun has started it; they are too few for Lightning to think so, too.
 _OF_THE_STEP = ("SLURM_JOBID", "SLURM_STEPID", "SLURM_STEP_ID", "SLURM_NODELIST")
 
@@ -44,9 +44,9 @@ def main() -> None:
     sys.exit(_stand_in(folder, int(rank)))
 
 
-def told_file(folder: str, rank: int) -> str:
-    """What PMIx told the stand-in of a rank: lines of an environment, each ended by a zero byte."""
-    return f"{folder}/told.{rank}"
+def pmix_file(folder: str, rank: int) -> str:
+    """What PMIx gave the stand-in of a rank: lines of an environment, each ended by a zero byte."""
+    return f"{folder}/pmix.{rank}"
 
 
 def done_fifo(folder: str, rank: int) -> str:
@@ -58,9 +58,9 @@ def _stand_in(folder: str, rank: int) -> int:
     lines = [
         f"{name}={value}".encode("utf-8", "surrogateescape")
         for name, value in os.environ.items()
-        if name.startswith(_TOLD) or name in _OF_THE_STEP
+        if name.startswith(_FROM_PMIX) or name in _OF_THE_STEP
     ]
-    target = told_file(folder, rank)
+    target = pmix_file(folder, rank)
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.write(descriptor, b"\0".join(lines))
     os.close(descriptor)

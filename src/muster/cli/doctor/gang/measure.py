@@ -30,9 +30,11 @@ DISK_BYTES = 64 << 20
 
 
 @dataclass
-class Facts:
-    """What a node has."""
+class Member:
+    """A node that has joined, what it has, and where it serves."""
 
+    rank: int
+    address: str
     host: str
     machine: str
     cpus: int | None
@@ -41,16 +43,7 @@ class Facts:
     interface: str
     infiniband_gbit: float
     disk_bytes_per_s: float
-
-
-@dataclass
-class Member:
-    """A node that has joined, and where it serves."""
-
-    rank: int
-    address: str
     port: int
-    facts: Facts
 
 
 @dataclass
@@ -63,17 +56,10 @@ class Order:
 
 
 @dataclass
-class Served:
-    """What a node that serves counted."""
+class Report:
+    """What a node measured: latency where it connects, bandwidth where it serves."""
 
     bytes_per_s: float | None = None
-    error: str | None = None
-
-
-@dataclass
-class Reached:
-    """What a node that connects measured."""
-
     round_trip_s: float | None = None
     error: str | None = None
 
@@ -97,7 +83,7 @@ class Result:
     all_pairs: bool
 
     def to_json(self) -> str:
-        nodes = [{"rank": item.rank, "address": item.address, **asdict(item.facts)} for item in self.members]
+        nodes = [{key: value for key, value in asdict(member).items() if key != "port"} for member in self.members]
         pairs = [{key: value for key, value in asdict(pair).items() if value is not None} for pair in self.pairs]
         return json.dumps({"nodes": nodes, "pairs": pairs, "all_pairs": self.all_pairs})
 
@@ -117,7 +103,7 @@ def lead(size: int) -> Result:
     listener = listen(int(os.environ["MASTER_PORT"]))
     address = os.environ["MASTER_ADDR"]
     own = listen(0)
-    members = {0: Member(0, address, own.getsockname()[1], node_facts())}
+    members = {0: this_node(0, address, own)}
     lines: dict[int, Line] = {}
     while len(lines) < size - 1:
         try:
@@ -128,8 +114,7 @@ def lead(size: int) -> Result:
                 f"only {len(lines) + 1} of {size} nodes reached {address} port {port} in {PATIENCE_S:g} s: "
                 "is the network between the nodes open?"
             )
-        said = line.receive()
-        member = Member(said["rank"], said["address"], said["port"], Facts(**said["facts"]))
+        member = Member(**line.receive())
         lines[member.rank] = line
         members[member.rank] = member
     chosen = pairs_of(size)
@@ -148,8 +133,8 @@ def measure_pair(first: int, second: int, members: dict[int, Member], lines: dic
         found = attempt(target, seconds)
     else:
         lines[first].send(Order("measure", seconds, target))
-        found = Reached(**lines[first].receive())
-    served = Served(**lines[second].receive())
+        found = Report(**lines[first].receive())
+    served = Report(**lines[second].receive())
     return Pair((first, second), served.bytes_per_s, found.round_trip_s, found.error or served.error)
 
 
@@ -160,8 +145,7 @@ def follow(rank: int) -> None:
     except OSError as error:
         sys.exit(f"the first node is not reached at {leader[0]} port {leader[1]}: {error}")
     own = listen(0)
-    address = line.socket.getsockname()[0]
-    line.send(Member(rank, address, own.getsockname()[1], node_facts()))
+    line.send(this_node(rank, line.socket.getsockname()[0], own))
     while True:
         order = Order(**line.receive())
         if order.target is not None:
@@ -178,14 +162,14 @@ def pairs_of(size: int) -> list[tuple[int, int]]:
     return every if len(every) <= MOST_PAIRS else [(rank, rank + 1) for rank in range(size - 1)]
 
 
-def attempt(target: tuple[str, int], seconds: float) -> Reached:
+def attempt(target: tuple[str, int], seconds: float) -> Report:
     """Latency and bandwidth to a node that serves, or why there are none."""
     try:
         latency = round_trip(target)
         send_for(target, seconds)
-        return Reached(round_trip_s=latency)
+        return Report(round_trip_s=latency)
     except OSError as error:
-        return Reached(error=f"{target[0]}: {error}")
+        return Report(error=f"{target[0]}: {error}")
 
 
 def round_trip(target: tuple[str, int]) -> float:
@@ -194,7 +178,8 @@ def round_trip(target: tuple[str, int]) -> float:
         for _ in range(ROUND_TRIPS):
             began = time.perf_counter()
             link.sendall(b"x")
-            receive_exactly(link, 1)
+            if not link.recv(1):
+                raise OSError("the other side closed the connection")
             times.append(time.perf_counter() - began)
         link.sendall(b"q")
     return statistics.median(times)
@@ -222,7 +207,7 @@ def pour(link: socket.socket, seconds: float) -> None:
         return
 
 
-def serve(listener: socket.socket, seconds: float) -> Served:
+def serve(listener: socket.socket, seconds: float) -> Report:
     """Answer one round of measuring: a connection for latency, then the streams, whose rates are added up."""
     rates: list[float] = []
     threads: list[threading.Thread] = []
@@ -232,10 +217,10 @@ def serve(listener: socket.socket, seconds: float) -> Served:
             threads.append(threading.Thread(target=count, args=(listener.accept()[0], seconds, rates)))
             threads[-1].start()
     except OSError as error:
-        return Served(error=f"nobody connected: {error}")
+        return Report(error=f"nobody connected: {error}")
     for thread in threads:
         thread.join()
-    return Served(bytes_per_s=sum(rates))
+    return Report(bytes_per_s=sum(rates))
 
 
 def echo(link: socket.socket) -> None:
@@ -273,7 +258,7 @@ class Line:
         link.settimeout(PATIENCE_S)
         self._file = link.makefile("r")
 
-    def send(self, message: Member | Order | Served | Reached) -> None:
+    def send(self, message: Member | Order | Report) -> None:
         self.socket.sendall(json.dumps(asdict(message)).encode() + b"\n")
 
     def receive(self) -> Any:
@@ -306,18 +291,10 @@ def connect(address: str, port: int) -> socket.socket:
             time.sleep(0.05)
 
 
-def receive_exactly(link: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        piece = link.recv(size - len(data))
-        if not piece:
-            raise OSError("the other side closed the connection")
-        data += piece
-    return data
-
-
-def node_facts() -> Facts:
-    return Facts(
+def this_node(rank: int, address: str, listener: socket.socket) -> Member:
+    return Member(
+        rank=rank,
+        address=address,
         host=socket.gethostname(),
         machine=machine_id(),
         cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -326,6 +303,7 @@ def node_facts() -> Facts:
         interface=os.environ.get("GLOO_SOCKET_IFNAME", ""),
         infiniband_gbit=infiniband_gbit(),
         disk_bytes_per_s=disk_rate(),
+        port=listener.getsockname()[1],
     )
 
 

@@ -40,11 +40,6 @@ def _make_certificates(folder: Path, addresses: Sequence[str]) -> None:
     def named(text: str) -> x509.Name:
         return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
-    def pem(key: rsa.RSAPrivateKey) -> bytes:
-        return key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
-        )
-
     now = datetime.datetime.now(datetime.UTC)
 
     def builder(subject: x509.Name, issuer: x509.Name, public: rsa.RSAPublicKey) -> x509.CertificateBuilder:
@@ -71,7 +66,9 @@ def _make_certificates(folder: Path, addresses: Sequence[str]) -> None:
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption())
     # The authority's key is not kept: a cluster with other hosts gets another authority.
-    write_file(folder / CA, signed.public_bytes(serialization.Encoding.PEM), mode=PRIVATE)
-    write_file(folder / CERTIFICATE, node.public_bytes(serialization.Encoding.PEM), mode=PRIVATE)
-    write_file(folder / KEY, pem(key), mode=PRIVATE)
+    write_file(folder / CA, signed.public_bytes(pem), mode=PRIVATE)
+    write_file(folder / CERTIFICATE, node.public_bytes(pem), mode=PRIVATE)
+    write_file(folder / KEY, private, mode=PRIVATE)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from muster import errors
 from muster.clusters.options import Options
-from muster.engines.ray.machines.starting import CLIENT_PORT, GCS_PORT, TOKEN, TUNING
+from muster.engines.ray.machines.starting import CLIENT_PORT, GCS_PORT, TOKEN, TUNING, token_environment
 from muster.version import VERSION
 from muster.wire.codec import Json
 
@@ -21,6 +21,12 @@ WORKERS = "muster_nodes"
 _HEAD = "head"
 _FOLDER = "/etc/muster-ray"
 _LABEL = "muster-cluster"
+_SIZES = {
+    "azure": ("Standard_D4s_v5", "Standard_D8s_v5"),
+    "aws": ("m5.xlarge", "m5.2xlarge"),
+    "gcp": ("n1-standard-4", "n1-standard-8"),
+}
+"""Of the head, and of workers whose cluster names no size."""
 
 Document = dict[str, Json]
 """A part of a YAML file in another program's format."""
@@ -61,7 +67,7 @@ def _launcher(described: Described) -> Document:
         "cluster_name": described.name,
         "max_workers": most,
         "upscaling_speed": float(most),
-        "idle_timeout_minutes": _minutes(options.idle_seconds_before_scaledown),
+        "idle_timeout_minutes": round(max(options.idle_seconds_before_scaledown, 1.0) / 60, 3),
         "provider": _provider(described),
         "auth": {"ssh_user": described.user or "ubuntu"},
         "file_mounts": {f"{_FOLDER}/{TOKEN}": described.token} if described.token else {},
@@ -103,30 +109,20 @@ def _provider(described: Described) -> Document:
 
 def _machine(described: Described, head: bool) -> Document:
     """The machine's kind as its cloud calls it; the head is small."""
-    size = described.options.vm_size
+    of_head, of_worker = _SIZES[described.provider]
+    size = of_head if head else described.options.vm_size or of_worker
     spot = described.options.vm_priority == "lowpriority" and not head
     if described.provider == "azure":
-        parameters: Document = {"vmSize": "Standard_D4s_v5" if head else size or "Standard_D8s_v5"}
-        if spot:
-            parameters["priority"] = "Spot"
-            parameters["billingProfile"] = {"maxPrice": -1}
-        return {"azure_arm_parameters": parameters}
+        azure_spot: Document = {"priority": "Spot", "billingProfile": {"maxPrice": -1}}
+        return {"azure_arm_parameters": {"vmSize": size, **(azure_spot if spot else {})}}
     if described.provider == "aws":
-        made: Document = {"InstanceType": "m5.xlarge" if head else size or "m5.2xlarge"}
-        if spot:
-            made["InstanceMarketOptions"] = {"MarketType": "spot"}
-        return made
-    made = {"machineType": "n1-standard-4" if head else size or "n1-standard-8"}
-    if spot:
-        made["scheduling"] = [{"preemptible": True}]
-    return made
+        return {"InstanceType": size, **({"InstanceMarketOptions": {"MarketType": "spot"}} if spot else {})}
+    return {"machineType": size, **({"scheduling": [{"preemptible": True}]} if spot else {})}
 
 
 def _resources(options: Options) -> dict[str, int]:
-    size = options.size
-    cpus = options.cpus or (size.cpus if size else 0)
-    gpus = options.gpus if options.gpus is not None else (size.gpus if size else 0)
-    return {**({"CPU": cpus} if cpus else {}), **({"GPU": gpus} if gpus else {})}
+    known = {"CPU": options.cpus_of_node, "GPU": options.gpus_of_node}
+    return {name: count for name, count in known.items() if count}
 
 
 def _kubernetes(described: Described) -> Document:
@@ -167,12 +163,8 @@ def _pod(name: str, limits: Mapping[str, str]) -> Document:
 
 
 def _environment() -> str:
-    found = {**TUNING, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": f"{_FOLDER}/{TOKEN}"}
+    found = TUNING | token_environment(f"{_FOLDER}/{TOKEN}")
     return " ".join(f"{name}={value}" for name, value in found.items())
-
-
-def _minutes(seconds: float) -> float:
-    return round(max(seconds, 1.0) / 60, 3)
 
 
 def _merged(known: Document, made: Mapping[str, Json]) -> Document:

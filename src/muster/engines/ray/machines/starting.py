@@ -6,8 +6,8 @@ The secrets are files: what a command line or a process list shows is only where
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 GCS_PORT = 6379
 CLIENT_PORT = 10001
@@ -52,7 +52,6 @@ class Setup:
     """Where the secrets lie on each host; `$HOME` is each host's own."""
     ray: str = "ray"
     """The program; its Python has Muster too."""
-    labels: Mapping[str, str] = field(default_factory=dict)
     further: Sequence[str] = ()
     """Further arguments of `ray start`."""
     tls: bool = True
@@ -69,15 +68,23 @@ class Setup:
 
 def environment(setup: Setup) -> dict[str, str]:
     """The environment of Ray's processes on every host."""
-    found = {**TUNING, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": f"{setup.folder}/{TOKEN}"}
+    found = TUNING | token_environment(f"{setup.folder}/{TOKEN}")
     if setup.tls:
-        found |= {
-            "RAY_USE_TLS": "1",
-            "RAY_TLS_CA_CERT": f"{setup.folder}/{CA}",
-            "RAY_TLS_SERVER_CERT": f"{setup.folder}/{CERTIFICATE}",
-            "RAY_TLS_SERVER_KEY": f"{setup.folder}/{KEY}",
-        }
+        found |= tls_environment(*(f"{setup.folder}/{name}" for name in (CA, CERTIFICATE, KEY)))
     return found
+
+
+def token_environment(file: str) -> dict[str, str]:
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": file}
+
+
+def tls_environment(authority: str, certificate: str, key: str) -> dict[str, str]:
+    return {
+        "RAY_USE_TLS": "1",
+        "RAY_TLS_CA_CERT": authority,
+        "RAY_TLS_SERVER_CERT": certificate,
+        "RAY_TLS_SERVER_KEY": key,
+    }
 
 
 def arguments(setup: Setup, host: Host) -> list[str]:
@@ -87,8 +94,6 @@ def arguments(setup: Setup, host: Host) -> list[str]:
         made += ["--head", f"--port={GCS_PORT}", f"--ray-client-server-port={CLIENT_PORT}", "--include-dashboard=false"]
     else:
         made += [f"--address={setup.head.address}:{GCS_PORT}"]
-    if setup.labels:
-        made.append("--labels=" + ",".join(f"{key}={value}" for key, value in setup.labels.items()))
     return [*made, "--disable-usage-stats", *setup.further]
 
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from muster.engines.base import Ending
-from muster.engines.slurm import words
-from muster.engines.slurm.reading import (
+from muster.engines.slurm import explanations
+from muster.engines.slurm.parsing import (
     Job,
     NodeInfo,
     limit_of,
@@ -113,7 +113,7 @@ def test_versions_of_both_packagings_are_read():
     ],
 )  # fmt: skip
 def test_reasons_are_said_in_plain_words(reason: str, said: str):
-    assert words.why_it_waits(Job("5", "x", "PENDING", reason)) == f"in the queue of Slurm as job 5: {said}"
+    assert explanations.why_it_waits(Job("5", "x", "PENDING", reason)) == f"in the queue of Slurm as job 5: {said}"
 
 
 @pytest.mark.parametrize(
@@ -129,15 +129,17 @@ def test_reasons_are_said_in_plain_words(reason: str, said: str):
     ],
 )
 def test_ends_become_verdicts(state: str, code: str):
-    assert words.how_it_ended(Job("5", "x", state, limit_s=36_000.0, used_s=60.0), False, 60).code == code
+    assert explanations.how_it_ended(Job("5", "x", state, limit_s=36_000.0, used_s=60.0), False, 60).code == code
 
 
 def test_a_chained_run_goes_on_after_its_slice_also_where_it_left_at_the_warning():
     job = Job("5", "x", "TIMEOUT", limit_s=14_400.0)
-    assert words.how_it_ended(job, True, 60) == Ending("time_slice", "the time limit of 4 h of Slurm job 5 is reached")
+    assert explanations.how_it_ended(job, True, 60) == Ending(
+        "time_slice", "the time limit of 4 h of Slurm job 5 is reached"
+    )
     warned = Job("5", "x", "COMPLETED", limit_s=14_400.0, used_s=14_330.0)
-    assert words.how_it_ended(warned, True, 60).code == "time_slice"
-    assert words.how_it_ended(Job("5", "x", "COMPLETED", limit_s=14_400.0, used_s=100.0), True, 60).code == ""
+    assert explanations.how_it_ended(warned, True, 60).code == "time_slice"
+    assert explanations.how_it_ended(Job("5", "x", "COMPLETED", limit_s=14_400.0, used_s=100.0), True, 60).code == ""
 
 
 @pytest.mark.parametrize(
@@ -146,4 +148,4 @@ def test_a_chained_run_goes_on_after_its_slice_also_where_it_left_at_the_warning
      ("idle*", "unusable"), ("powering_up", "preparing")],
 )  # fmt: skip
 def test_nodes_have_the_states_of_every_cluster(state: str, shown: str):
-    assert words.node_state(NodeInfo("n", state, 1, 1, "", "", None))[0] == shown
+    assert explanations.node_state(NodeInfo("n", state, 1, 1, "", None))[0] == shown

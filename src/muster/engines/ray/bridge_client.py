@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 
 from muster import errors
-from muster.engines.ray import words
+from muster.engines.ray import explanations
 from muster.engines.ray.messages import About, BridgeMessage, Call
 from muster.engines.ray.options import RayOptions
 from muster.host.children import Child, ChildEnded
@@ -135,23 +135,19 @@ class Bridge:
             log.warning("the bridge to Ray at %s ended: %s", self.options.address, self.trouble or said[-1:])
 
     def _take(self, message: BridgeMessage, attached: Future[About]) -> None:
-        if message.attached is not None:
-            self._welcome(message.attached, attached)
+        if message.attached is not None and message.attached.muster == VERSION:
+            self.trouble = None
+            self._wait_s = _FIRST_WAIT_S
+            attached.set_result(message.attached)
+        elif message.attached is not None:
+            self._fail(explanations.other_muster(message.attached.muster, VERSION), attached)
         elif message.failed is not None:
             self._refused(message.failed, message.kind, attached)
         else:
             self._hand_over(message)
 
-    def _welcome(self, about: About, attached: Future[About]) -> None:
-        if about.muster != VERSION:
-            self._fail(words.other_muster(about.muster, VERSION), attached)
-            return
-        self.trouble = None
-        self._wait_s = _FIRST_WAIT_S
-        attached.set_result(about)
-
     def _refused(self, said: str, kind: str, attached: Future[About]) -> None:
-        self._fail(words.why_not_attached(self.options.address, said, kind, self._python), attached)
+        self._fail(explanations.why_not_attached(self.options.address, said, kind, self._python), attached)
 
     def _fail(self, error: errors.JobError, attached: Future[About]) -> None:
         self.trouble = error

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from muster.wire.codec import Json
 
@@ -56,11 +56,10 @@ class NodeInfo:
     state: str
     cpus: int
     memory_mb: int
-    gres: str
     reason: str
     limit_s: float | None
     """The longest that a job of the partition may take; None: as long as it likes."""
-    gpus: int = field(default=0)
+    gpus: int = 0
 
 
 def squeue_text(text: str) -> list[Job]:
@@ -109,7 +108,6 @@ def sinfo_text(text: str) -> list[NodeInfo]:
             state,
             _leading_int(cpus),
             _leading_int(memory),
-            _none(gres),
             _none(reason),
             limit_of(limit),
             num_gpus(gres),
@@ -140,21 +138,14 @@ def num_gpus(gres: str) -> int:
 
 def seconds_of(text: str) -> float:
     """`90` (minutes), `1:30:00`, `2-12`, `2-12:30`, `10:00` (minutes:seconds); ValueError for anything else."""
-    days, dash, rest = text.strip().partition("-")
-    if not dash:
-        days, rest = "0", text.strip()
+    days, dash, rest = text.strip().rpartition("-")
     parts = [int(part) for part in rest.split(":")]
     if any(part < 0 for part in parts) or len(parts) > 3:
         raise ValueError(text)
-    if dash:
-        hours, minutes, seconds = (*parts, 0, 0)[:3]
-    elif len(parts) == 1:
-        hours, minutes, seconds = 0, parts[0], 0
-    elif len(parts) == 2:
-        hours, minutes, seconds = 0, parts[0], parts[1]
-    else:
-        hours, minutes, seconds = parts
-    return float(int(days) * 86400 + hours * 3600 + minutes * 60 + seconds)
+    # Without days, one or two parts begin with the minutes.
+    from_hours = dash or len(parts) == 3
+    hours, minutes, seconds = (*parts, 0, 0)[:3] if from_hours else (0, *parts, 0)[:3]
+    return float((int(days) if dash else 0) * 86400 + hours * 3600 + minutes * 60 + seconds)
 
 
 def limit_of(text: str) -> float | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -40,9 +39,8 @@ def start_agent(version: str, asked: Json, gpus: Sequence[str]) -> str:
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_json(paths.config, to_json(replace(order.config, root=str(root))), mode=PRIVATE)
     addresses = (order.head, *(url for url in order.config.server if url.startswith("https://")))
-    leash.write_settings(root, LeashSettings(os.getppid(), addresses, order.site.cut_off_s))
     environment = _environment() | {"MUSTER_AGENT_HOST": order.host, "CUDA_VISIBLE_DEVICES": ",".join(gpus)}
-    subprocess.run(leash.command(root), env=environment, cwd="/", start_new_session=True, check=True)
+    leash.start(root, LeashSettings(os.getppid(), addresses, order.site.cut_off_s), environment)
     _collect(root, environment)
     deadline = time.monotonic() + _START_S
     while not paths.agent_lives():
@@ -78,8 +76,7 @@ def _collect(mine: Path, environment: Mapping[str, str]) -> None:
     for root in mine.parent.iterdir():
         left = root != mine and (root / leash.FILE).exists() and has_undelivered(NodePaths(root))
         if left and not _somebody_there(root):
-            leash.write_settings(root, replace(leash.read_settings(root), raylet=os.getppid()))
-            subprocess.run(leash.command(root), env=environment, cwd="/", start_new_session=True, check=True)
+            leash.start(root, replace(leash.read_settings(root), raylet=os.getppid()), environment)
 
 
 def _folder(site: Site) -> Path:

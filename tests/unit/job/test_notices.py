@@ -1,4 +1,4 @@
-"""What a job says and does not use is told; what its container may not have is refused."""
+"""A notice says what has no effect; what a container may not have is refused."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from muster.errors import JobError
+from muster.job.check import no_effect_notices
 from muster.job.explain import make_spec
-from muster.job.support import check_supported
 
 
 def checked(**data: Any) -> list[str]:
-    return check_supported(make_spec({"command": "x", **data}))
+    return no_effect_notices(make_spec({"command": "x", **data}))
 
 
 def test_limits_of_a_container_are_ignored_with_a_notice_where_there_is_none() -> None:

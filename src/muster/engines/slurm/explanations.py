@@ -5,39 +5,38 @@ from __future__ import annotations
 import re
 
 from muster.engines.base import Ending
-from muster.engines.slurm.reading import Job, NodeInfo
+from muster.engines.slurm.parsing import Job, NodeInfo
 
-_REASONS: tuple[tuple[str, str], ...] = (
-    ("Resources", "waits until enough nodes are free"),
-    ("Priority", "waits behind jobs of higher priority"),
-    ("Dependency", "waits for another job that it depends on"),
-    ("DependencyNeverSatisfied", "waits for a job that did not end as it should have: it will never start"),
-    ("BeginTime", "waits for the moment at which it may begin; a requeued job waits about two minutes"),
-    ("PartitionTimeLimit", "asks for more time than the partition allows: lower limits.timeout, or let it chain"),
-    ("PartitionNodeLimit", "asks for more nodes than the partition allows"),
-    ("PartitionDown", "the partition is down"),
-    ("PartitionInactive", "the partition takes no jobs now"),
-    ("PartitionConfig", "asks for what the partition does not allow"),
-    ("ReqNodeNotAvail", "a node that it needs is down, drained or reserved"),
-    ("NodeDown", "a node that it needs is down"),
-    ("BadConstraints", "no node has what it asks for: look at constraint and gres"),
-    ("Reservation", "waits for its reservation"),
-    ("ReservationDeleted", "its reservation was deleted"),
-    ("JobHeldUser", "is held by its user: `scontrol release` lets it go"),
-    ("JobHeldAdmin", "is held by an administrator"),
-    ("JobHoldMaxRequeue", "is held because it was requeued too often"),
-    ("launch failed requeued held", "could not be launched and is held: `scontrol release` lets it go"),
-    ("Licenses", "waits for a licence"),
-    ("InvalidAccount", "its account is not valid: look at account"),
-    ("InvalidQOS", "its quality of service is not valid: look at qos"),
-    ("QOSNotAllowed", "its quality of service is not allowed in the partition"),
-    ("AccountNotAllowed", "its account may not use the partition"),
-    ("Prolog", "its nodes are being prepared"),
-    ("Cleaning", "is being cleaned up after its last start"),
-    ("JobArrayTaskLimit", "too many tasks of its array run"),
-    ("DeadLine", "cannot meet its deadline any more"),
-)  # fmt: skip
-_EXACT = dict(_REASONS)
+_REASONS = {
+    "Resources": "waits until enough nodes are free",
+    "Priority": "waits behind jobs of higher priority",
+    "Dependency": "waits for another job that it depends on",
+    "DependencyNeverSatisfied": "waits for a job that did not end as it should have: it will never start",
+    "BeginTime": "waits for the moment at which it may begin; a requeued job waits about two minutes",
+    "PartitionTimeLimit": "asks for more time than the partition allows: lower limits.timeout, or let it chain",
+    "PartitionNodeLimit": "asks for more nodes than the partition allows",
+    "PartitionDown": "the partition is down",
+    "PartitionInactive": "the partition takes no jobs now",
+    "PartitionConfig": "asks for what the partition does not allow",
+    "ReqNodeNotAvail": "a node that it needs is down, drained or reserved",
+    "NodeDown": "a node that it needs is down",
+    "BadConstraints": "no node has what it asks for: look at constraint and gres",
+    "Reservation": "waits for its reservation",
+    "ReservationDeleted": "its reservation was deleted",
+    "JobHeldUser": "is held by its user: `scontrol release` lets it go",
+    "JobHeldAdmin": "is held by an administrator",
+    "JobHoldMaxRequeue": "is held because it was requeued too often",
+    "launch failed requeued held": "could not be launched and is held: `scontrol release` lets it go",
+    "Licenses": "waits for a licence",
+    "InvalidAccount": "its account is not valid: look at account",
+    "InvalidQOS": "its quality of service is not valid: look at qos",
+    "QOSNotAllowed": "its quality of service is not allowed in the partition",
+    "AccountNotAllowed": "its account may not use the partition",
+    "Prolog": "its nodes are being prepared",
+    "Cleaning": "is being cleaned up after its last start",
+    "JobArrayTaskLimit": "too many tasks of its array run",
+    "DeadLine": "cannot meet its deadline any more",
+}
 _LIMIT = re.compile(r"^(QOS|Assoc)(Grp|Max)(.*?)(PerUser|PerAccount|PerJob|PerNode|Minutes|Limit)*$")
 _WHAT = (
     ("Submit", "jobs in the queue"),
@@ -61,7 +60,7 @@ def why_it_waits(job: Job) -> str:
 def _plain(reason: str) -> str:
     if not reason:
         return "Slurm has not looked at it yet"
-    known = _EXACT.get(reason) or next((text for name, text in _REASONS if reason.startswith(name)), "")
+    known = _REASONS.get(reason) or next((text for name, text in _REASONS.items() if reason.startswith(name)), "")
     if known:
         return f"{known} ({reason})"
     match = _LIMIT.match(reason)
@@ -78,9 +77,7 @@ def how_it_ended(job: Job, chain: bool, warned_s: float) -> Ending:
     name = f"Slurm job {job.id}"
     limit = f" of {_duration(job.limit_s)}" if job.limit_s else ""
     if job.state in ("TIMEOUT", "DEADLINE") or _was_warned(job, warned_s):
-        if chain:
-            return Ending("time_slice", f"the time limit{limit} of {name} is reached")
-        return Ending("timeout", f"the time limit{limit} of {name} is reached")
+        return Ending("time_slice" if chain else "timeout", f"the time limit{limit} of {name} is reached")
     if job.state == "CANCELLED":
         return Ending("cancelled", f"{name} was cancelled outside Muster (scancel)")
     if job.state == "PREEMPTED":
@@ -105,7 +102,7 @@ def node_state(node: NodeInfo) -> tuple[str, str]:
     said = f"{node.state}: {node.reason}" if node.reason else node.state
     if node.state.endswith("*"):
         return "unusable", f"{state}, does not respond" + (f": {node.reason}" if node.reason else "")
-    if state in ("idle",):
+    if state == "idle":
         return "idle", node.reason
     if state in ("mixed", "allocated", "completing"):
         return "running", said
@@ -120,9 +117,8 @@ def _was_warned(job: Job, warned_s: float) -> bool:
     return ended_itself and job.limit_s is not None and job.used_s >= max(1.0, job.limit_s - warned_s - 60)
 
 
-def _duration(seconds: float | None) -> str:
-    minutes = int((seconds or 0) // 60)
-    if minutes < 60:
+def _duration(seconds: float) -> str:
+    hours, minutes = divmod(int(seconds // 60), 60)
+    if not hours:
         return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h" if not minutes else f"{hours} h {minutes} min"
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
