@@ -60,6 +60,14 @@ class Past:
     node: str | None = None
     progressed: bool = False
     """It published a checkpoint."""
+    of_script: bool = False
+    """The script's own fault, whatever the code says."""
+
+    @property
+    def budget(self) -> Budget | None:
+        """Which count pays for another attempt: not the platform's for what the script did itself."""
+        budget = code_of(self.code).budget
+        return "user_error" if self.of_script and budget in ("platform", "node_loss") else budget
 
 
 @dataclass(frozen=True)
@@ -84,19 +92,19 @@ def decide(past: Sequence[Past], policy: Policy, seed: str) -> Retry | Stop:
     last, code = past[-1], code_of(past[-1].code)
     if code.never_retried:
         return Stop("")
-    if code.budget is None:
+    if last.budget is None:
         # No failure: the run goes on in the next slice of its time, as long as it gets on.
         if last.progressed:
             return Retry(0.0, (), f"attempt {len(past) + 1}: the next slice of its time")
         return Stop("no further attempt: it published no checkpoint in this slice of its time to go on from")
-    if code.is_user_error and not _covered(code, policy):
+    if last.budget == "user_error" and not _covered(code, policy):
         return Stop(f"no further attempt: {last.code} is not retried" + _on_codes(policy))
-    kind, budget = _WORDS[code.budget], policy.allows(code.budget)
-    used = sum(1 for item in past if code_of(item.code).budget == code.budget) - 1
+    kind, budget = _WORDS[last.budget], policy.allows(last.budget)
+    used = sum(1 for item in past if item.budget == last.budget) - 1
     if used >= budget:
         if budget == 0:
-            return Stop(f"no further attempt: none are set for {kind} (retry.{code.budget})")
-        return Stop(f"no further attempt: {budget} of {budget} for {kind} are used up (retry.{code.budget})")
+            return Stop(f"no further attempt: none are set for {kind} (retry.{last.budget})")
+        return Stop(f"no further attempt: {budget} of {budget} for {kind} are used up (retry.{last.budget})")
     exclude = tuple(sorted({item.node for item in past if item.node and code_of(item.code).avoid_node}))
     why = f"attempt {len(past) + 1}: {used + 1} of {budget} for {kind}"
     return Retry(delay_s(used, policy.backoff_s, f"{seed}.{len(past)}"), exclude, why)

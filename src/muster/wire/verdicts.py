@@ -146,7 +146,7 @@ class NodeEvidence:
 
 
 @wire
-class Facts:
+class JobFacts:
     """What is known about the job besides, so that a next step can name things."""
 
     files: tuple[str, ...] = ()
@@ -175,7 +175,7 @@ class Evidence:
     cancel_by: str | None = None
     timeout_s: float | None = None
     ending: Ending | None = None
-    facts: Facts = field(default_factory=Facts, metadata=OMIT)
+    facts: JobFacts = field(default_factory=JobFacts, metadata=OMIT)
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ COMMANDS = [
     "down",
     "download",
     "env",
+    "explain",
     "gc",
     "init",
     "key",

@@ -15,7 +15,7 @@ from muster.diagnosis.foreign import LogFile, evidence_of
 from muster.diagnosis.passages import shortened
 from muster.diagnosis.verdict import judge
 from muster.errors import UserError
-from muster.wire.verdicts import Facts
+from muster.wire.verdicts import JobFacts
 
 _MOST_BYTES = 64 << 20
 _STDIN = "-"
@@ -35,7 +35,7 @@ def explain(
     exit_code: Annotated[int | None, option("N", "The exit code, where it is known.", "--exit-code")] = None,
     as_json: Json = False,
 ) -> None:
-    """Explain a failure from its logs: a Slurm output, a torchrun log, anything that a program printed.
+    """Explain a failure from its logs, also one that did not happen under Muster.
 
     \b
     Examples:
@@ -45,7 +45,7 @@ def explain(
     """
     logs = [_read(name, exit_code) for name in files]
     evidence = evidence_of(logs)
-    known = Facts(files=_beside(files))
+    known = JobFacts(files=_beside(files))
     ranks = tuple(replace(rank, tail=shortened(rank.tail, rank)) for rank in evidence.ranks)
     made = judge(replace(evidence, ranks=ranks, facts=known))
     made = replace(made, next=_ELSEWHERE.get(made.code, made.next))

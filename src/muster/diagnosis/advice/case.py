@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from muster.diagnosis.causes import Cause
 from muster.diagnosis.raised import Frame, Raised
-from muster.wire.verdicts import Facts
+from muster.wire.verdicts import JobFacts
 
 _PORT = re.compile(r"port:? ?(\d{2,5})\b|[:\]](\d{4,5})\b|\((?:'[^']*'|\"[^\"]*\"), (\d{2,5})\)")
 _QUOTED_PATH = re.compile(r"['\"‘„«]([^'\"’“»]{1,300})['\"’“»]")
@@ -24,7 +24,7 @@ class Case:
     """What a piece of advice looks at."""
 
     cause: Cause
-    facts: Facts
+    facts: JobFacts
 
     @property
     def line(self) -> str:

@@ -8,7 +8,7 @@ from muster.diagnosis.advice import programs, python_errors
 from muster.diagnosis.advice.case import Case, own_frame, port_in
 from muster.diagnosis.causes import Cause
 from muster.diagnosis.gangs import short
-from muster.wire.verdicts import Facts, code_of
+from muster.wire.verdicts import JobFacts, code_of
 
 # Codes whose usual advice says nothing that the message does not.
 _SAYS_NOTHING = (
@@ -23,7 +23,7 @@ _SAYS_NOTHING = (
 )
 
 
-def next_step(cause: Cause, facts: Facts) -> str:
+def next_step(cause: Cause, facts: JobFacts) -> str:
     """What the user can do about a cause; empty where the message says it all."""
     case = Case(cause, facts)
     rule = cause.finding.rule.name if cause.finding else ""
@@ -39,7 +39,7 @@ def next_step(cause: Cause, facts: Facts) -> str:
     return " ".join(part for part in parts if part)
 
 
-def of_script(cause: Cause, facts: Facts) -> bool:
+def of_script(cause: Cause, facts: JobFacts) -> bool:
     """Whether a fault that looks like the platform's is the script's own."""
     if cause.code != "port_trouble":
         return False

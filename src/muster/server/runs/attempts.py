@@ -24,7 +24,7 @@ from muster.server.database.connection import Transaction
 from muster.server.database.records import add_note
 from muster.server.environments import records
 from muster.server.nodes import allocations
-from muster.server.runs import ingest, readiness, retries
+from muster.server.runs import facts, ingest, readiness, retries
 from muster.server.runs.attempt_record import AttemptRecord, Record
 from muster.server.runs.evidence import gather
 from muster.wire import states
@@ -251,7 +251,7 @@ def _advance(context: Context, transaction: Transaction, record: AttemptRecord) 
             elif isinstance(action, Stop):
                 _stop(context, record, action)
             elif isinstance(action, Move):
-                _move(context, record, action.status)
+                _move(context, transaction, record, action.status)
             elif isinstance(action, Finish):
                 _finish(context, transaction, record)
 
@@ -300,10 +300,10 @@ def _stop(context: Context, record: AttemptRecord, action: Stop) -> None:
             node.set(phase=states.GIVEN_UP)
 
 
-def _move(context: Context, record: AttemptRecord, status: RunStatus) -> None:
+def _move(context: Context, transaction: Transaction, record: AttemptRecord, status: RunStatus) -> None:
     if status == states.FINALIZING and record.attempt.stop_reason not in (None, "done"):
         # Said at once; large files may take long to arrive. It is judged again when everything is here.
-        verdict = to_json(_judge(context, record))
+        verdict = to_json(_judge(context, transaction, record))
         record.attempt.set(verdict=verdict)
         record.move(status, verdict=verdict)
     elif status == states.RUNNING:
@@ -319,12 +319,13 @@ def _finish(context: Context, transaction: Transaction, record: AttemptRecord) -
     for stream, _size in context.files.streams.names(run.id, number):
         if stream.startswith("events/"):
             ingest.parse_events(context, transaction, run.id, number, stream)
-    verdict = _judge(context, record)
+    verdict = _judge(context, transaction, record)
     following = retries.follow(context, transaction, record, verdict)
     action = retries.next_step(following) if isinstance(following, Retry) else following.why
-    verdict = replace(verdict, action=action)
     now = time.time()
     status = _STATUS.get(verdict.code, states.FAILED)
+    similar = facts.similar_runs(transaction, record, verdict, now) if status == states.FAILED else None
+    verdict = replace(verdict, action=action, similar=similar)
     record.attempt.set(status=status, ended_at=now, verdict=to_json(verdict))
     transaction.after_commit.append(lambda: context.publish(run.id, number))
     for node in record.nodes:
@@ -337,5 +338,8 @@ def _finish(context: Context, transaction: Transaction, record: AttemptRecord) -
         record.move(status, ended_at=now, verdict=to_json(verdict))
 
 
-def _judge(context: Context, record: AttemptRecord) -> Verdict:
-    return judge(gather(context.files.streams, record.run, record.attempt, record.nodes, record.ranks))
+def _judge(context: Context, transaction: Transaction, record: AttemptRecord) -> Verdict:
+    evidence = gather(context.files.streams, record.run, record.attempt, record.nodes, record.ranks)
+    if evidence.stop_reason not in (None, "done"):
+        evidence = replace(evidence, facts=facts.facts_of(context, transaction, record))
+    return judge(evidence)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from muster.diagnosis.passages import TAIL_BYTES, is_explained, whole
 from muster.server.nodes.allocations import shown_name
 from muster.store.streams import Streams
 from muster.wire.codec import from_json
 from muster.wire.verdicts import Ending, Evidence, NodeEvidence, RankEvidence, Refusal
 
-_TAIL_BYTES = 32 << 10
+_SHORT_TAIL_BYTES = 4 << 10
 _TAILS = 1024
+_LONG_TAILS = 64
+_SEARCHED = 4
+"""Logs that are searched as a whole where their ends explain nothing."""
 _COMMAND_CHARS = 2000
 
 
@@ -21,9 +27,9 @@ def gather(streams: Streams, run: Any, attempt: Any, nodes: Sequence[Any], ranks
     failed = attempt.stop_reason not in (None, "done")
     # Those that failed by themselves come first, should there be more logs than are read.
     order = sorted(ranks, key=lambda row: (row.expected or row.exit_code == 0, row.ended_at or 0.0, row.rank))
-    with_tail = {row.rank for row in order[:_TAILS] if row.exit_code != 0} if failed else set()
+    tails = _tails(streams, run, attempt, [row for row in order if row.exit_code != 0]) if failed else {}
     commands = _commands(attempt.plan) if failed else {}
-    return Evidence(
+    made = Evidence(
         ranks=tuple(
             RankEvidence(
                 rank=row.rank,
@@ -39,7 +45,7 @@ def gather(streams: Streams, run: Any, attempt: Any, nodes: Sequence[Any], ranks
                 lost_with=row.evidence.get("lost_with"),
                 command=commands.get(row.rank, ""),
                 role=row.role,
-                tail=streams.tail(run.id, attempt.number, row.log, _TAIL_BYTES) if row.rank in with_tail else "",
+                tail=tails.get(row.rank, ""),
             )
             for row in order
         ),
@@ -51,6 +57,31 @@ def gather(streams: Streams, run: Any, attempt: Any, nodes: Sequence[Any], ranks
         timeout_s=run.spec.get("limits", {}).get("timeout"),
         ending=from_json(Ending, attempt.ending) if attempt.ending else None,
     )
+    return _searched(made, streams, run, attempt, {row.rank: row.log for row in ranks}) if failed else made
+
+
+def _tails(streams: Streams, run: Any, attempt: Any, rows: Sequence[Any]) -> dict[int, str]:
+    """The ends of logs: of the first ones long, of many more short."""
+    lengths = [TAIL_BYTES] * _LONG_TAILS + [_SHORT_TAIL_BYTES] * (_TAILS - _LONG_TAILS)
+    return {
+        row.rank: streams.tail(run.id, attempt.number, row.log, length)
+        for row, length in zip(rows, lengths, strict=False)
+    }
+
+
+def _searched(evidence: Evidence, streams: Streams, run: Any, attempt: Any, logs: Mapping[int, str]) -> Evidence:
+    """With the trouble that lies further back in logs whose ends do not say why their ranks ended."""
+    unexplained = [rank.rank for rank in evidence.ranks if rank.failed and rank.tail and not is_explained(rank)]
+    found = {}
+    for number in unexplained[:_SEARCHED]:
+        size = streams.length(run.id, attempt.number, logs[number])
+        if size > TAIL_BYTES:
+            found[number] = partial(streams.read, run.id, attempt.number, logs[number]), size
+    ranks = (
+        replace(rank, tail=whole(rank.tail, found[rank.rank][1], found[rank.rank][0])) if rank.rank in found else rank
+        for rank in evidence.ranks
+    )
+    return replace(evidence, ranks=tuple(ranks)) if found else evidence
 
 
 def _refusal(row: Any) -> Refusal | None:

@@ -42,10 +42,10 @@ def follow(context: Context, transaction: Transaction, record: AttemptRecord, ve
         )
         .order_by(attempts.c.number)
     ).scalars()
-    past = [Past(item["code"], item.get("node")) for item in rows if item]
+    past = [Past(item["code"], item.get("node"), of_script=bool(item.get("of_script"))) for item in rows if item]
     policy = Policy.of(context.runs.retry, parts.Retry.model_validate(run.spec.get("retry") or {}, strict=False))
     progressed = checkpoints.published_by(transaction, run.id, record.attempt.number)
-    return decide([*past, Past(verdict.code, verdict.node, progressed)], policy, run.id)
+    return decide([*past, Past(verdict.code, verdict.node, progressed, verdict.of_script)], policy, run.id)
 
 
 def enqueue(context: Context, transaction: Transaction, record: AttemptRecord, retry: Retry, now: float) -> None:
