@@ -22,7 +22,8 @@ class Earlier:
     run: str
     at: float
     verdict: Verdict
-    commit: str = ""
+    code: str = ""
+    """The beginning of the digest of its code."""
 
 
 def likeness(verdict: Verdict) -> str:
@@ -41,6 +42,6 @@ def similar_to(verdict: Verdict, earlier: Sequence[Earlier], now: float) -> Simi
     first = alike[-1]
     times = f"{len(alike)} time{'s' if len(alike) > 1 else ''}"
     shown = ", ".join(run.run for run in alike[:_SHOWN]) + (", …" if len(alike) > _SHOWN else "")
-    since = f", first after commit {first.commit}" if first.commit else ""
+    since = f", first with code {first.code}" if first.code else ""
     text = f"failed in the same way {times} this week (run{'s' if len(alike) > 1 else ''} {shown}){since}"
     return Similar(len(alike), tuple(run.run for run in alike[:_SHOWN]), first.run, text)

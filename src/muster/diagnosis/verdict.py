@@ -35,6 +35,7 @@ _MPI_ERR_UNKNOWN = 14
 
 _FROM_OUTSIDE = (signals.SIGKILL, signals.SIGTERM, signals.SIGINT, signals.SIGHUP)
 _ASKED_TO_END = re.compile(r"SignalException|got signal: 15|SIGTERM|signal 15\b")
+_SOURCE = re.compile(r"\[/[^\]\s]{1,300}\.(?:cc|cpp|h|hpp):\d{1,5}\] ")
 _REACHED = re.compile(r"connect to \(([\w.:]+), (\d+)\)")
 _MPI_LOG = "The log of mpirun, user_logs/mpi_log.txt, says more."
 
@@ -165,7 +166,7 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
     if told_by is not None and told_by.code not in ("collective", "rendezvous"):
         return _of_rank(told_by, evidence, causes)
     first = causes[0]
-    said = f"{_where(first.rank)}: {first.headline}"
+    said = f"{_where(first.rank)}: {_SOURCE.sub('', first.headline)}"
     ranks = [process.rank for process in processes]
     told = [line for process in processes if (found := complaint(process)) for line in (found.line,)]
     blame = gangs.culprit(processes, told)

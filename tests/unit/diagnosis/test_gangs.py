@@ -1,0 +1,88 @@
+"""Who is to blame among ranks that wait for each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.diagnosis.verdict import judge
+from muster.wire.verdicts import Evidence, JobFacts, NodeEvidence, RankEvidence, Verdict
+
+TIMED_OUT = """Traceback (most recent call last):
+  File "train.py", line 9, in <module>
+    dist.all_reduce(x)
+RuntimeError: [/x/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 4000ms for recv operation to complete
+"""
+FLAG = 'Traceback (most recent call last):\n  File "train.py", line 5, in check\nRuntimeError: a rank failed\n'
+
+
+def stack(rank: int, line: int, waits: bool = False) -> str:
+    inner = '  File "/v/site-packages/torch/distributed/distributed_c10d.py", line 3 in all_reduce\n' if waits else ""
+    return (
+        f"muster: where rank {rank} (process 7) was when it was stopped:\n"
+        f'Current thread 0x0 (most recent call first):\n{inner}  File "/job/work/train.py", line {line} in <module>\n'
+    )
+
+
+def rank(number: int, tail: str = "", **how: Any) -> RankEvidence:
+    ended = {"exit_code": 1} if not how.get("expected") and "exit_code" not in how else {}
+    return RankEvidence(number, "node-0", tail=tail, ended_at=float(number), **{"signal": None, **ended, **how})
+
+
+def stopped(number: int, tail: str = "") -> RankEvidence:
+    return rank(number, tail, signal=15, expected=True)
+
+
+def verdict(*ranks: RankEvidence, reason: str = "rank_failed", **more: Any) -> Verdict:
+    return judge(Evidence(ranks, [NodeEvidence(0, "node-0")], reason, **more))
+
+
+def test_ranks_that_were_ended_before_they_could_complain_are_not_blamed() -> None:
+    made = verdict(
+        rank(0, TIMED_OUT), stopped(1, stack(1, 9, True)), stopped(2, stack(2, 4)), stopped(3, stack(3, 9, True))
+    )
+    assert (made.code, made.rank) == ("collective", 2)
+    assert "did not answer the others: it was at train.py line 4" in made.message
+
+
+def test_where_several_may_be_to_blame_none_is_named_and_all_are_listed() -> None:
+    made = verdict(rank(0, TIMED_OUT), stopped(1), stopped(2), stopped(3, stack(3, 9, True)))
+    assert (made.rank, made.confidence) == (None, "unsure")
+    assert "ranks 1, 2 did not answer" in made.message
+
+
+def test_a_rank_whose_log_has_the_collectives_error_is_a_victim_though_muster_ended_it() -> None:
+    made = verdict(rank(0, TIMED_OUT), stopped(1, TIMED_OUT), stopped(2))
+    assert made.rank == 2
+
+
+def test_of_ranks_that_all_raise_the_one_that_had_said_why_is_named() -> None:
+    told = "ERROR: cannot decode 17.jpg\n"
+    made = verdict(rank(0, FLAG), rank(1, told + FLAG), rank(2, FLAG))
+    assert (made.code, made.rank) == ("exception", 1)
+    assert "cannot decode 17.jpg" in made.message
+
+
+def test_at_a_time_limit_a_rank_that_had_failed_is_the_cause() -> None:
+    failed = 'Traceback (most recent call last):\n  File "train.py", line 2, in f\nValueError: slab 1\n'
+    made = verdict(stopped(0, stack(0, 9)), stopped(1, failed), reason="timeout", timeout_s=8.0)
+    assert (made.code, made.rank) == ("exception", 1)
+    assert "the time limit of 8 s passed" in made.message
+
+
+def test_at_a_time_limit_the_rank_for_which_the_others_wait_is_named() -> None:
+    made = verdict(
+        *(stopped(n, stack(n, 4 if n == 2 else 9, n != 2)) for n in range(4)), reason="timeout", timeout_s=8.0
+    )
+    assert (made.code, made.rank) == ("timeout", 2)
+    assert "limits.timeout" not in made.next
+
+
+def test_a_port_that_the_script_fixes_is_its_own_fault() -> None:
+    taken = (
+        'Traceback (most recent call last):\n  File "train.py", line 2, in f\nRuntimeError: EADDRINUSE port: 12355\n'
+    )
+    facts = JobFacts(master_port=41000)
+    made = verdict(rank(0, taken), facts=facts)
+    assert (made.code, made.of_script) == ("port_trouble", True)
+    assert "fixes port 12355 itself" in made.next
+    assert not verdict(rank(0, taken.replace("12355", "41000")), facts=facts).of_script
