@@ -246,6 +246,8 @@ def prepare(folder: Path) -> None:
     (folder / "images" / "one.txt").write_text("an image")
     for place in ("train.py", "src/train.py"):
         (folder / place).write_text(SCRIPT)
+    for log in ("slurm-4711.out", "rank_0.log", "rank_1.log"):
+        (folder / log).write_text("epoch 1\nKilled\n")
     shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("__pycache__", "outputs"))
     example = folder / "examples" / "resnet50" / "job.yml"
     # The example as it is takes minutes; test_demo.py looks at what it does.

@@ -219,7 +219,7 @@ SCRIPT = (
     rule(
         "models differ",
         "exception",
-        r"DDP expects same model across all ranks|params? .{0,60}in this process",
+        r"DDP expects same model across all ranks|params?(?:\[\d+\])? .{0,60}in this process",
         "gang-ddp-differs",
         "The ranks built models of different shapes: nothing in the model may depend on the rank.",
     ),

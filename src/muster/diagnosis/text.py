@@ -21,9 +21,7 @@ _OWNED = re.compile(
 )
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? ?")
 # What may stand in front of the header of a traceback in the same line and belongs to it.
-_BEFORE_HEADER = re.compile(
-    r"[\s|+]*(?:Original |Exception Group )?$|\s*traceback : $|[╭+][─-]+ $|[\w.]+\s{2,}$"
-)
+_BEFORE_HEADER = re.compile(r"[\s|+]*(?:Original |Exception Group )?$|\s*traceback : $|[╭+][─-]+ $|[\w.]+\s{2,}$")
 _ESCAPED_HEADER = HEADER + ":\\n"
 
 

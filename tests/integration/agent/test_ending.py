@@ -260,3 +260,24 @@ def _command(pid: int) -> str:
     from muster.host import processes
 
     return processes.command_line(pid)
+
+
+def test_before_the_gang_is_ended_ranks_that_were_waited_for_show_where_they_are(node: Harness) -> None:
+    node.start_agent()
+    stuck = "python -c 'import time\ndef load(): time.sleep(1000)\nprint(1, flush=True); load()'"
+    key = node.run("sleep 1; echo Timed out waiting 4000ms; exit 1", stuck, "sleep 1000")
+    node.server.wait_event(key, "ended")
+    node.server.wait_event(key, "delivered")
+    shown = node.log(key, 1).decode()
+    assert "muster: where rank 1 (process" in shown
+    assert 'File "<string>", line 2 in load' in shown
+    assert node.log(key, 2) == b""
+    assert node.exits(key)[2]["signal"] == signal.SIGTERM
+
+
+def test_a_failure_that_complains_of_nobody_leaves_the_other_logs_alone(node: Harness) -> None:
+    node.start_agent()
+    key = node.run("sleep 1; exit 3", "python -c 'import time; print(1, flush=True); time.sleep(1000)'")
+    node.server.wait_event(key, "ended")
+    node.server.wait_event(key, "delivered")
+    assert node.log(key, 1) == b"1\n"

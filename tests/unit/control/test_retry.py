@@ -95,3 +95,11 @@ def test_a_delay_is_bounded_and_spread(used, backoff_s, seed):
 
 def test_two_runs_do_not_come_back_together():
     assert len({round(delay_s(0, 2.0, f"run-{number}"), 6) for number in range(20)}) > 10
+
+
+def test_what_the_script_did_itself_is_not_paid_by_the_platforms_budget():
+    assert isinstance(decide([Past("port_trouble")], Policy(), "x"), Retry)
+    own = Past("port_trouble", of_script=True)
+    assert isinstance(decide([own], Policy(), "x"), Stop)
+    assert isinstance(decide([own], Policy(user_error=1), "x"), Retry)
+    assert isinstance(decide([own, own], Policy(user_error=1), "x"), Stop)

@@ -40,8 +40,7 @@ def explain(
     \b
     Examples:
       muster explain slurm-4711.out
-      muster explain logs/rank_*.txt --json
-      torchrun --standalone train.py 2>&1 | muster explain -
+      muster explain rank_0.log rank_1.log --json
     """
     logs = [_read(name, exit_code) for name in files]
     evidence = evidence_of(logs)
