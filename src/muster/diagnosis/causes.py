@@ -187,7 +187,7 @@ def _final(log: Log, rank: RankEvidence, shared: bool = False) -> Raised | None:
 
 def _was_handled(log: Log, raised: Raised, rank: RankEvidence, until: int | None = None) -> bool:
     """Whether the program went on after an exception that it printed, and ended for another reason."""
-    after = [log.lines[i] for i in log.words if i >= raised.end and (until is None or i < until)]
+    after = log.words_between(raised.end, until)
     before = log.lines[raised.begin - 1] if raised.begin else ""
     if raised.setting == "logged" and _HANDLED.search(before) and after:
         return True

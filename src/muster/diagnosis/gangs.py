@@ -26,6 +26,7 @@ _BLAMED = re.compile(
     r"|worker)s?(?:\(s\))? ?\[?(?P<on>\d+)\b(?!\]?, ?\d)"
     r"|[Rr]anks?(?:\(s\))? ?\[(?P<only>\d+)\]"
 )
+_LAST_WORDS = 40
 _TROUBLE = re.compile(
     r"(?i)\b(?:error|exception|cannot|can't|could not|failed|fatal|nan|inf|corrupt|truncated|traceback)\b|Error\b"
 )
@@ -64,7 +65,13 @@ def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | Non
             return own or replace(first, process=accused, sure=False)
     if len(alike) < 2 or len(alike) < len(causes):
         return None
-    troubled = [(cause, line) for cause in alike if (line := _own_trouble(cause, alike))]
+    alone = _only_once([cause.process for cause in alike])
+    earlier = Counter(cause.earlier.line for cause in alike if cause.earlier is not None)
+    troubled = []
+    for cause in alike:
+        before = cause.earlier.line if cause.earlier is not None else ""
+        if line := before if earlier[before] == 1 else alone.get(cause.rank.rank, ""):
+            troubled.append((cause, line))
     if len(troubled) != 1:
         return None
     cause, line = troubled[0]
@@ -80,16 +87,12 @@ def hinted(first: Cause, processes: Sequence[Process]) -> Cause | None:
         return None
     if said := spoken(processes):
         return replace(said, sure=False)
-    words = {process.rank.rank: process.log.last_words(40) for process in processes}
-    troubled = []
-    for process in processes:
-        own = [line for line in words[process.rank.rank] if _TROUBLE.search(line)]
-        theirs = {_normal(line) for number, lines in words.items() if number != process.rank.rank for line in lines}
-        if unlike := [line for line in own if _normal(line) not in theirs]:
-            troubled.append((process, unlike[-1].strip()))
-    if len(troubled) != 1:
+    alone = _only_once(processes)
+    if len(alone) != 1:
         return None
-    return replace(first, process=troubled[0][0], headline=troubled[0][1], sure=False)
+    number, line = next(iter(alone.items()))
+    process = next(item for item in processes if item.rank.rank == number)
+    return replace(first, process=process, headline=line, sure=False)
 
 
 def culprit(processes: Sequence[Process], complaints: Sequence[str]) -> Blame:
@@ -216,15 +219,16 @@ def _normal(text: str) -> str:
     return re.sub(r"\d+", "#", text)
 
 
-def _own_trouble(cause: Cause, alike: Sequence[Cause]) -> str:
-    """What this process said of a failure and no other did."""
-    if cause.earlier is not None and cause.earlier.line:
-        others = {other.earlier.line for other in alike if other is not cause and other.earlier is not None}
-        if cause.earlier.line not in others:
-            return cause.earlier.line
-    theirs = {_normal(line) for other in alike if other is not cause for line in other.process.log.last_words(40)}
-    own = [line for line in cause.process.log.last_words(40) if _TROUBLE.search(line) and _normal(line) not in theirs]
-    return own[-1].strip() if own else ""
+def _only_once(processes: Sequence[Process]) -> dict[int, str]:
+    """By rank, what it said of a failure and no other rank did."""
+    words = {process.rank.rank: process.log.last_words(_LAST_WORDS) for process in processes}
+    said_by = Counter(line for lines in words.values() for line in {_normal(line) for line in lines})
+    found = {}
+    for number, lines in words.items():
+        own = [line for line in lines if said_by[_normal(line)] == 1 and _TROUBLE.search(line)]
+        if own:
+            found[number] = own[-1].strip()
+    return found
 
 
 def _up_to(cause: Cause) -> Log:

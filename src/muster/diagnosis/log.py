@@ -48,16 +48,26 @@ class Log:
     stacks: tuple[Stack, ...]
 
     @cached_property
-    def words(self) -> tuple[int, ...]:
-        """Indices of the lines that the program meant for people: no noise, and nothing of a stack."""
-        inside = {index for raised in self.raised for index in range(raised.begin, raised.end)}
-        return tuple(index for index, line in enumerate(self.lines) if index not in inside and not is_noise(line))
+    def _inside(self) -> frozenset[int]:
+        """Indices of the lines that belong to exceptions."""
+        return frozenset(index for raised in self.raised for index in range(raised.begin, raised.end))
+
+    def words_between(self, begin: int, end: int | None = None) -> list[str]:
+        """The lines that the program meant for people: no noise, and nothing of a stack."""
+        indices = range(begin, len(self.lines) if end is None else end)
+        return [self.lines[i] for i in indices if i not in self._inside and not is_noise(self.lines[i])]
 
     def words_after(self, raised: Raised) -> list[str]:
-        return [self.lines[index] for index in self.words if index >= raised.end]
+        return self.words_between(raised.end)
 
     def last_words(self, count: int) -> list[str]:
-        return [self.lines[index] for index in self.words[-count:]]
+        found: list[str] = []
+        for index in range(len(self.lines) - 1, -1, -1):
+            if index not in self._inside and not is_noise(self.lines[index]):
+                found.append(self.lines[index])
+                if len(found) == count:
+                    break
+        return found[::-1]
 
     def without(self, said: str) -> Log:
         """The log without a line."""
@@ -81,6 +91,7 @@ _WAITS = re.compile(
     r"|deepspeed/comm|mpi4py|/grpc/"
 )
 _WRAPPERS = ("wrapper", "inner", "decorate_context", "_call_impl", "_wrapped_call_impl")
+_MARK = "muster: where rank "
 _STACK_OF = re.compile(r"muster: where rank (\d+) \(process \d+\) was when it was stopped:$")
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ (?:\[[^\]]*\] )?\(most recent call first\):$")
 _STACK_FRAME = re.compile(r'  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<function>.+)$')
@@ -108,8 +119,10 @@ _RECORD = re.compile(
 
 def read(text: str) -> Log:
     """Parse what one process printed."""
-    plain = [owner_of(line)[1] for line in lines_of(text)]
-    lines, stacks = _without_stacks(plain)
+    lines = [owner_of(line)[1] for line in lines_of(text)]
+    stacks: list[Stack] = []
+    if _MARK in text:
+        lines, stacks = _without_stacks(lines)
     while lines and not lines[-1]:
         lines.pop()
     return Log(tuple(lines), tuple(Reader(lines).read()), tuple(stacks))
@@ -127,7 +140,7 @@ def _without_stacks(lines: Sequence[str]) -> tuple[list[str], list[Stack]]:
     index = 0
     while index < len(lines):
         # Glued to a line without an end.
-        before, mark, rest = lines[index].partition("muster: where rank ")
+        before, mark, rest = lines[index].partition(_MARK)
         match = _STACK_OF.match(mark + rest) if mark else None
         if not match:
             kept.append(lines[index])

@@ -64,6 +64,10 @@ class Raised:
 
 
 _KIND = re.compile(r"((?:[\w$]+\.)*[\w$]+)(?=:|$)")
+# Nearly every line of a log is none of these.
+_MAY_BEGIN = re.compile(
+    r"Traceback \(most|^  File \"|called |libc\+\+abi|panicked at|Error\b|Exception\b|Throwable|^panic: |^fatal error: "
+)
 _NAME = re.compile(r"[\w.<>]+(?:: |:$|$)|[\w.<>]+(?:Error|Exception|Group)\b")
 _LIBRARY = re.compile(
     r"\.p(?:yx|xi|xd)$|site-packages|dist-packages|/lib/python3|/lib64/python3|^<|/usr/lib/|node:internal|/rustc/"
@@ -136,10 +140,10 @@ class Reader:
 
     def _at(self, index: int) -> Raised | None:
         line = self._lines[index]
+        if not _MAY_BEGIN.search(line):
+            return None
         if HEADER in line:
             return self._with_header(index, line)
-        if not line or line[0] == "#":
-            return None
         if line.startswith("  File ") and (frame := _FRAME.match(line)):
             return self._syntax(index, frame)
         if "called" in line or "libc++abi" in line:

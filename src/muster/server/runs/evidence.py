@@ -13,9 +13,9 @@ from muster.store.streams import Streams
 from muster.wire.codec import from_json
 from muster.wire.verdicts import Ending, Evidence, NodeEvidence, RankEvidence, Refusal
 
-_SHORT_TAIL_BYTES = 4 << 10
+_SHORT_TAIL_BYTES = 8 << 10
 _TAILS = 1024
-_LONG_TAILS = 64
+_LONG_TAILS = 32
 _SEARCHED = 4
 """Logs that are searched as a whole where their ends explain nothing."""
 _COMMAND_CHARS = 2000
