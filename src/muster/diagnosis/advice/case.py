@@ -13,6 +13,7 @@ _PORT = re.compile(r"port:? ?(\d{2,5})\b|[:\]](\d{4,5})\b|\((?:'[^']*'|\"[^\"]*\
 _QUOTED_PATH = re.compile(r"['\"‘„«]([^'\"’“»]{1,300})['\"’“»]")
 _PATH = re.compile(r"(?<![\w:/])(/[\w.@%+=-]+(?:/[\w.@%+=-]+)*)")
 OPTION = re.compile(r"(?<![\w-])(--[a-z][\w-]+)")
+_RELATIVE = re.compile(r"(?<![\w./-])([\w.-]+/[\w./-]+): No such file")
 _OPENED = re.compile(r"(?:open|read|load|find|stat|access) (?:file )?([\w./-]+\.\w+)")
 _CONNECTED = re.compile(r"connect(?:ion)? to ([\w.-]+)(?: port (\d+)|:(\d+))?")
 _URL = re.compile(r"\b((?:https?|s3|gs|hdfs)://[^\s'\"<>)]+)|host='([^']+)', port=(\d+)")
@@ -82,7 +83,7 @@ def missing_path(line: str) -> str:
         return found[1] if found and re.search(r"(?i)\bno \w+ (?:under|in|at)\b|missing", line) else ""
     if _QUOTED_PATH.search(line):
         return quoted_path(line)
-    bare = _PATH.search(line) or _OPENED.search(line)
+    bare = _RELATIVE.search(line) or _PATH.search(line) or _OPENED.search(line)
     return bare[1] if bare else ""
 
 

@@ -33,8 +33,6 @@ _DISTRIBUTIONS = {
     "umap": "umap-learn",
     "hydra": "hydra-core",
     "pytorch_lightning": "pytorch-lightning",
-    "tensorboardX": "tensorboardX",
-    "apex": "apex",
     "MySQLdb": "mysqlclient",
     "psycopg2": "psycopg2-binary",
     "zmq": "pyzmq",
@@ -44,46 +42,61 @@ _VARIABLE = re.compile(r"^KeyError: '([A-Z][A-Z0-9_]{2,})'")
 
 
 def module_missing(case: Case) -> str:
+    """A module that the environment lacks; one that lies in the code folder needs no package."""
     module = case.group("module")
-    top = module.partition(".")[0]
-    files = case.facts.files
-    last = module.rpartition(".")[2]
-    beside = [name for name in files if PurePosixPath(name).stem == last or PurePosixPath(name).stem == top]
-    asked_for = re.search(
-        rf"from {re.escape(module)}(?:\.(\w+))? import|from {re.escape(module)}\.(\w+)|import "
-        rf"{re.escape(module)}\.(\w+)",
-        sources_of(case),
-    )
-    inside = next((group for group in asked_for.groups() if group), "") if asked_for else ""
-    if inside:
-        beside += [name for name in files if PurePosixPath(name).stem == inside]
-    folders = [name for name in files if f"/{top}/" in f"/{name}" and not name.startswith(f"{top}/")]
-    if beside:
-        name = beside[0]
-        if "/" not in name:
-            other = PurePosixPath(name).stem
-            return (
-                f"`{name}` lies beside the script: did you mean `import {other}`?"
-                if other != module
-                else f"`{name}` is in the code folder, which is not on the path of this process: add it to PYTHONPATH."
-            )
-        folder = str(PurePosixPath(name).parent)
-        dotted = name.removesuffix(".py").replace("/", ".")
+    return _in_code(case, module) or _misspelt(case, module) or _not_in_package(module) or _to_install(case, module)
+
+
+def _in_code(case: Case, module: str) -> str:
+    """A module or package of the job's own that is not where it is looked for."""
+    top, last = module.partition(".")[0], module.rpartition(".")[2]
+    scripts = [PurePosixPath(name) for name in case.facts.files if name.endswith(".py")]
+    asked_for = re.search(rf"(?:from|import) {re.escape(module)}\.(\w+)", sources_of(case))
+    wanted = (last, top, asked_for[1]) if asked_for else (last, top)
+    found = next((path for name in wanted for path in scripts if path.stem == name), None)
+    if found is not None and len(found.parts) == 1:
+        if found.stem == module:
+            return f"`{found}` is in the code folder, which is not on the path of this process: add it to PYTHONPATH."
+        return f"`{found}` lies beside the script: did you mean `import {found.stem}`?"
+    if found is not None:
+        dotted = ".".join((*found.parts[:-1], found.stem))
         return (
-            f"`{name}` is in the code folder: import it as `{dotted}` (or relatively, `from .{last} "
-            f"import …`), or add `{folder}` to PYTHONPATH."
+            f"`{found}` is in the code folder: import it as `{dotted}` (or relatively, `from .{found.stem} import …`), "
+            f"or add `{found.parent}` to PYTHONPATH."
         )
-    if folders:
-        folder = folders[0].partition(f"{top}/")[0].rstrip("/")
+    above = next((path for path in scripts if top in path.parts[1:-1]), None)
+    if above is not None:
+        folder = PurePosixPath(*above.parts[: above.parts.index(top)])
         return f"The package `{top}` lies under `{folder}`: add that to PYTHONPATH in `environment_variables`."
-    script = next((name for name in difflib.get_close_matches(f"{top}.py", files, 1, 0.6)), "")
-    if script and "-m" in " ".join(case.cause.rank.command.split()[:3]):
-        return f"There is no module {module} in the code folder; did you mean `{script}`?"
-    package = _DISTRIBUTIONS.get(top, top)
-    where = (
-        f"in the environment `{case.facts.environment}`" if case.facts.environment else "in `environment` of the job"
+    return ""
+
+
+def _misspelt(case: Case, module: str) -> str:
+    own = [name.removesuffix(".py") for name in case.facts.files if name.endswith(".py") and "/" not in name]
+    near = difflib.get_close_matches(module, own, 1, 0.7)
+    return (
+        f"There is no module `{module}`, but `{near[0]}.py` in the code folder: did you mean `{near[0]}`?"
+        if near
+        else ""
     )
-    return f"Add `pip: [{package}]` {where}."
+
+
+def _not_in_package(module: str) -> str:
+    """Python names the whole path where the package itself is there."""
+    package, _, name = module.rpartition(".")
+    if not package or module in _DISTRIBUTIONS:
+        return ""
+    return (
+        f"`{package}` is installed, but has no `{name}`: check the spelling, or the version of `{package}` that has it."
+    )
+
+
+def _to_install(case: Case, module: str) -> str:
+    package = _DISTRIBUTIONS.get(module, module)
+    where = f"the environment `{case.facts.environment}`" if case.facts.environment else "`environment` of the job"
+    if module == "apex":
+        return f"NVIDIA's apex is built from its sources: use an image that has it in {where}, or `torch.amp` in its place."
+    return f"Add `pip: [{package}]` in {where}."
 
 
 def no_gpu(case: Case) -> str:
