@@ -106,7 +106,7 @@ class Cause:
     @property
     def order(self) -> tuple[int, bool, bool, float, int]:
         """The first cause has the smallest; a launcher passes on what its ranks did."""
-        mute = self.code == "exit_code" and not _FAILURE.search(self.headline)
+        mute = self.code == "exit_code" and not sounds_like_failure(self.headline)
         return (self.weight, self.rank.role == "launcher", mute, self.rank.ended_at or 0.0, self.rank.rank)
 
 
@@ -351,6 +351,10 @@ def _by_words(process: Process) -> Cause:
 def _is_report(tail: list[str]) -> bool:
     """A launcher's own page of words, in which lines are indented."""
     return any(line.startswith("-----") for line in tail[-30:])
+
+
+def sounds_like_failure(line: str) -> bool:
+    return bool(_FAILURE.search(line))
 
 
 def telling_line(log: Log) -> str:

@@ -221,7 +221,8 @@ def _normal(text: str) -> str:
 
 def _only_once(processes: Sequence[Process]) -> dict[int, str]:
     """By rank, what it said of a failure and no other rank did."""
-    words = {process.rank.rank: process.log.last_words(_LAST_WORDS) for process in processes}
+    ranks = [process for process in processes if process.rank.role != "launcher"]
+    words = {process.rank.rank: process.log.last_words(_LAST_WORDS) for process in ranks}
     said_by = Counter(line for lines in words.values() for line in {_normal(line) for line in lines})
     found = {}
     for number, lines in words.items():

@@ -13,7 +13,15 @@ from dataclasses import replace
 
 from muster.diagnosis import gangs
 from muster.diagnosis.advice import steps
-from muster.diagnosis.causes import PASSED_ON, RENDEZVOUS, Cause, cause_of, complaint, headline_of
+from muster.diagnosis.causes import (
+    PASSED_ON,
+    RENDEZVOUS,
+    Cause,
+    cause_of,
+    complaint,
+    headline_of,
+    sounds_like_failure,
+)
 from muster.diagnosis.launchers import Process, processes_of
 from muster.wire.verdicts import (
     CANCELLED,
@@ -290,12 +298,11 @@ def _what(cause: Cause) -> str:
         native = f": {said}" if said and cause.signal not in _FROM_OUTSIDE else ""
         after = "" if native else _last_line(cause)
         return f" was ended by {_signal_name(cause.signal)}{_CRASHES.get(cause.signal, '')}{native}{after}"
-    if cause.code == "exit_code" and cause.signal is not None:
-        return f" ended by itself, and by {_signal_name(cause.signal)} while it was leaving" + (
-            f": {said}" if said else ""
-        )
     if cause.code == "exit_code":
-        return f" exited with code {rank.exit_code}" + (f": {said}" if said else "")
+        how = f" exited with code {rank.exit_code}"
+        if cause.signal is not None:
+            how = f" ended by itself, and by {_signal_name(cause.signal)} while it was leaving"
+        return how + (f": {said}" if sounds_like_failure(said) else f"; its last line: {said}" if said else "")
     if cause.code == "platform" and rank.lost_with:
         return f" was ended because the {rank.lost_with} that kept it was killed"
     if cause.code == "platform":

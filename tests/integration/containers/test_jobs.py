@@ -169,7 +169,8 @@ def test_more_memory_than_the_limit_is_out_of_memory_and_not_of_others(boxes: Si
     (rank,) = (process for process in children_inside(boxes) if "train.py" in process.cmdline())
     rank.kill()
     verdict = boxes.wait(other)["verdict"]
-    assert (verdict["code"], verdict["message"]) == ("signal", "rank 0 on local-0 was ended by SIGKILL")
+    assert verdict["code"] == "signal"
+    assert verdict["message"].startswith("rank 0 on local-0 was ended by SIGKILL")
 
 
 def test_an_image_without_mpi_is_told_before_an_mpi_job_starts(boxes: Site, image: str) -> None:

@@ -59,7 +59,8 @@ def test_two_nodes_are_one_world_with_the_images_open_mpi(boxes: MpiSite, mpi_im
 def test_a_killed_rank_is_named(boxes: MpiSite, mpi_image: str) -> None:
     run = boxes.mpi("python fail.py kill 3", environment={"image": mpi_image})
     verdict = boxes.wait(run)["verdict"]
-    assert (verdict["code"], verdict["message"]) == ("signal", "rank 3 on local-1 was ended by SIGKILL")
+    assert verdict["code"] == "signal"
+    assert verdict["message"].startswith("rank 3 on local-1 was ended by SIGKILL")
     boxes.nothing_left(run)
 
 

@@ -19,14 +19,15 @@ from tests.integration.mpi.conftest import MpiSite
     [
         ("exit", 3, "exit_code", "rank 3 on local-1 exited with code 7"),
         ("kill", 1, "signal", "rank 1 on local-0 was ended by SIGKILL"),
-        ("raise", 2, "exit_code", "rank 2 on local-1 exited with code 1"),
+        ("raise", 2, "exception", "rank 2 on local-1: ValueError: bad luck"),
         ("abort", 2, "exit_code", "rank 2 on local-1 exited with code 5"),
     ],
 )
 def test_the_rank_that_failed_first_is_named(mpi_site: MpiSite, how: str, who: int, code: str, message: str) -> None:
     run = mpi_site.mpi(f"python fail.py {how} {who}")
     verdict = mpi_site.wait(run)["verdict"]
-    assert (verdict["code"], verdict["message"], verdict["rank"]) == (code, message, who)
+    assert (verdict["code"], verdict["rank"]) == (code, who)
+    assert verdict["message"].startswith(message)
     mpi_site.nothing_left(run)
 
 
@@ -54,7 +55,8 @@ def test_a_killed_mpirun_ends_the_gang_and_is_named(mpi_site: MpiSite) -> None:
     run = start(mpi_site)
     launcher(mpi_site, run).kill()
     verdict = mpi_site.wait(run)["verdict"]
-    assert (verdict["code"], verdict["message"]) == ("signal", "mpirun on local-0 was ended by SIGKILL")
+    assert verdict["code"] == "signal"
+    assert verdict["message"].startswith("mpirun on local-0 was ended by SIGKILL")
     mpi_site.nothing_left(run)
 
 

@@ -124,3 +124,13 @@ def test_a_lost_node_is_the_cause_of_what_mpirun_killed_on_the_others() -> None:
     ranks = [rank(0, signal=signal.SIGKILL, ended_at=1.0), mpirun(exit_code=1, ended_at=2.0)]
     made = judge(Evidence(ranks=ranks, nodes=nodes, stop_reason="node_lost"))
     assert (made.code, made.node) == ("node_lost", "local-1")
+
+
+def test_what_mpirun_says_of_a_rank_that_left_without_a_word_does_not_make_it_the_culprit() -> None:
+    told = "prterun detected that one or more processes exited with an error\n"
+    made = verdict(
+        rank(3, exit_code=7, ended_at=1.0, tail="ready\n"),
+        rank(0, signal=signal.SIGTERM, expected=True, tail="ready\n"),
+        mpirun(signal=signal.SIGKILL, expected=True, tail=told, ended_at=3.0),
+    )
+    assert (made.rank, made.message) == (3, "rank 3 on local-1 exited with code 7; its last line: ready")

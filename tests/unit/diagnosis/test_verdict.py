@@ -101,7 +101,7 @@ def test_a_refusal_keeps_its_code():
 
 def test_a_plain_exit_code():
     verdict = judge(Evidence(ranks=[rank(0, "bye\n", code=3)]))
-    assert (verdict.code, verdict.message) == ("exit_code", "rank 0 on node-0 exited with code 3: bye")
+    assert (verdict.code, verdict.message) == ("exit_code", "rank 0 on node-0 exited with code 3; its last line: bye")
 
 
 def test_every_code_says_what_to_do_next():

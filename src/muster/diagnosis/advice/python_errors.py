@@ -74,11 +74,7 @@ def _in_code(case: Case, module: str) -> str:
 def _misspelt(case: Case, module: str) -> str:
     own = [name.removesuffix(".py") for name in case.facts.files if name.endswith(".py") and "/" not in name]
     near = difflib.get_close_matches(module, own, 1, 0.7)
-    return (
-        f"There is no module `{module}`, but `{near[0]}.py` in the code folder: did you mean `{near[0]}`?"
-        if near
-        else ""
-    )
+    return f"There is no module `{module}`, but `{near[0]}.py` in the code folder: did you mean that?" if near else ""
 
 
 def _not_in_package(module: str) -> str:
@@ -95,7 +91,7 @@ def _to_install(case: Case, module: str) -> str:
     package = _DISTRIBUTIONS.get(module, module)
     where = f"the environment `{case.facts.environment}`" if case.facts.environment else "`environment` of the job"
     if module == "apex":
-        return f"NVIDIA's apex is built from its sources: use an image that has it in {where}, or `torch.amp` in its place."
+        return f"NVIDIA's apex is built from its sources: take an image that has it as {where}, or use `torch.amp`."
     return f"Add `pip: [{package}]` in {where}."
 
 
