@@ -87,7 +87,7 @@ def hinted(first: Cause, processes: Sequence[Process]) -> Cause | None:
         return None
     if said := spoken(processes):
         return replace(said, sure=False)
-    alone = _only_once(processes)
+    alone = _only_once([process for process in processes if complaint(process) is None])
     if len(alone) != 1:
         return None
     number, line = next(iter(alone.items()))
