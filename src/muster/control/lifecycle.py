@@ -36,6 +36,8 @@ class RankView(states.RankEnd):
     signal: int | None = None
     expected: bool = False
     """Muster's own signal ended it."""
+    waited: bool = False
+    """It complained of others, so that it matters where those are."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +118,8 @@ def _stop(view: AttemptView) -> Stop | None:
         return Stop("preempted", GRACE_CANCEL_S)
     if any(node.lost for node in view.nodes):
         return Stop("node_lost", 0.0)
-    if any(rank.failed for rank in view.ranks):
-        return Stop("rank_failed", 0.0)
+    if failed := [rank for rank in view.ranks if rank.failed]:
+        return Stop("rank_waited" if any(rank.waited for rank in failed) else "rank_failed", 0.0)
     if view.timed_out:
         return Stop("timeout", GRACE_CANCEL_S)
     essential = [rank for rank in view.ranks if rank.essential]

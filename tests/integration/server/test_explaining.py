@@ -51,3 +51,20 @@ def test_at_a_time_limit_it_is_said_where_the_rank_was(site: Site) -> None:
     view = site.wait(site.run(command="python train.py", code=".", limits={"timeout": 3}))
     assert view["verdict"]["code"] == "timeout"
     assert "was at train.py line 3, in load" in view["verdict"]["message"]
+
+
+def test_a_rank_that_hangs_on_another_node_is_named(site: Site) -> None:
+    """Rank 2 hangs; the others, on both nodes, wait in a collective until rank 0 has waited enough."""
+    (site.folder / "horovod").mkdir()
+    (site.folder / "horovod" / "wait.py").write_text("import time\ndef allreduce():\n    time.sleep(600)\n")
+    (site.folder / "train.py").write_text(
+        "import os, sys, time\nsys.path.insert(0, 'horovod')\nfrom wait import allreduce\n"
+        "rank = int(os.environ['RANK'])\nprint('step 1', flush=True)\n"
+        "if rank == 0:\n    time.sleep(2)\n    raise RuntimeError('gloo/transport: Timed out waiting 2000ms')\n"
+        "if rank == 2:\n    time.sleep(600)\nallreduce()\n"
+    )
+    job = {"distribution": {"type": "pytorch", "process_count_per_instance": 2}, "resources": {"instance_count": 2}}
+    verdict = site.wait(site.run(command="python train.py", code=".", **job))["verdict"]
+    assert (verdict["code"], verdict["rank"]) == ("collective", 2), verdict["message"]
+    assert "it was at train.py line 10" in verdict["message"]
+    assert verdict["evidence"]["stop_reason"] == "rank_failed"

@@ -46,6 +46,11 @@ def test_a_failed_rank_stops_the_gang(end):
     assert decide(view((states.STARTED,) * 2, ranks)) == [Stop("rank_failed", 0.0)]
 
 
+def test_where_the_failed_rank_complains_of_others_they_are_asked_where_they_are():
+    ranks = [RankView(0, 0, state="running"), RankView(1, 1, state="ended", exit_code=1, waited=True)]
+    assert decide(view((states.STARTED,) * 2, ranks)) == [Stop("rank_waited", 0.0)]
+
+
 def test_a_rank_that_muster_ended_is_no_failure():
     ranks = [RankView(0, 0, state="running"), RankView(1, 1, state="ended", signal=15, expected=True)]
     assert decide(view((states.STARTED,) * 2, ranks)) == []

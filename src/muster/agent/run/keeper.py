@@ -291,6 +291,8 @@ class Keeper:
         """Record how a rank ended; `interrupted`: mpirun had told it to end."""
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+        by_itself = ended.essential and code != 0 and not self._signalled and not interrupted
+        waited = by_itself and stacks.has_waited(self._logs.get(ended.rank, ""))
         self._record(
             "exited",
             at=time.time() if at is None else at,
@@ -301,10 +303,11 @@ class Keeper:
             core_dumped=bool(number and os.WCOREDUMP(status)),
             expected=self._signalled or interrupted,
             oom_killed=code != 0 and not self._signalled and processes.oom_kills() > self._oom_kills[0],
+            waited=waited,
         )
         now = time.monotonic()
-        if ended.essential and code != 0 and not self._signalled and not interrupted:
-            self._waited = self._waited or stacks.has_waited(self._logs.get(ended.rank, ""))
+        if by_itself:
+            self._waited = self._waited or waited
             self._ending.failed(now)
         # With ranks on other nodes too, only the server knows whether a helper here is still needed.
         needed = self._awaited or any(other.essential or not self._whole_gang for other in self._running.values())
@@ -336,7 +339,8 @@ class Keeper:
 
     def _show_stacks(self) -> None:
         """Have the ranks that are left say where they are, if that may tell why the attempt ends."""
-        if self._ending.reason == "timeout" or (self._ending.reason == "rank_failed" and self._waited):
+        reason = self._ending.reason
+        if reason in ("timeout", "rank_waited") or (reason == "rank_failed" and self._waited):
             ranks = {pid: running.rank for pid, running in self._running.items()}
             stacks.show(self._descendants(), ranks)
 

@@ -155,6 +155,8 @@ class ExitedEntry(ExitedRequired, total=False):
     oom_killed: bool
     lost_with: str
     """Nobody saw its end."""
+    waited: bool
+    """Its log complains of others."""
 
 
 class SignalledEntry(TypedDict):

@@ -163,7 +163,16 @@ class AttemptRecord:
                 for row in self.nodes
             ],
             ranks=[
-                RankView(row.rank, row.node_rank, row.essential, row.state, row.exit_code, row.signal, row.expected)
+                RankView(
+                    row.rank,
+                    row.node_rank,
+                    row.essential,
+                    row.state,
+                    row.exit_code,
+                    row.signal,
+                    row.expected,
+                    bool(row.evidence.get("waited")),
+                )
                 for row in self.ranks
             ],
             planned=self.attempt.plan is not None,

@@ -52,7 +52,7 @@ def gather(streams: Streams, run: Any, attempt: Any, nodes: Sequence[Any], ranks
         nodes=tuple(
             NodeEvidence(row.node_rank, names[row.node_rank], row.lost, row.leaving, _refusal(row)) for row in nodes
         ),
-        stop_reason=attempt.stop_reason,
+        stop_reason="rank_failed" if attempt.stop_reason == "rank_waited" else attempt.stop_reason,
         cancel_by=run.cancel_by,
         timeout_s=run.spec.get("limits", {}).get("timeout"),
         ending=from_json(Ending, attempt.ending) if attempt.ending else None,

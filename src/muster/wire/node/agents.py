@@ -142,7 +142,7 @@ class Order:
     timeout_s: float | None = None
     grace_s: float = GRACE_CANCEL_S
     stop_reason: str = ""
-    """rank_failed | cancelled | killed | timeout | node_lost | preempted | superseded | done"""
+    """rank_failed | rank_waited | cancelled | killed | timeout | node_lost | preempted | superseded | done"""
     resume: tuple[int, ...] = ()
     """Checkpoints to resume from, the newest first; a damaged one is passed over."""
     log_limit_bytes: int = LOG_LIMIT_BYTES
@@ -251,6 +251,8 @@ class Exited:
     """Why it could not be started."""
     lost_with: str | None = field(default=None, metadata=OMIT)
     """Nobody saw its end: it went with its "keeper", "agent" or "mpirun"."""
+    waited: bool | None = field(default=None, metadata=OMIT)
+    """The end of its log complains of others, so that it matters where those are."""
 
 
 @wire
