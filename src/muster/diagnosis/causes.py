@@ -134,7 +134,7 @@ def cause_of(process: Process) -> Cause:
 def last_words(process: Process) -> Cause | None:
     """What a process that Muster itself ended had to say: the exception with which its log stops, if it does."""
     final = _standing_last(process.log)
-    if final is None or _STOPPED.search(final.line):
+    if final is None:
         return None
     return _by_exception(process, final)
 
@@ -205,7 +205,9 @@ def _was_handled(log: Log, raised: Raised, rank: RankEvidence, until: int | None
 
 def _standing_last(log: Log) -> Raised | None:
     """The exception after which a process printed nothing of a program that goes on."""
-    candidates = [raised for raised in log.raised if raised.setting != "ignored" and raised.line]
+    # What a stop makes a program print comes after what it had to say by itself.
+    spoken = [raised for raised in log.raised if raised.setting != "ignored" and raised.line]
+    candidates = [raised for raised in spoken if not _STOPPED.search(raised.line)]
     if not candidates:
         return None
     after = log.words_after(candidates[-1])

@@ -105,7 +105,7 @@ def culprit(processes: Sequence[Process], complaints: Sequence[str]) -> Blame:
     named = _named(essential, complaints)
     if named is not None and not complaint(named):
         return Blame(
-            named, _not_there(named) if _doing(named) else "is the one that the others name", where=_place(named)
+            named, _not_there(named) if _doing(named) else "did not answer the others, who name it", where=_place(named)
         )
     silent = [process for process in essential if not process.rank.failed and complaint(process) is None]
     return odd_one_out(silent, len(essential)) if silent else _none_silent(essential)
