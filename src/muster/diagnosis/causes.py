@@ -267,7 +267,7 @@ def _native_line(log: Log) -> str:
 def _by_exception(process: Process, final: Raised) -> Cause:
     log = process.log
     lines = log.closing(final)
-    found = find(final.all_lines, "raised")
+    found = find(final.told_lines, "raised")
     earlier = next((raised for raised in reversed(log.raised) if raised.end <= final.begin and raised.line), None)
     headline = headline_of(final)
     after = log.words_after(final)

@@ -62,7 +62,9 @@ def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | Non
         accused = next((item for item in processes if item.rank.rank == number), None)
         if accused is not None and (named["rank"] is None or _TROUBLE.search(named["said"])):
             own = next((cause for cause in causes if cause.rank.rank == accused.rank.rank), None)
-            return own or replace(first, process=accused, sure=False)
+            # Workers may be those of a data loader, which have numbers of their own.
+            if own or "ank" in named[0]:
+                return own or replace(first, process=accused, sure=False)
     if len(alike) < 2 or len(alike) < len(causes):
         return None
     alone = _only_once([cause.process for cause in alike])
@@ -87,6 +89,8 @@ def hinted(first: Cause, processes: Sequence[Process]) -> Cause | None:
         return None
     if said := spoken(processes):
         return replace(said, sure=False)
+    if first.signal is None and sum(process.rank.failed for process in processes) < 2:
+        return None
     alone = _only_once([process for process in processes if complaint(process) is None])
     if len(alone) != 1:
         return None
@@ -95,11 +99,15 @@ def hinted(first: Cause, processes: Sequence[Process]) -> Cause | None:
     return replace(first, process=process, headline=line, sure=False)
 
 
-def culprit(processes: Sequence[Process], complaints: Sequence[str]) -> Blame:
-    """Every failure is a lost peer: find the process that the others lost."""
+def culprit(processes: Sequence[Process], complaints: Sequence[str], surely_peers: bool) -> Blame:
+    """Every failure is a lost peer: find the process that the others lost.
+
+    Not `surely_peers`: the connection that was lost may have been one to somebody else.
+    """
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
     left = [process for process in essential if process.rank.succeeded and not process.rank.expected]
-    if left:
+    stayed = [process for process in essential if not process.rank.failed and process not in left]
+    if left and (surely_peers or stayed):
         first = min(left, key=lambda process: process.rank.ended_at or 0.0)
         return Blame(first, "had ended (exit code 0) while the others still needed it", where=None)
     named = _named(essential, complaints)
@@ -108,7 +116,9 @@ def culprit(processes: Sequence[Process], complaints: Sequence[str]) -> Blame:
             named, _not_there(named) if _doing(named) else "did not answer the others, who name it", where=_place(named)
         )
     silent = [process for process in essential if not process.rank.failed and complaint(process) is None]
-    return odd_one_out(silent, len(essential)) if silent else _none_silent(essential)
+    blame = odd_one_out(silent, len(essential)) if silent else _none_silent(essential)
+    shown = blame.process is not None and _stack(blame.process) is not None
+    return blame if surely_peers or shown else _none_silent(essential)
 
 
 def odd_one_out(silent: Sequence[Process], num_ranks: int) -> Blame:

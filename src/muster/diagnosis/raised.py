@@ -58,6 +58,12 @@ class Raised:
         return self.line.partition(": ")[2]
 
     @property
+    def told_lines(self) -> tuple[str, ...]:
+        """What it says of its cause: not what was being handled when it came up by accident."""
+        by_accident = self.handling and self.frames and not self.frames[-1].source.startswith("raise")
+        return (self.line, *self.more) if by_accident else self.all_lines
+
+    @property
     def all_lines(self) -> tuple[str, ...]:
         """What it and its causes say, its own line first."""
         return (self.line, *self.more, *(line for cause in reversed(self.causes) for line in (cause.line, *cause.more)))

@@ -177,7 +177,7 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
     said = f"{_where(first.rank)}: {_SOURCE.sub('', first.headline)}"
     ranks = [process.rank for process in processes]
     told = [line for process in processes if (found := complaint(process)) for line in (found.line,)]
-    blame = gangs.culprit(processes, told)
+    blame = gangs.culprit(processes, told, surely_peers=any(c.code in ("rendezvous", "collective") for c in causes))
     code = first.code if first.code in ("rendezvous", "collective") else "collective"
     if blame.process is not None:
         message = f"{_where(blame.process.rank)} {blame.why}; {said}"

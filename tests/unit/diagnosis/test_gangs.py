@@ -86,3 +86,23 @@ def test_a_port_that_the_script_fixes_is_its_own_fault() -> None:
     assert (made.code, made.of_script) == ("port_trouble", True)
     assert "fixes port 12355 itself" in made.next
     assert not verdict(rank(0, taken.replace("12355", "41000")), facts=facts).of_script
+
+
+def test_a_connection_to_somebody_else_is_not_blamed_on_a_rank_that_waits_or_is_done() -> None:
+    refused = 'Traceback (most recent call last):\n  File "a.py", line 2, in f\nConnectionRefusedError: [Errno 111]\n'
+    assert verdict(rank(0, refused), stopped(1)).rank == 0
+    assert verdict(rank(0, refused), rank(1, exit_code=0), rank(2, exit_code=0)).code == "exception"
+    assert verdict(rank(0, refused), rank(1, exit_code=0), stopped(2)).rank == 1
+
+
+def test_an_exit_code_of_ones_own_is_not_explained_by_what_another_rank_says() -> None:
+    made = verdict(rank(0, "step 3\n", exit_code=55), stopped(1, "ERROR: no cache was found\n"), stopped(2))
+    assert (made.code, made.rank) == ("exit_code", 0)
+
+
+def test_an_accident_while_a_failure_is_handled_is_the_cause() -> None:
+    handled = 'Traceback (most recent call last):\n  File "a.py", line 2, in f\n    g()\nMemoryError\n'
+    then = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    after = 'Traceback (most recent call last):\n  File "a.py", line 4, in f\n    {source}\nTypeError: no\n'
+    assert verdict(rank(0, handled + then + after.format(source="shrink(x)"))).code == "exception"
+    assert verdict(rank(0, handled + then + after.format(source="raise TypeError('no')"))).code == "host_oom"
