@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal as signals
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from muster.diagnosis.launchers import Process
@@ -157,7 +158,8 @@ def _signal_of(rank: RankEvidence) -> int | None:
     return passed_on if passed_on in _CRASHES else None
 
 
-def _is_victim(raised: Raised) -> bool:
+def is_victim(raised: Raised) -> bool:
+    """Whether an exception complains of another rank."""
     found = find(raised.all_lines, "raised")
     return found is not None and found.rule.victim
 
@@ -170,7 +172,10 @@ def _final(log: Log, rank: RankEvidence, shared: bool = False) -> Raised | None:
         if raised.line and raised.setting != "ignored" and raised.form not in _NATIVE_FORMS
     ]
     if shared:
-        candidates = [raised for raised in candidates if not _is_victim(raised)] or candidates
+        candidates = [raised for raised in candidates if not is_victim(raised)] or candidates
+        # What every process printed did not end any of them, where one printed something else.
+        told = Counter(raised.line for raised in candidates)
+        candidates = [raised for raised in candidates if told[raised.line] == 1] or candidates
     if not candidates:
         return None
     last = candidates[-1]

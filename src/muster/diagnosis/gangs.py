@@ -20,6 +20,7 @@ _NAMED = re.compile(
     r"|(?:worker|peer) (?P<worker>\d+) (?:is not responding|did not|went silent|is gone|vanished|timed out)"
     r"|rank: (?P<nccl>\d+), .{0,300}(?:remote process exited|timed? ?out)"
 )
+_KEY = re.compile(r"keys: \S{0,80}//(?:cpu|cuda)//\d+/(\d+)$")
 _BLAMED = re.compile(
     r"\b(?:[Rr]ank|[Ww]orker) (?P<rank>\d+)\b(?: on \S+)?(?::| failed| raised| had| hit| reported)\s*(?P<said>.{3,200})"
     r"|(?i:fail\w*|errors?|exceptions?|raised) (?:on|in|at|from|by) (?:rank"
@@ -111,7 +112,8 @@ def culprit(processes: Sequence[Process], complaints: Sequence[str], surely_peer
         first = min(left, key=lambda process: process.rank.ended_at or 0.0)
         return Blame(first, "had ended (exit code 0) while the others still needed it", where=None)
     named = _named(essential, complaints)
-    if named is not None and not complaint(named):
+    waits = named is not None and (stack := _stack(named)) is not None and bool(stack.waits)
+    if named is not None and not waits and not complaint(named):
         return Blame(
             named, _not_there(named) if _doing(named) else "did not answer the others, who name it", where=_place(named)
         )
@@ -161,16 +163,20 @@ def _none_silent(essential: Sequence[Process]) -> Blame:
 
 
 def _named(essential: Sequence[Process], complaints: Sequence[str]) -> Process | None:
-    """The rank that most complaints name."""
-    counted: Counter[int] = Counter()
-    for line in complaints:
-        for match in _NAMED.finditer(line):
-            counted[int(next(group for group in match.groups() if group is not None))] += 1
-    for number, _ in counted.most_common():
+    """The rank that most complaints name, or whose entry they miss in the store."""
+    counted = Counter(number for line in complaints for number in _numbers(_NAMED, line))
+    missed = Counter(number for line in complaints for number in _numbers(_KEY, line))
+    for number, _ in [*counted.most_common(), *missed.most_common()]:
         process = next((process for process in essential if process.rank.rank == number), None)
-        if process is not None:
+        # Rank 0 serves the store and waits for all before it enters itself, unless a launcher serves it.
+        waits = number not in counted and number == 0 and process is not None and process.rank.launcher_rank is None
+        if process is not None and not waits:
             return process
     return None
+
+
+def _numbers(pattern: re.Pattern[str], line: str) -> list[int]:
+    return [int(next(group for group in match.groups() if group is not None)) for match in pattern.finditer(line)]
 
 
 def _at_an_odd_place(candidates: Sequence[Process]) -> list[Process]:

@@ -54,6 +54,8 @@ _MANY_NODES = re.compile(r"--(?:nnodes|num[-_]machines)[= ](?!1\b)")
 _ABORTS = re.compile(
     r"^(?:terminate called.*|  what\(\):.*|.*Assertion `.*|.*Check failed: .*|(?:double free|malloc).*)$", re.M
 )
+_BY_FORCE = "forcefully exiting via"
+_LEAVING = "terminate called without an active exception"
 _OWN_STACK = re.compile(r"torch/distributed/(?:elastic|run\.py|launcher)|accelerate/commands")
 
 
@@ -100,12 +102,15 @@ def split(rank: RankEvidence) -> list[Process]:
     children = []
     for position, report in enumerate(reports):
         text = owned.get(report.rank, "")
-        ended = report.signal == signal.SIGTERM and position > 0
+        # The launcher ends the others once it has seen one fail, those that do not react by force.
+        by_launcher = (signal.SIGTERM, signal.SIGKILL) if _BY_FORCE in rank.tail else (signal.SIGTERM,)
+        ended = report.signal in by_launcher and position > 0
         # What carries no rank was printed by a child that failed before it had one, or that said it in its own way.
         if not text and not ended and not (owned and report.signal is not None):
             text = rest
         elif not text and report.signal == signal.SIGABRT:
-            text = "\n".join(_ABORTS.findall(rest))
+            # One that was leaving by itself may have said why.
+            text = rest if position == 0 and _LEAVING in rest else "\n".join(_ABORTS.findall(rest))
         elif text and not ended and position == 0 and _is_lost_peer(text):
             text = rest + text
         children.append(
@@ -115,7 +120,6 @@ def split(rank: RankEvidence) -> list[Process]:
                     rank=report.rank,
                     exit_code=report.exit_code,
                     signal=report.signal,
-                    # The launcher ends the others by SIGTERM once it has seen one fail.
                     expected=ended,
                     tail=text or report.traceback,
                     launcher_rank=rank.rank,
@@ -148,7 +152,8 @@ def stopped(rank: RankEvidence) -> list[Process]:
         mine: tuple[Stack, ...] = (by_rank[number],) if number in by_rank else ()
         child = replace(rank, rank=number, launcher_rank=rank.rank, tail="", role="")
         children.append(Process(child, replace(own, stacks=mine)))
-    return children if speaker is not None else [*children, Process(rank, replace(log, stacks=()))]
+    nobodys = Process(replace(rank, essential=False), replace(log, stacks=()))
+    return children if speaker is not None else [*children, nobodys]
 
 
 def with_mpi_errors(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:

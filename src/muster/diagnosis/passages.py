@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
+from muster.diagnosis.causes import is_victim
 from muster.diagnosis.log import read
 from muster.wire.verdicts import RankEvidence
 
@@ -25,6 +27,9 @@ _MARKS = (
     b"Fatal Python error: ",
 )
 
+# They tell of the failure of another process.
+_NOTICED = re.compile(r"ChildFailedError|CalledProcessError|ProcessExitedException|exited unexpectedly")
+
 ReadAt = Callable[[int, int], bytes]
 """Bytes of a log: from an offset, so many."""
 
@@ -33,7 +38,10 @@ def is_explained(rank: RankEvidence) -> bool:
     """Whether what is known of a rank's log says why it ended, so that nothing before it has to be looked for."""
     if rank.succeeded or rank.signal in (9, 15) or rank.exit_code in (126, 127) or rank.refusal or rank.lost_with:
         return True
-    return any(raised.line and raised.setting != "ignored" for raised in read(rank.tail).raised)
+    return any(
+        raised.line and raised.setting != "ignored" and not _NOTICED.search(raised.line) and not is_victim(raised)
+        for raised in read(rank.tail).raised
+    )
 
 
 def whole(rank_tail: str, size: int, read_at: ReadAt) -> str:

@@ -19,6 +19,7 @@ _OWNED = re.compile(
     r"(?:\[default(?P<local>\d+)\]:)?\[rank(?P<rank>\d+)\]: ?|\[default(?P<tee>\d+)\]:"
     r"|\[\d+,(?P<mpi>\d+)\](?:<std(?:out|err)>)?: ?"
 )
+_GLUED_OWNER = re.compile(r"([^\n:])(\[rank\d{1,6}\]: )")
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? ?")
 # What may stand in front of the header of a traceback in the same line and belongs to it.
 _BEFORE_HEADER = re.compile(r"[\s|+]*(?:Original |Exception Group )?$|\s*traceback : $|[╭+][─-]+ $|[\w.]+\s{2,}$")
@@ -29,6 +30,9 @@ def bounded(text: str) -> str:
     """A log that is short enough to be looked at as a whole, without lines that go on for ever."""
     if len(text) > _MOST_CHARS:
         text = f"{text[: _MOST_CHARS // 4]}\n…\n{text[-_MOST_CHARS * 3 // 4 :]}"
+    if "[rank" in text:
+        # Another process had not ended its line.
+        text = _GLUED_OWNER.sub(r"\1\n\2", text)
     if len(text) <= _RAW_CHARS:
         return text
     lines = text.split("\n")
