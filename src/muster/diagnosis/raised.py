@@ -191,7 +191,10 @@ class Reader:
             if match := _FRAME.match(line):
                 frames.append(Frame(match["file"], int(match["line"]), match["function"] or "", self._source(at)))
             elif line and not line.startswith(margin + "  ") and (line.startswith(margin) or not line.startswith(" ")):
-                break
+                foreign = frames and HEADER not in line and not _NAME.match(line[len(margin) :])
+                # Another process may have printed a line in between.
+                if not foreign or not self._goes_on(at, margin):
+                    break
             elif not line and frames and not self._goes_on(at, margin):
                 return frames, at + 1, True
             at += 1

@@ -19,7 +19,7 @@ _OWNED = re.compile(
     r"(?:\[default(?P<local>\d+)\]:)?\[rank(?P<rank>\d+)\]: ?|\[default(?P<tee>\d+)\]:"
     r"|\[\d+,(?P<mpi>\d+)\](?:<std(?:out|err)>)?: ?"
 )
-_GLUED_OWNER = re.compile(r"([^\n:])(\[rank\d{1,6}\]: )")
+_GLUED_OWNER = re.compile(r"([^\n:])(\[rank\d{1,6}\]: Traceback)")
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? ?")
 # What may stand in front of the header of a traceback in the same line and belongs to it.
 _BEFORE_HEADER = re.compile(r"[\s|+]*(?:Original |Exception Group )?$|\s*traceback : $|[╭+][─-]+ $|[\w.]+\s{2,}$")
