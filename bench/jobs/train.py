@@ -58,6 +58,8 @@ def main() -> None:
         optimizer.step()
         # One write for a line: a launcher mixes what its children print.
         print(f"step {step} rank {rank} loss {loss.item().hex()} at {time.time():.6f}", flush=True)
+        # What is resumed from is a step that every rank has reported.
+        dist.barrier()
         if rank == 0:
             save(Path(options.checkpoints), step + 1, net, optimizer)
         # The others must not be a step ahead of what can be resumed.
