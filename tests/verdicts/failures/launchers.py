@@ -282,3 +282,142 @@ if __name__ == "__main__": mp.spawn(work, nprocs=2)
         also_codes=("exception", "host_oom"),
     ),
 ]
+
+FAILURES += [
+    torchrun(
+        "thread-died",
+        """
+join(10); reduce()
+def feed():
+    if rank == 2: raise FileNotFoundError(2, "No such file or directory", "/data/val/index.json")
+    time.sleep(60)
+t = threading.Thread(target=feed, name="feeder"); t.daemon = True; t.start()
+for step in range(40):
+    if not t.is_alive(): raise SystemExit("feeder is gone")
+    reduce(); time.sleep(0.05)
+""",
+        "exception",
+        2,
+        "No such file or directory: '/data/val/index.json'",
+        3,
+        helpful=(r"/data/val/index\.json",),
+        also_codes=("data_unavailable", "exit_code"),
+    ),
+    torchrun(
+        "segv-before-join",
+        "import ctypes\nif rank == 1: ctypes.string_at(0)\ntime.sleep(5)\n",
+        "signal",
+        1,
+        ("SIGSEGV",),
+        3,
+        helpful=(r"native|faulthandler|core",),
+    ),
+    torchrun(
+        "raise-before-join",
+        "if rank == 0: raise EnvironmentError('licence file is missing')\njoin(10); steps()\n",
+        "exception",
+        0,
+        "OSError: licence file is missing",
+        4,
+    ),
+    torchrun(
+        "all-different",
+        "raise ValueError(f'shard {rank} has no rows')\n",
+        "exception",
+        0,
+        ("has no rows",),
+        3,
+        also=(1, 2),
+    ),
+    torchrun(
+        "logging-error",
+        """
+import logging
+logging.basicConfig(format="%(asctime)s %(levelname)s [rank " + str(rank) + "] %(message)s")
+join(10); reduce()
+if rank == 1:
+    logging.error("checkpoint directory /ckpt is not writable"); sys.exit(13)
+steps()
+""",
+        "exit_code",
+        1,
+        "checkpoint directory /ckpt is not writable",
+        3,
+        helpful=(r"/ckpt",),
+    ),
+    torchrun(
+        "hang-after-caught",
+        """
+join(6); reduce()
+if rank == 1:
+    try: raise RuntimeError("decoder stuck on clip 9")
+    except RuntimeError: traceback.print_exc()
+    time.sleep(600)
+steps()
+""",
+        "exception",
+        1,
+        ("RuntimeError: decoder stuck on clip 9", "did not"),
+        3,
+        helpful=(r"rank 1|train\.py",),
+        also_codes=("collective",),
+    ),
+    torchrun(
+        "term-one",
+        "join(20); reduce()\nif rank == 1: os.kill(os.getpid(), signal.SIGTERM)\nsteps()\n",
+        "signal",
+        1,
+        ("SIGTERM",),
+        3,
+        helpful=(r"outside|sent|person|watchdog",),
+    ),
+    mpi(
+        "exit-on-all",
+        "sys.exit('input deck has no [grid] section')\n",
+        "exit_code",
+        0,
+        "input deck has no [grid] section",
+        3,
+        helpful=(),
+        also=(1, 2),
+    ),
+    mpi(
+        "thread",
+        """
+import threading
+def io():
+    if rank == 1: raise BlockingIOError("writer queue is full")
+t = threading.Thread(target=io); t.start(); t.join()
+if rank == 1: world.Abort(2)
+world.Barrier()
+""",
+        "exception",
+        1,
+        "BlockingIOError: writer queue is full",
+        3,
+        own=True,
+        also_codes=("exit_code",),
+    ),
+    mpi(
+        "segv-late",
+        "import ctypes\nfor n in range(5): world.Barrier(); print('iteration', n, flush=True)\nif rank == 2: ctypes.string_at(0)\nworld.Barrier()\n",
+        "signal",
+        2,
+        ("SIGSEGV", "signal 11"),
+        4,
+        helpful=(r"native|faulthandler|core",),
+    ),
+    mpi(
+        "raise-plain-python",
+        "if rank == 1: raise KeyError('boundary')\nworld.Barrier()\n",
+        "exception",
+        1,
+        "KeyError: 'boundary'",
+        3,
+        own=True,
+        python="python",
+        limit_s=8,
+        also_codes=("timeout",),
+        misleading=(r"limits\\.timeout|install",),
+    ),
+]

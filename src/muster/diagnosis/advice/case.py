@@ -73,6 +73,12 @@ def quoted_path(text: str) -> str:
     return bare[1] if bare else ""
 
 
+def path_in(line: str) -> str:
+    """An absolute path that a line names."""
+    found = _PATH.search(line)
+    return found[1] if found else ""
+
+
 def missing_path(line: str) -> str:
     if not re.search(
         r"(?i)no such file|cannot (?:stat|open|access|find)|not (?:found|exist)|nicht|no existe"

@@ -7,7 +7,16 @@ import re
 import signal as signals
 from pathlib import PurePosixPath
 
-from muster.diagnosis.advice.case import OPTION, Case, address_in, has_crlf, meant_by, missing_path, quoted_path
+from muster.diagnosis.advice.case import (
+    OPTION,
+    Case,
+    address_in,
+    has_crlf,
+    meant_by,
+    missing_path,
+    path_in,
+    quoted_path,
+)
 from muster.diagnosis.gangs import short
 from muster.diagnosis.raised import Frame
 from muster.wire.verdicts import code_of
@@ -150,6 +159,8 @@ def exit_code(case: Case) -> str:
         return f"The archive {archive[1] if archive else ''} is damaged, or not what its name says.".replace("  ", " ")
     if found := re.search(r"No matching distribution found for (\S+)", text):
         return f"pip knows no `{found[1]}`: check its spelling, its version and the index."
+    if path := path_in(case.line):
+        return f"Look at `{path}` on the node: is it there, and may the job use it?"
     return ""
 
 
