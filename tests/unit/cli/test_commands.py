@@ -33,6 +33,7 @@ from muster.wire.stream import LogPiece
 
 ROOT = Path(__file__).parents[3]
 COMMANDS = [
+    "backup",
     "bench",
     "cancel",
     "cluster",
@@ -49,6 +50,8 @@ COMMANDS = [
     "logs",
     "ps",
     "ray",
+    "repair",
+    "restore",
     "retry",
     "rm",
     "run",

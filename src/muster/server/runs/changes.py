@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from sqlalchemy import delete, select
 
@@ -14,7 +15,7 @@ from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import ADD_EVENT, RUN, RunRow, add_note, event_row, find_run, record_file
-from muster.server.runs import attempts, ingest
+from muster.server.runs import attempts, ingest, record_files
 from muster.wire import states
 from muster.wire.access import HashedFile
 from muster.wire.codec import to_json
@@ -84,6 +85,7 @@ def _cancel_waiting(context: Context, transaction: Transaction, rows: Sequence[R
     transaction.execute(ADD_EVENT, happened)
     ids = [row.id for row in rows]
     transaction.after_commit.append(lambda: context.hub.changed(runs=ids, queue=True))
+    transaction.after_commit += [partial(context.runs.unrecorded.add, run_id) for run_id in ids]
 
 
 def _how(row: RunRow, force: bool) -> str:
@@ -120,6 +122,7 @@ def forget(transaction: Transaction, ref: str) -> str:
 
 def remove_bytes(context: Context, run_id: str) -> None:
     """Remove the logs and files of a run that was forgotten; takes time."""
+    record_files.forget(context.files.store, run_id)
     context.files.streams.remove(run_id)
     context.files.store.remove(f"runs/{run_id}")
 

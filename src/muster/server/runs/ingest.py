@@ -18,6 +18,7 @@ from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import add_event, add_note, upsert
 from muster.server.models import registry
+from muster.store.streams import Streams
 from muster.wire.codec import Json, to_json
 from muster.wire.runs import MetricPoint, Progress
 from muster.wire.stream import Note
@@ -32,6 +33,13 @@ UNUSABLE = (DataError, IntegrityError, KeyError, TypeError, ValueError, Attribut
 def parse_events(
     context: Context, transaction: Transaction, run_id: str, attempt: int, stream: str, singly: bool = False
 ) -> None:
+    """Take in what is new of an attempt's events."""
+    parse_stream(context.files.streams, transaction, run_id, attempt, stream, singly)
+
+
+def parse_stream(
+    stored: Streams, transaction: Transaction, run_id: str, attempt: int, stream: str, singly: bool = False
+) -> None:
     """Take in the complete lines that are new, with `singly` without those that cannot be recorded.
 
     The offset reached is committed with them.
@@ -40,7 +48,7 @@ def parse_events(
     where = (streams.c.run_id == run_id, streams.c.attempt == attempt, streams.c.stream == stream)
     parsed = transaction.execute(select(streams.c.parsed).where(*where)).scalar() or 0
     while True:
-        data = context.files.streams.read(run_id, attempt, stream, parsed, _LIMIT_BYTES)
+        data = stored.read(run_id, attempt, stream, parsed, _LIMIT_BYTES)
         whole = data[: data.rfind(b"\n") + 1]
         if not whole:
             # A line longer than the limit is passed over; otherwise the rest of it is still to come.

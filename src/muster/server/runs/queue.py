@@ -20,6 +20,7 @@ from muster.host import clock
 from muster.job.parts import Retry
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.server.runs.record_files import Unrecorded
 from muster.wire import states
 
 _RUNS, _EVENTS = tables.runs, tables.events
@@ -134,6 +135,9 @@ class RunsState:
     """What waits, and why."""
     retry: Retry = field(default_factory=Retry)
     """The workspace's defaults of `retry` in a job file."""
+
+    unrecorded: Unrecorded = field(default_factory=Unrecorded)
+    """Whose record in the store is to be written again."""
 
     def start_over(self) -> None:
         """Read the queue anew: what was remembered of a commit that failed is not true."""
