@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, MetaData, create_engine, func, insert, select, text
+from sqlalchemy import Connection, Engine, create_engine, func, insert, select, text
 
 from muster import errors
 from muster.host.files import PRIVATE, UNFINISHED
 from muster.server.database import tables
-from muster.server.database.connection import connect, migrate, sqlite_file
+from muster.server.database.connection import SCHEMA_REVISION, connect, migrate, sqlite_file
 from muster.server.database.integrity import problem
 
 _ROWS = 1000
@@ -99,11 +99,14 @@ def _copy_out(url: str, target: Path) -> None:
     with _engine(url) as source, _engine(f"sqlite:///{target}") as made:
         snapshot = source.execution_options(isolation_level="REPEATABLE READ")
         with snapshot.connect() as inner, made.begin() as out:
-            known = MetaData()
-            # By its own schema: an older one is migrated when it is put back.
-            known.reflect(inner)
-            known.create_all(out)
-            _copy_rows(inner, out, known)
+            revision = inner.execute(select(tables.versions.c.version_num)).scalar_one()
+            if revision != SCHEMA_REVISION:
+                raise errors.ProtocolMismatch(
+                    f"the database has schema {revision}, this Muster {SCHEMA_REVISION}",
+                    "Start its server with this version once (`muster up`), which brings it up to date.",
+                )
+            tables.metadata.create_all(out)
+            _copy_rows(inner, out)
 
 
 def _copy_in(copy: Path, url: str) -> None:
@@ -115,22 +118,24 @@ def _copy_in(copy: Path, url: str) -> None:
             with source.connect() as inner, target.begin() as out:
                 tables.metadata.drop_all(out)
                 tables.metadata.create_all(out)
-                _copy_rows(inner, out, tables.metadata)
-                _count_on(out)
+                _copy_rows(inner, out)
+                count_on(out)
     finally:
         for side in _SIDES:
             work.with_name(work.name + side).unlink(missing_ok=True)
 
 
-def _copy_rows(inner: Connection, out: Connection, known: MetaData) -> None:
-    for table in known.sorted_tables:
+def _copy_rows(inner: Connection, out: Connection) -> None:
+    for table in tables.metadata.sorted_tables:
         found = inner.execution_options(yield_per=_ROWS).execute(select(table))
         for rows in found.partitions(_ROWS):
             out.execute(insert(table), [dict(row._mapping) for row in rows])
 
 
-def _count_on(out: Connection) -> None:
-    """PostgreSQL numbers new rows from a counter of its own, which copied rows did not move."""
+def count_on(out: Connection) -> None:
+    """PostgreSQL numbers new rows from a counter of its own, which rows that brought their number did not move."""
+    if out.dialect.name != "postgresql":
+        return
     for table in tables.metadata.sorted_tables:
         for column in table.primary_key:
             if column.autoincrement is True:

@@ -8,6 +8,7 @@ from sqlalchemy import select
 
 from muster.server.data.state import WorkspaceFiles
 from muster.server.database import tables
+from muster.server.database.backup import count_on
 from muster.server.database.connection import Database, Transaction
 from muster.server.database.records import add_event, add_note
 from muster.server.runs import ingest, record_files
@@ -45,6 +46,7 @@ def rebuild(database: Database, files: WorkspaceFiles) -> Rebuilt:
         else:
             continue
         database.submit(lambda t, run=run_id, found=record: _put_back(files, t, run, found)).result()  # type: ignore[misc]
+    database.submit(lambda transaction: count_on(transaction.connection)).result()
     unreadable += _without_record(files.store, known)
     return Rebuilt(tuple(added), tuple(renewed), tuple(sorted(unreadable)))
 
