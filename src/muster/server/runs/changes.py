@@ -53,7 +53,7 @@ def change(transaction: Transaction, ref: str, changes: Changes) -> str:
 
 def cancel(
     context: Context, transaction: Transaction, refs: Sequence[str], force: bool, who: str
-) -> tuple[CancelledRun, ...]:
+) -> list[CancelledRun]:
     """Have runs end, with grace unless by force; those that wait end at once."""
     rows = {row.id: row for row in (find_run(transaction, ref) for ref in refs)}
     open_rows = [row for row in rows.values() if row.status not in states.TERMINAL]
@@ -65,7 +65,7 @@ def cancel(
             RUN.set(transaction, row.id, cancel=_how(row, force), cancel_by=who)
             add_note(transaction, row.id, "warning", _said(force, who))
             attempts.advance(context, transaction, row.id)
-    return tuple(_cancelled(transaction, row) for row in rows.values())
+    return [_cancelled(transaction, row) for row in rows.values()]
 
 
 def _cancel_waiting(context: Context, transaction: Transaction, rows: Sequence[RunRow], force: bool, who: str) -> None:
