@@ -37,7 +37,7 @@ from muster.server.data import encryption
 from muster.server.data.state import WorkspaceFiles
 from muster.server.data.workspace_store import check_answers, open_workspace_store
 from muster.server.database import tables
-from muster.server.database.connection import Database, Transaction, sqlite_file
+from muster.server.database.connection import Database, Transaction
 from muster.server.database.faults import REPAIR, is_damaged
 from muster.server.database.integrity import refuse_damaged
 from muster.server.database.records import active_run_count
@@ -169,11 +169,10 @@ class Process:
         self._paths.server_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         reserve = Reserve(self._paths.reserve)
         reserve.release_if_full()
-        file = sqlite_file(url)
-        if file is not None and self._paths.server_info.exists():
-            # The last server did not take it away: it was killed.
-            refuse_damaged(file)
         database = _open_database(url)
+        if self._paths.server_info.exists():
+            # The last server did not take it away: it was killed.
+            refuse_damaged(database)
         database.writer.make_room = reserve.release
         ring = load_keyring(read_config(config), self._paths.root)
         url = self._options.store or config.get("store") or str(self._paths.store)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+from sqlalchemy import text
+
 from muster import errors
+from muster.server.database.connection import Database
 from muster.server.database.faults import REPAIR
+
+_CHECK = "PRAGMA quick_check(3)"
 
 
 def problem(file: Path) -> str:
@@ -16,13 +22,26 @@ def problem(file: Path) -> str:
         return ""
     try:
         with closing(sqlite3.connect(f"file:{file}?mode=rw", uri=True)) as connection:
-            found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
+            return _told(connection.execute(_CHECK).fetchall())
     except sqlite3.DatabaseError as error:
         return str(error)
+
+
+def refuse_damaged(database: Database) -> None:
+    """End here, in words that say what to do, rather than in the middle of a run.
+
+    On the database's own connection: the last one to close would give up the room that its log has on a full disk.
+    """
+    if database.file is None:
+        return
+    try:
+        trouble = database.read_now(lambda connection: _told(connection.execute(text(_CHECK)).all()))
+    except errors.MusterError as error:
+        trouble = error.message
+    if trouble:
+        raise errors.UserError(f"the workspace database {database.file} is damaged: {trouble}", REPAIR)
+
+
+def _told(rows: Sequence[Sequence[object]]) -> str:
+    found = [str(row[0]) for row in rows]
     return "" if found == ["ok"] else " ".join("; ".join(found).split())[:300]
-
-
-def refuse_damaged(file: Path) -> None:
-    """End here, in words that say what to do, rather than in the middle of a run."""
-    if trouble := problem(file):
-        raise errors.UserError(f"the workspace database {file} is damaged: {trouble}", REPAIR)

@@ -62,8 +62,10 @@ def test_what_is_damaged_is_neither_used_nor_put_back(tmp_path):
     whole = file.read_bytes()
     file.write_bytes(whole[:8192] + b"\xff" * 8192 + whole[16384:])
     assert problem(file)
+    opened = Database(url)
     with pytest.raises(UserError, match=r"is damaged(.|\n)*muster repair"):
-        refuse_damaged(file)
+        refuse_damaged(opened)
+    opened.close()
     with pytest.raises(UserError, match="is damaged"):
         put_back(file, url, tmp_path / "aside")
     file.write_bytes(b"not a database " * 1000)
