@@ -132,6 +132,11 @@ GRANT_CHECK_S = 2.0
 """How soon the server notices that a grant was revoked, or its attempt is over."""
 GRANT_MAX_S = 30 * 86_400.0
 PUBLISH_S = 30.0
+RECORD_S = 2.0
+"""How often the records of runs that have changed are written to the store."""
+BACKUP_S = 3600.0
+BACKUP_FIRST_S = 5.0
+BACKUPS_KEPT = 5
 GC_AGE_S = 86_400.0
 CODE_CACHE_BYTES = 4 << 30
 IMAGES_PER_SHARD = 1000

@@ -67,6 +67,8 @@ class WorkspacePaths:
     server_info = _Below("server/server.json")
     """Where the running server listens; mode 0600."""
     server_log = _Below("server/server.log")
+    backups = _Below("server/backups")
+    """Copies of the database that the server makes by itself."""
     clock = _Below("server/clock.json")
     """How the server's clock stood."""
     reserve = _Below("server/reserve")

@@ -61,6 +61,15 @@ PANELS = {
             "workspace:up", "Serve this workspace to a team, in the foreground.", "muster up --host 0.0.0.0 --tls"
         ),
         "down": Word("workspace:down", "Stop this workspace's server.", "muster down"),
+        "backup": Word(
+            "backup:backup", "Write the workspace's records, settings and keys to one file.", "muster backup"
+        ),
+        "restore": Word("backup:restore", "Bring the workspace back to a backup.", "muster restore vision.tar"),
+        "repair": Word(
+            "backup:repair",
+            "Rebuild a damaged database from the last automatic backup and the store.",
+            "muster repair",
+        ),
         "env": Word(
             "env:COMMANDS",
             "List, build, register and remove the environments that jobs run in.",

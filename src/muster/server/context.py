@@ -34,6 +34,8 @@ class Context:
     data: DataState = field(default_factory=DataState)
     remote: RemoteAccess = field(default_factory=RemoteAccess)
     disk: DiskState = field(default_factory=DiskState)
+    missing_runs: str = ""
+    """Which runs the store has and the database lacks, for people."""
     touched: float = field(default_factory=time.monotonic)
     """When a client last asked for something."""
 

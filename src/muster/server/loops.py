@@ -11,21 +11,34 @@ from sqlalchemy import Connection, select
 
 from muster.control.scheduling.capacity import Capacity
 from muster.control.scheduling.passes import schedule
-from muster.defaults import NODE_LOST_S, NODE_REVIVE_S, PUBLISH_S, TIDY_S, WATCH_S
+from muster.defaults import (
+    BACKUP_FIRST_S,
+    BACKUP_S,
+    BACKUPS_KEPT,
+    NODE_LOST_S,
+    NODE_REVIVE_S,
+    PUBLISH_S,
+    RECORD_S,
+    TIDY_S,
+    WATCH_S,
+)
 from muster.host import clock
 from muster.server import clock as machine_clock
 from muster.server import disk
 from muster.server.context import Context
 from muster.server.database import tables
+from muster.server.database.backup import AutomaticBackups
 from muster.server.database.connection import Transaction
 from muster.server.database.records import CLUSTERS, RUN, add_note
 from muster.server.database.reserve import Reserve, Room
 from muster.server.nodes import allocations, clusters, lifecycle, managers
 from muster.server.nodes.agents import ensure_agents, poll
-from muster.server.runs import attempts, retries
+from muster.server.runs import attempts, record_files, retries
 from muster.wire import states
 
 log = logging.getLogger("muster.server")
+
+_MAYBE_BEHIND = 100
 
 
 async def scheduler(context: Context) -> None:
@@ -163,6 +176,61 @@ def _open_nodes(connection: Connection) -> list[tuple[str, str]]:
     table = tables.placements
     query = select(table.c.cluster, table.c.node).where(table.c.phase.in_(states.IS_OPEN)).distinct()
     return sorted((row.cluster, row.node) for row in connection.execute(query))
+
+
+async def keep_records(context: Context) -> None:
+    """Write the records of runs that have changed to the store, from where a lost database is rebuilt."""
+    try:
+        await asyncio.to_thread(_find_unrecorded, context)
+    except Exception:
+        log.exception("the records in the store were not looked through")
+    while True:
+        await asyncio.sleep(RECORD_S)
+        if not context.disk.full:
+            await asyncio.to_thread(write_records, context)
+
+
+def write_records(context: Context) -> None:
+    """Bring the store's records of runs up to date with the database."""
+    for run_id in context.runs.unrecorded.take():
+        try:
+            _keep_record(context, run_id)
+        except Exception:
+            log.exception("the record of %s was not written to the store; it is tried again", run_id)
+            context.runs.unrecorded.add(run_id)
+
+
+def _keep_record(context: Context, run_id: str) -> None:
+    record = context.database.read_now(lambda connection: record_files.load(connection, run_id))
+    if record is None:
+        return
+    record_files.keep(context.files.store, run_id, record)
+    if context.database.read_now(lambda connection: record_files.load(connection, run_id)) is None:
+        # It was removed meanwhile, and must not come back.
+        record_files.forget(context.files.store, run_id)
+
+
+def _find_unrecorded(context: Context) -> None:
+    """The newest, which a killed server may not have come to, and those of older versions."""
+    newest = select(tables.runs.c.id).order_by(tables.runs.c.seq.desc())
+    ids = list(context.database.read_now(lambda connection: connection.execute(newest).scalars().all()))
+    recorded = set(record_files.known_to(context.files.store)) if context.files.store.local_root else set(ids)
+    for run_id in [*ids[:_MAYBE_BEHIND], *(run_id for run_id in ids if run_id not in recorded)]:
+        context.runs.unrecorded.add(run_id)
+
+
+async def keep_backups(context: Context) -> None:
+    """Copy the database every hour in which the server runs."""
+    backups = AutomaticBackups(context.paths.backups, BACKUPS_KEPT)
+    await asyncio.sleep(BACKUP_FIRST_S)
+    while True:
+        try:
+            if not context.disk.full and await asyncio.to_thread(backups.age_s) > BACKUP_S:
+                made = await asyncio.to_thread(backups.make, context.database.url)
+                log.info("the database was copied to %s", made)
+        except Exception:
+            log.exception("the database was not copied; it is tried again")
+        await asyncio.sleep(TIDY_S)
 
 
 async def watch_clock(context: Context) -> None:

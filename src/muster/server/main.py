@@ -22,6 +22,7 @@ from typing import Any
 import uvicorn
 import uvloop
 from sqlalchemy import insert, select
+from sqlalchemy.exc import DatabaseError
 
 from muster import errors
 from muster.defaults import IDLE_EXIT_S, SERVER_LEAVE_S
@@ -37,6 +38,8 @@ from muster.server.data.state import WorkspaceFiles
 from muster.server.data.workspace_store import check_answers, open_workspace_store
 from muster.server.database import tables
 from muster.server.database.connection import Database, Transaction
+from muster.server.database.faults import REPAIR, is_damaged
+from muster.server.database.integrity import refuse_damaged
 from muster.server.database.records import active_run_count
 from muster.server.database.reserve import Reserve
 from muster.server.disk import is_full_error
@@ -49,7 +52,7 @@ from muster.server.nodes.clusters import has_living_nodes
 from muster.server.nodes.state import NodesState
 from muster.server.people.access import Tokens
 from muster.server.people.vault import load_vault
-from muster.server.runs import attempts, retries
+from muster.server.runs import attempts, record_files, retries
 from muster.server.runs.queue import RunsState
 from muster.store.keyring import load_keyring, read_config
 from muster.store.snapshots import Snapshots
@@ -112,6 +115,7 @@ class Process:
             loop.add_signal_handler(number, self.stop)
         context.database.writer.before_commit = loops.schedule_at_once(context)
         context.database.writer.after_abort = context.runs.start_over
+        context.missing_runs = await asyncio.to_thread(_missing_runs, context)
         await context.database.write(lambda transaction: _take_up(context, transaction))
         tasks = self._start_loops(context)
         serving = [asyncio.create_task(server.serve([item])) for server, item in sockets]
@@ -126,6 +130,8 @@ class Process:
             task.cancel()
         await asyncio.wait(tasks)
         await self._wind_down(context)
+        if not context.disk.full:
+            await asyncio.to_thread(loops.write_records, context)
         for server, _ in sockets:
             server.should_exit = True
         context.hub.close()
@@ -145,6 +151,8 @@ class Process:
             loops.publish_streams,
             loops.watch_disk,
             loops.watch_clock,
+            loops.keep_records,
+            loops.keep_backups,
         ]
         if self._options.idle_exit_s > 0:
             work.append(self._leave_when_idle)
@@ -161,7 +169,10 @@ class Process:
         self._paths.server_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         reserve = Reserve(self._paths.reserve)
         reserve.release_if_full()
-        database = Database(url)
+        database = _open_database(url)
+        if self._paths.server_info.exists():
+            # The last server did not take it away: it was killed.
+            refuse_damaged(database)
         database.writer.make_room = reserve.release
         ring = load_keyring(read_config(config), self._paths.root)
         url = self._options.store or config.get("store") or str(self._paths.store)
@@ -270,6 +281,28 @@ class Process:
             while time.monotonic() < deadline and await agents.living_agents(context):
                 await asyncio.sleep(0.05)
         context.nodes.engines.close()
+
+
+def _open_database(url: str) -> Database:
+    try:
+        return Database(url)
+    except DatabaseError as error:
+        if not is_damaged(error):
+            raise
+        raise errors.UserError(f"the workspace database is damaged: {error.orig}", REPAIR) from error
+
+
+def _missing_runs(context: Context) -> str:
+    """Which runs the store has and the database does not, as after a lost write-ahead log."""
+    if context.files.store.local_root is None:
+        return ""
+    found = context.database.read_now(lambda connection: record_files.missing(connection, context.files.store))
+    if not found:
+        return ""
+    some = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
+    text = f"the database lacks {len(found)} runs that the store has ({some}): `muster repair` puts them back"
+    log.warning("%s", text)
+    return text
 
 
 def _take_up(context: Context, transaction: Transaction) -> None:

@@ -34,6 +34,7 @@ from muster.wire.stream import LogQuery
 
 ROOT = Path(__file__).parents[3]
 COMMANDS = [
+    "backup",
     "bench",
     "cancel",
     "cluster",
@@ -51,6 +52,8 @@ COMMANDS = [
     "logs",
     "ps",
     "ray",
+    "repair",
+    "restore",
     "retry",
     "rm",
     "run",

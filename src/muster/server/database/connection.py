@@ -30,10 +30,14 @@ class Database:
     """Writes run one after another in a thread of their own; those that wait share a commit."""
 
     def __init__(self, url: str) -> None:
-        self._engine = _open(url)
+        self._engine = connect(url)
         self._owner = _own(self._engine)
         migrate(self._engine)
         self.writer = Writer(self._engine)
+
+    @property
+    def url(self) -> str:
+        return self._engine.url.render_as_string(hide_password=False)
 
     def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
         """Queue a write; the future is done when it is on disk."""
@@ -45,7 +49,7 @@ class Database:
     @property
     def file(self) -> Path | None:
         """Where it lies; None for one on a database server."""
-        return sqlite_file(str(self._engine.url))
+        return sqlite_file(self.url)
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         return await asyncio.to_thread(self.read_now, work)
@@ -69,7 +73,7 @@ def sqlite_file(url: str) -> Path | None:
     return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite") else None
 
 
-def _open(url: str) -> Engine:
+def connect(url: str) -> Engine:
     if not url.startswith("sqlite"):
         return create_engine(url, pool_size=8, max_overflow=8, **JSON_TEXT)
     engine = create_engine(url, **JSON_TEXT, connect_args={"check_same_thread": False, "timeout": 30})

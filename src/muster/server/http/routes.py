@@ -27,7 +27,16 @@ async def health(context: ContextOf) -> Health:
     """Whether the server is well, and what it is."""
     active = await context.database.read(active_run_count)
     agents = tuple(sorted(context.hub.contacts))
-    return Health(VERSION, PROTOCOL_VERSION, context.workspace_id, os.getpid(), active, agents, context.disk.full)
+    trouble = context.disk.full or context.missing_runs
+    return Health(
+        VERSION,
+        PROTOCOL_VERSION,
+        context.workspace_id,
+        os.getpid(),
+        active,
+        agents,
+        trouble,
+    )
 
 
 @router.post("/plan")

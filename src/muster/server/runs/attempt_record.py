@@ -213,6 +213,7 @@ class AttemptRecord:
         run_id = self.run.id
         transaction.frees_nodes = transaction.frees_nodes or freed or self.run.status in states.TERMINAL
         transaction.after_commit.append(lambda: context.hub.changed(nodes, [run_id]))
+        transaction.after_commit.append(lambda: context.runs.unrecorded.add(run_id))
 
 
 def _blank(table: Table) -> Columns:

@@ -24,7 +24,7 @@ from muster.server.database.records import (
     find_run,
     record_file,
 )
-from muster.server.runs import attempts, ingest, logged
+from muster.server.runs import attempts, ingest, logged, record_files
 from muster.wire import states
 from muster.wire.access import HashedFile
 from muster.wire.codec import to_json
@@ -62,7 +62,7 @@ def change(transaction: Transaction, ref: str, changes: Changes) -> str:
 
 def cancel(
     context: Context, transaction: Transaction, refs: Sequence[str], force: bool, who: str
-) -> tuple[CancelledRun, ...]:
+) -> list[CancelledRun]:
     """Have runs end, with grace unless by force; those that wait end at once."""
     rows = {row.id: row for row in (find_run(transaction, ref) for ref in refs)}
     open_rows = [row for row in rows.values() if row.status not in states.TERMINAL]
@@ -76,7 +76,7 @@ def cancel(
             attempts.advance(context, transaction, row.id)
             nodes = [node.node for node in PLACEMENTS.rows(transaction, row.id, row.attempt)]
             transaction.after_commit.append(partial(context.hub.changed, nodes, [row.id]))
-    return tuple(_cancelled(transaction, row) for row in rows.values())
+    return [_cancelled(transaction, row) for row in rows.values()]
 
 
 def _cancel_waiting(context: Context, transaction: Transaction, rows: Sequence[RunRow], force: bool, who: str) -> None:
@@ -96,6 +96,7 @@ def _cancel_waiting(context: Context, transaction: Transaction, rows: Sequence[R
     transaction.execute(ADD_EVENT, happened)
     ids = [row.id for row in rows]
     transaction.after_commit.append(lambda: context.hub.changed(runs=ids, queue=True))
+    transaction.after_commit += [partial(context.runs.unrecorded.add, run_id) for run_id in ids]
 
 
 def _how(row: RunRow, force: bool) -> str:
@@ -136,6 +137,7 @@ def forget(transaction: Transaction, ref: str) -> str:
 
 def remove_bytes(context: Context, run_id: str) -> None:
     """Remove the logs and files of a run that was forgotten; takes time."""
+    record_files.forget(context.files.store, run_id)
     context.files.streams.remove(run_id)
     context.files.store.remove(f"runs/{run_id}")
 

@@ -16,6 +16,7 @@ from muster.server.database.connection import Transaction
 from muster.server.database.records import add_event, add_note, add_note_once, upsert
 from muster.server.models import registry
 from muster.server.runs import logged
+from muster.store.streams import Streams
 from muster.wire.codec import to_json
 from muster.wire.runs import MetricPoint, Progress
 from muster.wire.stream import Note
@@ -32,6 +33,11 @@ UNUSABLE = (
 
 
 def parse_events(context: Context, transaction: Transaction, run_id: str, attempt: int, stream: str) -> None:
+    """Take in what is new of an attempt's events."""
+    parse_stream(context.files.streams, transaction, run_id, attempt, stream)
+
+
+def parse_stream(stored: Streams, transaction: Transaction, run_id: str, attempt: int, stream: str) -> None:
     """Take in the complete lines that are new, without those that cannot be recorded.
 
     The offset reached is committed with them.
@@ -40,7 +46,7 @@ def parse_events(context: Context, transaction: Transaction, run_id: str, attemp
     where = (streams.c.run_id == run_id, streams.c.attempt == attempt, streams.c.stream == stream)
     parsed = transaction.execute(select(streams.c.parsed).where(*where)).scalar() or 0
     while True:
-        data = context.files.streams.read(run_id, attempt, stream, parsed, _LIMIT_BYTES)
+        data = stored.read(run_id, attempt, stream, parsed, _LIMIT_BYTES)
         whole = data[: data.rfind(b"\n") + 1]
         if not whole:
             # A line longer than the limit is passed over; otherwise the rest of it is still to come.

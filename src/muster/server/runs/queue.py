@@ -26,6 +26,7 @@ from muster.job.parts import Retry
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.runs.estimates import Learned, forecast_of, keep_forecast, load_progress, with_progress
+from muster.server.runs.record_files import Unrecorded
 from muster.wire import states
 from muster.wire.runs import Progress
 
@@ -225,6 +226,9 @@ class RunsState:
     """The workspace's defaults of `retry` in a job file."""
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(3))
     """Held while logs are read in a thread."""
+
+    unrecorded: Unrecorded = field(default_factory=Unrecorded)
+    """Whose record in the store is to be written again."""
 
     def start_over(self) -> None:
         """Read the queue anew: what was remembered of a commit that failed is not true."""

@@ -78,7 +78,7 @@ async def cancel(ref: str, body: Cancel, context: ContextOf, caller: CallerOf) -
 
 
 @router.post("/cancel")
-async def cancel_runs(body: CancelRuns, context: ContextOf, caller: CallerOf) -> tuple[CancelledRun, ...]:
+async def cancel_runs(body: CancelRuns, context: ContextOf, caller: CallerOf) -> list[CancelledRun]:
     """Cancel many runs in one write."""
     return await context.database.write(lambda t: changes.cancel(context, t, body.runs, body.force, caller.subject))
 

@@ -84,6 +84,7 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     )
     add_event(transaction, run_id, StateChanged(states.QUEUED, now))
     transaction.after_commit.append(lambda: context.hub.changed(runs=[run_id], queue=True))
+    transaction.after_commit.append(lambda: context.runs.unrecorded.add(run_id))
     return run_id
 
 

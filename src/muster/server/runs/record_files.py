@@ -1,0 +1,129 @@
+"""What the store keeps of each run besides its files: its record, from which a lost database is rebuilt."""
+
+from __future__ import annotations
+
+import json
+import queue
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import Connection, Table, delete, insert, select
+
+from muster.server.database import tables
+from muster.server.database.connection import Transaction
+from muster.store.backend import Store
+from muster.wire.codec import Json
+
+NAME = "record.json"
+_PARTS: tuple[Table, ...] = (
+    tables.attempts,
+    tables.placements,
+    tables.ranks,
+    tables.files,
+    tables.checkpoints,
+    tables.output_files,
+    tables.progress,
+)
+"""Of a run's rows; its metrics lie in the store as its ranks logged them."""
+
+Rows = list[dict[str, Json]]
+Record = dict[str, Rows]
+"""The rows of each table, by its name."""
+
+
+class Unrecorded:
+    """Runs whose record in the store is older than that of the database."""
+
+    def __init__(self) -> None:
+        self._waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def add(self, run_id: str) -> None:
+        self._waiting.put(run_id)
+
+    def take(self) -> list[str]:
+        """Each once."""
+        found: dict[str, None] = {}
+        while True:
+            try:
+                found[self._waiting.get_nowait()] = None
+            except queue.Empty:
+                return list(found)
+
+
+def load(connection: Connection, run_id: str) -> Record | None:
+    """All that the database has of a run; None where it was removed."""
+    runs = _rows(connection.execute(select(tables.runs).where(tables.runs.c.id == run_id)))
+    if not runs:
+        return None
+    record = {tables.runs.name: runs}
+    for table in _PARTS:
+        record[table.name] = _rows(connection.execute(select(table).where(table.c.run_id == run_id)))
+    for attempt in record[tables.attempts.name]:
+        if isinstance(attempt["plan"], dict):
+            attempt["plan"] = {key: value for key, value in attempt["plan"].items() if key != "secret"}
+    return record
+
+
+def keep(store: Store, run_id: str, record: Record) -> None:
+    store.put(_location(run_id), [json.dumps(record).encode()])
+
+
+def read(store: Store, run_id: str) -> Record | None:
+    """The record of a run; None where there is none that can be read."""
+    try:
+        with store.open(_location(run_id)) as file:
+            found: Record = json.loads(file.read())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and found.get(tables.runs.name) else None
+
+
+def forget(store: Store, run_id: str) -> None:
+    """First of all that is removed: a run that is half removed must not be taken for one that is missing."""
+    store.remove(_location(run_id))
+
+
+def known_to(store: Store) -> Iterator[str]:
+    """The runs that the store has a record of; one that lies elsewhere is slow to look through."""
+    if store.local_root is None:
+        parts = (name.split("/") for name, _, _ in store.files("runs"))
+        yield from sorted(part[-2] for part in parts if part[-1] == NAME)
+    elif (folder := store.local_root / "runs").is_dir():
+        yield from sorted(path.name for path in folder.iterdir() if (path / NAME).exists())
+
+
+def missing(connection: Connection, store: Store) -> list[str]:
+    """Runs that the store has a record of and the database does not know."""
+    stored = list(known_to(store))
+    known = set(connection.execute(select(tables.runs.c.id)).scalars()) if stored else set()
+    return [run_id for run_id in stored if run_id not in known]
+
+
+def put_back(transaction: Transaction, record: Record) -> None:
+    """Have the database hold what the record does, in place of what it has of that run."""
+    run = record[tables.runs.name][0]
+    transaction.execute(delete(tables.runs).where(tables.runs.c.id == run["id"]))
+    for table in _PARTS:
+        transaction.execute(delete(table).where(table.c.run_id == run["id"]))
+    for table in (tables.runs, *_PARTS):
+        for row in record.get(table.name, []):
+            transaction.execute(insert(table).values(_insertable(transaction, table, row)))
+
+
+def _insertable(transaction: Transaction, table: Table, row: dict[str, Json]) -> dict[str, Json]:
+    """The columns that there are today, without a number that another row has got meanwhile."""
+    known = {key: value for key, value in row.items() if key in table.columns}
+    for column in table.primary_key:
+        if column.autoincrement is True:
+            taken = select(column).where(column == known.get(column.name))
+            if transaction.execute(taken).first() is not None:
+                known.pop(column.name)
+    return known
+
+
+def _rows(found: Any) -> Rows:
+    return [dict(row._mapping) for row in found]
+
+
+def _location(run_id: str) -> str:
+    return f"runs/{run_id}/{NAME}"
