@@ -38,6 +38,7 @@ from muster.server.database import tables
 from muster.server.database.connection import Database, Transaction
 from muster.server.database.records import active_run_count
 from muster.server.http.app import make_app
+from muster.server.http.listening import BoundedHttp, most_connections
 from muster.server.http.remote import RemoteListener
 from muster.server.hub import Hub
 from muster.server.nodes import agents, lifecycle
@@ -251,6 +252,8 @@ def _server(app: Any, certificate: Path | None = None, key: Path | None = None) 
         access_log=False,
         timeout_keep_alive=120,
         timeout_graceful_shutdown=2,
+        http=BoundedHttp,
+        limit_concurrency=most_connections(),
         ssl_certfile=certificate,
         ssl_keyfile=key,
     )

@@ -133,11 +133,13 @@ async def follow(
     with context.hub.watch_run(run_id) as changed:
         while True:
             changed.clear()
-            found = await context.database.read(lambda c: _look(c, run_id, cursor, metrics))
+            async with context.hub.followers:
+                found = await context.database.read(lambda c: _look(c, run_id, cursor, metrics))
+                printed = await asyncio.to_thread(follower.printed, found.row) if logs else ()
             quiet = not found.events and not found.metrics
             for text in (*follower.recorded(found), *follower.passing(found)):
                 yield text
-            for text in await asyncio.to_thread(follower.printed, found.row) if logs else ():
+            for text in printed:
                 quiet = False
                 yield text
             if not quiet:
