@@ -7,7 +7,7 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -99,7 +99,8 @@ class Store:
 
     def put(self, name: str, pieces: Iterable[bytes], sha256: str | None = None) -> int:
         """Write an object from its pieces; verified when its hash is given. Returns its size."""
-        with HashedPieces(pieces) as hashed, self._replacing(self._path(name)) as file:
+        writing = nullcontext() if self._ring is None else self._ring.writing(lambda: self.rewrap(name))
+        with writing, HashedPieces(pieces) as hashed, self._replacing(self._path(name)) as file:
             for piece in self._sealed(hashed):
                 file.write(piece)
             hashed.verify(name, sha256)

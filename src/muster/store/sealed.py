@@ -93,14 +93,8 @@ class SealedStreams:
         """Add a record; one that a death cut off before is overwritten."""
         with self._lock:
             if os.fstat(descriptor).st_size == 0:
-                header, cipher = new_header(self._ring, STREAM)
-                try:
-                    write_all(descriptor, header)
-                except OSError:
-                    # Half a header would be taken for something that was printed.
-                    os.ftruncate(descriptor, 0)
-                    raise
-                self._known[str(path)] = _Index(os.fstat(descriptor).st_ino, cipher)
+                with self._ring.writing(lambda: self.rewrap(path)):
+                    self._begin(descriptor, path)
             index = self._index(path)
             assert index is not None
             if os.fstat(descriptor).st_size != index.end:
@@ -109,6 +103,16 @@ class SealedStreams:
             sealed = index.cipher.encrypt(nonce, bytes(data), struct.pack(">Q", index.length))
             write_all(descriptor, struct.pack(">I", len(data)) + nonce + sealed)
             index.add(len(data))
+
+    def _begin(self, descriptor: int, path: Path) -> None:
+        header, cipher = new_header(self._ring, STREAM)
+        try:
+            write_all(descriptor, header)
+        except OSError:
+            # Half a header would be taken for something that was printed.
+            os.ftruncate(descriptor, 0)
+            raise
+        self._known[str(path)] = _Index(os.fstat(descriptor).st_ino, cipher)
 
     def read(self, path: Path, offset: int, length: int) -> bytes:
         """Plain text from the offset on."""

@@ -77,6 +77,10 @@ def finish_rotation(context: Context) -> int:
         # Names first: rewriting while a listing goes on could show a file twice.
         names = [name for name, _, _ in store.files()]
         count += sum(_rewrap(store, name) for name in names)
+    if ring.is_writing_with_older():
+        # An upload that began before has the older key until it ends: the next start of the server looks again.
+        log.info("uploads that began with an older key are under way: it stays named until the next start")
+        return count
     _write_config(context, _config(config))
     log.info("%d files have the key %s now", count, ring.first.id.hex())
     return count
