@@ -88,10 +88,10 @@ class Store:
         with self._open(path) as file:
             return encryption.plain_size(stored) if _has_magic(file) else stored
 
-    def _sealed(self, pieces: Iterable[bytes]) -> Iterable[bytes | memoryview]:
+    def _sealed(self, pieces: Iterable[bytes], name: str) -> Iterable[bytes | memoryview]:
         if self._ring is None:
             return pieces
-        return encryption.encrypt(self._ring, pieces)
+        return encryption.encrypt(self._ring, pieces, name)
 
     def read(self, name: str) -> bytes:
         with self.open(name) as file:
@@ -101,7 +101,7 @@ class Store:
         """Write an object from its pieces; verified when its hash is given. Returns its size."""
         writing = nullcontext() if self._ring is None else self._ring.writing(lambda: self.rewrap(name))
         with writing, HashedPieces(pieces) as hashed, self._replacing(self._path(name)) as file:
-            for piece in self._sealed(hashed):
+            for piece in self._sealed(hashed, name):
                 file.write(piece)
             hashed.verify(name, sha256)
             if self._local:

@@ -28,7 +28,7 @@ class Streams:
 
     def __init__(self, root: Path, ring: KeyRing | None = None) -> None:
         self._root = root
-        self._sealed = SealedStreams(ring) if ring is not None else None
+        self._sealed = SealedStreams(ring, root) if ring is not None else None
         self._publishing = threading.Lock()
 
     def append(self, chunks: list[Chunk]) -> dict[tuple[str, int, str], int]:

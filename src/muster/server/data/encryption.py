@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlalchemy import Connection, select
 
 from muster import errors
-from muster.host.files import write_json
+from muster.host.files import UNFINISHED, write_json
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.storage.kinds import LocalFolder
@@ -72,14 +72,20 @@ def finish_rotation(context: Context) -> int:
     config = read_config(_workspace(context))
     if ring is None or config is None or not config.previous:
         return 0
-    count = context.files.streams.rewrap()
+    count, failed = context.files.streams.rewrap(), 0
     for store in _stores(context, ring):
-        # Names first: rewriting while a listing goes on could show a file twice.
-        names = [name for name, _, _ in store.files()]
-        count += sum(_rewrap(store, name) for name in names)
-    if ring.is_writing_with_older():
+        # Names first: rewriting while a listing goes on could show a file twice. What a put has not finished gets the
+        # new key at its end, or is waste.
+        names = [name for name, _, _ in store.files() if UNFINISHED not in name.rpartition("/")[2]]
+        for name in names:
+            try:
+                count += _rewrap(store, name)
+            except errors.UserError as error:
+                failed += 1
+                log.error("%s keeps its key: %s", name, error)
+    if failed or ring.is_writing_with_older():
         # An upload that began before has the older key until it ends: the next start of the server looks again.
-        log.info("uploads that began with an older key are under way: it stays named until the next start")
+        log.warning("the older key stays named until the next start: %d files cannot be given the new one", failed)
         return count
     _write_config(context, _config(config))
     log.info("%d files have the key %s now", count, ring.first.id.hex())
