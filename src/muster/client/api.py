@@ -16,7 +16,7 @@ from muster.host.files import is_safe_path
 from muster.host.http import Address
 from muster.wire.code import Manifest, MissingBlobs, SnapshotFiles
 from muster.wire.codec import Json
-from muster.wire.encryption import EncryptionView, NewKey, RotatedKey
+from muster.wire.encryption import EncryptionView, NewKey, RotatedKey, SecretsResealed
 from muster.wire.environments import EnvironmentView, NewEnvironment
 from muster.wire.models import ModelView, NewModel
 from muster.wire.node.plan import PlanRequest, PlanView
@@ -66,6 +66,10 @@ class Client(Runs, Clusters):
     def rotate_key(self, key: NewKey) -> RotatedKey:
         """Have every stored file opened by the new key."""
         return self.calls.read(RotatedKey, "POST", "/encryption/rotate", message=key, timeout_s=_ROTATION_S)
+
+    def rotate_secrets(self) -> SecretsResealed:
+        """Have secrets and credentials sealed with a fresh key."""
+        return self.calls.read(SecretsResealed, "POST", "/encryption/rotate-secrets", timeout_s=_ROTATION_S)
 
     def shutdown(self, force: bool = False) -> None:
         """End the server; without `force` only an idle one."""

@@ -16,6 +16,7 @@ from muster.host import clock
 log = logging.getLogger("muster.server")
 
 _NEVER_EARLY_S = 0.001
+_FOLLOWERS_AT_ONCE = 2
 
 
 @dataclass
@@ -52,6 +53,8 @@ class Hub:
         """Those whose agent was ordered by somebody else to go while it had work."""
         self.clusters = asyncio.Event()
         """Something about clusters or their nodes has changed."""
+        self.followers = asyncio.Semaphore(_FOLLOWERS_AT_ONCE)
+        """Held while a follower's next events are read: hundreds of them must not take every thread."""
         self.closing = False
         """The server ends: nobody waits any more."""
 

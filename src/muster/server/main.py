@@ -45,6 +45,7 @@ from muster.server.database.reserve import Reserve
 from muster.server.disk import is_full_error
 from muster.server.http.app import make_app
 from muster.server.http.draining import Draining
+from muster.server.http.listening import BoundedHttp, most_connections
 from muster.server.http.remote import RemoteListener
 from muster.server.hub import Hub
 from muster.server.nodes import agents, lifecycle
@@ -336,6 +337,8 @@ def _server(app: Any, certificate: Path | None = None, key: Path | None = None) 
         access_log=False,
         timeout_keep_alive=120,
         timeout_graceful_shutdown=2,
+        http=BoundedHttp,
+        limit_concurrency=most_connections(),
         ssl_certfile=certificate,
         ssl_keyfile=key,
     )

@@ -8,7 +8,7 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -91,10 +91,10 @@ class Store:
         with self._open(path) as file:
             return encryption.plain_size(stored) if _has_magic(file) else stored
 
-    def _sealed(self, pieces: Iterable[bytes]) -> Iterable[bytes | memoryview]:
+    def _sealed(self, pieces: Iterable[bytes], name: str) -> Iterable[bytes | memoryview]:
         if self._ring is None:
             return pieces
-        return encryption.encrypt(self._ring, pieces)
+        return encryption.encrypt(self._ring, pieces, name)
 
     def read(self, name: str) -> bytes:
         with self.open(name) as file:
@@ -102,8 +102,9 @@ class Store:
 
     def put(self, name: str, pieces: Iterable[bytes], sha256: str | None = None) -> int:
         """Write an object from its pieces; verified when its hash is given. Returns its size."""
-        with HashedPieces(pieces) as hashed, self._replacing(self._path(name)) as file:
-            for piece in self._sealed(hashed):
+        writing = nullcontext() if self._ring is None else self._ring.writing(lambda: self.rewrap(name))
+        with writing, HashedPieces(pieces) as hashed, self._replacing(self._path(name)) as file:
+            for piece in self._sealed(hashed, name):
                 file.write(piece)
             hashed.verify(name, sha256)
             if self._local:

@@ -1,6 +1,8 @@
 """Encrypted objects: AES-256-GCM in chunks, so that any range can be read without the rest.
 
-    header  magic 8 · kind 1 · reserved 3 · wrapped key 68 (key id 8, nonce 12, key 32, tag 16)
+    header  magic 8 · kind 1 · binding 1 · reserved 2 · wrapped key 68 (key id 8, nonce 12, key 32, tag 16)
+            with the binding 1 the wrapped key opens under the file's own name alone, so that no file can take the
+            place of another; those of earlier versions have 0 until the key is changed
     object  chunks of 64 KiB, each with its tag; the nonce is the chunk's number and whether it is the last one, so a
             chunk that is missing, moved, repeated or cut off is noticed
     stream  records as they were appended, each: length 4 · nonce 12 · ciphertext · tag 16, bound to its position
@@ -29,6 +31,7 @@ HEADER_BYTES = 80
 CHUNK_BYTES = 64 << 10
 TAG_BYTES = 16
 OBJECT, STREAM = b"\0", b"\1"
+_BOUND = b"\1\0\0"
 _SEALED = CHUNK_BYTES + TAG_BYTES
 _AT_ONCE = 16
 _SHARED_AT_ONCE = 32
@@ -41,11 +44,16 @@ class Damaged(errors.UserError):
     code = "damaged"
 
 
-def new_header(ring: KeyRing, kind: bytes) -> tuple[bytes, AESGCM]:
-    """A header with a fresh key of its own, and the cipher of that key."""
+def new_header(ring: KeyRing, kind: bytes, name: str) -> tuple[bytes, AESGCM]:
+    """A header with a fresh key of its own, bound to the file's name, and the cipher of that key."""
     file_key = secrets.token_bytes(KEY_BYTES)
-    about = MAGIC + kind + b"\0\0\0"
-    return about + ring.wrap(file_key, about), AESGCM(file_key)
+    about = MAGIC + kind + _BOUND
+    return about + ring.wrap(file_key, _bound_to(about, name)), AESGCM(file_key)
+
+
+def _bound_to(about: bytes, name: str) -> bytes:
+    """What a wrapped key is bound to: the beginning of its header and, but for earlier versions, the file's name."""
+    return about + os.fsencode(name) if about[9:12] == _BOUND else about
 
 
 def open_header(ring: KeyRing | None, header: bytes, name: str) -> AESGCM:
@@ -54,14 +62,16 @@ def open_header(ring: KeyRing | None, header: bytes, name: str) -> AESGCM:
         raise errors.UserError(
             f"{name} is encrypted, and workspace.json names no key", "Name the key under `encryption` there."
         )
-    return AESGCM(ring.unwrap(header[12:], header[:12], name))
+    return AESGCM(ring.unwrap(header[12:], _bound_to(header[:12], name), name))
 
 
 def rewrap(ring: KeyRing, header: bytes, name: str) -> bytes | None:
     """The header with its key wrapped in the ring's first key; None where that is not needed."""
     if not is_encrypted(header) or header[12:20] == ring.first.id:
         return None
-    return header[:12] + ring.wrap(ring.unwrap(header[12:], header[:12], name), header[:12])
+    file_key = ring.unwrap(header[12:], _bound_to(header[:12], name), name)
+    about = header[:9] + _BOUND
+    return about + ring.wrap(file_key, _bound_to(about, name))
 
 
 def rewrap_file(ring: KeyRing, path: Path, name: str) -> bool:
@@ -81,9 +91,9 @@ def is_encrypted(header: bytes) -> bool:
     return header.startswith(MAGIC)
 
 
-def encrypt(ring: KeyRing, pieces: Iterable[bytes]) -> Iterator[bytes | memoryview]:
+def encrypt(ring: KeyRing, pieces: Iterable[bytes], name: str) -> Iterator[bytes | memoryview]:
     """An object's bytes as they are stored; each piece must be used before the next is asked for."""
-    header, cipher = new_header(ring, OBJECT)
+    header, cipher = new_header(ring, OBJECT, name)
     yield header
     sealer = _Sealer(cipher)
     kept = b""

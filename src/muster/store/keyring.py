@@ -9,7 +9,10 @@ import hmac
 import os
 import secrets
 import subprocess
-from collections.abc import Mapping, Sequence
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,16 +54,46 @@ class KeyRing:
     def __init__(self, first: Key, previous: Sequence[Key] = ()) -> None:
         self.first = first
         self._by_id = {key.id: key for key in (*previous, first)}
+        self._lock = threading.Lock()
+        self._writing: Counter[bytes] = Counter()
 
     def lead(self, key: Key) -> None:
-        """What is written from now on has this key; the others stay, to read with."""
-        self._by_id[key.id] = key
-        self.first = key
+        """What is begun from now on has this key; the others stay, to read with."""
+        with self._lock:
+            self._by_id[key.id] = key
+            self.first = key
+
+    @contextmanager
+    def writing(self, rewrap: Callable[[], object]) -> Iterator[None]:
+        """While a file is written; if another key came to lead meanwhile, `rewrap` gives it that one at the end."""
+        with self._lock:
+            key = self.first.id
+            self._writing[key] += 1
+        try:
+            yield
+            with self._lock:
+                is_current = self.first.id == key
+                if is_current:
+                    self._writing[key] -= 1
+            if not is_current:
+                rewrap()
+        except BaseException:
+            is_current = False
+            raise
+        finally:
+            if not is_current:
+                with self._lock:
+                    self._writing[key] -= 1
+
+    def is_writing_with_older(self) -> bool:
+        """Whether something is still being written that was begun with another key than the first."""
+        with self._lock:
+            return any(count for key, count in self._writing.items() if key != self.first.id)
 
     def wrap(self, file_key: bytes, about: bytes) -> bytes:
         """The file's key, encrypted: key id, nonce, ciphertext."""
-        nonce = secrets.token_bytes(12)
-        return self.first.id + nonce + AESGCM(self.first.secret).encrypt(nonce, file_key, about)
+        nonce, first = secrets.token_bytes(12), self.first
+        return first.id + nonce + AESGCM(first.secret).encrypt(nonce, file_key, about)
 
     def unwrap(self, wrapped: bytes, about: bytes, name: str) -> bytes:
         key = self._by_id.get(wrapped[:8])

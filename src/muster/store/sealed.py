@@ -58,8 +58,9 @@ class _Index:
 class SealedStreams:
     """Encrypted growing files by their paths; what was written before encryption was asked for stays plain."""
 
-    def __init__(self, ring: KeyRing) -> None:
+    def __init__(self, ring: KeyRing, root: Path) -> None:
         self._ring = ring
+        self._root = root
         self._known: OrderedDict[str, _Index] = OrderedDict()
         self._lock = threading.RLock()
 
@@ -87,20 +88,14 @@ class SealedStreams:
 
     def rewrap(self, path: Path) -> bool:
         """Wrap the file's key in the ring's first key; whether that was needed."""
-        return rewrap_file(self._ring, path, str(path))
+        return rewrap_file(self._ring, path, self._name(path))
 
     def append(self, descriptor: int, path: Path, data: bytes | memoryview) -> None:
         """Add a record; one that a death cut off before is overwritten."""
         with self._lock:
             if os.fstat(descriptor).st_size == 0:
-                header, cipher = new_header(self._ring, STREAM)
-                try:
-                    write_all(descriptor, header)
-                except OSError:
-                    # Half a header would be taken for something that was printed.
-                    os.ftruncate(descriptor, 0)
-                    raise
-                self._known[str(path)] = _Index(os.fstat(descriptor).st_ino, cipher)
+                with self._ring.writing(lambda: self.rewrap(path)):
+                    self._begin(descriptor, path)
             index = self._index(path)
             assert index is not None
             if os.fstat(descriptor).st_size != index.end:
@@ -109,6 +104,20 @@ class SealedStreams:
             sealed = index.cipher.encrypt(nonce, bytes(data), struct.pack(">Q", index.length))
             write_all(descriptor, struct.pack(">I", len(data)) + nonce + sealed)
             index.add(len(data))
+
+    def _name(self, path: Path) -> str:
+        """As the workspace store calls it, wherever the folder lies."""
+        return f"runs/{path.relative_to(self._root)}"
+
+    def _begin(self, descriptor: int, path: Path) -> None:
+        header, cipher = new_header(self._ring, STREAM, self._name(path))
+        try:
+            write_all(descriptor, header)
+        except OSError:
+            # Half a header would be taken for something that was printed.
+            os.ftruncate(descriptor, 0)
+            raise
+        self._known[str(path)] = _Index(os.fstat(descriptor).st_ino, cipher)
 
     def read(self, path: Path, offset: int, length: int) -> bytes:
         """Plain text from the offset on."""
@@ -145,7 +154,7 @@ class SealedStreams:
                 header = file.read(HEADER_BYTES)
             if not is_encrypted(header) or len(header) < HEADER_BYTES or header[8:9] != STREAM:
                 return None
-            index = _Index(status.st_ino, open_header(self._ring, header, str(path)))
+            index = _Index(status.st_ino, open_header(self._ring, header, self._name(path)))
             self._known[str(path)] = index
         self._known.move_to_end(str(path))
         while len(self._known) > _REMEMBERED:

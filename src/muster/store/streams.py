@@ -30,7 +30,7 @@ class Streams:
 
     def __init__(self, root: Path, ring: KeyRing | None = None) -> None:
         self._root = root
-        self._sealed = SealedStreams(ring) if ring is not None else None
+        self._sealed = SealedStreams(ring, root) if ring is not None else None
         self._publishing = threading.Lock()
         self._appending = [threading.Lock() for _ in range(_LOCKS)]
         """Each guards the streams whose names fall to it, from looking at their lengths to having written."""

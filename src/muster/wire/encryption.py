@@ -42,3 +42,13 @@ class RotatedKey(EncryptionView):
 
     files: int
     """How many files have the new key now."""
+
+
+@wire
+class SecretsResealed:
+    """The answer to a change of the key that seals secrets and credentials."""
+
+    key: str
+    """The new key's id."""
+    count: int
+    """How many were sealed anew."""

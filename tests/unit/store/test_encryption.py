@@ -9,12 +9,14 @@ import secrets
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster import errors
+from muster.store import encryption, sealed
 from muster.store.backend import Store
 from muster.store.encryption import CHUNK_BYTES, HEADER_BYTES, Damaged, plain_size
 from muster.store.keyring import Key, KeyRing, WrongKey, load_key, load_keyring, new_key, read_config
@@ -278,3 +280,99 @@ def test_what_names_no_key_is_refused(tmp_path: Path, config: dict[str, object],
     with pytest.raises(errors.UserError, match=words) as caught:
         load_keyring(read_config(config), tmp_path)
     assert "secret-words" not in str(caught.value)
+
+
+class TestRotationMeetsAnUpload:
+    """A key is changed while a file is written: the file is not lost, whatever comes first."""
+
+    OLD, NEW = Key.of(b"o" * 32), Key.of(b"n" * 32)
+
+    def test_an_upload_under_way_has_the_new_key_at_its_end(self, tmp_path: Path) -> None:
+        ring = KeyRing(self.OLD)
+        store = Store(str(tmp_path), ring=ring)
+
+        def pieces() -> Iterator[bytes]:
+            yield b"x" * 200_000
+            # The rotation lists what is there, and this file has no name yet.
+            ring.lead(self.NEW)
+            assert not [store.rewrap(name) for name, _, _ in store.files() if ".part-" not in name]
+            assert ring.is_writing_with_older(), "so the older key stays named"
+            yield b"y" * 200_000
+
+        store.put("a/b", pieces())
+        assert not ring.is_writing_with_older()
+        later = Store(str(tmp_path), ring=KeyRing(self.NEW))
+        assert later.read("a/b") == b"x" * 200_000 + b"y" * 200_000
+
+    def test_one_that_fails_is_not_waited_for(self, tmp_path: Path) -> None:
+        ring = KeyRing(self.OLD)
+        store = Store(str(tmp_path), ring=ring)
+
+        def pieces() -> Iterator[bytes]:
+            yield b"x"
+            ring.lead(self.NEW)
+            raise ConnectionError
+
+        with pytest.raises(ConnectionError):
+            store.put("a", pieces())
+        assert not ring.is_writing_with_older()
+
+    def test_a_log_that_begins_meanwhile_has_the_new_key(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        ring = KeyRing(self.OLD)
+        streams = Streams(tmp_path, ring)
+        begin = sealed.new_header
+
+        def late(ring: KeyRing, kind: bytes, name: str) -> Any:
+            made = begin(ring, kind, name)
+            ring.lead(self.NEW)
+            return made
+
+        monkeypatch.setattr(sealed, "new_header", late)
+        streams.append([Chunk("r", 1, "user_logs/a", 0, b"hello")])
+        monkeypatch.undo()
+        assert not ring.is_writing_with_older()
+        assert Streams(tmp_path, KeyRing(self.NEW)).read("r", 1, "user_logs/a", 0, 9) == b"hello"
+
+
+def test_files_cannot_be_exchanged(tmp_path: Path) -> None:
+    made = store(tmp_path)
+    made.put("runs/a/model", [b"a" * 100_000])
+    made.put("runs/b/model", [b"b" * 100_000])
+    first, second = tmp_path / "runs/a/model", tmp_path / "runs/b/model"
+    content = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(content)
+    for name in ("runs/a/model", "runs/b/model"):
+        with pytest.raises((WrongKey, Damaged)):
+            made.read(name)
+
+
+def test_logs_cannot_be_exchanged(tmp_path: Path) -> None:
+    streams = Streams(tmp_path, ring())
+    streams.append([Chunk(run, 1, "user_logs/a", 0, run.encode() * 10) for run in ("r", "s")])
+    streams.path("r", 1, "user_logs/a").write_bytes(streams.path("s", 1, "user_logs/a").read_bytes())
+    with pytest.raises((WrongKey, Damaged)):
+        Streams(tmp_path, ring()).read("r", 1, "user_logs/a", 0, 10)
+
+
+def test_a_folder_that_was_moved_as_a_whole_can_be_read(tmp_path: Path) -> None:
+    store(tmp_path / "one").put("a/b", [b"x"])
+    Streams(tmp_path / "one" / "runs", ring()).append([Chunk("r", 1, "user_logs/a", 0, b"y")])
+    (tmp_path / "one").rename(tmp_path / "two")
+    assert store(tmp_path / "two").read("a/b") == b"x"
+    assert Streams(tmp_path / "two" / "runs", ring()).read("r", 1, "user_logs/a", 0, 1) == b"y"
+
+
+def test_files_of_earlier_versions_are_read_and_bound_when_the_key_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encryption, "_BOUND", b"\0\0\0")
+    monkeypatch.setattr(encryption, "_bound_to", lambda about, name: about)
+    store(tmp_path, b"o" * 32).put("a", [b"old"])
+    monkeypatch.undo()
+    assert store(tmp_path, b"o" * 32).read("a") == b"old"
+    assert store(tmp_path, b"n" * 32, b"o" * 32).rewrap("a")
+    assert store(tmp_path, b"n" * 32).read("a") == b"old"
+    (tmp_path / "a").rename(tmp_path / "b")
+    with pytest.raises(WrongKey):
+        store(tmp_path, b"n" * 32).read("b")

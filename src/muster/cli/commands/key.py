@@ -63,7 +63,21 @@ def rotate(key_file: KeyFile = None, key_env: KeyEnv = None, key_command: KeyCom
     if len([value for value in (key_file, key_env, key_command) if value]) != 1:
         raise UserError("a new key has exactly one source.", "Give one of --file, --env and --command.")
     done = connect().rotate_key(given)
-    say(f"{done.files:,} files have the key {done.key} now; the old key is no longer needed")
+    old = "is still needed until the server's next start" if done.rotating else "is no longer needed"
+    say(f"{done.files:,} files have the key {done.key} now; the old key {old}")
 
 
-COMMANDS = (create, show, rotate)
+def secrets() -> None:
+    """Change the key that seals secrets and the credentials of datastores, where the workspace keeps it itself.
+
+    Grants that were made before end with the server.
+
+    \b
+    Examples:
+      muster key secrets
+    """
+    done = connect().rotate_secrets()
+    say(f"{done.count:,} secrets and credentials are sealed with the key {done.key} now")
+
+
+COMMANDS = (create, show, rotate, secrets)

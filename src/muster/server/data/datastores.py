@@ -52,7 +52,7 @@ def add(context: Context, transaction: Transaction, body: NewDatastore, replaces
             f"there is a datastore {spec.name!r} already", "Choose another name, or replace it with --replace."
         )
     view = _view(spec, body.description, time.time())
-    sealed = context.vault.seal(to_json(spec.credential), _about(spec.name)) if spec.credential.kind else None
+    sealed = context.vault.seal(to_json(spec.credential), about(spec.name)) if spec.credential.kind else None
     kept = {name: getattr(view, name) for name in ("name", "kind", "options", "created_at", "description")}
     upsert(transaction, table, {**kept, "sealed": sealed})
     transaction.after_commit.append(lambda: context.data.forget(spec.name))
@@ -195,9 +195,9 @@ def matching(context: Context, connection: Connection, location: Location) -> tu
 
 def _spec(context: Context, row: Row[Any]) -> StoreSpec:
     vault = context.vault
-    opened = from_json(Credential, vault.open(row.sealed, _about(row.name))) if row.sealed else NO_CREDENTIAL
+    opened = from_json(Credential, vault.open(row.sealed, about(row.name))) if row.sealed else NO_CREDENTIAL
     return StoreSpec(row.name, read_options(row.kind, row.options), opened)
 
 
-def _about(name: str) -> str:
+def about(name: str) -> str:
     return f"the credential of the datastore {name}"

@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, update
 
 from muster import errors
-from muster.host.files import write_json
+from muster.host.files import UNFINISHED, write_json
 from muster.server.context import Context
+from muster.server.data import datastores
 from muster.server.database import tables
+from muster.server.database.connection import Transaction
+from muster.server.people import secrets
 from muster.storage.kinds import LocalFolder
 from muster.store.backend import Store
 from muster.store.keyring import KeyRing, load_key, read_config
 from muster.wire.codec import Json, from_json, to_json
-from muster.wire.encryption import EncryptionConfig, EncryptionView, NewKey, RotatedKey
+from muster.wire.encryption import EncryptionConfig, EncryptionView, NewKey, RotatedKey, SecretsResealed
 
 log = logging.getLogger("muster.server")
 
@@ -63,20 +67,61 @@ def rotate(context: Context, new: NewKey) -> RotatedKey:
     return RotatedKey(**vars(describe(context)), files=count)
 
 
+def rotate_secrets(context: Context) -> SecretsResealed:
+    """Seal secrets and credentials with a fresh key. A death in between is made good later."""
+    if context.vault.file is None:
+        raise errors.Conflict(
+            "the workspace's key comes from MUSTER_KEY, MUSTER_KEY_FILE or MUSTER_KEY_COMMAND",
+            "Only a key that the workspace keeps itself can be changed here.",
+        )
+    context.vault.begin_change()
+    return SecretsResealed(context.vault.key_id, finish_secrets(context))
+
+
+def finish_secrets(context: Context) -> int:
+    """Seal anew what may still be sealed with an older key; then that key goes. Returns how much that was."""
+    if not context.vault.is_changing:
+        return 0
+    count = context.database.submit(partial(_reseal, context)).result()
+    context.vault.end_change()
+    return count
+
+
+def _reseal(context: Context, transaction: Transaction) -> int:
+    count = 0
+    for table, about in ((tables.secrets, secrets.about), (tables.datastores, datastores.about)):
+        for row in transaction.execute(select(table.c.name, table.c.sealed).where(table.c.sealed.is_not(None))).all():
+            sealed = context.vault.seal(context.vault.open(row.sealed, about(row.name)), about(row.name))
+            transaction.execute(update(table).where(table.c.name == row.name).values(sealed=sealed))
+            count += 1
+    return count
+
+
 def finish_rotation(context: Context) -> int:
     """Bring what still has an older key to the first one; then the older ones are no longer named.
 
     Called at every start too, for what a server that was killed meanwhile left undone.
     """
+    finish_secrets(context)
     ring = context.files.ring
     config = read_config(_workspace(context))
     if ring is None or config is None or not config.previous:
         return 0
-    count = context.files.streams.rewrap()
+    count, failed = context.files.streams.rewrap(), 0
     for store in _stores(context, ring):
-        # Names first: rewriting while a listing goes on could show a file twice.
-        names = [name for name, _, _ in store.files()]
-        count += sum(_rewrap(store, name) for name in names)
+        # Names first: rewriting while a listing goes on could show a file twice. What a put has not finished gets the
+        # new key at its end, or is waste.
+        names = [name for name, _, _ in store.files() if UNFINISHED not in name.rpartition("/")[2]]
+        for name in names:
+            try:
+                count += _rewrap(store, name)
+            except errors.UserError as error:
+                failed += 1
+                log.error("%s keeps its key: %s", name, error)
+    if failed or ring.is_writing_with_older():
+        # An upload that began before has the older key until it ends: the next start of the server looks again.
+        log.warning("the older key stays named until the next start: %d files cannot be given the new one", failed)
+        return count
     _write_config(context, _config(config))
     log.info("%d files have the key %s now", count, ring.first.id.hex())
     return count

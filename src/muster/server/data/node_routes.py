@@ -10,6 +10,7 @@ from muster.server.database.connection import Transaction
 from muster.server.database.records import find_run
 from muster.server.environments import records
 from muster.server.http.dependencies import ContextOf, NodeOf
+from muster.server.http.uploads import in_thread
 from muster.server.runs import outputs
 from muster.wire.access import FileList
 from muster.wire.environments import AgreedVersions
@@ -46,7 +47,9 @@ async def manifest(node: NodeOf, run: str, attempt: int, name: str, context: Con
         holder, spec = grants.attempt_of(context, connection, node, run, attempt)
         return grants.manifest(context, connection, grants.input_of(spec, name), holder)
 
-    return await context.database.read(look)
+    # The storage is listed meanwhile, which may take long.
+    async with context.data.storage_calls:
+        return await in_thread(lambda: context.database.read_now(look))
 
 
 @router.post("/grants")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Iterator
-from typing import cast
+from collections.abc import Callable, Iterator
+from typing import TypeVar, cast
 
 from fastapi import APIRouter, Request, Response
 
@@ -15,7 +14,7 @@ from muster.server.data import asset_content, assets, datastores, grants
 from muster.server.http import ranges
 from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.http.paging import FilesPageOf, Page, PageOf
-from muster.server.http.uploads import body_pieces
+from muster.server.http.uploads import body_pieces, in_thread
 from muster.storage import grants as signed
 from muster.storage.addresses import safe_path
 from muster.storage.connectors.datastore import Datastore
@@ -23,6 +22,8 @@ from muster.wire.access import READ, WRITE, FileBrief, FileList, GrantView, Issu
 from muster.wire.assets import AssetView, NewAsset
 from muster.wire.codec import to_json
 from muster.wire.datastores import DatastoreTest, DatastoreTestResult, DatastoreView, NewDatastore
+
+T = TypeVar("T")
 
 router = APIRouter(tags=["data"])
 
@@ -50,7 +51,7 @@ async def show_datastore(name: str, context: ContextOf) -> DatastoreView:
 async def test_datastore(name: str, body: DatastoreTest, context: ContextOf) -> DatastoreTestResult:
     """Use a datastore as a job would."""
     spec = await context.database.read(lambda c: datastores.find(context, c, name))
-    return DatastoreTestResult(await asyncio.to_thread(datastores.try_out, context, spec, body.write))
+    return DatastoreTestResult(await _slowly(context, datastores.try_out, context, spec, body.write))
 
 
 @router.delete("/datastores/{name}", status_code=204)
@@ -90,9 +91,9 @@ async def list_assets(context: ContextOf, page: PageOf, name: str | None = None)
 @router.post("/assets", status_code=201)
 async def create_asset(body: NewAsset, context: ContextOf, caller: CallerOf) -> AssetView:
     """A new version of a data asset; without `files` the server lists what lies there."""
-    kind, found = await asyncio.to_thread(asset_content.measure, context, body)
+    kind, found = await _slowly(context, asset_content.measure, context, body)
     made = await context.database.write(lambda t: assets.create(t, body, kind, found, caller.subject))
-    await asyncio.to_thread(asset_content.protect, context, made.address, found)
+    await _slowly(context, asset_content.protect, context, made.address, found)
     return made
 
 
@@ -113,7 +114,7 @@ async def asset_manifest(name: str, context: ContextOf, page: FilesPageOf, versi
 @router.get("/assets/{name}/versions/{version}/files/{path:path}")
 async def read_asset(name: str, version: str, request: Request, context: ContextOf, path: str = "") -> Response:
     """One file of a data asset, wherever it lies; the asset itself where that is a file."""
-    datastore, inner, size = await asyncio.to_thread(asset_content.locate, context, name, version, safe_path(path))
+    datastore, inner, size = await _slowly(context, asset_content.locate, context, name, version, safe_path(path))
     return ranges.answer(request, size, lambda offset, length: datastore.read(inner, offset, length))
 
 
@@ -126,9 +127,9 @@ async def read_data(store: str, request: Request, context: ContextOf, page: File
     datastore = await _admitted(context, request, store, inner, READ)
     if request.query_params.get("list"):
         only_file = request.query_params.get("only") == "file"
-        listed = await asyncio.to_thread(_listed, datastore, inner, only_file, page)
+        listed = await _slowly(context, _listed, datastore, inner, only_file, page)
         return Response(listed, headers=dict(page.response.headers), media_type="application/json")
-    entry = await asyncio.to_thread(datastore.entry, inner) if inner else None
+    entry = await _slowly(context, datastore.entry, inner) if inner else None
     if entry is None:
         raise errors.NotFound(
             f"the datastore {store} has no file {inner!r}", "`?list=1` tells what lies below a folder."
@@ -157,7 +158,7 @@ async def delete_data(store: str, path: str, request: Request, context: ContextO
     """Remove one file of a datastore; what a data asset holds stays."""
     inner = safe_path(path)
     datastore = await _admitted(context, request, store, inner, WRITE)
-    await asyncio.to_thread(datastore.remove, inner)
+    await _slowly(context, datastore.remove, inner)
     return Response(status_code=204)
 
 
@@ -169,8 +170,14 @@ async def _admitted(context: Context, request: Request, store: str, path: str, s
     if scope == WRITE:
         await context.database.read(lambda c: assets.refuse_kept(c, store, path))
     spec = await context.database.read(lambda c: datastores.find(context, c, store))
-    datastore = await asyncio.to_thread(datastores.open_store, context, spec)
+    datastore = await _slowly(context, datastores.open_store, context, spec)
     return datastore if grant is None else datastore.within(grant.path)
+
+
+async def _slowly(context: Context, work: Callable[..., T], *arguments: object) -> T:
+    """Ask a storage that may be far away or stuck: so many at once, and in none of the threads that others need."""
+    async with context.data.storage_calls:
+        return await in_thread(lambda: work(*arguments))
 
 
 def _listed(datastore: Datastore, path: str, only_file: bool, page: Page) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from dataclasses import dataclass, field
 from typing import BinaryIO
@@ -37,6 +38,14 @@ class WorkspaceFiles:
         return self.streams.open(location) or self.store.open(location)
 
 
+@dataclass(frozen=True)
+class UploadTurns:
+    """How many request bodies are stored at once: those that were here whole, and those that still arrive."""
+
+    short: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(16))
+    long: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))
+
+
 @dataclass
 class DataState:
     """What is remembered of datastores and grants."""
@@ -45,6 +54,10 @@ class DataState:
     """Datastores in use, by name."""
     grants_checked: dict[str, float] = field(default_factory=dict)
     """When grants were last found to hold."""
+
+    uploads: UploadTurns = field(default_factory=UploadTurns)
+    storage_calls: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))
+    """Held while a datastore is asked for something."""
 
     def forget(self, name: str) -> None:
         """A datastore is not what it was: the next use opens it again."""

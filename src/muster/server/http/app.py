@@ -16,7 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from muster import errors
 from muster.defaults import PROTOCOL_VERSION
@@ -65,6 +65,7 @@ _STATUS: tuple[tuple[type[errors.MusterError], int], ...] = (
     (errors.ProtocolMismatch, 426),
     (errors.DiskFull, 507),
 )
+_READER_S = 120.0
 _UNFIT: tuple[type[Exception], ...] = (DataError, OverflowError, RecursionError, UnicodeError)
 """What is raised for a value that passed the border and that the database or a parser does not take."""
 _DATA = f"{DATA_ROUTE}/"
@@ -126,7 +127,10 @@ class _Gate:
                 if is_json(headers.get(b"content-type", "")) and not _is_file(scope["path"])
                 else receive
             )
-            await self._app(scope, bound, send)
+            try:
+                await self._app(scope, bound, _impatient(send))
+            except _ReaderAsleepError:
+                log.info("%s: whoever asked stopped reading, and is let go", scope["path"])
             return
         work, node = often
         request = Request(scope, bounded(receive))
@@ -135,6 +139,20 @@ class _Gate:
         except Exception as error:
             response = await _explained(request, error)
         await response(scope, receive, send)
+
+
+class _ReaderAsleepError(Exception):
+    """Somebody asked for bytes and takes none."""
+
+
+def _impatient(send: Send) -> Send:
+    async def send_soon(message: Message) -> None:
+        try:
+            await asyncio.wait_for(send(message), _READER_S)
+        except TimeoutError:
+            raise _ReaderAsleepError from None
+
+    return send_soon
 
 
 def _often(method: str, path: str) -> tuple[Callable[..., Any], str] | None:

@@ -14,7 +14,7 @@ from muster.server.database.records import active_run_count
 from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.runs import submission
 from muster.version import VERSION
-from muster.wire.encryption import EncryptionView, NewKey, RotatedKey
+from muster.wire.encryption import EncryptionView, NewKey, RotatedKey, SecretsResealed
 from muster.wire.node.plan import PlanRequest, PlanView
 from muster.wire.retention import RetentionPolicy, RetentionReport
 from muster.wire.workspace import Health, Shutdown, ShuttingDown
@@ -69,6 +69,14 @@ async def rotate_key(body: NewKey, context: ContextOf, caller: CallerOf) -> Rota
     if caller.role != "admin":
         raise errors.AccessDenied("only an administrator may change the workspace's key")
     return await asyncio.to_thread(encryption.rotate, context, body)
+
+
+@router.post("/encryption/rotate-secrets")
+async def rotate_secrets_key(context: ContextOf, caller: CallerOf) -> SecretsResealed:
+    """Seal secrets and credentials of datastores with a fresh key."""
+    if caller.role != "admin":
+        raise errors.AccessDenied("only an administrator may change the workspace's key")
+    return await asyncio.to_thread(encryption.rotate_secrets, context)
 
 
 @router.post("/gc")

@@ -34,7 +34,7 @@ def put(context: Context, transaction: Transaction, name: str, value: str, user:
     now = time.time()
     first = transaction.execute(select(table.c.created_at).where(table.c.name == name)).scalar()
     made = SecretView(name, first or now, now, user)
-    sealed = context.vault.seal({"value": value}, _about(name))
+    sealed = context.vault.seal({"value": value}, about(name))
     upsert(transaction, table, {**to_json(made), "sealed": sealed})
     return made
 
@@ -67,8 +67,8 @@ def values(context: Context, connection: Connection, names: Collection[str]) -> 
     require(connection, names)
     table = tables.secrets
     rows = connection.execute(select(table.c.name, table.c.sealed).where(table.c.name.in_(sorted(set(names)))))
-    return {row.name: str(context.vault.open(row.sealed, _about(row.name))["value"]) for row in rows}
+    return {row.name: str(context.vault.open(row.sealed, about(row.name))["value"]) for row in rows}
 
 
-def _about(name: str) -> str:
+def about(name: str) -> str:
     return f"the secret {name}"

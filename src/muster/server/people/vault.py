@@ -10,7 +10,7 @@ import json
 import os
 import secrets
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
@@ -28,17 +28,49 @@ _NONCE_BYTES = 12
 
 
 class Vault:
-    """Seals and opens with keys derived from one secret."""
+    """Seals and opens with keys derived from one secret; what an older one sealed opens while it is being changed."""
 
-    def __init__(self, key: bytes) -> None:
-        self._cipher = AESGCM(_derive(key, "seal"))
-        self.grant_key = _derive(key, "grants")
-        self.key_id = _derive(key, "id").hex()[:16]
+    def __init__(self, key: bytes, *previous: bytes, file: Path | None = None) -> None:
+        self._keys = (key, *previous)
+        self.file = file
+        """Where the key is kept, if it is the workspace's own."""
+
+    @property
+    def grant_keys(self) -> tuple[bytes, ...]:
+        """Those that sign grants: the first makes them."""
+        return tuple(_derive(key, "grants") for key in self._keys)
+
+    @property
+    def grant_key(self) -> bytes:
+        return self.grant_keys[0]
+
+    @property
+    def key_id(self) -> str:
+        return _derive(self._keys[0], "id").hex()[:16]
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether something may still be sealed with an older key."""
+        return self.file is not None and len(self.file.read_text().split()) > 1
+
+    def begin_change(self) -> None:
+        """Seal with a fresh key from now on. Both are on the disk before the first seal is made with it."""
+        assert self.file is not None
+        self._keys = (secrets.token_bytes(_KEY_BYTES), *self._keys)
+        self._write(self._keys)
+
+    def end_change(self) -> None:
+        """Everything was sealed anew: older keys go from the disk, and grants made with them end with this server."""
+        self._write(self._keys[:1])
+
+    def _write(self, keys: Sequence[bytes]) -> None:
+        assert self.file is not None
+        write_file(self.file, b"\n".join(map(base64.b64encode, keys)), mode=PRIVATE, durable=True)
 
     def seal(self, value: Mapping[str, Json], about: str) -> str:
         """Encrypted JSON; `about` binds it to its place, so that rows cannot be exchanged."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        sealed = self._cipher.encrypt(nonce, json.dumps(value).encode(), about.encode())
+        sealed = _cipher(self._keys[0]).encrypt(nonce, json.dumps(value).encode(), about.encode())
         return f"{_SEAL}:{base64.b64encode(nonce + sealed).decode()}"
 
     def open(self, text: str, about: str) -> dict[str, Json]:
@@ -47,7 +79,7 @@ class Vault:
         try:
             if version != _SEAL:
                 raise InvalidTag
-            plain = self._cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], about.encode())
+            plain = self._decrypted(data, about.encode())
         except InvalidTag:
             raise errors.Conflict(
                 f"{about} was sealed with another key than the workspace has now",
@@ -55,6 +87,18 @@ class Vault:
             ) from None
         opened: dict[str, Json] = json.loads(plain)
         return opened
+
+    def _decrypted(self, data: bytes, about: bytes) -> bytes:
+        for key in self._keys:
+            try:
+                return _cipher(key).decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], about)
+            except InvalidTag:
+                continue
+        raise InvalidTag
+
+
+def _cipher(key: bytes) -> AESGCM:
+    return AESGCM(_derive(key, "seal"))
 
 
 def load_vault(paths: WorkspacePaths, environment: Mapping[str, str] | None = None) -> Vault:
@@ -78,7 +122,7 @@ def load_vault(paths: WorkspacePaths, environment: Mapping[str, str] | None = No
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, base64.b64encode(secrets.token_bytes(_KEY_BYTES)), mode=PRIVATE)
-    return Vault(_key(path.read_text(), str(path)))
+    return Vault(*(_key(line, str(path)) for line in path.read_text().split() or [""]), file=path)
 
 
 def _key(text: str, where: str) -> bytes:

@@ -153,7 +153,8 @@ async def follow(follower: Follower, *, follow: bool, logs: bool, metrics: bool)
         with context.hub.watch_run(run_id) as changed:
             while True:
                 changed.clear()
-                found = await context.database.read(lambda c: _look(c, follower, metrics))
+                async with context.hub.followers:
+                    found = await context.database.read(lambda c: _look(c, follower, metrics))
                 # Sent together: a thousand ranks are a thousand events.
                 yield "".join((*follower.recorded(found), *follower.passing(found))) or _KEEPALIVE
                 if logs and (text := await _in_thread(context, partial(follower.printed, found))):

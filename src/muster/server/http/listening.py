@@ -1,0 +1,69 @@
+"""Connections are bounded: how many there are, and what somebody may send before it is known who that is."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from typing import Any, ClassVar
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+HEADER_BYTES = 64 << 10
+HEADER_S = 20.0
+MOST_UNFINISHED = 256
+"""Connections that wait for the end of a request's headers; beyond that the oldest goes."""
+_OTHER_FILES = 128
+
+
+def most_connections() -> int:
+    """As many as there are files to be opened, less what the server opens itself; others are asked to come again."""
+    return max(64, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OTHER_FILES)
+
+
+class BoundedHttp(HttpToolsProtocol):
+    """HTTP whose headers are bounded in size, time and number, before anybody looks at them."""
+
+    _unfinished: ClassVar[dict[BoundedHttp, None]] = {}
+    _deadline: asyncio.TimerHandle | None = None
+    _header_bytes = 0
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._await_headers()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._deadline is None:
+            self._await_headers()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._deadline is not None:
+            self._header_bytes += len(data)
+            if self._header_bytes > HEADER_BYTES:
+                self._drop()
+
+    def on_headers_complete(self) -> None:
+        self._settle()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._settle()
+        super().connection_lost(exc)
+
+    def _await_headers(self) -> None:
+        self._header_bytes = 0
+        self._deadline = self.loop.call_later(HEADER_S, self._drop)
+        self._unfinished[self] = None
+        if len(self._unfinished) > MOST_UNFINISHED:
+            next(iter(self._unfinished))._drop()
+
+    def _settle(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        self._unfinished.pop(self, None)
+
+    def _drop(self) -> None:
+        self._settle()
+        self.transport.abort()
