@@ -177,6 +177,8 @@ class AllocationState:
     """Why nodes are still starting, or are gone."""
     ending: Ending | None = None
     """Set once it is over, by engines that can tell why."""
+    starts_at: float | None = None
+    """When its own queue expects to start it, where it says."""
 
     @classmethod
     def of_all(

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from muster import errors
@@ -245,7 +246,7 @@ class SlurmEngine(QueueEngine):
         if trouble:
             return _all(allocation, "starting", f"Slurm does not answer: {trouble}")
         if job.waits:
-            return _all(allocation, "starting", explanations.why_it_waits(job))
+            return replace(_all(allocation, "starting", explanations.why_it_waits(job)), starts_at=job.starts_at)
         if job.state in _STATES_OF_WORK and job.used_s > _START_PATIENCE_S:
             return _all(allocation, "up")
         why = f"Slurm job {job.id} is {job.state.lower()}" + (f" on {job.nodes}" if job.nodes else "")
