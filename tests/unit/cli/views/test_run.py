@@ -140,7 +140,9 @@ def test_colours_do_not_move_columns(run_view: View, now: float) -> None:
 def test_a_queued_run_says_between_which_moments_it_starts(run_view: View, now: float) -> None:
     between = {"low_at": now + 600, "high_at": now + 5400, "held": None}
     queued = run_view(status="Queued", reason="waits behind r2", started_at=None, ended_at=None, starts_between=between)
-    assert any(line.split() == "starts in 10m 00s to 1h 30m".split() for line in everything(queued, PLAIN, now))
+    assert any(
+        line.split() == ["starts", "in", "10m", "00s", "to", "1h", "30m"] for line in everything(queued, PLAIN, now)
+    )
     assert "starts in 10m 00s to 1h 30m: waits behind r2" in listing([queued], PLAIN, now)[1]
 
 
