@@ -187,6 +187,8 @@ class AllocationState:
     """Set once it is over, by engines that can tell why."""
     unreached: Mapping[str, ServerContact] = field(default_factory=dict)
     """What agents met that live and cannot reach the server, by node."""
+    starts_at: float | None = None
+    """When its own queue expects to start it, where it says."""
 
     @classmethod
     def of_all(

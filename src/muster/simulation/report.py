@@ -29,6 +29,8 @@ class Figures:
     """Jobs that had to wait and were told when they would start."""
     intervals_that_held: float | None
     """The share of them that started in the interval they were told at first."""
+    intervals_that_held_after_an_hour: float | None
+    """The same for what those who still waited after an hour were told then."""
 
 
 def figures(outcome: Outcome) -> Figures:
@@ -44,6 +46,7 @@ def figures(outcome: Outcome) -> Figures:
         outcome.preemptions,
         outcome.forecasts,
         outcome.coverage,
+        outcome.later_held / outcome.later_forecasts if outcome.later_forecasts else None,
     )
 
 

@@ -222,7 +222,7 @@ class RunView:
     reason: str
     """Why it waits; empty when it does not."""
     starts_at: float | None
-    """When a queued run is expected to start, where that can be said."""
+    """When a queued run is expected to start, where that can be said; in the queue of Slurm, what that says."""
     created_at: float
     queued_at: float | None
     started_at: float | None

@@ -54,8 +54,14 @@ def test_several_jobs_fit_on_a_node_and_the_rest_waits_with_a_reason(site: Site)
     reason = wait_until(lambda: "held by" in site.view(third)["reason"] and site.view(third)["reason"], 10, "a reason")
     assert reason.startswith("needs 1 node; none are free, the next is held by ")
     assert first in reason or second in reason
+    told = site.view(third)["starts_between"]
+    assert told["low_at"] < told["high_at"]
     site.client.cancel(first, force=True)
     site.wait(third, "Running")
+    view = site.view(third)
+    kept = view["told_at_first"]
+    assert kept["held"] == (kept["low_at"] <= view["started_at"] <= kept["high_at"])
+    assert view["ends_between"]["low_at"] < view["ends_between"]["high_at"]
 
 
 def test_a_short_run_passes_one_that_waits_for_more_nodes(site: Site):

@@ -79,7 +79,7 @@ def everything(view: RunView, paint: Paint, now: float) -> list[str]:
         ("why", view.verdict.message if view.verdict and view.status == states.CANCELED else None),
         ("environment", _environment(view.environment)),
         ("submitted", f"{moment(view.created_at, now)} by {view.submitted_by or 'unknown'}"),
-        ("starts", _between(view.starts_between, now)),
+        ("starts", _between(view.starts_between, now) or (moment(view.starts_at, now) if view.starts_at else None)),
         ("started", _started(view, now)),
         ("ends", _between(view.ends_between, now)),
         ("ended", moment(view.ended_at, now) if view.ended_at else None),

@@ -59,11 +59,6 @@ class Book:
         self._levels: dict[Traits, _Level] = {(): _Level(_POPULATION_MEMORY)}
         self._known: dict[Traits, Kind] = {}
 
-    @property
-    def seen(self) -> int:
-        """How many lengths it was told."""
-        return self._levels[()].seen
-
     def learn(self, traits: Traits, seconds: float) -> None:
         """Something of this kind has ended after so long."""
         index = bin_of(seconds)
@@ -91,14 +86,6 @@ class Book:
             shares = self._blend(levels)
             known = self._known[traits] = Kind(tuple(shares), Length(shares), seen)
         return known
-
-    def like(self, traits: Traits) -> tuple[int, int]:
-        """The finest level that has seen anything of this kind, and how much it has seen."""
-        for depth in range(len(traits), -1, -1):
-            level = self._levels.get(traits[:depth])
-            if level is not None and level.seen:
-                return depth, level.seen
-        return 0, 0
 
     def _blend(self, levels: Sequence[_Level]) -> list[float]:
         shares, lean = list(self._prior), _PRIOR_LEAN

@@ -83,10 +83,6 @@ class Length:
             return max(0.0, min(latest, 2 * elapsed_s) - until)
         return max(0.0, (self._tail_from(until) - self._tail_from(latest)) / here)
 
-    def mean_s(self, elapsed_s: float = 0.0) -> float:
-        """What is expected to remain."""
-        return self.excess_s(0.0, elapsed_s)
-
     def chance_beyond(self, seconds: float) -> float:
         """The chance that it takes longer than this, limits aside."""
         if seconds >= EDGES_S[-1]:

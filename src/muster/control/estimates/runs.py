@@ -24,11 +24,6 @@ class Estimates:
         """Which part of their limit runs use, by who declared it."""
         self._limited: dict[tuple[Traits, Hashable, float], tuple[Kind, Kind, Length]] = {}
 
-    @property
-    def seen(self) -> int:
-        """How many runs have ended so far."""
-        return self._lengths.seen
-
     def learn(self, traits: Traits, seconds: float, limit_s: float | None = None, owner: str = "") -> None:
         """A run has ended after so long."""
         self._lengths.learn(traits, seconds)
@@ -46,10 +41,6 @@ class Estimates:
             known = (kind, used, _with_hint(kind, used, limit_s))
             self._limited[traits, owner, limit_s] = known
         return known[2]
-
-    def like(self, traits: Traits) -> tuple[int, int]:
-        """How many traits it shares with runs that have ended, and how many those are."""
-        return self._lengths.like(traits)
 
 
 def from_progress(length: Length, elapsed_s: float, done: float, total: float) -> Length:

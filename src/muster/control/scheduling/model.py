@@ -130,8 +130,6 @@ class Running:
     """It has been told to end."""
     length: Length | None = None
     """How long it takes, as far as one could tell before it began; None: nobody knows."""
-    begun_s: float = 0.0
-    """How much of that was behind it when its nodes were given to it: an earlier attempt left a checkpoint."""
     checkpoints: bool = False
     """It has saved what it did, and goes on from there."""
 
@@ -139,7 +137,7 @@ class Running:
         """When it has ended in so many cases, given that it still runs; never later than its limit."""
         if self.length is None or self.stopping:
             return self.until
-        elapsed_s = now - self.since + self.begun_s
+        elapsed_s = now - self.since
         if self.until != UNKNOWN:
             return min(self.until, now + _generous(self.length, elapsed_s))
         return now + self.length.quantile(share, elapsed_s)

@@ -47,7 +47,3 @@ class Usage:
                         f"holds {used} and needs {wanted} more"
                     )
         return ""
-
-    def never(self, gang: Gang) -> str:
-        """Why the gang alone is more than its quota allows; empty when it is not."""
-        return Usage(self._rules, self._gpus_per_node).exceeded_by(gang)

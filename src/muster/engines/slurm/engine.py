@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from muster import errors
@@ -287,7 +288,7 @@ class SlurmEngine(QueueEngine):
             return _all(allocation, "starting", f"Slurm does not answer: {trouble}")
         if job.waits:
             self._ease(allocation, job, chosen)
-            return _all(allocation, "starting", explanations.why_it_waits(job))
+            return replace(_all(allocation, "starting", explanations.why_it_waits(job)), starts_at=job.starts_at)
         if job.state in _STATES_OF_WORK and job.used_s > _START_PATIENCE_S:
             return AllocationState(dict.fromkeys(allocation.nodes, "up"), unreached=self._unreached(allocation))
         why = f"Slurm job {job.id} is {job.state.lower()}" + (f" on {job.nodes}" if job.nodes else "")

@@ -38,6 +38,8 @@ class Job:
     limit_s: float | None = None
     """None: no limit."""
     nodes: str = ""
+    starts_at: float | None = None
+    """When Slurm expects to start one that waits, where it says."""
 
     @property
     def is_over(self) -> bool:
@@ -208,6 +210,7 @@ def _json_job(item: Mapping[str, Json], now: float) -> Job:
         max(0.0, until - started) if started and started <= until else 0.0,
         None if limit is None else limit * 60,
         str(item.get("nodes") or ""),
+        started if names[0] in WAITING and started > now else None,
     )
 
 

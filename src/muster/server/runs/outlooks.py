@@ -33,6 +33,9 @@ def outlook(context: Context, row: RunRow, progress: Progress | None, now: float
         if interval is None:
             return Outlook(known, told_at_first=first)
         return Outlook(known or interval.likely_at, Between(interval.low_at, interval.high_at), first)
+    allocation = context.nodes.allocations.get((row.id, row.attempt))
+    if row.status == states.PROVISIONING and allocation is not None:
+        return Outlook(allocation.starts_at, told_at_first=first)
     if row.status not in _HAS_NODES:
         return Outlook(told_at_first=first)
     since = row.started_at or now

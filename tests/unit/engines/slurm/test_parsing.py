@@ -40,6 +40,12 @@ def test_json_of_old_and_new_versions_is_read_alike(job: dict[str, object]):
     assert squeue_json(json.dumps({"jobs": [job]}), 1030.0) == [expected]
 
 
+def test_a_job_that_waits_has_the_start_that_slurm_expects():
+    waiting = OLD_JSON | {"job_state": "PENDING", "start_time": 5000}
+    assert squeue_json(json.dumps({"jobs": [waiting]}), 1030.0)[0].starts_at == 5000.0
+    assert squeue_json(json.dumps({"jobs": [waiting | {"start_time": 0}]}), 1030.0)[0].starts_at is None
+
+
 def test_json_of_an_unknown_shape_is_not_guessed_at():
     for text in ('{"work": []}', '{"jobs": [{"id": 1}]}', '{"jobs": 3}', "[]"):
         with pytest.raises(ValueError, match="unknown way"):
