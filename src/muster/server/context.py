@@ -14,7 +14,7 @@ from muster.server.hub import Hub
 from muster.server.nodes.state import NodesState, RemoteAccess
 from muster.server.people.access import Tokens
 from muster.server.people.vault import Vault
-from muster.server.runs.queue import RunsState
+from muster.server.queue.state import RunsState
 
 
 @dataclass

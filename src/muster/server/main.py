@@ -53,8 +53,8 @@ from muster.server.nodes.clusters import has_living_nodes
 from muster.server.nodes.state import NodesState
 from muster.server.people.access import Tokens
 from muster.server.people.vault import load_vault
+from muster.server.queue.state import RunsState
 from muster.server.runs import attempts, record_files, retries
-from muster.server.runs.queue import RunsState
 from muster.store.keyring import load_keyring, read_config
 from muster.store.snapshots import Snapshots
 from muster.store.streams import Streams

@@ -16,7 +16,8 @@ from muster.server.database.records import RunRow, find_run, message_of
 from muster.server.environments import records
 from muster.server.http.paging import Page
 from muster.server.nodes import allocations
-from muster.server.runs import checkpoints, outlooks, retries
+from muster.server.queue import outlooks
+from muster.server.runs import checkpoints, retries
 from muster.wire import states
 from muster.wire.access import FileBrief
 from muster.wire.codec import Json, from_json

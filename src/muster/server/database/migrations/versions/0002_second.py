@@ -14,12 +14,6 @@ def upgrade() -> None:
     _environments()
     _outputs()
     _progress()
-    _forecasts()
-
-
-def _forecasts() -> None:
-    """What a run was told about its start when it had to wait."""
-    op.add_column("runs", sa.Column("forecast", sa.JSON))
 
 
 def _readiness() -> None:

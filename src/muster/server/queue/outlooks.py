@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from muster.control.scheduling.explain import Waiting
 from muster.server.context import Context
 from muster.server.database.records import RunRow
-from muster.server.runs.estimates import forecast_of, with_progress
+from muster.server.queue.estimates import forecast_of, with_progress
 from muster.wire import states
 from muster.wire.runs import Between, Progress
 

@@ -25,7 +25,7 @@ from muster.defaults import GRACE_CANCEL_S, PRIORITY_HEADSTART_S, START_MARGIN_S
 from muster.job.parts import Retry
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.runs.estimates import Learned, forecast_of, keep_forecast, load_progress, with_progress
+from muster.server.queue.estimates import Learned, forecast_of, keep_forecast, load_progress, with_progress
 from muster.server.runs.record_files import Unrecorded
 from muster.wire import states
 from muster.wire.runs import Progress

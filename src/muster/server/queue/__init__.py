@@ -1,0 +1,1 @@
+"""What waits: the queue, what is learned for it, and what runs are told about their start."""
