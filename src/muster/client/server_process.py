@@ -50,6 +50,9 @@ def _start(paths: WorkspacePaths) -> tuple[str, str]:
         said = ready.read(_MOST_WORDS) if is_started else b""
         if said == READY:
             return "", ""
+        # Until it has gone: its last words come before its end.
+        while more := ready.read(_MOST_WORDS):
+            said += more
         lines = said.decode(errors="replace").splitlines()
         return "could not be started", "\n".join(f"  {line}" for line in lines)
 
