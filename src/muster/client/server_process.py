@@ -105,14 +105,18 @@ def wait_until_gone(paths: WorkspacePaths, answers: Callable[[], bool] = lambda:
     if not paths.server_lock.exists():
         return
 
+    answered = False
+
     def pause(poll_s: float) -> bool:
+        nonlocal answered
         time.sleep(poll_s)
-        return answers()
+        answered = answers()
+        return answered
 
     held = FileLock(paths.server_lock).acquire_within(SERVER_START_S, pause=pause)
     if held is not None:
         held.release()
-    elif not answers():
+    elif not answered:
         raise ServerUnavailable(
             f"a server has the workspace {paths.root} and neither answers nor ends ({SERVER_START_S:g} s)",
             f"See {paths.server_log}, or end it by hand.",
