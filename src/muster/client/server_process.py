@@ -50,6 +50,9 @@ def _start(paths: WorkspacePaths) -> tuple[str, str]:
         said = ready.read(_MOST_WORDS) if is_started else b""
         if said == READY:
             return "", ""
+        # Until it has gone: its last words come before its end.
+        while more := ready.read(_MOST_WORDS):
+            said += more
         lines = said.decode(errors="replace").splitlines()
         return "could not be started", "\n".join(f"  {line}" for line in lines)
 
@@ -102,14 +105,18 @@ def wait_until_gone(paths: WorkspacePaths, answers: Callable[[], bool] = lambda:
     if not paths.server_lock.exists():
         return
 
+    answered = False
+
     def pause(poll_s: float) -> bool:
+        nonlocal answered
         time.sleep(poll_s)
-        return answers()
+        answered = answers()
+        return answered
 
     held = FileLock(paths.server_lock).acquire_within(SERVER_START_S, pause=pause)
     if held is not None:
         held.release()
-    elif not answers():
+    elif not answered:
         raise ServerUnavailable(
             f"a server has the workspace {paths.root} and neither answers nor ends ({SERVER_START_S:g} s)",
             f"See {paths.server_log}, or end it by hand.",
