@@ -138,6 +138,7 @@ class Capacity:
         self._by_name: dict[str, Pool] = {}
         self._pool_of: dict[str, Pool] = {}
         self._sharing: dict[tuple[str, str], list[Pool]] = defaultdict(list)
+        self._pools_on: Counter[str] = Counter()
         self._clusters: dict[str, _Cluster] = {name: _Cluster() for name in nodes}
         self._ends: list[tuple[float, str]] = []
         self._end_of: dict[str, float] = {}
@@ -263,6 +264,7 @@ class Capacity:
         if pool is None:
             pool = self._by_name[node.pool_name] = Pool(len(self.pools), node)
             self.pools.append(pool)
+            self._pools_on[node.host] += 1
             for gpu in node.gpus:
                 self._sharing[node.host, gpu].append(pool)
         pool.members.setdefault(cluster, []).append(node)
@@ -293,6 +295,10 @@ class Capacity:
 
     def _move_gpus(self, part: Part, pool: Pool | None, taken: bool) -> None:
         """GPUs belong to a host: whoever takes one takes it from every pool that offers it."""
+        if taken and pool is not None and part.gpus == pool.gpus and self._pools_on[part.host] == 1:
+            pool.free_gpus = []
+            self._refresh(pool)
+            return
         touched = {pool.index: pool} if pool is not None else {}
         for gpu in part.gpus:
             for owner in self._sharing.get((part.host, gpu), ()):
