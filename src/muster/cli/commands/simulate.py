@@ -14,9 +14,9 @@ from muster.cli.text import counted, table
 from muster.errors import NotFound, UserError
 from muster.simulation import report
 from muster.simulation.drawing import draw
-from muster.simulation.jobs import DAY_S, Machines
+from muster.simulation.jobs import DAY_S, Machines, Outcome
 from muster.simulation.simulator import POLICIES, Policy, simulate
-from muster.simulation.trace import Selection, nodes_for, read, select
+from muster.simulation.trace import Entry, Selection, nodes_for, read, select
 
 _NAMES = ", ".join(POLICIES)
 
@@ -54,10 +54,7 @@ def command(
     chosen = _policies(policy)
     if plot is not None and plot.suffix != ".svg":
         raise UserError(f"--plot {plot}: only .svg files are drawn.", "Such as --plot month.svg.")
-    try:
-        entries = read(trace.read_text(errors="replace"), str(trace))
-    except OSError as error:
-        raise NotFound(f"{trace} cannot be read: {error.strerror}", "Give the file of a trace.") from error
+    entries = _entries(trace)
     count = nodes or nodes_for(entries, gpus)
     found = select(entries, Selection(from_day, days, jobs, longest_days * DAY_S), gpus, count * gpus)
     machines = Machines(count, gpus, found.days)
@@ -73,6 +70,17 @@ def command(
     if as_json:
         print_json(figures)
         return
+    _print(figures, outcomes)
+
+
+def _entries(trace: Path) -> list[Entry]:
+    try:
+        return read(trace.read_text(errors="replace"), str(trace))
+    except OSError as error:
+        raise NotFound(f"{trace} cannot be read: {error.strerror}", "Give the file of a trace.") from error
+
+
+def _print(figures: list[report.Figures], outcomes: list[Outcome]) -> None:
     paint = Paint.of(sys.stdout)
     header, *lines = report.rows(figures)
     for line in [*table([paint(name, "dim") for name in header], lines), "", *report.chart(outcomes)]:
