@@ -3,6 +3,7 @@
 from recorder import Failure
 
 HUNG = ("did not", "hung", "stuck", "does not respond", "not respond")
+LEFT = ("code 0", "exited early", "ended early", "left early", "finished before", "had ended")
 
 STAR = '''import json, os, socket, struct, time
 
@@ -136,7 +137,7 @@ FAILURES = [
         files=star(
             "c = Star()\nbatches = 4 if RANK == 3 else 6\nfor step in range(batches):\n    c.total(step)\nprint('rank', RANK, 'finished')\n"
         ),
-        wanted=("rank 3", "exited with code 0", "the other side closed the connection"),
+        wanted=(*LEFT, "the other side closed the connection"),
         helpful=(r"rank 3", r"batches|drop_last|same number|uneven"),
         misleading=(r"firewall|memory|pip|interface",),
     ),
@@ -527,7 +528,7 @@ FAILURES = [
         files=files(
             "barrier('s', 10)\nif RANK == 1:\n    print('early stopping: no improvement for 3 epochs', flush=True)\n    raise SystemExit(0)\nbarrier('e', 500)\n"
         ),
-        wanted=("rank 1", "exited with code 0", "early stopping"),
+        wanted=(*LEFT, "early stopping"),
         helpful=(r"rank 1|early stopping|all ranks",),
         misleading=(r"memory|pip|firewall|raise .{0,20}limits\.timeout",),
     ),
@@ -622,7 +623,7 @@ FAILURES = [
             "        raise ConnectionError(f'ring broken: rank {(R - 1) % W} sent {len(got)} of {len(data)} bytes')\n    return got\n"
             "for step in range(10):\n    exchange(b'g' * 1000)\n    if R == 2 and step == 5:\n        print('max steps reached')\n        os._exit(0)\n    time.sleep(0.05)\n"
         },
-        wanted=("ring broken: rank 2 sent 0 of 1000 bytes", "exited with code 0", "max steps reached"),
+        wanted=(*LEFT, "ring broken: rank 2 sent 0 of 1000 bytes", "max steps reached"),
         helpful=(r"rank 2",),
         misleading=(r"memory|pip|firewall|interface",),
     ),

@@ -3,6 +3,7 @@
 from recorder import Failure
 
 HUNG = ("did not", "hung", "stuck", "does not respond", "not respond")
+LEFT = ("code 0", "exited early", "ended early", "left early", "finished before", "had ended")
 WAIT = (
     "import os, pathlib, sys, time\nRANK, WORLD = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])\n"
     "def barrier(name, seconds=20):\n    pathlib.Path('sync').mkdir(exist_ok=True)\n    pathlib.Path(f'sync/{name}.{RANK}').touch()\n"
@@ -155,7 +156,7 @@ TORCHRUN = [
         rank=1,
         command="torchrun --standalone --nproc-per-node 3 train.py",
         files={"train.py": GLOO + "for step in range(3 if RANK == 1 else 5):\n    dist.all_reduce(torch.ones(2))\nprint('rank', RANK, 'is done after', step + 1, 'steps', flush=True)\ndist.destroy_process_group()\n"},
-        wanted=("rank 1", "exited with code 0", "Connection closed by peer", "is done after 3 steps"),
+        wanted=(*LEFT, "Connection closed by peer", "is done after 3 steps"),
         helpful=(r"rank 1|drop_last|uneven|join",),
         misleading=(r"memory|pip|interface",),
     ),
@@ -169,7 +170,7 @@ TORCHRUN = [
         rank=1,
         command="torchrun --standalone --nproc-per-node 3 train.py",
         files={"train.py": GLOO + "for step in range(3 if RANK == 1 else 5):\n    dist.all_reduce(torch.ones(2))\nprint('rank', RANK, 'is done after', step + 1, 'steps', flush=True)\n"},
-        wanted=("rank 1", "terminate called without an active exception", "SIGABRT", "Connection closed by peer"),
+        wanted=(*LEFT, "terminate called without an active exception", "SIGABRT", "Connection closed by peer"),
         helpful=(r"rank 1|drop_last|uneven|join|destroy_process_group",),
         misleading=(r"memory|pip|interface",),
     ),
@@ -283,8 +284,8 @@ TORCHRUN = [
         num_ranks=2,
         code="launcher_missing",
         also_codes=("exception", "bad_input"),
-        rank=None,
-        also=(0, 1),
+        rank=0,
+        also=(1,),
         command="torchrun --standalone --nproc-per-node 2 --no-python ./bin/trainer --steps 3",
         files={"train.py": "print(1)\n"},
         wanted="No such file or directory: './bin/trainer'",
@@ -346,7 +347,7 @@ TORCHRUN = [
         code="exception",
         rank=1,
         venv="torch",
-        command="accelerate launch --cpu --num_processes 3 --main_process_port $MASTER_PORT train.py",
+        command="ACCELERATE_USE_CPU=true accelerate launch --multi_gpu --num_processes 3 --main_process_port $MASTER_PORT train.py",
         files={
             "train.py": "from accelerate import Accelerator\nimport torch\na = Accelerator(cpu=True)\na.print('processes', a.num_processes)\n"
             "x = torch.ones(4, 3)\na.wait_for_everyone()\nif a.process_index == 1:\n    x = x @ torch.ones(4, 2)\na.wait_for_everyone()\n"
@@ -459,8 +460,8 @@ MPIRUN = [
         num_ranks=2,
         code="launcher_missing",
         also_codes=("exit_code", "bad_input"),
-        rank=None,
-        also=(0, 1),
+        rank=0,
+        also=(1,),
         command=RUN + " -n 2 ./lammps -in in.melt",
         files={"in.melt": "units lj\n"},
         wanted=("unable to find the specified executable file", "could not find", "./lammps"),
@@ -539,7 +540,7 @@ MPIRUN = [
         limit_s=8.0,
         command=RUN + " -n 3 python train.py",
         files={"train.py": MPI + "comm.Barrier()\nif RANK == 1:\n    print('nothing left to do', flush=True)\n    os._exit(0)\ncomm.Barrier()\n"},
-        wanted=("rank 1", "nothing left to do", "finalize"),
+        wanted=(*LEFT, "nothing left to do", "finalize"),
         helpful=(r"rank 1|finali[sz]e|os\._exit",),
         misleading=(r"memory|firewall|pip",),
     ),
