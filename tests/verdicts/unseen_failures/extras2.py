@@ -86,7 +86,7 @@ FAILURES = [
         also_codes=("launcher_missing", "environment"),
         command="DOCKER_HOST=unix:///nonexistent/docker.sock docker run --rm pytorch/pytorch python train.py",
         files={"train.py": "print(1)\n"},
-        wanted=("docker", "daemon"),
+        wanted="Cannot connect to the Docker daemon",
         helpful=(r"docker|daemon|container",),
         misleading=(r"memory|pip install|train\.py",),
     ),

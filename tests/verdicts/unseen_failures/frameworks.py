@@ -29,7 +29,7 @@ FAILURES = [
         venv="torch",
         command="python gpus.py",
         files={"gpus.py": "import lightning as L\nL.Trainer(accelerator='gpu', devices=2)\n"},
-        wanted="can not run on your system since the accelerator is not available",
+        wanted="No supported gpu backend found!",
         helpful=(r"accelerator|GPU|--compute",),
         misleading=(r"out of memory|firewall",),
     ),
