@@ -3,7 +3,6 @@
 from recorder import Failure
 
 HUNG = ("did not", "hung", "stuck", "does not respond", "not respond")
-INFRA = r"network|firewall|smaller batch|MASTER_PORT|pip install"
 
 FAILURES = [
     Failure(
@@ -13,13 +12,28 @@ FAILURES = [
         venv="torch",
         command="python fit.py",
         files={
-            "fit.py": "import torch, lightning as L\nfrom torch.utils.data import DataLoader\nclass M(L.LightningModule):\n    def __init__(self):\n        super().__init__()\n        self.l = torch.nn.Linear(3, 1)\n"
-            "    def training_step(self, batch, i):\n        x, y = batch\n        return self.l(x).sum()\n    def configure_optimizers(self):\n        return torch.optim.SGD(self.parameters(), 0.1)\n"
-            "L.Trainer(max_epochs=1, accelerator='cpu', logger=False, enable_checkpointing=False).fit(M(), DataLoader(torch.ones(8, 3), batch_size=4, num_workers=0))\n"
+            "fit.py": """\
+import torch, lightning as L
+from torch.utils.data import DataLoader
+class M(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.l = torch.nn.Linear(3, 1)
+    def training_step(self, batch, i):
+        x, y = batch
+        return self.l(x).sum()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+L.Trainer(max_epochs=1, accelerator='cpu', logger=False, enable_checkpointing=False).fit(M(), \
+DataLoader(torch.ones(8, 3), batch_size=4, num_workers=0))
+"""
         },
         wanted="ValueError: too many values to unpack (expected 2)",
         helpful=(r"fit\.py|batch|training_step",),
-        misleading=(INFRA, r"num_workers"),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT|pip install",
+            "num_workers",
+        ),
     ),
     Failure(
         name="lightning-gpu-misconfigured",
@@ -28,10 +42,15 @@ FAILURES = [
         also_codes=("bad_input",),
         venv="torch",
         command="python gpus.py",
-        files={"gpus.py": "import lightning as L\nL.Trainer(accelerator='gpu', devices=2)\n"},
+        files={
+            "gpus.py": """\
+import lightning as L
+L.Trainer(accelerator='gpu', devices=2)
+"""
+        },
         wanted="No supported gpu backend found!",
-        helpful=(r"accelerator|GPU|--compute",),
-        misleading=(r"out of memory|firewall",),
+        helpful=("accelerator|GPU|--compute",),
+        misleading=("out of memory|firewall",),
     ),
     Failure(
         name="lightning-two-devices-one-raises",
@@ -41,13 +60,27 @@ FAILURES = [
         venv="torch",
         command="python multi.py",
         files={
-            "multi.py": "import torch, lightning as L\nfrom torch.utils.data import DataLoader\nclass M(L.LightningModule):\n    def __init__(self):\n        super().__init__()\n        self.l = torch.nn.Linear(3, 1)\n"
-            "    def training_step(self, batch, i):\n        if self.global_rank == 1 and i == 1:\n            raise RuntimeError('tokenizer produced an empty sample in shard 1')\n        return self.l(batch).sum()\n    def configure_optimizers(self):\n        return torch.optim.SGD(self.parameters(), 0.1)\n"
-            "if __name__ == '__main__':\n    L.Trainer(max_epochs=1, accelerator='cpu', devices=2, strategy='ddp_spawn', logger=False, enable_checkpointing=False, enable_progress_bar=False).fit(M(), DataLoader(torch.ones(16, 3), batch_size=2))\n"
+            "multi.py": """\
+import torch, lightning as L
+from torch.utils.data import DataLoader
+class M(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.l = torch.nn.Linear(3, 1)
+    def training_step(self, batch, i):
+        if self.global_rank == 1 and i == 1:
+            raise RuntimeError('tokenizer produced an empty sample in shard 1')
+        return self.l(batch).sum()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+if __name__ == '__main__':
+    L.Trainer(max_epochs=1, accelerator='cpu', devices=2, strategy='ddp_spawn', logger=False, \
+enable_checkpointing=False, enable_progress_bar=False).fit(M(), DataLoader(torch.ones(16, 3), batch_size=2))
+"""
         },
         wanted="tokenizer produced an empty sample in shard 1",
         helpful=(r"multi\.py|shard 1|sample",),
-        misleading=(INFRA,),
+        misleading=("network|firewall|smaller batch|MASTER_PORT|pip install",),
     ),
     Failure(
         name="transformers-no-such-model",
@@ -55,12 +88,23 @@ FAILURES = [
         code="exception",
         also_codes=("data_unavailable",),
         venv="torch",
-        command="python tok.py",
         variables={"HF_HUB_OFFLINE": "1", "HF_HOME": "/tmp/w-unseen/hf"},
-        files={"tok.py": "from transformers import AutoTokenizer\nAutoTokenizer.from_pretrained('bert-base-uncased')\n"},
-        wanted=("couldn't connect to 'https://huggingface.co'", "We couldn't connect to", "Cannot find the requested files in the disk cache", "outgoing traffic has been disabled", "bert-base-uncased"),
-        helpful=(r"HF_HUB_OFFLINE|bert-base-uncased|offline|cache",),
-        misleading=(r"memory|MASTER_PORT|NCCL",),
+        command="python tok.py",
+        files={
+            "tok.py": """\
+from transformers import AutoTokenizer
+AutoTokenizer.from_pretrained('bert-base-uncased')
+"""
+        },
+        wanted=(
+            "couldn't connect to 'https://huggingface.co'",
+            "We couldn't connect to",
+            "Cannot find the requested files in the disk cache",
+            "outgoing traffic has been disabled",
+            "bert-base-uncased",
+        ),
+        helpful=("HF_HUB_OFFLINE|bert-base-uncased|offline|cache",),
+        misleading=("memory|MASTER_PORT|NCCL",),
     ),
     Failure(
         name="tokenizers-broken-json",
@@ -68,10 +112,22 @@ FAILURES = [
         code="exception",
         venv="torch",
         command="python fast.py",
-        files={"fast.py": "from tokenizers import Tokenizer\nt = Tokenizer.from_file('tokenizer.json')\n", "tokenizer.json": '{"version": "1.0", "model": {"type": "BPEX", "vocab": {}}}'},
-        wanted=("did not match any variant", "Exception:"),
+        files={
+            "fast.py": """\
+from tokenizers import Tokenizer
+t = Tokenizer.from_file('tokenizer.json')
+""",
+            "tokenizer.json": '{"version": "1.0", "model": {"type": "BPEX", "vocab": {}}}',
+        },
+        wanted=(
+            "did not match any variant",
+            "Exception:",
+        ),
         helpful=(r"tokenizer\.json|fast\.py",),
-        misleading=(INFRA, r"memory"),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT|pip install",
+            "memory",
+        ),
     ),
     Failure(
         name="safetensors-truncated",
@@ -81,12 +137,21 @@ FAILURES = [
         venv="torch",
         command="python st.py",
         files={
-            "st.py": "import numpy as np\nfrom safetensors.numpy import save_file, load_file\nsave_file({'w': np.ones(1000)}, 'model.safetensors')\n"
-            "d = open('model.safetensors', 'rb').read()\nopen('model.safetensors', 'wb').write(d[:4000])\nload_file('model.safetensors')\n"
+            "st.py": """\
+import numpy as np
+from safetensors.numpy import save_file, load_file
+save_file({'w': np.ones(1000)}, 'model.safetensors')
+d = open('model.safetensors', 'rb').read()
+open('model.safetensors', 'wb').write(d[:4000])
+load_file('model.safetensors')
+"""
         },
-        wanted=("SafetensorError: Error while deserializing header", "Error while deserializing"),
+        wanted=(
+            "SafetensorError: Error while deserializing header",
+            "Error while deserializing",
+        ),
         helpful=(r"model\.safetensors|st\.py|download|incomplete|truncat",),
-        misleading=(r"out of memory|firewall|pip install",),
+        misleading=("out of memory|firewall|pip install",),
     ),
     Failure(
         name="h5py-not-hdf5",
@@ -95,18 +160,61 @@ FAILURES = [
         also_codes=("data_unavailable",),
         venv="torch",
         command="python h5.py",
-        files={"h5.py": "import h5py\nh5py.File('features.h5', 'r')\n", "features.h5": "<html>404 Not Found</html>\n" * 30},
+        files={
+            "h5.py": """\
+import h5py
+h5py.File('features.h5', 'r')
+""",
+            "features.h5": """\
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+<html>404 Not Found</html>
+""",
+        },
         wanted="file signature not found",
         helpful=(r"features\.h5|h5\.py",),
-        misleading=(INFRA, r"memory"),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT|pip install",
+            "memory",
+        ),
     ),
     Failure(
         name="accelerate-config-missing",
         way="accelerate launch with a configuration that is not there",
-        code="exception",
-        also_codes=("bad_input", "exit_code"),
         convention="torchrun",
         num_ranks=1,
+        code="exception",
+        also_codes=(
+            "bad_input",
+            "exit_code",
+        ),
         rank=None,
         also=(0,),
         venv="torch",
@@ -114,19 +222,30 @@ FAILURES = [
         files={"train.py": "print(1)\n"},
         wanted=("fsdp.yaml",),
         helpful=(r"fsdp\.yaml|config_file",),
-        misleading=(r"memory|firewall",),
+        misleading=("memory|firewall",),
     ),
     Failure(
         name="tf-shape-mismatch",
         way="TensorFlow finds incompatible shapes",
         code="exception",
         venv="tf",
-        command="python model.py",
         variables={"CUDA_VISIBLE_DEVICES": ""},
-        files={"model.py": "import tensorflow as tf\n@tf.function\ndef step(a, b):\n    return tf.linalg.matmul(a, b)\nprint(step(tf.ones([2, 3]), tf.ones([4, 2])))\n"},
-        wanted=("Dimensions must be equal, but are 3 and 4", "Matrix size-incompatible"),
+        command="python model.py",
+        files={
+            "model.py": """\
+import tensorflow as tf
+@tf.function
+def step(a, b):
+    return tf.linalg.matmul(a, b)
+print(step(tf.ones([2, 3]), tf.ones([4, 2])))
+"""
+        },
+        wanted=(
+            "Dimensions must be equal, but are 3 and 4",
+            "Matrix size-incompatible",
+        ),
         helpful=(r"model\.py|shape|dimension",),
-        misleading=(r"out of memory|firewall|GPU|cuda|pip install",),
+        misleading=("out of memory|firewall|GPU|cuda|pip install",),
     ),
     Failure(
         name="tf-keras-nan-terminates",
@@ -134,23 +253,44 @@ FAILURES = [
         code="exception",
         venv="tf",
         command="python check.py",
-        files={"check.py": "import tensorflow as tf\nx = tf.math.log(tf.constant([-1.0, 2.0]))\ntf.debugging.check_numerics(x, 'log-probabilities')\n"},
+        files={
+            "check.py": """\
+import tensorflow as tf
+x = tf.math.log(tf.constant([-1.0, 2.0]))
+tf.debugging.check_numerics(x, 'log-probabilities')
+"""
+        },
         wanted="log-probabilities : Tensor had NaN values",
         helpful=(r"check\.py|log|NaN",),
-        misleading=(r"out of memory|firewall|GPU|cuda|pip install",),
+        misleading=("out of memory|firewall|GPU|cuda|pip install",),
     ),
     Failure(
         name="tf-config-one-worker-dies",
         way="MultiWorkerMirroredStrategy with a TF_CONFIG whose ports are wrong",
         code="exception",
-        also_codes=("bad_input", "rendezvous"),
+        also_codes=(
+            "bad_input",
+            "rendezvous",
+        ),
         venv="tf",
+        variables={
+            "TF_CONFIG": ('{"cluster": {"worker": ["127.0.0.1:31877"]}, "task": {"type": "worker", "index": 3}}')
+        },
         command="python mw.py",
-        variables={"TF_CONFIG": '{"cluster": {"worker": ["127.0.0.1:31877"]}, "task": {"type": "worker", "index": 3}}'},
-        files={"mw.py": "import tensorflow as tf\ns = tf.distribute.MultiWorkerMirroredStrategy()\nprint(s.num_replicas_in_sync)\n"},
-        wanted=("exceeds", "task_id", "index"),
-        helpful=(r"TF_CONFIG|index",),
-        misleading=(r"out of memory|GPU|cuda|pip install",),
+        files={
+            "mw.py": """\
+import tensorflow as tf
+s = tf.distribute.MultiWorkerMirroredStrategy()
+print(s.num_replicas_in_sync)
+"""
+        },
+        wanted=(
+            "exceeds",
+            "task_id",
+            "index",
+        ),
+        helpful=("TF_CONFIG|index",),
+        misleading=("out of memory|GPU|cuda|pip install",),
     ),
     Failure(
         name="jax-shape-error",
@@ -158,10 +298,21 @@ FAILURES = [
         code="exception",
         venv="jax",
         command="python jit.py",
-        files={"jit.py": "import jax, jax.numpy as jnp\n@jax.jit\ndef step(w, x):\n    return jnp.dot(w, x)\nstep(jnp.ones((3, 4)), jnp.ones((5,)))\n"},
-        wanted="dot_general requires contracting dimensions to have the same shape, got (4,) and (5,)",
+        files={
+            "jit.py": """\
+import jax, jax.numpy as jnp
+@jax.jit
+def step(w, x):
+    return jnp.dot(w, x)
+step(jnp.ones((3, 4)), jnp.ones((5,)))
+"""
+        },
+        wanted=("dot_general requires contracting dimensions to have the same shape, got (4,) and (5,)"),
         helpful=(r"jit\.py|shape|step",),
-        misleading=(INFRA, r"memory"),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT|pip install",
+            "memory",
+        ),
     ),
     Failure(
         name="jax-tracer-bool",
@@ -169,22 +320,45 @@ FAILURES = [
         code="exception",
         venv="jax",
         command="python traced.py",
-        files={"traced.py": "import jax, jax.numpy as jnp\n@jax.jit\ndef clip(x):\n    if x > 1:\n        return jnp.ones_like(x)\n    return x\nclip(jnp.float32(3))\n"},
+        files={
+            "traced.py": """\
+import jax, jax.numpy as jnp
+@jax.jit
+def clip(x):
+    if x > 1:
+        return jnp.ones_like(x)
+    return x
+clip(jnp.float32(3))
+"""
+        },
         wanted="TracerBoolConversionError",
         helpful=(r"traced\.py|jnp\.where|lax\.cond|clip",),
-        misleading=(INFRA, r"memory"),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT|pip install",
+            "memory",
+        ),
     ),
     Failure(
         name="jax-debug-nans",
         way="JAX's NaN check",
         code="exception",
         venv="jax",
-        command="python nans.py",
         variables={"JAX_DEBUG_NANS": "1"},
-        files={"nans.py": "import jax.numpy as jnp\ndef loss(x):\n    return jnp.log(x).sum()\nprint(loss(jnp.array([1.0, -1.0])))\n"},
+        command="python nans.py",
+        files={
+            "nans.py": """\
+import jax.numpy as jnp
+def loss(x):
+    return jnp.log(x).sum()
+print(loss(jnp.array([1.0, -1.0])))
+"""
+        },
         wanted="FloatingPointError: invalid value (nan) encountered in",
         helpful=(r"nans\.py|log|nan",),
-        misleading=(INFRA, r"memory"),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT|pip install",
+            "memory",
+        ),
     ),
     Failure(
         name="jax-distributed-late-process",
@@ -196,12 +370,28 @@ FAILURES = [
         venv="jax",
         command="python dist.py",
         files={
-            "dist.py": "import os, time\nR = int(os.environ['RANK'])\ndef convert():\n    time.sleep(300)\nif R == 2:\n    print('converting', flush=True)\n    convert()\nimport jax\n"
-            "jax.distributed.initialize(f\"127.0.0.1:{os.environ['MASTER_PORT']}\", 3, R, initialization_timeout=6)\nprint(jax.process_count())\n"
+            "dist.py": """\
+import os, time
+R = int(os.environ['RANK'])
+def convert():
+    time.sleep(300)
+if R == 2:
+    print('converting', flush=True)
+    convert()
+import jax
+jax.distributed.initialize(f"127.0.0.1:{os.environ['MASTER_PORT']}", 3, R, initialization_timeout=6)
+print(jax.process_count())
+"""
         },
-        wanted=(*HUNG, "late", "convert", "DEADLINE_EXCEEDED", "missing"),
-        helpful=(r"rank 2|convert",),
-        misleading=(r"memory|pip",),
+        wanted=(
+            *HUNG,
+            "late",
+            "convert",
+            "DEADLINE_EXCEEDED",
+            "missing",
+        ),
+        helpful=("rank 2|convert",),
+        misleading=("memory|pip",),
     ),
     Failure(
         name="jax-distributed-one-raises",
@@ -213,13 +403,20 @@ FAILURES = [
         venv="jax",
         command="python dist2.py",
         files={
-            "dist2.py": "import os, time, jax\nR = int(os.environ['RANK'])\n"
-            "jax.distributed.initialize(f\"127.0.0.1:{os.environ['MASTER_PORT']}\", 3, R, initialization_timeout=30)\nprint('ready', R, flush=True)\n"
-            "if R == 1:\n    params = {'encoder': 1}\n    params['decoder']\ntime.sleep(5)\n"
+            "dist2.py": """\
+import os, time, jax
+R = int(os.environ['RANK'])
+jax.distributed.initialize(f"127.0.0.1:{os.environ['MASTER_PORT']}", 3, R, initialization_timeout=30)
+print('ready', R, flush=True)
+if R == 1:
+    params = {'encoder': 1}
+    params['decoder']
+time.sleep(5)
+"""
         },
         wanted="KeyError: 'decoder'",
         helpful=(r"dist2\.py|decoder",),
-        misleading=(r"memory|pip|firewall",),
+        misleading=("memory|pip|firewall",),
     ),
     Failure(
         name="deepspeed-batch-sizes",
@@ -229,12 +426,16 @@ FAILURES = [
         venv="ds",
         command="python ds.py",
         files={
-            "ds.py": "from deepspeed.runtime.config import DeepSpeedConfig\nimport os\nos.environ.update(WORLD_SIZE='1', RANK='0')\n"
-            "DeepSpeedConfig({'train_batch_size': 32, 'train_micro_batch_size_per_gpu': 5, 'gradient_accumulation_steps': 2})\n"
+            "ds.py": """\
+from deepspeed.runtime.config import DeepSpeedConfig
+import os
+os.environ.update(WORLD_SIZE='1', RANK='0')
+DeepSpeedConfig({'train_batch_size': 32, 'train_micro_batch_size_per_gpu': 5, 'gradient_accumulation_steps': 2})
+"""
         },
-        wanted="train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size",
+        wanted=("train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size"),
         helpful=(r"train_batch_size|micro|ds\.py",),
-        misleading=(r"memory|firewall",),
+        misleading=("memory|firewall",),
     ),
     Failure(
         name="horovod-mismatched-shapes",
@@ -243,15 +444,25 @@ FAILURES = [
         num_ranks=3,
         code="collective",
         also_codes=("exception",),
-        rank=0,
-        also=(1, 2),
+        also=(
+            1,
+            2,
+        ),
         venv="hvd",
         limit_s=60.0,
         command="mpirun --oversubscribe -n 3 python hv.py",
-        files={"hv.py": "import torch, horovod.torch as hvd\nhvd.init()\nx = torch.ones(4 if hvd.rank() == 2 else 3)\nhvd.allreduce(x, name='grads')\nprint('done')\n"},
+        files={
+            "hv.py": """\
+import torch, horovod.torch as hvd
+hvd.init()
+x = torch.ones(4 if hvd.rank() == 2 else 3)
+hvd.allreduce(x, name='grads')
+print('done')
+"""
+        },
         wanted="Mismatched allreduce tensor shapes",
         helpful=(r"shape|grads|hv\.py",),
-        misleading=(r"memory|firewall|pip",),
+        misleading=("memory|firewall|pip",),
     ),
     Failure(
         name="horovod-one-raises",
@@ -264,11 +475,17 @@ FAILURES = [
         limit_s=60.0,
         command="mpirun --oversubscribe -n 3 python hv2.py",
         files={
-            "hv2.py": "import torch, horovod.torch as hvd\nhvd.init()\nhvd.allreduce(torch.ones(2), name='warm')\nif hvd.rank() == 1:\n    raise StopIteration('shard 1 is exhausted')\n"
-            "hvd.allreduce(torch.ones(2), name='step')\n"
+            "hv2.py": """\
+import torch, horovod.torch as hvd
+hvd.init()
+hvd.allreduce(torch.ones(2), name='warm')
+if hvd.rank() == 1:
+    raise StopIteration('shard 1 is exhausted')
+hvd.allreduce(torch.ones(2), name='step')
+"""
         },
         wanted="StopIteration: shard 1 is exhausted",
         helpful=(r"hv2\.py|shard 1",),
-        misleading=(r"memory|firewall|pip",),
+        misleading=("memory|firewall|pip",),
     ),
 ]

@@ -4,22 +4,32 @@ from recorder import Failure
 
 HUNG = ("did not", "hung", "stuck", "does not respond", "not respond")
 LEFT = ("code 0", "exited early", "ended early", "left early", "finished before", "had ended")
-WAIT = (
-    "import os, pathlib, sys, time\nRANK, WORLD = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])\n"
-    "def barrier(name, seconds=20):\n    pathlib.Path('sync').mkdir(exist_ok=True)\n    pathlib.Path(f'sync/{name}.{RANK}').touch()\n"
-    "    end = time.monotonic() + seconds\n    while len(list(pathlib.Path('sync').glob(f'{name}.*'))) < WORLD:\n"
-    "        if time.monotonic() > end:\n            raise TimeoutError(f'rank {RANK}: barrier {name} timed out')\n        time.sleep(0.02)\n"
-    "barrier('start')\n"
-)
-GLOO = (
-    "import datetime, os, time, torch, torch.distributed as dist\n"
-    "dist.init_process_group('gloo', timeout=datetime.timedelta(seconds=4))\nRANK, WORLD = dist.get_rank(), dist.get_world_size()\n"
-)
-TWO_NODES = "torchrun --nnodes 2 --node-rank $NODE_RANK --nproc-per-node 2 --master-addr $MASTER_ADDR --master-port $MASTER_PORT"
-MPI = "from mpi4py import MPI\nimport os, sys, time\ncomm = MPI.COMM_WORLD\nRANK, WORLD = comm.Get_rank(), comm.Get_size()\n"
-RUN = "mpirun --oversubscribe"
+WAIT = """\
+import os, pathlib, sys, time
+RANK, WORLD = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])
+def barrier(name, seconds=20):
+    pathlib.Path('sync').mkdir(exist_ok=True)
+    pathlib.Path(f'sync/{name}.{RANK}').touch()
+    end = time.monotonic() + seconds
+    while len(list(pathlib.Path('sync').glob(f'{name}.*'))) < WORLD:
+        if time.monotonic() > end:
+            raise TimeoutError(f'rank {RANK}: barrier {name} timed out')
+        time.sleep(0.02)
+barrier('start')
+"""
+GLOO = """\
+import datetime, os, time, torch, torch.distributed as dist
+dist.init_process_group('gloo', timeout=datetime.timedelta(seconds=4))
+RANK, WORLD = dist.get_rank(), dist.get_world_size()
+"""
+MPI = """\
+from mpi4py import MPI
+import os, sys, time
+comm = MPI.COMM_WORLD
+RANK, WORLD = comm.Get_rank(), comm.Get_size()
+"""
 
-TORCHRUN = [
+FAILURES = [
     Failure(
         name="torchrun-key-error-one-of-4",
         way="a child raises; the report has no error file",
@@ -28,10 +38,21 @@ TORCHRUN = [
         code="exception",
         rank=2,
         command="torchrun --standalone --nproc-per-node 4 train.py",
-        files={"train.py": WAIT + "heads = {'cls': 1}\nif RANK == 2:\n    print(heads['lm'])\nbarrier('end', 30)\n"},
+        files={
+            "train.py": WAIT
+            + """\
+heads = {'cls': 1}
+if RANK == 2:
+    print(heads['lm'])
+barrier('end', 30)
+"""
+        },
         wanted="KeyError: 'lm'",
-        helpful=(r"train\.py", r"heads|'lm'"),
-        misleading=(r"network|memory|pip|firewall",),
+        helpful=(
+            r"train\.py",
+            "heads|'lm'",
+        ),
+        misleading=("network|memory|pip|firewall",),
     ),
     Failure(
         name="torchrun-record-error-file",
@@ -42,12 +63,23 @@ TORCHRUN = [
         rank=1,
         command="torchrun --standalone --nproc-per-node 3 train.py",
         files={
-            "train.py": WAIT + "from torch.distributed.elastic.multiprocessing.errors import record\n@record\ndef main():\n    if RANK == 1:\n"
-            "        raise NotImplementedError('optimizer lion8bit is not implemented for float64')\n    barrier('end', 30)\nmain()\n"
+            "train.py": WAIT
+            + """\
+from torch.distributed.elastic.multiprocessing.errors import record
+@record
+def main():
+    if RANK == 1:
+        raise NotImplementedError('optimizer lion8bit is not implemented for float64')
+    barrier('end', 30)
+main()
+"""
         },
         wanted="NotImplementedError: optimizer lion8bit is not implemented for float64",
-        helpful=(r"train\.py", r"lion8bit|float64"),
-        misleading=(r"network|memory|pip|firewall",),
+        helpful=(
+            r"train\.py",
+            "lion8bit|float64",
+        ),
+        misleading=("network|memory|pip|firewall",),
     ),
     Failure(
         name="torchrun-two-nodes-raise",
@@ -58,11 +90,25 @@ TORCHRUN = [
         num_ranks=4,
         code="exception",
         rank=3,
-        command=TWO_NODES + " train.py",
-        files={"train.py": GLOO + "dist.barrier()\nif RANK == 3:\n    raise ValueError('bucket 4 holds 0 samples after filtering')\ndist.all_reduce(torch.ones(4))\n"},
+        command=(
+            "torchrun --nnodes 2 --node-rank $NODE_RANK --nproc-per-node 2 --master-addr "
+            "$MASTER_ADDR --master-port $MASTER_PORT train.py"
+        ),
+        files={
+            "train.py": GLOO
+            + """\
+dist.barrier()
+if RANK == 3:
+    raise ValueError('bucket 4 holds 0 samples after filtering')
+dist.all_reduce(torch.ones(4))
+"""
+        },
         wanted="ValueError: bucket 4 holds 0 samples after filtering",
-        helpful=(r"train\.py", r"bucket|filter"),
-        misleading=(r"network|memory|pip|firewall",),
+        helpful=(
+            r"train\.py",
+            "bucket|filter",
+        ),
+        misleading=("network|memory|pip|firewall",),
     ),
     Failure(
         name="torchrun-segv-one-of-4",
@@ -72,10 +118,22 @@ TORCHRUN = [
         code="signal",
         rank=1,
         command="torchrun --standalone --nproc-per-node 4 train.py",
-        files={"train.py": WAIT + "if RANK == 1:\n    import ctypes\n    ctypes.memmove(0, 1, 8)\nbarrier('end', 30)\n"},
-        wanted=("SIGSEGV", "Segmentation fault", "Signal 11"),
-        helpful=(r"faulthandler|native|rank 1",),
-        misleading=(r"network|memory limit|pip|firewall",),
+        files={
+            "train.py": WAIT
+            + """\
+if RANK == 1:
+    import ctypes
+    ctypes.memmove(0, 1, 8)
+barrier('end', 30)
+"""
+        },
+        wanted=(
+            "SIGSEGV",
+            "Segmentation fault",
+            "Signal 11",
+        ),
+        helpful=("faulthandler|native|rank 1",),
+        misleading=("network|memory limit|pip|firewall",),
     ),
     Failure(
         name="torchrun-child-killed",
@@ -85,10 +143,22 @@ TORCHRUN = [
         code="signal",
         rank=2,
         command="torchrun --standalone --nproc-per-node 3 train.py",
-        files={"train.py": WAIT + "if RANK == 2:\n    print('evaluating', flush=True)\n    os.kill(os.getpid(), 9)\nbarrier('end', 30)\n"},
-        wanted=("SIGKILL", "Killed", "Signal 9"),
-        helpful=(r"SIGKILL|kill|rank 2",),
-        misleading=(r"network|pip|firewall",),
+        files={
+            "train.py": WAIT
+            + """\
+if RANK == 2:
+    print('evaluating', flush=True)
+    os.kill(os.getpid(), 9)
+barrier('end', 30)
+"""
+        },
+        wanted=(
+            "SIGKILL",
+            "Killed",
+            "Signal 9",
+        ),
+        helpful=("SIGKILL|kill|rank 2",),
+        misleading=("network|pip|firewall",),
     ),
     Failure(
         name="torchrun-exit-message",
@@ -96,12 +166,18 @@ TORCHRUN = [
         convention="torchrun",
         num_ranks=3,
         code="exit_code",
-        rank=0,
         command="torchrun --standalone --nproc-per-node 3 train.py",
-        files={"train.py": WAIT + "if RANK == 0:\n    sys.exit('refusing to overwrite runs/base-7b, use --overwrite')\nbarrier('end', 30)\n"},
+        files={
+            "train.py": WAIT
+            + """\
+if RANK == 0:
+    sys.exit('refusing to overwrite runs/base-7b, use --overwrite')
+barrier('end', 30)
+"""
+        },
         wanted="refusing to overwrite runs/base-7b, use --overwrite",
-        helpful=(r"--overwrite|runs/base-7b",),
-        misleading=(r"network|memory|pip|firewall",),
+        helpful=("--overwrite|runs/base-7b",),
+        misleading=("network|memory|pip|firewall",),
     ),
     Failure(
         name="torchrun-all-lack-module",
@@ -109,13 +185,20 @@ TORCHRUN = [
         convention="torchrun",
         num_ranks=3,
         code="environment",
-        rank=0,
-        also=(1, 2),
+        also=(
+            1,
+            2,
+        ),
         command="torchrun --standalone --nproc-per-node 3 train.py",
-        files={"train.py": "import os\nimport bitsandbytes as bnb\n"},
+        files={
+            "train.py": """\
+import os
+import bitsandbytes as bnb
+"""
+        },
         wanted="No module named 'bitsandbytes'",
-        helpful=(r"bitsandbytes",),
-        misleading=(r"network|memory|firewall",),
+        helpful=("bitsandbytes",),
+        misleading=("network|memory|firewall",),
     ),
     Failure(
         name="torchrun-script-missing",
@@ -123,14 +206,19 @@ TORCHRUN = [
         convention="torchrun",
         num_ranks=3,
         code="exit_code",
-        also_codes=("bad_input", "launcher_missing"),
-        rank=0,
-        also=(1, 2),
+        also_codes=(
+            "bad_input",
+            "launcher_missing",
+        ),
+        also=(
+            1,
+            2,
+        ),
         command="torchrun --standalone --nproc-per-node 3 src/train.py",
         files={"train.py": "print(1)\n"},
         wanted="can't open file",
         helpful=(r"train\.py",),
-        misleading=(r"network|memory|firewall|pip",),
+        misleading=("network|memory|firewall|pip",),
     ),
     Failure(
         name="torchrun-hung-child-of-4",
@@ -141,11 +229,22 @@ TORCHRUN = [
         rank=2,
         command="torchrun --standalone --nproc-per-node 4 train.py",
         files={
-            "train.py": GLOO + "dist.barrier()\ndef fetch_shard():\n    time.sleep(500)\nif RANK == 2:\n    fetch_shard()\ndist.all_reduce(torch.ones(2))\n"
+            "train.py": GLOO
+            + """\
+dist.barrier()
+def fetch_shard():
+    time.sleep(500)
+if RANK == 2:
+    fetch_shard()
+dist.all_reduce(torch.ones(2))
+"""
         },
-        wanted=(*HUNG, "fetch_shard"),
-        helpful=(r"rank 2|fetch_shard",),
-        misleading=(r"memory|pip",),
+        wanted=(
+            *HUNG,
+            "fetch_shard",
+        ),
+        helpful=("rank 2|fetch_shard",),
+        misleading=("memory|pip",),
     ),
     Failure(
         name="torchrun-child-leaves-early",
@@ -155,24 +254,48 @@ TORCHRUN = [
         code="collective",
         rank=1,
         command="torchrun --standalone --nproc-per-node 3 train.py",
-        files={"train.py": GLOO + "for step in range(3 if RANK == 1 else 5):\n    dist.all_reduce(torch.ones(2))\nprint('rank', RANK, 'is done after', step + 1, 'steps', flush=True)\ndist.destroy_process_group()\n"},
-        wanted=(*LEFT, "Connection closed by peer", "is done after 3 steps"),
-        helpful=(r"rank 1|drop_last|uneven|join",),
-        misleading=(r"memory|pip|interface",),
+        files={
+            "train.py": GLOO
+            + """\
+for step in range(3 if RANK == 1 else 5):
+    dist.all_reduce(torch.ones(2))
+print('rank', RANK, 'is done after', step + 1, 'steps', flush=True)
+dist.destroy_process_group()
+"""
+        },
+        wanted=(
+            *LEFT,
+            "Connection closed by peer",
+            "is done after 3 steps",
+        ),
+        helpful=("rank 1|drop_last|uneven|join",),
+        misleading=("memory|pip|interface",),
     ),
     Failure(
         name="torchrun-child-leaves-and-aborts",
-        way="a child has fewer steps, leaves without destroying its group, and aborts as it ends",
+        way=("a child has fewer steps, leaves without destroying its group, and aborts as it ends"),
         convention="torchrun",
         num_ranks=3,
         code="collective",
         also_codes=("signal",),
         rank=1,
         command="torchrun --standalone --nproc-per-node 3 train.py",
-        files={"train.py": GLOO + "for step in range(3 if RANK == 1 else 5):\n    dist.all_reduce(torch.ones(2))\nprint('rank', RANK, 'is done after', step + 1, 'steps', flush=True)\n"},
-        wanted=(*LEFT, "terminate called without an active exception", "SIGABRT", "Connection closed by peer"),
-        helpful=(r"rank 1|drop_last|uneven|join|destroy_process_group",),
-        misleading=(r"memory|pip|interface",),
+        files={
+            "train.py": GLOO
+            + """\
+for step in range(3 if RANK == 1 else 5):
+    dist.all_reduce(torch.ones(2))
+print('rank', RANK, 'is done after', step + 1, 'steps', flush=True)
+"""
+        },
+        wanted=(
+            *LEFT,
+            "terminate called without an active exception",
+            "SIGABRT",
+            "Connection closed by peer",
+        ),
+        helpful=("rank 1|drop_last|uneven|join|destroy_process_group",),
+        misleading=("memory|pip|interface",),
     ),
     Failure(
         name="torchrun-unknown-option",
@@ -184,9 +307,12 @@ TORCHRUN = [
         rank=None,
         command="torchrun --standalone --nproc-per-gpu=2 train.py",
         files={"train.py": "print(1)\n"},
-        wanted=("unrecognized arguments: --nproc-per-gpu=2", "--nproc-per-gpu=2"),
-        helpful=(r"nproc[-_]per[-_]node",),
-        misleading=(r"memory|pip|network",),
+        wanted=(
+            "unrecognized arguments: --nproc-per-gpu=2",
+            "--nproc-per-gpu=2",
+        ),
+        helpful=("nproc[-_]per[-_]node",),
+        misleading=("memory|pip|network",),
     ),
     Failure(
         name="torchrun-gpu-count-without-gpu",
@@ -200,8 +326,8 @@ TORCHRUN = [
         command="torchrun --standalone --nproc-per-node=gpu train.py",
         files={"train.py": "print(1)\n"},
         wanted="Cuda is not available",
-        helpful=(r"nproc[-_]per[-_]node|no GPU|--compute|cpu",),
-        misleading=(r"out of memory|firewall",),
+        helpful=("nproc[-_]per[-_]node|no GPU|--compute|cpu",),
+        misleading=("out of memory|firewall",),
     ),
     Failure(
         name="torchrun-max-restarts",
@@ -212,12 +338,18 @@ TORCHRUN = [
         rank=1,
         command="torchrun --standalone --max-restarts 1 --nproc-per-node 3 train.py",
         files={
-            "train.py": "import os, time\nr = os.environ['RANK']\nprint('attempt', os.environ['TORCHELASTIC_RESTART_COUNT'], 'rank', r, flush=True)\n"
-            "if r == '1':\n    raise FloatingPointError('gradient overflow in layer 11')\ntime.sleep(60)\n"
+            "train.py": """\
+import os, time
+r = os.environ['RANK']
+print('attempt', os.environ['TORCHELASTIC_RESTART_COUNT'], 'rank', r, flush=True)
+if r == '1':
+    raise FloatingPointError('gradient overflow in layer 11')
+time.sleep(60)
+"""
         },
         wanted="FloatingPointError: gradient overflow in layer 11",
         helpful=(r"train\.py|overflow|layer 11|scale",),
-        misleading=(r"network|pip|firewall",),
+        misleading=("network|pip|firewall",),
     ),
     Failure(
         name="torchrun-second-node-never-comes",
@@ -226,10 +358,18 @@ TORCHRUN = [
         num_ranks=4,
         code="rendezvous",
         rank=None,
-        command="torchrun --nnodes 2 --nproc-per-node 2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:$MASTER_PORT --rdzv-id 7 --rdzv-conf join_timeout=4,last_call_timeout=1 train.py",
+        command=(
+            "torchrun --nnodes 2 --nproc-per-node 2 --rdzv-backend c10d --rdzv-endpoint "
+            "127.0.0.1:$MASTER_PORT --rdzv-id 7 --rdzv-conf "
+            "join_timeout=4,last_call_timeout=1 train.py"
+        ),
         files={"train.py": "print(1)\n"},
-        wanted=("RendezvousTimeoutError", "did not find each other", "timed out"),
-        helpful=(r"nnodes|second node|node",),
+        wanted=(
+            "RendezvousTimeoutError",
+            "did not find each other",
+            "timed out",
+        ),
+        helpful=("nnodes|second node|node",),
         misleading=(r"memory|pip|train\.py",),
     ),
     Failure(
@@ -242,9 +382,22 @@ TORCHRUN = [
         rank=1,
         limit_s=10.0,
         command="torchrun --standalone --nproc-per-node 3 train.py",
-        files={"train.py": WAIT + "def drain():\n    while True:\n        time.sleep(0.2)\nif RANK == 1:\n    drain()\nbarrier('end', 300)\n"},
-        wanted=(*HUNG, "drain"),
-        helpful=(r"rank 1|drain",),
+        files={
+            "train.py": WAIT
+            + """\
+def drain():
+    while True:
+        time.sleep(0.2)
+if RANK == 1:
+    drain()
+barrier('end', 300)
+"""
+        },
+        wanted=(
+            *HUNG,
+            "drain",
+        ),
+        helpful=("rank 1|drain",),
         misleading=(r"memory|pip|firewall|raise .{0,20}limits\.timeout",),
     ),
     Failure(
@@ -253,15 +406,22 @@ TORCHRUN = [
         convention="torchrun",
         num_ranks=3,
         code="exception",
+        also_codes=("host_oom",),
         rank=2,
         command="torchrun --standalone --tee 3 --log-dir logs --nproc-per-node 3 train.py",
         files={
-            "train.py": WAIT + "for s in range(3):\n    print('step', s, 'rank', RANK, flush=True)\nif RANK == 2:\n    raise MemoryError('prefetch of 12 batches does not fit the pinned pool (8 MiB)')\nbarrier('end', 30)\n"
+            "train.py": WAIT
+            + """\
+for s in range(3):
+    print('step', s, 'rank', RANK, flush=True)
+if RANK == 2:
+    raise MemoryError('prefetch of 12 batches does not fit the pinned pool (8 MiB)')
+barrier('end', 30)
+"""
         },
-        also_codes=("host_oom",),
         wanted="MemoryError: prefetch of 12 batches does not fit the pinned pool (8 MiB)",
         helpful=(r"prefetch|pinned|train\.py",),
-        misleading=(r"network|pip|firewall",),
+        misleading=("network|pip|firewall",),
     ),
     Failure(
         name="torchrun-output-redirected",
@@ -272,10 +432,21 @@ TORCHRUN = [
         also_codes=("exception",),
         rank=1,
         command="torchrun --standalone --redirects 3 --log-dir logs --nproc-per-node 3 train.py",
-        files={"train.py": WAIT + "if RANK == 1:\n    raise TypeError('hidden in a file')\nbarrier('end', 30)\n"},
-        wanted=("exitcode", "exit code 1", "code 1"),
+        files={
+            "train.py": WAIT
+            + """\
+if RANK == 1:
+    raise TypeError('hidden in a file')
+barrier('end', 30)
+"""
+        },
+        wanted=(
+            "exitcode",
+            "exit code 1",
+            "code 1",
+        ),
         helpful=(r"logs?\b|--redirects|--tee|record",),
-        misleading=(r"network|memory|firewall|pip",),
+        misleading=("network|memory|firewall|pip",),
     ),
     Failure(
         name="torchrun-no-python-missing-program",
@@ -283,14 +454,16 @@ TORCHRUN = [
         convention="torchrun",
         num_ranks=2,
         code="launcher_missing",
-        also_codes=("exception", "bad_input"),
-        rank=0,
+        also_codes=(
+            "exception",
+            "bad_input",
+        ),
         also=(1,),
         command="torchrun --standalone --nproc-per-node 2 --no-python ./bin/trainer --steps 3",
         files={"train.py": "print(1)\n"},
         wanted="No such file or directory: './bin/trainer'",
-        helpful=(r"bin/trainer|--no-python",),
-        misleading=(r"network|memory|firewall|pip",),
+        helpful=("bin/trainer|--no-python",),
+        misleading=("network|memory|firewall|pip",),
     ),
     Failure(
         name="torchrun-abort-in-cpp",
@@ -299,14 +472,23 @@ TORCHRUN = [
         num_ranks=3,
         code="signal",
         rank=2,
-        command="g++ -shared -fPIC -o libtopk.so topk.cpp && torchrun --standalone --nproc-per-node 3 train.py",
+        command=("g++ -shared -fPIC -o libtopk.so topk.cpp && torchrun --standalone --nproc-per-node 3 train.py"),
         files={
-            "topk.cpp": '#include <stdexcept>\nextern "C" int topk(int k) { if (k > 64) throw std::length_error("topk: k=128 exceeds 64"); return k; }\n',
-            "train.py": WAIT + "import ctypes\nlib = ctypes.CDLL('./libtopk.so')\nlib.topk(128 if RANK == 2 else 8)\nbarrier('end', 30)\n",
+            "topk.cpp": """\
+#include <stdexcept>
+extern "C" int topk(int k) { if (k > 64) throw std::length_error("topk: k=128 exceeds 64"); return k; }
+""",
+            "train.py": WAIT
+            + """\
+import ctypes
+lib = ctypes.CDLL('./libtopk.so')
+lib.topk(128 if RANK == 2 else 8)
+barrier('end', 30)
+""",
         },
         wanted="topk: k=128 exceeds 64",
-        helpful=(r"topk|k=128",),
-        misleading=(r"network|memory|firewall|pip",),
+        helpful=("topk|k=128",),
+        misleading=("network|memory|firewall|pip",),
     ),
     Failure(
         name="torchrun-ddp-params-differ",
@@ -318,11 +500,20 @@ TORCHRUN = [
         rank=2,
         command="torchrun --standalone --nproc-per-node 3 train.py",
         files={
-            "train.py": GLOO + "from torch import nn\nmodel = nn.Linear(8, 5 if RANK == 2 else 4)\nmodel = nn.parallel.DistributedDataParallel(model)\nprint('wrapped', flush=True)\n"
+            "train.py": GLOO
+            + """\
+from torch import nn
+model = nn.Linear(8, 5 if RANK == 2 else 4)
+model = nn.parallel.DistributedDataParallel(model)
+print('wrapped', flush=True)
+"""
         },
-        wanted=("appears not to match sizes of the same param in process", "DDP expects same model across all ranks"),
+        wanted=(
+            "appears not to match sizes of the same param in process",
+            "DDP expects same model across all ranks",
+        ),
         helpful=(r"rank 2|model|Linear|train\.py",),
-        misleading=(r"memory|firewall|pip",),
+        misleading=("memory|firewall|pip",),
     ),
     Failure(
         name="torchrun-nccl-without-gpu",
@@ -330,14 +521,28 @@ TORCHRUN = [
         convention="torchrun",
         num_ranks=3,
         code="exception",
-        rank=0,
-        also=(1, 2),
+        also_codes=(
+            "environment",
+            "bad_input",
+        ),
+        also=(
+            1,
+            2,
+        ),
         command="torchrun --standalone --nproc-per-node 3 train.py",
-        files={"train.py": "import torch.distributed as dist\ndist.init_process_group('nccl')\nprint('ready')\n"},
-        also_codes=("environment", "bad_input"),
-        wanted=("ProcessGroupNCCL is only supported with GPUs, no GPUs found", "Distributed package doesn't have NCCL built in"),
-        helpful=(r"gloo|--compute|no GPU",),
-        misleading=(r"out of memory|firewall|SOCKET_IFNAME",),
+        files={
+            "train.py": """\
+import torch.distributed as dist
+dist.init_process_group('nccl')
+print('ready')
+"""
+        },
+        wanted=(
+            "ProcessGroupNCCL is only supported with GPUs, no GPUs found",
+            "Distributed package doesn't have NCCL built in",
+        ),
+        helpful=("gloo|--compute|no GPU",),
+        misleading=("out of memory|firewall|SOCKET_IFNAME",),
     ),
     Failure(
         name="accelerate-child-raises",
@@ -347,18 +552,27 @@ TORCHRUN = [
         code="exception",
         rank=1,
         venv="torch",
-        command="ACCELERATE_USE_CPU=true accelerate launch --multi_gpu --num_processes 3 --main_process_port $MASTER_PORT train.py",
+        command=(
+            "ACCELERATE_USE_CPU=true accelerate launch --multi_gpu --num_processes 3 "
+            "--main_process_port $MASTER_PORT train.py"
+        ),
         files={
-            "train.py": "from accelerate import Accelerator\nimport torch\na = Accelerator(cpu=True)\na.print('processes', a.num_processes)\n"
-            "x = torch.ones(4, 3)\na.wait_for_everyone()\nif a.process_index == 1:\n    x = x @ torch.ones(4, 2)\na.wait_for_everyone()\n"
+            "train.py": """\
+from accelerate import Accelerator
+import torch
+a = Accelerator(cpu=True)
+a.print('processes', a.num_processes)
+x = torch.ones(4, 3)
+a.wait_for_everyone()
+if a.process_index == 1:
+    x = x @ torch.ones(4, 2)
+a.wait_for_everyone()
+"""
         },
         wanted="mat1 and mat2 shapes cannot be multiplied (4x3 and 4x2)",
         helpful=(r"train\.py|shape",),
-        misleading=(r"memory|firewall|pip",),
+        misleading=("memory|firewall|pip",),
     ),
-]
-
-MPIRUN = [
     Failure(
         name="mpi4py-module-raises",
         way="python -m mpi4py: an exception aborts all",
@@ -366,11 +580,19 @@ MPIRUN = [
         num_ranks=3,
         code="exception",
         rank=1,
-        command=RUN + " -n 3 python -m mpi4py train.py",
-        files={"train.py": MPI + "comm.Barrier()\nif RANK == 1:\n    raise ArithmeticError('temperature schedule returned -0.5')\ncomm.Barrier()\n"},
+        command="mpirun --oversubscribe -n 3 python -m mpi4py train.py",
+        files={
+            "train.py": MPI
+            + """\
+comm.Barrier()
+if RANK == 1:
+    raise ArithmeticError('temperature schedule returned -0.5')
+comm.Barrier()
+"""
+        },
         wanted="ArithmeticError: temperature schedule returned -0.5",
         helpful=(r"train\.py|temperature",),
-        misleading=(r"memory|firewall|pip|network",),
+        misleading=("memory|firewall|pip|network",),
     ),
     Failure(
         name="mpi4py-raises-until-limit",
@@ -381,8 +603,17 @@ MPIRUN = [
         also_codes=("timeout",),
         rank=2,
         limit_s=5.0,
-        command=RUN + " -n 4 python train.py",
-        files={"train.py": MPI + "comm.Barrier()\nif RANK == 2:\n    names = ['a', 'b']\n    names.index('c')\ncomm.Barrier()\n"},
+        command="mpirun --oversubscribe -n 4 python train.py",
+        files={
+            "train.py": MPI
+            + """\
+comm.Barrier()
+if RANK == 2:
+    names = ['a', 'b']
+    names.index('c')
+comm.Barrier()
+"""
+        },
         wanted="ValueError: 'c' is not in list",
         helpful=(r"-m mpi4py|train\.py|names",),
         misleading=(r"memory|firewall|pip install|raise .{0,20}limits\.timeout",),
@@ -394,11 +625,20 @@ MPIRUN = [
         num_ranks=3,
         code="exit_code",
         rank=2,
-        command=RUN + " -n 3 python train.py",
-        files={"train.py": MPI + "comm.Barrier()\nif RANK == 2:\n    print('rank 2: energy drift 3.2e-1 exceeds the tolerance 1e-3', flush=True)\n    comm.Abort(7)\ncomm.Barrier()\n"},
+        command="mpirun --oversubscribe -n 3 python train.py",
+        files={
+            "train.py": MPI
+            + """\
+comm.Barrier()
+if RANK == 2:
+    print('rank 2: energy drift 3.2e-1 exceeds the tolerance 1e-3', flush=True)
+    comm.Abort(7)
+comm.Barrier()
+"""
+        },
         wanted="rank 2: energy drift 3.2e-1 exceeds the tolerance 1e-3",
         helpful=(r"energy|tolerance|train\.py",),
-        misleading=(r"memory|firewall|pip|network",),
+        misleading=("memory|firewall|pip|network",),
     ),
     Failure(
         name="mpirun-segv-one-of-4",
@@ -407,11 +647,24 @@ MPIRUN = [
         num_ranks=4,
         code="signal",
         rank=3,
-        command=RUN + " -n 4 python train.py",
-        files={"train.py": MPI + "comm.Barrier()\nif RANK == 3:\n    import ctypes\n    ctypes.string_at(8)\ncomm.Barrier()\n"},
-        wanted=("SIGSEGV", "Segmentation fault", "signal 11"),
-        helpful=(r"faulthandler|native|rank 3",),
-        misleading=(r"memory limit|firewall|pip|network",),
+        command="mpirun --oversubscribe -n 4 python train.py",
+        files={
+            "train.py": MPI
+            + """\
+comm.Barrier()
+if RANK == 3:
+    import ctypes
+    ctypes.string_at(8)
+comm.Barrier()
+"""
+        },
+        wanted=(
+            "SIGSEGV",
+            "Segmentation fault",
+            "signal 11",
+        ),
+        helpful=("faulthandler|native|rank 3",),
+        misleading=("memory limit|firewall|pip|network",),
     ),
     Failure(
         name="mpirun-killed-one-of-3",
@@ -419,12 +672,23 @@ MPIRUN = [
         convention="mpirun",
         num_ranks=3,
         code="signal",
-        rank=0,
-        command=RUN + " -n 3 python train.py",
-        files={"train.py": MPI + "comm.Barrier()\nif RANK == 0:\n    os.kill(os.getpid(), 9)\ncomm.Barrier()\n"},
-        wanted=("SIGKILL", "Killed", "signal 9"),
-        helpful=(r"SIGKILL|kill|rank 0",),
-        misleading=(r"firewall|pip|network",),
+        command="mpirun --oversubscribe -n 3 python train.py",
+        files={
+            "train.py": MPI
+            + """\
+comm.Barrier()
+if RANK == 0:
+    os.kill(os.getpid(), 9)
+comm.Barrier()
+"""
+        },
+        wanted=(
+            "SIGKILL",
+            "Killed",
+            "signal 9",
+        ),
+        helpful=("SIGKILL|kill|rank 0",),
+        misleading=("firewall|pip|network",),
     ),
     Failure(
         name="mpirun-shell-exit-3",
@@ -433,11 +697,20 @@ MPIRUN = [
         num_ranks=3,
         code="exit_code",
         rank=1,
-        command=RUN + " -n 3 ./rank.sh",
-        files={"rank.sh": "#!/bin/bash\nif [ $OMPI_COMM_WORLD_RANK = 1 ]; then\n  echo 'rank.sh: licence file /opt/lic/node1.lic has expired' >&2\n  exit 3\nfi\nsleep 20\n"},
+        command="mpirun --oversubscribe -n 3 ./rank.sh",
+        files={
+            "rank.sh": """\
+#!/bin/bash
+if [ $OMPI_COMM_WORLD_RANK = 1 ]; then
+  echo 'rank.sh: licence file /opt/lic/node1.lic has expired' >&2
+  exit 3
+fi
+sleep 20
+"""
+        },
         wanted="rank.sh: licence file /opt/lic/node1.lic has expired",
         helpful=(r"licen[cs]e|node1\.lic|rank\.sh",),
-        misleading=(r"memory|firewall|pip|network",),
+        misleading=("memory|firewall|pip|network",),
     ),
     Failure(
         name="mpirun-not-enough-slots",
@@ -450,8 +723,8 @@ MPIRUN = [
         command="mpirun -n 64 python train.py",
         files={"train.py": "print(1)\n"},
         wanted="not enough slots available",
-        helpful=(r"oversubscribe|slots|-n 64|fewer",),
-        misleading=(r"memory|firewall|pip",),
+        helpful=("oversubscribe|slots|-n 64|fewer",),
+        misleading=("memory|firewall|pip",),
     ),
     Failure(
         name="mpirun-no-such-program",
@@ -459,14 +732,20 @@ MPIRUN = [
         convention="mpirun",
         num_ranks=2,
         code="launcher_missing",
-        also_codes=("exit_code", "bad_input"),
-        rank=0,
+        also_codes=(
+            "exit_code",
+            "bad_input",
+        ),
         also=(1,),
-        command=RUN + " -n 2 ./lammps -in in.melt",
+        command="mpirun --oversubscribe -n 2 ./lammps -in in.melt",
         files={"in.melt": "units lj\n"},
-        wanted=("unable to find the specified executable file", "could not find", "./lammps"),
-        helpful=(r"lammps",),
-        misleading=(r"memory|firewall|pip install",),
+        wanted=(
+            "unable to find the specified executable file",
+            "could not find",
+            "./lammps",
+        ),
+        helpful=("lammps",),
+        misleading=("memory|firewall|pip install",),
     ),
     Failure(
         name="mpirun-limit-hung-rank",
@@ -477,10 +756,23 @@ MPIRUN = [
         also_codes=("collective",),
         rank=3,
         limit_s=5.0,
-        command=RUN + " -n 4 python train.py",
-        files={"train.py": MPI + "comm.Barrier()\ndef io_phase():\n    time.sleep(900)\nif RANK == 3:\n    io_phase()\ncomm.Barrier()\n"},
-        wanted=(*HUNG, "io_phase"),
-        helpful=(r"rank 3|io_phase",),
+        command="mpirun --oversubscribe -n 4 python train.py",
+        files={
+            "train.py": MPI
+            + """\
+comm.Barrier()
+def io_phase():
+    time.sleep(900)
+if RANK == 3:
+    io_phase()
+comm.Barrier()
+"""
+        },
+        wanted=(
+            *HUNG,
+            "io_phase",
+        ),
+        helpful=("rank 3|io_phase",),
         misleading=(r"memory|firewall|pip|raise .{0,20}limits\.timeout",),
     ),
     Failure(
@@ -492,11 +784,21 @@ MPIRUN = [
         rank=1,
         command="python -m mpi4py train.py",
         files={
-            "train.py": MPI + "import numpy as np\ncomm.Barrier()\nif RANK == 0:\n    comm.Send(np.zeros(100), dest=1)\nelif RANK == 1:\n    buf = np.zeros(10)\n    comm.Recv(buf, source=0)\ncomm.Barrier()\n"
+            "train.py": MPI
+            + """\
+import numpy as np
+comm.Barrier()
+if RANK == 0:
+    comm.Send(np.zeros(100), dest=1)
+elif RANK == 1:
+    buf = np.zeros(10)
+    comm.Recv(buf, source=0)
+comm.Barrier()
+"""
         },
         wanted="MPI_ERR_TRUNCATE: message truncated",
         helpful=(r"train\.py|buf|Recv|truncat",),
-        misleading=(r"memory|firewall|pip",),
+        misleading=("memory|firewall|pip",),
     ),
     Failure(
         name="mpi-c-invalid-rank",
@@ -504,16 +806,31 @@ MPIRUN = [
         convention="mpirun",
         num_ranks=3,
         code="exit_code",
-        also_codes=("exception", "collective", "bad_input"),
+        also_codes=(
+            "exception",
+            "collective",
+            "bad_input",
+        ),
         rank=2,
-        command="mpicc -o ring ring.c && " + RUN + " -n 3 ./ring",
+        command="mpicc -o ring ring.c && mpirun --oversubscribe -n 3 ./ring",
         files={
-            "ring.c": "#include <mpi.h>\nint main(int c, char **v) {\n  int r, n, x = 1;\n  MPI_Init(&c, &v);\n  MPI_Comm_rank(MPI_COMM_WORLD, &r);\n  MPI_Comm_size(MPI_COMM_WORLD, &n);\n"
-            "  MPI_Barrier(MPI_COMM_WORLD);\n  if (r == 2) MPI_Send(&x, 1, MPI_INT, r + 1, 0, MPI_COMM_WORLD);\n  MPI_Barrier(MPI_COMM_WORLD);\n  MPI_Finalize();\n}\n"
+            "ring.c": """\
+#include <mpi.h>
+int main(int c, char **v) {
+  int r, n, x = 1;
+  MPI_Init(&c, &v);
+  MPI_Comm_rank(MPI_COMM_WORLD, &r);
+  MPI_Comm_size(MPI_COMM_WORLD, &n);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (r == 2) MPI_Send(&x, 1, MPI_INT, r + 1, 0, MPI_COMM_WORLD);
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Finalize();
+}
+"""
         },
         wanted="MPI_ERR_RANK: invalid rank",
-        helpful=(r"MPI_Send|rank|ring",),
-        misleading=(r"memory|firewall|pip",),
+        helpful=("MPI_Send|rank|ring",),
+        misleading=("memory|firewall|pip",),
     ),
     Failure(
         name="mpi-cpp-exception-rank-2",
@@ -522,12 +839,19 @@ MPIRUN = [
         processes=4,
         code="signal",
         rank=2,
-        command="./solve",
-        variables={},
-        files={"train.py": "x"},
+        command=("mpicxx -o solve$OMPI_COMM_WORLD_RANK solve.cpp && exec ./solve$OMPI_COMM_WORLD_RANK"),
+        files={
+            "solve.cpp": """\
+#include <mpi.h>
+#include <stdexcept>
+int main(int c, char **v) { MPI_Init(&c, &v); int r; MPI_Comm_rank(MPI_COMM_WORLD, &r); \
+MPI_Barrier(MPI_COMM_WORLD); if (r == 2) throw std::runtime_error("mesh: cell 17 has a negative volume"); \
+MPI_Barrier(MPI_COMM_WORLD); MPI_Finalize(); }
+"""
+        },
         wanted="mesh: cell 17 has a negative volume",
-        helpful=(r"mesh|cell 17|volume",),
-        misleading=(r"memory|firewall|pip",),
+        helpful=("mesh|cell 17|volume",),
+        misleading=("memory|firewall|pip",),
     ),
     Failure(
         name="mpi-leaves-without-finalize",
@@ -538,11 +862,24 @@ MPIRUN = [
         also_codes=("exit_code",),
         rank=1,
         limit_s=8.0,
-        command=RUN + " -n 3 python train.py",
-        files={"train.py": MPI + "comm.Barrier()\nif RANK == 1:\n    print('nothing left to do', flush=True)\n    os._exit(0)\ncomm.Barrier()\n"},
-        wanted=(*LEFT, "nothing left to do", "finalize"),
+        command="mpirun --oversubscribe -n 3 python train.py",
+        files={
+            "train.py": MPI
+            + """\
+comm.Barrier()
+if RANK == 1:
+    print('nothing left to do', flush=True)
+    os._exit(0)
+comm.Barrier()
+"""
+        },
+        wanted=(
+            *LEFT,
+            "nothing left to do",
+            "finalize",
+        ),
         helpful=(r"rank 1|finali[sz]e|os\._exit",),
-        misleading=(r"memory|firewall|pip",),
+        misleading=("memory|firewall|pip",),
     ),
     Failure(
         name="mpi-all-lack-module",
@@ -550,13 +887,15 @@ MPIRUN = [
         convention="mpi",
         processes=3,
         code="environment",
-        rank=0,
-        also=(1, 2),
+        also=(
+            1,
+            2,
+        ),
         command="python train.py",
         files={"train.py": "import petsc4py\n"},
         wanted="No module named 'petsc4py'",
-        helpful=(r"petsc4py",),
-        misleading=(r"memory|firewall|network",),
+        helpful=("petsc4py",),
+        misleading=("memory|firewall|network",),
     ),
     Failure(
         name="mpi-one-rank-lacks-file",
@@ -568,12 +907,20 @@ MPIRUN = [
         rank=4,
         command="python -m mpi4py train.py",
         files={
-            "train.py": MPI + "comm.Barrier()\ndata = open(f'part{RANK}.csv').read()\nprint(comm.allreduce(len(data)))\n",
-            **{f"part{n}.csv": "1,2\n" for n in range(4)},
+            "train.py": MPI
+            + """\
+comm.Barrier()
+data = open(f'part{RANK}.csv').read()
+print(comm.allreduce(len(data)))
+""",
+            "part0.csv": "1,2\n",
+            "part1.csv": "1,2\n",
+            "part2.csv": "1,2\n",
+            "part3.csv": "1,2\n",
         },
         wanted="No such file or directory: 'part4.csv'",
         helpful=(r"part4\.csv",),
-        misleading=(r"memory|firewall|pip",),
+        misleading=("memory|firewall|pip",),
     ),
     Failure(
         name="mpi-numpy-shape-mismatch",
@@ -584,11 +931,18 @@ MPIRUN = [
         rank=1,
         command="python -m mpi4py train.py",
         files={
-            "train.py": MPI + "import numpy as np\ngrads = np.ones((4, 4))\nif RANK == 1:\n    grads = grads + np.ones((4, 5))\ncomm.Allreduce(MPI.IN_PLACE, grads)\n"
+            "train.py": MPI
+            + """\
+import numpy as np
+grads = np.ones((4, 4))
+if RANK == 1:
+    grads = grads + np.ones((4, 5))
+comm.Allreduce(MPI.IN_PLACE, grads)
+"""
         },
         wanted="operands could not be broadcast together with shapes (4,4) (4,5)",
         helpful=(r"train\.py|shape|grads",),
-        misleading=(r"memory|firewall|pip",),
+        misleading=("memory|firewall|pip",),
     ),
     Failure(
         name="mpi-disk-full-rank-1",
@@ -599,11 +953,18 @@ MPIRUN = [
         rank=1,
         command="python -m mpi4py train.py",
         files={
-            "train.py": MPI + "comm.Barrier()\nwith open('/dev/full' if RANK == 1 else 'restart.bin', 'wb') as f:\n    f.write(bytes(1 << 16))\n    f.flush()\ncomm.Barrier()\n"
+            "train.py": MPI
+            + """\
+comm.Barrier()
+with open('/dev/full' if RANK == 1 else 'restart.bin', 'wb') as f:
+    f.write(bytes(1 << 16))
+    f.flush()
+comm.Barrier()
+"""
         },
         wanted="No space left on device",
-        helpful=(r"disk|space|/dev/full|muster rm",),
-        misleading=(r"out of memory|firewall|pip",),
+        helpful=("disk|space|/dev/full|muster rm",),
+        misleading=("out of memory|firewall|pip",),
     ),
     Failure(
         name="mpi-hung-rank-of-6-limit",
@@ -615,9 +976,23 @@ MPIRUN = [
         rank=4,
         limit_s=7.0,
         command="python train.py",
-        files={"train.py": MPI + "comm.Barrier()\ndef settle():\n    while True:\n        time.sleep(0.05)\nif RANK == 4:\n    settle()\ncomm.allreduce(1)\n"},
-        wanted=(*HUNG, "settle"),
-        helpful=(r"rank 4|settle",),
+        files={
+            "train.py": MPI
+            + """\
+comm.Barrier()
+def settle():
+    while True:
+        time.sleep(0.05)
+if RANK == 4:
+    settle()
+comm.allreduce(1)
+"""
+        },
+        wanted=(
+            *HUNG,
+            "settle",
+        ),
+        helpful=("rank 4|settle",),
         misleading=(r"memory|firewall|pip|raise .{0,20}limits\.timeout",),
     ),
     Failure(
@@ -627,10 +1002,18 @@ MPIRUN = [
         processes=3,
         code="exception",
         also_codes=("timeout",),
-        rank=0,
         limit_s=5.0,
         command="python train.py",
-        files={"train.py": MPI + "comm.Barrier()\nif RANK == 0:\n    scale = dict(fp16=1)\n    scale['fp8']\nprint(comm.bcast(1), flush=True)\n"},
+        files={
+            "train.py": MPI
+            + """\
+comm.Barrier()
+if RANK == 0:
+    scale = dict(fp16=1)
+    scale['fp8']
+print(comm.bcast(1), flush=True)
+"""
+        },
         wanted="KeyError: 'fp8'",
         helpful=(r"fp8|-m mpi4py|train\.py",),
         misleading=(r"memory|firewall|pip install|raise .{0,20}limits\.timeout",),
@@ -642,14 +1025,22 @@ MPIRUN = [
         num_ranks=3,
         code="exception",
         rank=2,
-        command=RUN + " -n 2 python -m mpi4py worker.py : -n 1 python -m mpi4py server.py",
+        command=("mpirun --oversubscribe -n 2 python -m mpi4py worker.py : -n 1 python -m mpi4py server.py"),
         files={
-            "worker.py": MPI + "comm.send({'rank': RANK}, dest=2)\nprint(comm.recv(source=2))\n",
-            "server.py": MPI + "jobs = [comm.recv() for _ in range(2)]\ntotal = sum(j['weight'] for j in jobs)\n",
+            "worker.py": MPI
+            + """\
+comm.send({'rank': RANK}, dest=2)
+print(comm.recv(source=2))
+""",
+            "server.py": MPI
+            + """\
+jobs = [comm.recv() for _ in range(2)]
+total = sum(j['weight'] for j in jobs)
+""",
         },
         wanted="KeyError: 'weight'",
         helpful=(r"server\.py|weight",),
-        misleading=(r"memory|firewall|pip",),
+        misleading=("memory|firewall|pip",),
     ),
     Failure(
         name="mpirun-tagged-output",
@@ -658,26 +1049,18 @@ MPIRUN = [
         num_ranks=4,
         code="exception",
         rank=2,
-        command=RUN + " --tag-output -n 4 python -m mpi4py train.py",
-        files={"train.py": MPI + "comm.Barrier()\nif RANK == 2:\n    print(int('0x1F'))\ncomm.Barrier()\n"},
+        command="mpirun --oversubscribe --tag-output -n 4 python -m mpi4py train.py",
+        files={
+            "train.py": MPI
+            + """\
+comm.Barrier()
+if RANK == 2:
+    print(int('0x1F'))
+comm.Barrier()
+"""
+        },
         wanted="ValueError: invalid literal for int() with base 10: '0x1F'",
         helpful=(r"train\.py|0x1F",),
-        misleading=(r"memory|firewall|pip",),
+        misleading=("memory|firewall|pip",),
     ),
-]
-SOLVE = (
-    '#include <mpi.h>\\n#include <stdexcept>\\nint main(int c, char **v) { MPI_Init(&c, &v); int r; MPI_Comm_rank(MPI_COMM_WORLD, &r); '
-    'MPI_Barrier(MPI_COMM_WORLD); if (r == 2) throw std::runtime_error("mesh: cell 17 has a negative volume"); MPI_Barrier(MPI_COMM_WORLD); MPI_Finalize(); }\\n'
-)
-FAILURES = [
-    failure
-    if failure.name != "mpi-cpp-exception-rank-2"
-    else Failure(
-        **{
-            **failure.__dict__,
-            "command": "mpicxx -o solve$OMPI_COMM_WORLD_RANK solve.cpp && exec ./solve$OMPI_COMM_WORLD_RANK",
-            "files": {"solve.cpp": SOLVE.replace("\\n", "\n")},
-        }
-    )
-    for failure in [*TORCHRUN, *MPIRUN]
 ]

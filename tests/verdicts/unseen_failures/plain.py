@@ -2,8 +2,6 @@
 
 from recorder import Failure
 
-INFRA = r"network|firewall|out of memory|smaller batch|retry|MASTER_PORT"
-
 FAILURES = [
     Failure(
         name="yaml-learning-rate-string",
@@ -11,14 +9,29 @@ FAILURES = [
         code="exception",
         command="python fit.py --config conf/base.yaml",
         files={
-            "fit.py": "import argparse, yaml\np = argparse.ArgumentParser(); p.add_argument('--config')\n"
-            "cfg = yaml.safe_load(open(p.parse_args().config))\nprint('config', cfg)\nw = 1.0\n"
-            "for step in range(3):\n    grad = 0.5\n    w -= cfg['lr'] * grad\n",
-            "conf/base.yaml": "lr: 1e-4\nepochs: 3\n",
+            "fit.py": """\
+import argparse, yaml
+p = argparse.ArgumentParser(); p.add_argument('--config')
+cfg = yaml.safe_load(open(p.parse_args().config))
+print('config', cfg)
+w = 1.0
+for step in range(3):
+    grad = 0.5
+    w -= cfg['lr'] * grad
+""",
+            "conf/base.yaml": """\
+lr: 1e-4
+epochs: 3
+""",
         },
         wanted="can't multiply sequence by non-int of type 'float'",
-        helpful=(r"1e-4|1\.0e-4|\blr\b", r"fit\.py", r"base\.yaml", r"float\("),
-        misleading=(INFRA,),
+        helpful=(
+            r"1e-4|1\.0e-4|\blr\b",
+            r"fit\.py",
+            r"base\.yaml",
+            r"float\(",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="json-trailing-comma",
@@ -26,13 +39,30 @@ FAILURES = [
         code="exception",
         command="python finetune.py",
         files={
-            "finetune.py": "import json\ndef load(path):\n    with open(path) as f:\n        return json.load(f)\n"
-            "cfg = load('ds_config.json')\n",
-            "ds_config.json": '{\n  "train_batch_size": 32,\n  "zero_optimization": {"stage": 2},\n}\n',
+            "finetune.py": """\
+import json
+def load(path):
+    with open(path) as f:
+        return json.load(f)
+cfg = load('ds_config.json')
+""",
+            "ds_config.json": """\
+{
+  "train_batch_size": 32,
+  "zero_optimization": {"stage": 2},
+}
+""",
         },
-        wanted="JSONDecodeError: Expecting property name enclosed in double quotes: line 4 column 1",
-        helpful=(r"ds_config\.json", r"finetune\.py", r"comma|line 4"),
-        misleading=(INFRA, r"pip"),
+        wanted=("JSONDecodeError: Expecting property name enclosed in double quotes: line 4 column 1"),
+        helpful=(
+            r"ds_config\.json",
+            r"finetune\.py",
+            "comma|line 4",
+        ),
+        misleading=(
+            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            "pip",
+        ),
     ),
     Failure(
         name="vocab-index-out-of-bounds",
@@ -40,12 +70,23 @@ FAILURES = [
         code="exception",
         command="python -u lm.py",
         files={
-            "lm.py": "import numpy as np\ntable = np.zeros((1000, 8))\nprint('loading tokens')\n"
-            "def embed(ids):\n    return table[ids]\nbatch = np.array([1, 5, 999, 1000])\nprint('step 0')\nembed(batch)\n"
+            "lm.py": """\
+import numpy as np
+table = np.zeros((1000, 8))
+print('loading tokens')
+def embed(ids):
+    return table[ids]
+batch = np.array([1, 5, 999, 1000])
+print('step 0')
+embed(batch)
+"""
         },
         wanted="IndexError: index 1000 is out of bounds for axis 0 with size 1000",
-        helpful=(r"lm\.py", r"vocab|embed|table"),
-        misleading=(INFRA,),
+        helpful=(
+            r"lm\.py",
+            "vocab|embed|table",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="checkpoint-truncated-pickle",
@@ -54,13 +95,25 @@ FAILURES = [
         also_codes=("data_unavailable",),
         command="python resume.py",
         files={
-            "resume.py": "import pickle\npickle.dump({'w': list(range(5000))}, open('last.pkl', 'wb'))\n"
-            "data = open('last.pkl', 'rb').read()\nopen('last.pkl', 'wb').write(data[:len(data) // 2])\n"
-            "print('resuming from last.pkl')\nstate = pickle.load(open('last.pkl', 'rb'))\n"
+            "resume.py": """\
+import pickle
+pickle.dump({'w': list(range(5000))}, open('last.pkl', 'wb'))
+data = open('last.pkl', 'rb').read()
+open('last.pkl', 'wb').write(data[:len(data) // 2])
+print('resuming from last.pkl')
+state = pickle.load(open('last.pkl', 'rb'))
+"""
         },
         wanted="UnpicklingError: pickle data was truncated",
-        helpful=(r"last\.pkl", r"resume\.py", r"checkpoint"),
-        misleading=(INFRA, r"pip install"),
+        helpful=(
+            r"last\.pkl",
+            r"resume\.py",
+            "checkpoint",
+        ),
+        misleading=(
+            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            "pip install",
+        ),
     ),
     Failure(
         name="npz-is-not-a-zip",
@@ -69,12 +122,26 @@ FAILURES = [
         also_codes=("data_unavailable",),
         command="python eval.py",
         files={
-            "eval.py": "import numpy as np\nx = np.load('features.npz')['x']\n",
-            "features.npz": "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 183742\n",
+            "eval.py": """\
+import numpy as np
+x = np.load('features.npz')['x']
+""",
+            "features.npz": """\
+version https://git-lfs.github.com/spec/v1
+oid sha256:4d7a2146
+size 183742
+""",
         },
-        wanted=("pickled data when allow_pickle=False", "This file contains pickled"),
-        helpful=(r"features\.npz", r"eval\.py", r"lfs"),
-        misleading=(INFRA,),
+        wanted=(
+            "pickled data when allow_pickle=False",
+            "This file contains pickled",
+        ),
+        helpful=(
+            r"features\.npz",
+            r"eval\.py",
+            "lfs",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="diverged-multiline-message",
@@ -82,17 +149,27 @@ FAILURES = [
         code="exception",
         command="python -u pretrain.py",
         files={
-            "pretrain.py": "import math\nclass TrainingDiverged(RuntimeError):\n    pass\n"
-            "def guard(step, loss, norm):\n    if math.isnan(loss):\n        raise TrainingDiverged(\n"
-            "            f'loss is nan at step {step}\\n\\n  gradient norm: {norm}\\n  learning rate: 0.3\\n'\n"
-            "            '  last batches: shard-00012, shard-00013\\n\\nNote: lower the learning rate, or clip gradients.\\n'\n"
-            "            'See: https://wiki.example.org/divergence')\n"
-            "for step, loss in enumerate([3.1, 2.9, 14.0, float('nan')]):\n    print(f'step {step} loss {loss}')\n"
-            "    guard(step, loss, float('inf'))\n"
+            "pretrain.py": """\
+import math
+class TrainingDiverged(RuntimeError):
+    pass
+def guard(step, loss, norm):
+    if math.isnan(loss):
+        raise TrainingDiverged(
+            f'loss is nan at step {step}\\n\\n  gradient norm: {norm}\\n  learning rate: 0.3\\n'
+            '  last batches: shard-00012, shard-00013\\n\\nNote: lower the learning rate, or clip gradients.\\n'
+            'See: https://wiki.example.org/divergence')
+for step, loss in enumerate([3.1, 2.9, 14.0, float('nan')]):
+    print(f'step {step} loss {loss}')
+    guard(step, loss, float('inf'))
+"""
         },
         wanted="TrainingDiverged: loss is nan at step 3",
-        helpful=(r"learning rate|clip", r"pretrain\.py"),
-        misleading=(INFRA,),
+        helpful=(
+            "learning rate|clip",
+            r"pretrain\.py",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="assert-batch-divisible",
@@ -100,12 +177,19 @@ FAILURES = [
         code="exception",
         command="python main.py --global-batch 100",
         files={
-            "main.py": "import sys\nbatch = int(sys.argv[2])\nmicro = 3\n"
-            "assert batch % micro == 0, f'global batch {batch} is not a multiple of micro batch {micro}'\n"
+            "main.py": """\
+import sys
+batch = int(sys.argv[2])
+micro = 3
+assert batch % micro == 0, f'global batch {batch} is not a multiple of micro batch {micro}'
+"""
         },
         wanted="AssertionError: global batch 100 is not a multiple of micro batch 3",
-        helpful=(r"global-batch|global batch|micro", r"main\.py"),
-        misleading=(r"memory|network|retry|pip",),
+        helpful=(
+            "global-batch|global batch|micro",
+            r"main\.py",
+        ),
+        misleading=("memory|network|retry|pip",),
     ),
     Failure(
         name="chain-from-keyerror",
@@ -113,16 +197,28 @@ FAILURES = [
         code="exception",
         command="python pipeline.py",
         files={
-            "pipeline.py": "class PipelineError(Exception):\n    pass\n"
-            "def decode(sample):\n    return sample['input_ids']\n"
-            "def build(samples):\n    try:\n        return [decode(s) for s in samples]\n    except KeyError as error:\n"
-            "        raise PipelineError('could not build the data pipeline') from error\n"
-            "try:\n    build([{'input_ids': 1}, {'tokens': 2}])\nexcept PipelineError as error:\n"
-            "    raise SystemError('training cannot start') from error\n"
+            "pipeline.py": """\
+class PipelineError(Exception):
+    pass
+def decode(sample):
+    return sample['input_ids']
+def build(samples):
+    try:
+        return [decode(s) for s in samples]
+    except KeyError as error:
+        raise PipelineError('could not build the data pipeline') from error
+try:
+    build([{'input_ids': 1}, {'tokens': 2}])
+except PipelineError as error:
+    raise SystemError('training cannot start') from error
+"""
         },
         wanted="KeyError: 'input_ids'",
-        helpful=(r"input_ids", r"pipeline\.py"),
-        misleading=(INFRA,),
+        helpful=(
+            "input_ids",
+            r"pipeline\.py",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="handler-fails-too",
@@ -130,12 +226,25 @@ FAILURES = [
         code="exception",
         command="python run_exp.py",
         files={
-            "run_exp.py": "state = {'model': 1}\ntry:\n    opt = state['optimizer_state']\nexcept KeyError:\n"
-            "    logger.warning('no optimizer state')\n    opt = None\n"
+            "run_exp.py": """\
+state = {'model': 1}
+try:
+    opt = state['optimizer_state']
+except KeyError:
+    logger.warning('no optimizer state')
+    opt = None
+"""
         },
-        wanted=("NameError: name 'logger' is not defined", "KeyError: 'optimizer_state'"),
-        helpful=(r"logger", r"run_exp\.py", r"optimizer_state"),
-        misleading=(INFRA,),
+        wanted=(
+            "NameError: name 'logger' is not defined",
+            "KeyError: 'optimizer_state'",
+        ),
+        helpful=(
+            "logger",
+            r"run_exp\.py",
+            "optimizer_state",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="taskgroup-one-shard",
@@ -143,79 +252,139 @@ FAILURES = [
         code="exception",
         command="python fetch.py",
         files={
-            "fetch.py": "import asyncio\nasync def shard(n):\n    await asyncio.sleep(0.01 * n)\n    if n == 3:\n"
-            "        raise ValueError('shard 3 has 17 columns, expected 16')\n    await asyncio.sleep(1)\n"
-            "async def main():\n    async with asyncio.TaskGroup() as group:\n        for n in range(6):\n"
-            "            group.create_task(shard(n))\nasyncio.run(main())\n"
+            "fetch.py": """\
+import asyncio
+async def shard(n):
+    await asyncio.sleep(0.01 * n)
+    if n == 3:
+        raise ValueError('shard 3 has 17 columns, expected 16')
+    await asyncio.sleep(1)
+async def main():
+    async with asyncio.TaskGroup() as group:
+        for n in range(6):
+            group.create_task(shard(n))
+asyncio.run(main())
+"""
         },
         wanted="ValueError: shard 3 has 17 columns, expected 16",
-        helpful=(r"shard 3|column", r"fetch\.py"),
-        misleading=(INFRA,),
+        helpful=(
+            "shard 3|column",
+            r"fetch\.py",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="group-of-three-kinds",
         way="an exception group raised by hand",
         code="exception",
+        also_codes=("data_unavailable",),
         command="python validate.py",
         files={
-            "validate.py": "def check(path):\n    if path.endswith('.txt'):\n        raise TypeError(f'{path}: not a parquet file')\n"
-            "    raise FileNotFoundError(2, 'No such file or directory', path)\n"
-            "errors = []\nfor path in ['a.parquet', 'b.txt', 'c.parquet']:\n    try:\n        check(path)\n"
-            "    except Exception as error:\n        errors.append(error)\n"
-            "if errors:\n    raise ExceptionGroup('the data set is not usable', errors)\n"
+            "validate.py": """\
+def check(path):
+    if path.endswith('.txt'):
+        raise TypeError(f'{path}: not a parquet file')
+    raise FileNotFoundError(2, 'No such file or directory', path)
+errors = []
+for path in ['a.parquet', 'b.txt', 'c.parquet']:
+    try:
+        check(path)
+    except Exception as error:
+        errors.append(error)
+if errors:
+    raise ExceptionGroup('the data set is not usable', errors)
+"""
         },
-        wanted=("No such file or directory: 'a.parquet'", "TypeError: b.txt: not a parquet file", "the data set is not usable"),
-        also_codes=("data_unavailable",),
-        helpful=(r"validate\.py", r"a\.parquet|b\.txt|c\.parquet"),
-        misleading=(INFRA,),
+        wanted=(
+            "No such file or directory: 'a.parquet'",
+            "TypeError: b.txt: not a parquet file",
+            "the data set is not usable",
+        ),
+        helpful=(
+            r"validate\.py",
+            r"a\.parquet|b\.txt|c\.parquet",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="loguru-then-exit-3",
         way="the traceback is logged, then sys.exit(3)",
         code="exception",
         also_codes=("exit_code",),
-        command="python service.py",
         venv="scratch",
+        command="python service.py",
         files={
-            "service.py": "import sys\nfrom loguru import logger\n@logger.catch(onerror=lambda _: sys.exit(3))\n"
-            "def main():\n    rates = {'en': 0.5, 'de': 0.5}\n    logger.info('mixing {}', rates)\n"
-            "    total = sum(rates[k] for k in ('en', 'de', 'fr'))\n    print(total)\nmain()\n"
+            "service.py": """\
+import sys
+from loguru import logger
+@logger.catch(onerror=lambda _: sys.exit(3))
+def main():
+    rates = {'en': 0.5, 'de': 0.5}
+    logger.info('mixing {}', rates)
+    total = sum(rates[k] for k in ('en', 'de', 'fr'))
+    print(total)
+main()
+"""
         },
         wanted="KeyError: 'fr'",
-        helpful=(r"service\.py", r"'?fr'?\b.*rates|rates|mix"),
-        misleading=(INFRA,),
+        helpful=(
+            r"service\.py",
+            r"'?fr'?\b.*rates|rates|mix",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="structlog-json-exception",
         way="the traceback is a field of a JSON line",
         code="exception",
         also_codes=("exit_code",),
-        command="python worker.py",
         venv="scratch",
+        command="python worker.py",
         files={
-            "worker.py": "import sys, structlog\nstructlog.configure(processors=[structlog.processors.add_log_level,\n"
-            "    structlog.processors.TimeStamper(fmt='iso'), structlog.processors.format_exc_info,\n"
-            "    structlog.processors.JSONRenderer()])\nlog = structlog.get_logger()\n"
-            "log.info('start', epochs=3)\ntry:\n    int('12,5')\nexcept ValueError:\n"
-            "    log.exception('epoch failed', epoch=1)\n    log.info('shutting down', reason='error')\n    sys.exit(1)\n"
+            "worker.py": """\
+import sys, structlog
+structlog.configure(processors=[structlog.processors.add_log_level,
+    structlog.processors.TimeStamper(fmt='iso'), structlog.processors.format_exc_info,
+    structlog.processors.JSONRenderer()])
+log = structlog.get_logger()
+log.info('start', epochs=3)
+try:
+    int('12,5')
+except ValueError:
+    log.exception('epoch failed', epoch=1)
+    log.info('shutting down', reason='error')
+    sys.exit(1)
+"""
         },
         wanted="ValueError: invalid literal for int() with base 10: '12,5'",
-        helpful=(r"worker\.py", r"12,5|comma|int\("),
-        misleading=(INFRA,),
+        helpful=(
+            r"worker\.py",
+            r"12,5|comma|int\(",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="tqdm-glued-traceback",
         way="the traceback begins at the end of a progress bar",
         code="exception",
-        command="python bars.py",
         venv="scratch",
+        command="python bars.py",
         files={
-            "bars.py": "import time\nfrom tqdm import tqdm\nfor i in tqdm(range(400), desc='Epoch 1', mininterval=0):\n"
-            "    time.sleep(0.002)\n    if i == 321:\n        loss = {'mlm': 1.0}['nsp']\n"
+            "bars.py": """\
+import time
+from tqdm import tqdm
+for i in tqdm(range(400), desc='Epoch 1', mininterval=0):
+    time.sleep(0.002)
+    if i == 321:
+        loss = {'mlm': 1.0}['nsp']
+"""
         },
         wanted="KeyError: 'nsp'",
-        helpful=(r"bars\.py", r"nsp"),
-        misleading=(INFRA,),
+        helpful=(
+            r"bars\.py",
+            "nsp",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="retries-logged-then-exit-message",
@@ -223,15 +392,24 @@ FAILURES = [
         code="exit_code",
         command="python get_and_train.py",
         files={
-            "get_and_train.py": "import logging, sys, urllib.request\nlogging.basicConfig(level=logging.INFO)\n"
-            "for attempt in range(3):\n    try:\n        urllib.request.urlopen('http://127.0.0.1:9/mirror', timeout=2)\n"
-            "    except OSError:\n        logging.exception('mirror %d failed, trying the next one', attempt)\n"
-            "logging.info('using the copy in the image')\n"
-            "vocab = 32000\nif vocab % 128:\n    pass\nsys.exit('--vocab-size 32000 does not fit tokenizer.model, which has 32100 pieces')\n"
+            "get_and_train.py": """\
+import logging, sys, urllib.request
+logging.basicConfig(level=logging.INFO)
+for attempt in range(3):
+    try:
+        urllib.request.urlopen('http://127.0.0.1:9/mirror', timeout=2)
+    except OSError:
+        logging.exception('mirror %d failed, trying the next one', attempt)
+logging.info('using the copy in the image')
+vocab = 32000
+if vocab % 128:
+    pass
+sys.exit('--vocab-size 32000 does not fit tokenizer.model, which has 32100 pieces')
+"""
         },
         wanted="--vocab-size 32000 does not fit tokenizer.model, which has 32100 pieces",
         helpful=(r"vocab-size|tokenizer\.model|32100",),
-        misleading=(r"refused|network|mirror|urlopen|firewall|memory",),
+        misleading=("refused|network|mirror|urlopen|firewall|memory",),
     ),
     Failure(
         name="ignored-del-then-segv",
@@ -239,12 +417,27 @@ FAILURES = [
         code="signal",
         command="python leak.py",
         files={
-            "leak.py": "import ctypes\nclass Pool:\n    def __del__(self):\n        self.queue.close()\n"
-            "Pool()\nprint('epoch 1 done', flush=True)\nprint('epoch 2 done', flush=True)\nctypes.string_at(0)\n"
+            "leak.py": """\
+import ctypes
+class Pool:
+    def __del__(self):
+        self.queue.close()
+Pool()
+print('epoch 1 done', flush=True)
+print('epoch 2 done', flush=True)
+ctypes.string_at(0)
+"""
         },
-        wanted=("SIGSEGV", "Segmentation fault", "signal 11"),
-        helpful=(r"faulthandler", r"ctypes|leak\.py|native"),
-        misleading=(r"queue|AttributeError|__del__|memory limit|smaller batch",),
+        wanted=(
+            "SIGSEGV",
+            "Segmentation fault",
+            "signal 11",
+        ),
+        helpful=(
+            "faulthandler",
+            r"ctypes|leak\.py|native",
+        ),
+        misleading=("queue|AttributeError|__del__|memory limit|smaller batch",),
     ),
     Failure(
         name="atexit-fails-after-exception",
@@ -252,13 +445,25 @@ FAILURES = [
         code="exception",
         command="python tracked.py",
         files={
-            "tracked.py": "import atexit\n@atexit.register\ndef flush():\n    print('tracker: uploading 3 files')\n"
-            "    print('tracker: error: queue is closed')\n    raise RuntimeError('tracker was not finished')\n"
-            "def schedule(step, warmup):\n    return step / warmup\nprint(schedule(1, 10))\nprint(schedule(2, 0))\n"
+            "tracked.py": """\
+import atexit
+@atexit.register
+def flush():
+    print('tracker: uploading 3 files')
+    print('tracker: error: queue is closed')
+    raise RuntimeError('tracker was not finished')
+def schedule(step, warmup):
+    return step / warmup
+print(schedule(1, 10))
+print(schedule(2, 0))
+"""
         },
         wanted="ZeroDivisionError: division by zero",
-        helpful=(r"tracked\.py", r"warmup"),
-        misleading=(r"tracker|queue|atexit|memory|network",),
+        helpful=(
+            r"tracked\.py",
+            "warmup",
+        ),
+        misleading=("tracker|queue|atexit|memory|network",),
     ),
     Failure(
         name="os-exit-after-message",
@@ -266,13 +471,21 @@ FAILURES = [
         code="exit_code",
         command="python licensed.py",
         files={
-            "licensed.py": "import os, sys\nprint('loading solver')\nprint('solver version 11.2')\n"
-            "sys.stderr.write('FATAL: no licence for 16 threads (feature OPT16), 4 are available\\n')\n"
-            "sys.stderr.flush(); sys.stdout.flush()\nos._exit(42)\n"
+            "licensed.py": """\
+import os, sys
+print('loading solver')
+print('solver version 11.2')
+sys.stderr.write('FATAL: no licence for 16 threads (feature OPT16), 4 are available\\n')
+sys.stderr.flush(); sys.stdout.flush()
+os._exit(42)
+"""
         },
         wanted="FATAL: no licence for 16 threads (feature OPT16), 4 are available",
-        helpful=(r"licen[cs]e|threads|OPT16",),
-        misleading=(INFRA, r"segfault|native"),
+        helpful=("licen[cs]e|threads|OPT16",),
+        misleading=(
+            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            "segfault|native",
+        ),
     ),
     Failure(
         name="thread-fails-main-gives-up",
@@ -281,30 +494,63 @@ FAILURES = [
         also_codes=("exit_code",),
         command="python prefetch.py",
         files={
-            "prefetch.py": "import queue, sys, threading\nq = queue.Queue()\ndef fill():\n    for i in range(10):\n"
-            "        q.put(100 // (5 - i))\nthreading.Thread(target=fill, name='prefetch', daemon=True).start()\n"
-            "for step in range(10):\n    try:\n        print('batch', q.get(timeout=0.5))\n    except queue.Empty:\n"
-            "        print('ERROR no batch for 0.5 s, giving up', file=sys.stderr)\n        sys.exit(1)\n"
+            "prefetch.py": """\
+import queue, sys, threading
+q = queue.Queue()
+def fill():
+    for i in range(10):
+        q.put(100 // (5 - i))
+threading.Thread(target=fill, name='prefetch', daemon=True).start()
+for step in range(10):
+    try:
+        print('batch', q.get(timeout=0.5))
+    except queue.Empty:
+        print('ERROR no batch for 0.5 s, giving up', file=sys.stderr)
+        sys.exit(1)
+"""
         },
         wanted="ZeroDivisionError: integer division or modulo by zero",
-        helpful=(r"prefetch", r"thread"),
-        misleading=(INFRA, r"limits\.timeout"),
+        helpful=(
+            "prefetch",
+            "thread",
+        ),
+        misleading=(
+            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            r"limits\.timeout",
+        ),
     ),
     Failure(
         name="thread-fails-main-waits",
         way="an exception in a thread; the main thread waits until the limit",
         code="exception",
         also_codes=("timeout",),
-        command="python stream.py",
         limit_s=3.0,
+        command="python stream.py",
         files={
-            "stream.py": "import queue, threading\nq = queue.Queue()\ndef read():\n    for line in open('records.tsv'):\n"
-            "        q.put(float(line.split('\\t')[1]))\nthreading.Thread(target=read, name='reader').start()\n"
-            "total = 0.0\nwhile True:\n    total += q.get()\n    print('total', total, flush=True)\n",
-            "records.tsv": "a\t1.0\nb\t2.0\nc 3.0\n",
+            "stream.py": """\
+import queue, threading
+q = queue.Queue()
+def read():
+    for line in open('records.tsv'):
+        q.put(float(line.split('\\t')[1]))
+threading.Thread(target=read, name='reader').start()
+total = 0.0
+while True:
+    total += q.get()
+    print('total', total, flush=True)
+""",
+            "records.tsv": """\
+a	1.0
+b	2.0
+c 3.0
+""",
         },
         wanted="IndexError: list index out of range",
-        helpful=(r"stream\.py", r"records\.tsv", r"reader|thread"),
+        helpful=(
+            r"stream\.py",
+            r"records\.tsv",
+            "reader|thread",
+        ),
         misleading=(r"raise .{0,20}limits\.timeout|raise the (time )?limit|longer time",),
     ),
     Failure(
@@ -312,10 +558,23 @@ FAILURES = [
         way="SIGSEGV without a word",
         code="signal",
         command="python infer.py",
-        files={"infer.py": "import ctypes\nprint('warming up', flush=True)\nctypes.memset(0x10, 0, 64)\n"},
-        wanted=("SIGSEGV", "Segmentation fault", "signal 11"),
-        helpful=(r"faulthandler", r"native|ctypes|infer\.py"),
-        misleading=(r"memory limit|smaller batch|network",),
+        files={
+            "infer.py": """\
+import ctypes
+print('warming up', flush=True)
+ctypes.memset(0x10, 0, 64)
+"""
+        },
+        wanted=(
+            "SIGSEGV",
+            "Segmentation fault",
+            "signal 11",
+        ),
+        helpful=(
+            "faulthandler",
+            r"native|ctypes|infer\.py",
+        ),
+        misleading=("memory limit|smaller batch|network",),
     ),
     Failure(
         name="segv-with-faulthandler",
@@ -323,12 +582,25 @@ FAILURES = [
         code="signal",
         command="python -X faulthandler launch.py",
         files={
-            "launch.py": "import kernels\nkernels.fused_softmax(4)\n",
-            "kernels.py": "import ctypes\ndef fused_softmax(n):\n    return ctypes.c_int.from_address(n).value\n",
+            "launch.py": """\
+import kernels
+kernels.fused_softmax(4)
+""",
+            "kernels.py": """\
+import ctypes
+def fused_softmax(n):
+    return ctypes.c_int.from_address(n).value
+""",
         },
-        wanted=("Segmentation fault", "SIGSEGV"),
-        helpful=(r"kernels\.py", r"fused_softmax"),
-        misleading=(r"smaller batch|network|PYTHONFAULTHANDLER=1",),
+        wanted=(
+            "Segmentation fault",
+            "SIGSEGV",
+        ),
+        helpful=(
+            r"kernels\.py",
+            "fused_softmax",
+        ),
+        misleading=("smaller batch|network|PYTHONFAULTHANDLER=1",),
     ),
     Failure(
         name="sigbus-truncated-mmap",
@@ -336,13 +608,28 @@ FAILURES = [
         code="signal",
         command="python mapped.py",
         files={
-            "mapped.py": "import mmap, os\nwith open('tokens.bin', 'wb') as f:\n    f.write(b'x' * 1 << 0 or b'')\n"
-            "    f.truncate(1 << 20)\nf = open('tokens.bin', 'r+b')\nm = mmap.mmap(f.fileno(), 0)\n"
-            "print('mapped', len(m), flush=True)\nos.truncate('tokens.bin', 0)\nprint(m[500000])\n".replace("b'x' * 1 << 0 or b''", "b'x'")
+            "mapped.py": """\
+import mmap, os
+with open('tokens.bin', 'wb') as f:
+    f.write(b'x')
+    f.truncate(1 << 20)
+f = open('tokens.bin', 'r+b')
+m = mmap.mmap(f.fileno(), 0)
+print('mapped', len(m), flush=True)
+os.truncate('tokens.bin', 0)
+print(m[500000])
+"""
         },
-        wanted=("SIGBUS", "Bus error", "signal 7"),
-        helpful=(r"mmap|mapped|tokens\.bin|file", r"faulthandler"),
-        misleading=(r"network|pip install",),
+        wanted=(
+            "SIGBUS",
+            "Bus error",
+            "signal 7",
+        ),
+        helpful=(
+            r"mmap|mapped|tokens\.bin|file",
+            "faulthandler",
+        ),
+        misleading=("network|pip install",),
     ),
     Failure(
         name="recursion-depth",
@@ -350,12 +637,20 @@ FAILURES = [
         code="exception",
         command="python tree.py",
         files={
-            "tree.py": "def depth(node):\n    return 1 + max(depth(c) for c in node['children'])\n"
-            "root = {'children': []}\nroot['children'].append(root)\nprint(depth(root))\n"
+            "tree.py": """\
+def depth(node):
+    return 1 + max(depth(c) for c in node['children'])
+root = {'children': []}
+root['children'].append(root)
+print(depth(root))
+"""
         },
         wanted="RecursionError: maximum recursion depth exceeded",
-        helpful=(r"tree\.py", r"recurs|cycle"),
-        misleading=(INFRA,),
+        helpful=(
+            r"tree\.py",
+            "recurs|cycle",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="ulimit-v-array",
@@ -364,12 +659,19 @@ FAILURES = [
         also_codes=("exception",),
         command="ulimit -v 2000000; exec python big.py",
         files={
-            "big.py": "import numpy as np\nprint('allocating the replay buffer', flush=True)\n"
-            "buf = np.ones((1_000_000, 84, 84), dtype=np.float32)\n"
+            "big.py": """\
+import numpy as np
+print('allocating the replay buffer', flush=True)
+buf = np.ones((1_000_000, 84, 84), dtype=np.float32)
+"""
         },
         wanted="Unable to allocate 26.3 GiB for an array with shape (1000000, 84, 84)",
-        helpful=(r"big\.py", r"ulimit", r"float32|dtype|shape|smaller|26"),
-        misleading=(r"network|port|data-loader workers|fewer ranks",),
+        helpful=(
+            r"big\.py",
+            "ulimit",
+            "float32|dtype|shape|smaller|26",
+        ),
+        misleading=("network|port|data-loader workers|fewer ranks",),
     ),
     Failure(
         name="fd-limit",
@@ -377,12 +679,20 @@ FAILURES = [
         code="exception",
         command="ulimit -n 64; exec python shards.py",
         files={
-            "shards.py": "import os\nos.makedirs('shards', exist_ok=True)\nhandles = []\nfor i in range(200):\n"
-            "    handles.append(open(f'shards/{i:05}.idx', 'w'))\n"
+            "shards.py": """\
+import os
+os.makedirs('shards', exist_ok=True)
+handles = []
+for i in range(200):
+    handles.append(open(f'shards/{i:05}.idx', 'w'))
+"""
         },
         wanted="OSError: [Errno 24] Too many open files",
-        helpful=(r"ulimit|descriptor|open files|close", r"shards\.py"),
-        misleading=(r"disk|out of memory|network",),
+        helpful=(
+            "ulimit|descriptor|open files|close",
+            r"shards\.py",
+        ),
+        misleading=("disk|out of memory|network",),
     ),
     Failure(
         name="dev-full-log",
@@ -390,11 +700,15 @@ FAILURES = [
         code="disk_full",
         command="ln -s /dev/full metrics.csv; exec python metrics.py",
         files={
-            "metrics.py": "f = open('metrics.csv', 'w', buffering=1)\nfor step in range(100):\n    f.write(f'{step},{1 / (step + 1)}\\n')\n"
+            "metrics.py": """\
+f = open('metrics.csv', 'w', buffering=1)
+for step in range(100):
+    f.write(f'{step},{1 / (step + 1)}\\n')
+"""
         },
         wanted="OSError: [Errno 28] No space left on device",
         helpful=(r"disk|space|metrics\.csv|muster rm|quota",),
-        misleading=(r"out of memory|network|pip",),
+        misleading=("out of memory|network|pip",),
     ),
     Failure(
         name="file-size-limit",
@@ -403,21 +717,40 @@ FAILURES = [
         also_codes=("disk_full",),
         command="ulimit -f 100; exec python save.py",
         files={
-            "save.py": "import os\nos.makedirs('ckpt')\nwith open('ckpt/step100.bin', 'wb') as f:\n    for _ in range(50):\n"
-            "        f.write(os.urandom(10_000))\n"
+            "save.py": """\
+import os
+os.makedirs('ckpt')
+with open('ckpt/step100.bin', 'wb') as f:
+    for _ in range(50):
+        f.write(os.urandom(10_000))
+"""
         },
         wanted="OSError: [Errno 27] File too large",
-        helpful=(r"ulimit|file size|limit", r"step100|save\.py"),
-        misleading=(r"out of memory|network|muster rm",),
+        helpful=(
+            "ulimit|file size|limit",
+            r"step100|save\.py",
+        ),
+        misleading=("out of memory|network|muster rm",),
     ),
     Failure(
         name="cpu-time-limit",
         way="ulimit -t",
         code="signal",
         command="ulimit -St 1; exec python burn.py",
-        files={"burn.py": "print('crunching', flush=True)\nn = 0\nwhile True:\n    n += 1\n"},
-        wanted=("SIGXCPU", "CPU time limit exceeded", "signal 24"),
-        helpful=(r"ulimit|CPU time",),
+        files={
+            "burn.py": """\
+print('crunching', flush=True)
+n = 0
+while True:
+    n += 1
+"""
+        },
+        wanted=(
+            "SIGXCPU",
+            "CPU time limit exceeded",
+            "signal 24",
+        ),
+        helpful=("ulimit|CPU time",),
         misleading=(r"out of memory|network|limits\.timeout|faulthandler",),
     ),
     Failure(
@@ -426,13 +759,22 @@ FAILURES = [
         code="exception",
         command="python lauf.py",
         files={
-            "lauf.py": "class DatenFehler(Exception):\n    pass\nprint('Lade Datensatz …')\n"
-            "def pruefe(zeilen):\n    if not zeilen:\n        raise DatenFehler('Datei »korpus.txt« enthält keine Trainingsdaten')\n"
-            "pruefe([])\n"
+            "lauf.py": """\
+class DatenFehler(Exception):
+    pass
+print('Lade Datensatz …')
+def pruefe(zeilen):
+    if not zeilen:
+        raise DatenFehler('Datei »korpus.txt« enthält keine Trainingsdaten')
+pruefe([])
+"""
         },
         wanted="DatenFehler: Datei »korpus.txt« enthält keine Trainingsdaten",
-        helpful=(r"korpus\.txt", r"lauf\.py"),
-        misleading=(INFRA,),
+        helpful=(
+            r"korpus\.txt",
+            r"lauf\.py",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="chinese-message",
@@ -440,11 +782,19 @@ FAILURES = [
         code="exit_code",
         command="python xunlian.py",
         files={
-            "xunlian.py": "import sys\nprint('正在加载模型……')\nprint('错误:找不到词表文件 vocab.txt,请检查配置', file=sys.stderr)\nsys.exit(2)\n"
+            "xunlian.py": """\
+import sys
+print('正在加载模型……')
+print('错误:找不到词表文件 vocab.txt,请检查配置', file=sys.stderr)
+sys.exit(2)
+"""
         },
         wanted="错误:找不到词表文件 vocab.txt,请检查配置",
         helpful=(r"vocab\.txt",),
-        misleading=(INFRA, r"usage|argument"),
+        misleading=(
+            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            "usage|argument",
+        ),
     ),
     Failure(
         name="spanish-exit-string",
@@ -452,12 +802,16 @@ FAILURES = [
         code="exit_code",
         command="python entrena.py",
         files={
-            "entrena.py": "import sys\nprint('Época 1: pérdida 0,93')\nprint('Época 2: pérdida 0,87')\n"
-            "sys.exit('no se puede abrir el índice «train.idx»: versión 2, se esperaba 3')\n"
+            "entrena.py": """\
+import sys
+print('Época 1: pérdida 0,93')
+print('Época 2: pérdida 0,87')
+sys.exit('no se puede abrir el índice «train.idx»: versión 2, se esperaba 3')
+"""
         },
         wanted="no se puede abrir el índice «train.idx»: versión 2, se esperaba 3",
         helpful=(r"train\.idx",),
-        misleading=(INFRA,),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="csv-latin1",
@@ -465,23 +819,38 @@ FAILURES = [
         code="exception",
         command="python prep.py",
         files={
-            "prep.py": "open('names.csv', 'wb').write('id,name\\n1,Jos\\xe9\\n'.encode('latin-1'))\n"
-            "for row in open('names.csv', encoding='utf-8'):\n    print(row)\n"
+            "prep.py": """\
+open('names.csv', 'wb').write('id,name\\n1,Jos\\xe9\\n'.encode('latin-1'))
+for row in open('names.csv', encoding='utf-8'):
+    print(row)
+"""
         },
         wanted="UnicodeDecodeError: 'utf-8' codec can't decode byte 0xe9",
-        helpful=(r"encoding|latin", r"prep\.py", r"names\.csv"),
-        misleading=(INFRA,),
+        helpful=(
+            "encoding|latin",
+            r"prep\.py",
+            r"names\.csv",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="ascii-stdout",
         way="an ellipsis printed to an ASCII terminal",
         code="exception",
-        command="python greet.py",
         variables={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
-        files={"greet.py": "print('starting')\nprint('übrig: 3 Epochen')\n"},
+        command="python greet.py",
+        files={
+            "greet.py": """\
+print('starting')
+print('übrig: 3 Epochen')
+"""
+        },
         wanted="UnicodeEncodeError: 'ascii' codec can't encode character",
-        helpful=(r"PYTHONIOENCODING|PYTHONUTF8|encoding|LANG", r"greet\.py"),
-        misleading=(INFRA,),
+        helpful=(
+            "PYTHONIOENCODING|PYTHONUTF8|encoding|LANG",
+            r"greet\.py",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="shadowed-queue",
@@ -489,19 +858,40 @@ FAILURES = [
         code="exception",
         also_codes=("environment",),
         command="python go.py",
-        files={"go.py": "import concurrent.futures\npool = concurrent.futures.ThreadPoolExecutor(2)\n", "queue.py": "ITEMS = []\n"},
-        wanted=("module 'queue' has no attribute 'SimpleQueue'", "has no attribute 'SimpleQueue'"),
-        helpful=(r"queue\.py", r"rename|shadow"),
-        misleading=(INFRA, r"pip install|pip: \["),
+        files={
+            "go.py": """\
+import concurrent.futures
+pool = concurrent.futures.ThreadPoolExecutor(2)
+""",
+            "queue.py": "ITEMS = []\n",
+        },
+        wanted=(
+            "module 'queue' has no attribute 'SimpleQueue'",
+            "has no attribute 'SimpleQueue'",
+        ),
+        helpful=(
+            r"queue\.py",
+            "rename|shadow",
+        ),
+        misleading=(
+            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            r"pip install|pip: \[",
+        ),
     ),
     Failure(
         name="module-similar-file",
         way="the module's name is misspelt; a similar file lies beside it",
         code="environment",
         command="python train_vit.py",
-        files={"train_vit.py": "from data_util import collate\n", "data_utils.py": "def collate(x):\n    return x\n"},
+        files={
+            "train_vit.py": "from data_util import collate\n",
+            "data_utils.py": """\
+def collate(x):
+    return x
+""",
+        },
         wanted="ModuleNotFoundError: No module named 'data_util'",
-        helpful=(r"data_utils",),
+        helpful=("data_utils",),
         misleading=(r"pip: \[data_util|pip install data_util|network",),
     ),
     Failure(
@@ -509,9 +899,16 @@ FAILURES = [
         way="the script lies in a folder and imports from the folder above",
         code="environment",
         command="python scripts/run.py",
-        files={"scripts/run.py": "from models.unet import UNet\n", "models/__init__.py": "", "models/unet.py": "class UNet: ...\n"},
+        files={
+            "scripts/run.py": "from models.unet import UNet\n",
+            "models/__init__.py": "",
+            "models/unet.py": "class UNet: ...\n",
+        },
         wanted="No module named 'models'",
-        helpful=(r"PYTHONPATH|python -m scripts|models/", r"working dir|sys\.path"),
+        helpful=(
+            "PYTHONPATH|python -m scripts|models/",
+            r"working dir|sys\.path",
+        ),
         misleading=(r"pip: \[models|pip install models|network",),
     ),
     Failure(
@@ -519,10 +916,18 @@ FAILURES = [
         way="cv2 is opencv-python",
         code="environment",
         command="python augment.py",
-        files={"augment.py": "import os\nimport cv2\n"},
+        files={
+            "augment.py": """\
+import os
+import cv2
+"""
+        },
         wanted="ModuleNotFoundError: No module named 'cv2'",
-        helpful=(r"opencv-python",),
-        misleading=(r"pip install cv2|pip: \[cv2", r"network"),
+        helpful=("opencv-python",),
+        misleading=(
+            r"pip install cv2|pip: \[cv2",
+            "network",
+        ),
     ),
     Failure(
         name="module-flash-attn-inside-try",
@@ -531,12 +936,19 @@ FAILURES = [
         also_codes=("exception",),
         command="python gpt.py",
         files={
-            "gpt.py": "try:\n    import flash_attn\nexcept ImportError as error:\n"
-            "    raise ImportError('--attention flash needs the package flash-attn') from error\n"
+            "gpt.py": """\
+try:
+    import flash_attn
+except ImportError as error:
+    raise ImportError('--attention flash needs the package flash-attn') from error
+"""
         },
-        wanted=("No module named 'flash_attn'", "--attention flash needs the package flash-attn"),
-        helpful=(r"flash[-_]attn",),
-        misleading=(r"network|memory",),
+        wanted=(
+            "No module named 'flash_attn'",
+            "--attention flash needs the package flash-attn",
+        ),
+        helpful=("flash[-_]attn",),
+        misleading=("network|memory",),
     ),
     Failure(
         name="relative-import",
@@ -544,9 +956,16 @@ FAILURES = [
         code="environment",
         also_codes=("exception",),
         command="python trainer/entry.py",
-        files={"trainer/entry.py": "from .model import Net\n", "trainer/__init__.py": "", "trainer/model.py": "class Net: ...\n"},
+        files={
+            "trainer/entry.py": "from .model import Net\n",
+            "trainer/__init__.py": "",
+            "trainer/model.py": "class Net: ...\n",
+        },
         wanted="ImportError: attempted relative import with no known parent package",
-        helpful=(r"python -m trainer|-m ", r"entry\.py|\.model"),
+        helpful=(
+            "python -m trainer|-m ",
+            r"entry\.py|\.model",
+        ),
         misleading=(r"pip install|pip: \[|network",),
     ),
     Failure(
@@ -557,11 +976,20 @@ FAILURES = [
         command="python start.py",
         files={
             "start.py": "import losses\n",
-            "losses.py": "from metrics import accuracy\ndef ce(): ...\n",
-            "metrics.py": "from losses import ce\ndef accuracy(): ...\n",
+            "losses.py": """\
+from metrics import accuracy
+def ce(): ...
+""",
+            "metrics.py": """\
+from losses import ce
+def accuracy(): ...
+""",
         },
         wanted="cannot import name 'ce' from partially initialized module 'losses'",
-        helpful=(r"losses|metrics", r"circular"),
+        helpful=(
+            "losses|metrics",
+            "circular",
+        ),
         misleading=(r"pip install|pip: \[|network",),
     ),
     Failure(
@@ -570,40 +998,80 @@ FAILURES = [
         code="exception",
         also_codes=("environment",),
         command="python old.py",
-        files={"old.py": "import numpy as np\nx = np.zeros(3, dtype=np.float_)\n"},
+        files={
+            "old.py": """\
+import numpy as np
+x = np.zeros(3, dtype=np.float_)
+"""
+        },
         wanted="`np.float_` was removed in the NumPy 2.0 release",
-        helpful=(r"np\.float64|float64|numpy", r"old\.py"),
-        misleading=(INFRA,),
+        helpful=(
+            r"np\.float64|float64|numpy",
+            r"old\.py",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="tab-error",
         way="tabs and spaces mixed in an imported file",
         code="exception",
         command="python app.py",
-        files={"app.py": "import layers\n", "layers.py": "def f(x):\n    if x:\n\treturn 1\n    return 2\n"},
+        files={
+            "app.py": "import layers\n",
+            "layers.py": """\
+def f(x):
+    if x:
+	return 1
+    return 2
+""",
+        },
         wanted="TabError: inconsistent use of tabs and spaces in indentation",
         helpful=(r"layers\.py",),
-        misleading=(INFRA, r"pip"),
+        misleading=(
+            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            "pip",
+        ),
     ),
     Failure(
         name="notebook-magic",
         way="a notebook saved as a script",
         code="exception",
         command="python exported.py",
-        files={"exported.py": "# In[1]:\nimport math\n%matplotlib inline\nprint(math.pi)\n"},
+        files={
+            "exported.py": """\
+# In[1]:
+import math
+%matplotlib inline
+print(math.pi)
+"""
+        },
         wanted="SyntaxError: invalid syntax",
-        helpful=(r"exported\.py", r"%matplotlib|notebook|line 3"),
-        misleading=(INFRA, r"pip"),
+        helpful=(
+            r"exported\.py",
+            "%matplotlib|notebook|line 3",
+        ),
+        misleading=(
+            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            "pip",
+        ),
     ),
     Failure(
         name="python2-print",
         way="a script for Python 2",
         code="exception",
         command="python legacy.py",
-        files={"legacy.py": "import os\nprint 'epoch', 1\n"},
+        files={
+            "legacy.py": """\
+import os
+print 'epoch', 1
+"""
+        },
         wanted="SyntaxError: Missing parentheses in call to 'print'",
-        helpful=(r"legacy\.py", r"Python 2|parenthes"),
-        misleading=(INFRA,),
+        helpful=(
+            r"legacy\.py",
+            "Python 2|parenthes",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="environment-variable-missing",
@@ -611,10 +1079,19 @@ FAILURES = [
         code="exception",
         also_codes=("bad_input",),
         command="python paths.py",
-        files={"paths.py": "import os\nROOT = os.environ['IMAGENET_ROOT']\nprint(ROOT)\n"},
+        files={
+            "paths.py": """\
+import os
+ROOT = os.environ['IMAGENET_ROOT']
+print(ROOT)
+"""
+        },
         wanted="KeyError: 'IMAGENET_ROOT'",
-        helpful=(r"IMAGENET_ROOT",),
-        misleading=(INFRA, r"torchrun|process count"),
+        helpful=("IMAGENET_ROOT",),
+        misleading=(
+            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            "torchrun|process count",
+        ),
     ),
     Failure(
         name="argparse-invalid-choice",
@@ -623,11 +1100,16 @@ FAILURES = [
         also_codes=("bad_input",),
         command="python cli.py --precision bf61",
         files={
-            "cli.py": "import argparse\np = argparse.ArgumentParser()\np.add_argument('--precision', choices=['fp32', 'bf16'])\np.parse_args()\n"
+            "cli.py": """\
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument('--precision', choices=['fp32', 'bf16'])
+p.parse_args()
+"""
         },
         wanted="argument --precision: invalid choice: 'bf61'",
-        helpful=(r"--precision|bf16|bf61",),
-        misleading=(INFRA,),
+        helpful=("--precision|bf16|bf61",),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="argparse-unrecognized",
@@ -636,12 +1118,17 @@ FAILURES = [
         also_codes=("bad_input",),
         command="python tune.py --epochs 3 --learning_rate 0.1",
         files={
-            "tune.py": "import argparse\np = argparse.ArgumentParser(description='tune')\np.add_argument('--epochs', type=int)\n"
-            "p.add_argument('--learning-rate', type=float)\nargs = p.parse_args()\n"
+            "tune.py": """\
+import argparse
+p = argparse.ArgumentParser(description='tune')
+p.add_argument('--epochs', type=int)
+p.add_argument('--learning-rate', type=float)
+args = p.parse_args()
+"""
         },
         wanted="error: unrecognized arguments: --learning_rate 0.1",
-        helpful=(r"learning[-_]rate",),
-        misleading=(INFRA,),
+        helpful=("learning[-_]rate",),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="click-no-such-option",
@@ -650,100 +1137,178 @@ FAILURES = [
         also_codes=("bad_input",),
         command="python clicky.py --ouput-dir out",
         files={
-            "clicky.py": "import click\n@click.command()\n@click.option('--output-dir')\ndef main(output_dir):\n    pass\nmain()\n"
+            "clicky.py": """\
+import click
+@click.command()
+@click.option('--output-dir')
+def main(output_dir):
+    pass
+main()
+"""
         },
         wanted="No such option '--ouput-dir'",
-        helpful=(r"--output-dir|--ouput-dir",),
-        misleading=(INFRA,),
+        helpful=("--output-dir|--ouput-dir",),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="typer-rich-traceback",
         way="typer prints a traceback in a box",
         code="exception",
-        command="python boxed.py --layers 0",
         venv="scratch",
+        command="python boxed.py --layers 0",
         files={
-            "boxed.py": "import typer\napp = typer.Typer()\n@app.command()\ndef main(layers: int = 2):\n"
-            "    width = 1024\n    print('width', width)\n    print(width // layers)\napp()\n"
+            "boxed.py": """\
+import typer
+app = typer.Typer()
+@app.command()
+def main(layers: int = 2):
+    width = 1024
+    print('width', width)
+    print(width // layers)
+app()
+"""
         },
         wanted="ZeroDivisionError: integer division or modulo by zero",
-        helpful=(r"boxed\.py", r"layers"),
-        misleading=(INFRA,),
+        helpful=(
+            r"boxed\.py",
+            "layers",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="rich-traceback-installed",
         way="rich.traceback.install()",
         code="exception",
-        command="python pretty.py",
         venv="scratch",
+        command="python pretty.py",
         files={
-            "pretty.py": "from rich.traceback import install\ninstall(show_locals=True)\n"
-            "def pad(rows, to):\n    return [row + [0] * (to - len(row)) for row in rows]\n"
-            "def main():\n    rows = [[1, 2], None, [3]]\n    pad(rows, 4)\nmain()\n"
+            "pretty.py": """\
+from rich.traceback import install
+install(show_locals=True)
+def pad(rows, to):
+    return [row + [0] * (to - len(row)) for row in rows]
+def main():
+    rows = [[1, 2], None, [3]]
+    pad(rows, 4)
+main()
+"""
         },
         wanted="TypeError: object of type 'NoneType' has no len()",
-        helpful=(r"pretty\.py", r"None|rows|pad"),
-        misleading=(INFRA,),
+        helpful=(
+            r"pretty\.py",
+            "None|rows|pad",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="ipython-traceback",
         way="run by IPython",
         code="exception",
-        command="ipython --no-banner analysis.py",
         venv="scratch",
-        files={"analysis.py": "scores = {'a': 1}\ndef best(scores):\n    return scores.most_common(1)\nbest(scores)\n"},
+        command="ipython --no-banner analysis.py",
+        files={
+            "analysis.py": """\
+scores = {'a': 1}
+def best(scores):
+    return scores.most_common(1)
+best(scores)
+"""
+        },
         wanted="AttributeError: 'dict' object has no attribute 'most_common'",
-        helpful=(r"analysis\.py", r"most_common|Counter"),
-        misleading=(INFRA,),
+        helpful=(
+            r"analysis\.py",
+            "most_common|Counter",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="hydra-unknown-key",
         way="hydra rejects an override",
         code="exit_code",
-        also_codes=("exception", "bad_input"),
-        command="python hyd.py optim.learnrate=0.1",
+        also_codes=(
+            "exception",
+            "bad_input",
+        ),
         venv="scratch",
+        command="python hyd.py optim.learnrate=0.1",
         files={
-            "hyd.py": "import hydra\n@hydra.main(version_base=None, config_path='conf', config_name='config')\n"
-            "def main(cfg):\n    print(cfg)\nmain()\n",
-            "conf/config.yaml": "optim:\n  lr: 0.01\n",
+            "hyd.py": """\
+import hydra
+@hydra.main(version_base=None, config_path='conf', config_name='config')
+def main(cfg):
+    print(cfg)
+main()
+""",
+            "conf/config.yaml": """\
+optim:
+  lr: 0.01
+""",
         },
-        wanted=("Could not override 'optim.learnrate'", "Key 'learnrate' is not in struct"),
+        wanted=(
+            "Could not override 'optim.learnrate'",
+            "Key 'learnrate' is not in struct",
+        ),
         helpful=(r"learnrate|optim|\+optim|conf/config\.yaml",),
-        misleading=(INFRA,),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="hydra-missing-value",
         way="a mandatory value of a hydra config",
         code="exception",
-        also_codes=("exit_code", "bad_input"),
-        command="python hyd2.py",
+        also_codes=(
+            "exit_code",
+            "bad_input",
+        ),
         venv="scratch",
+        command="python hyd2.py",
         files={
-            "hyd2.py": "import hydra\n@hydra.main(version_base=None, config_path='conf', config_name='config')\n"
-            "def main(cfg):\n    print('reading', cfg.data.path)\nmain()\n",
-            "conf/config.yaml": "data:\n  path: ???\n",
+            "hyd2.py": """\
+import hydra
+@hydra.main(version_base=None, config_path='conf', config_name='config')
+def main(cfg):
+    print('reading', cfg.data.path)
+main()
+""",
+            "conf/config.yaml": """\
+data:
+  path: ???
+""",
         },
         wanted="Missing mandatory value: data.path",
-        helpful=(r"data\.path", r"config\.yaml"),
-        misleading=(INFRA,),
+        helpful=(
+            r"data\.path",
+            r"config\.yaml",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="hydra-error-in-task",
         way="hydra shortens the traceback",
         code="exception",
         also_codes=("exit_code",),
-        command="python hyd3.py",
         venv="scratch",
+        command="python hyd3.py",
         files={
-            "hyd3.py": "import hydra\ndef build(name):\n    return {'mlp': 1}[name]\n"
-            "@hydra.main(version_base=None, config_path='conf', config_name='config')\n"
-            "def main(cfg):\n    build(cfg.model)\nmain()\n",
+            "hyd3.py": """\
+import hydra
+def build(name):
+    return {'mlp': 1}[name]
+@hydra.main(version_base=None, config_path='conf', config_name='config')
+def main(cfg):
+    build(cfg.model)
+main()
+""",
             "conf/config.yaml": "model: transformer\n",
         },
         wanted="KeyError: 'transformer'",
-        helpful=(r"hyd3\.py", r"transformer|model"),
-        misleading=(INFRA, r"HYDRA_FULL_ERROR=1$"),
+        helpful=(
+            r"hyd3\.py",
+            "transformer|model",
+        ),
+        misleading=(
+            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            "HYDRA_FULL_ERROR=1$",
+        ),
     ),
     Failure(
         name="pydantic-validation",
@@ -752,27 +1317,47 @@ FAILURES = [
         also_codes=("bad_input",),
         command="python settings.py",
         files={
-            "settings.py": "from pydantic import BaseModel\nclass Train(BaseModel):\n    epochs: int\n    lr: float\n    name: str\n"
-            "Train.model_validate({'epochs': 'three', 'name': 'a'})\n"
+            "settings.py": """\
+from pydantic import BaseModel
+class Train(BaseModel):
+    epochs: int
+    lr: float
+    name: str
+Train.model_validate({'epochs': 'three', 'name': 'a'})
+"""
         },
-        wanted=("2 validation errors for Train", "unable to parse string as an integer"),
-        helpful=(r"epochs|\blr\b", r"settings\.py"),
-        misleading=(INFRA, r"pydantic\.dev"),
+        wanted=(
+            "2 validation errors for Train",
+            "unable to parse string as an integer",
+        ),
+        helpful=(
+            r"epochs|\blr\b",
+            r"settings\.py",
+        ),
+        misleading=(
+            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            r"pydantic\.dev",
+        ),
     ),
     Failure(
         name="absl-unknown-flag",
         way="absl rejects a flag",
         code="exit_code",
         also_codes=("bad_input",),
-        command="python absl_main.py --batchsize=3",
         venv="scratch",
+        command="python absl_main.py --batchsize=3",
         files={
-            "absl_main.py": "from absl import app, flags\nflags.DEFINE_integer('batch_size', 1, 'batch size')\n"
-            "def main(argv):\n    print(flags.FLAGS.batch_size)\napp.run(main)\n"
+            "absl_main.py": """\
+from absl import app, flags
+flags.DEFINE_integer('batch_size', 1, 'batch size')
+def main(argv):
+    print(flags.FLAGS.batch_size)
+app.run(main)
+"""
         },
         wanted="Unknown command line flag 'batchsize'",
-        helpful=(r"batch_?size",),
-        misleading=(r"smaller batch|memory|network",),
+        helpful=("batch_?size",),
+        misleading=("smaller batch|memory|network",),
     ),
     Failure(
         name="interrupted-from-within",
@@ -781,13 +1366,19 @@ FAILURES = [
         also_codes=("exception",),
         command="python sigint.py",
         files={
-            "sigint.py": "import os, signal, threading, time\n"
-            "threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n"
-            "for step in range(1000):\n    time.sleep(0.05)\n"
+            "sigint.py": """\
+import os, signal, threading, time
+threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+for step in range(1000):
+    time.sleep(0.05)
+"""
         },
-        wanted=("KeyboardInterrupt", "SIGINT"),
+        wanted=(
+            "KeyboardInterrupt",
+            "SIGINT",
+        ),
         helpful=(r"SIGINT|interrupt|sigint\.py",),
-        misleading=(r"memory|network|pip",),
+        misleading=("memory|network|pip",),
     ),
     Failure(
         name="watchdog-sigterm",
@@ -795,15 +1386,29 @@ FAILURES = [
         code="signal",
         command="python guarded.py",
         files={
-            "guarded.py": "import os, signal, sys, threading, time\nlast = time.monotonic()\ndef watch():\n    while True:\n"
-            "        time.sleep(0.1)\n        if time.monotonic() - last > 1:\n"
-            "            print('watchdog: no step for 1 s, the job ends itself', flush=True)\n"
-            "            os.kill(os.getpid(), signal.SIGTERM)\nthreading.Thread(target=watch, daemon=True).start()\n"
-            "for step in range(3):\n    last = time.monotonic()\n    print('step', step, flush=True)\nwith open('fifo.lock', 'w') as f:\n    time.sleep(60)\n"
+            "guarded.py": """\
+import os, signal, sys, threading, time
+last = time.monotonic()
+def watch():
+    while True:
+        time.sleep(0.1)
+        if time.monotonic() - last > 1:
+            print('watchdog: no step for 1 s, the job ends itself', flush=True)
+            os.kill(os.getpid(), signal.SIGTERM)
+threading.Thread(target=watch, daemon=True).start()
+for step in range(3):
+    last = time.monotonic()
+    print('step', step, flush=True)
+with open('fifo.lock', 'w') as f:
+    time.sleep(60)
+"""
         },
-        wanted=("watchdog: no step for 1 s, the job ends itself", "SIGTERM"),
+        wanted=(
+            "watchdog: no step for 1 s, the job ends itself",
+            "SIGTERM",
+        ),
         helpful=(r"watchdog|guarded\.py|no step",),
-        misleading=(r"memory|network|faulthandler|native",),
+        misleading=("memory|network|faulthandler|native",),
     ),
     Failure(
         name="flood-after-exception",
@@ -811,14 +1416,27 @@ FAILURES = [
         code="exception",
         command="python dump.py",
         files={
-            "dump.py": "import sys, traceback\ndef hook(kind, value, tb):\n    traceback.print_exception(kind, value, tb)\n"
-            "    print('--- state at the time of the error ---', file=sys.stderr)\n    for i in range(9000):\n"
-            "        print(f'param.{i}: mean=0.0{i} std=1.0 grad=None', file=sys.stderr)\nsys.excepthook = hook\n"
-            "batch = [[1, 2, 3], [4, 5]]\nassert len({len(row) for row in batch}) == 1, 'rows of different lengths in batch 0'\n"
+            "dump.py": """\
+import sys, traceback
+def hook(kind, value, tb):
+    traceback.print_exception(kind, value, tb)
+    print('--- state at the time of the error ---', file=sys.stderr)
+    for i in range(9000):
+        print(f'param.{i}: mean=0.0{i} std=1.0 grad=None', file=sys.stderr)
+sys.excepthook = hook
+batch = [[1, 2, 3], [4, 5]]
+assert len({len(row) for row in batch}) == 1, 'rows of different lengths in batch 0'
+"""
         },
         wanted="AssertionError: rows of different lengths in batch 0",
-        helpful=(r"dump\.py", r"batch 0|lengths|pad"),
-        misleading=(INFRA, r"param\.\d+"),
+        helpful=(
+            r"dump\.py",
+            "batch 0|lengths|pad",
+        ),
+        misleading=(
+            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            r"param\.\d+",
+        ),
     ),
     Failure(
         name="message-of-200-kb",
@@ -826,37 +1444,64 @@ FAILURES = [
         code="exception",
         command="python longmsg.py",
         files={
-            "longmsg.py": "batch = list(range(30000))\nbatch[17] = 'x'\nif any(not isinstance(v, int) for v in batch):\n"
-            "    raise ValueError(f'a batch must hold integers alone, got {batch}')\n"
+            "longmsg.py": """\
+batch = list(range(30000))
+batch[17] = 'x'
+if any(not isinstance(v, int) for v in batch):
+    raise ValueError(f'a batch must hold integers alone, got {batch}')
+"""
         },
         wanted="ValueError: a batch must hold integers alone, got",
-        helpful=(r"longmsg\.py", r"integers"),
-        misleading=(INFRA,),
+        helpful=(
+            r"longmsg\.py",
+            "integers",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
     Failure(
         name="pandas-missing-column",
         way="a column that is not there, below pandas",
         code="exception",
-        command="python table.py",
         venv="scratch",
+        command="python table.py",
         files={
-            "table.py": "import pandas as pd\nd = pd.read_csv('train.csv')\ny = d['label']\n",
-            "train.csv": "text,Label\nhello,1\n",
+            "table.py": """\
+import pandas as pd
+d = pd.read_csv('train.csv')
+y = d['label']
+""",
+            "train.csv": """\
+text,Label
+hello,1
+""",
         },
         wanted="KeyError: 'label'",
-        helpful=(r"label|column", r"table\.py", r"train\.csv"),
-        misleading=(INFRA, r"pip"),
+        helpful=(
+            "label|column",
+            r"table\.py",
+            r"train\.csv",
+        ),
+        misleading=(
+            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            "pip",
+        ),
     ),
     Failure(
         name="pandas-no-parquet-engine",
         way="pandas lacks an optional package",
         code="environment",
         also_codes=("exception",),
-        command="python pq.py",
         venv="scratch",
-        files={"pq.py": "import pandas as pd\nd = pd.DataFrame({'a': [1]})\nd.to_parquet('a.parquet')\n"},
+        command="python pq.py",
+        files={
+            "pq.py": """\
+import pandas as pd
+d = pd.DataFrame({'a': [1]})
+d.to_parquet('a.parquet')
+"""
+        },
         wanted="Unable to find a usable engine; tried using: 'pyarrow', 'fastparquet'",
-        helpful=(r"pyarrow|fastparquet",),
+        helpful=("pyarrow|fastparquet",),
         misleading=(r"network|memory|pip: \[?pandas",),
     ),
     Failure(
@@ -866,14 +1511,26 @@ FAILURES = [
         also_codes=("data_unavailable",),
         command="python download.py",
         files={
-            "download.py": "import http.server, threading, urllib.request\nclass H(http.server.BaseHTTPRequestHandler):\n"
-            "    def do_GET(self):\n        self.send_error(403, 'token expired')\n    def log_message(self, *a):\n        pass\n"
-            "s = http.server.HTTPServer(('127.0.0.1', 0), H)\nthreading.Thread(target=s.serve_forever, daemon=True).start()\n"
-            "def fetch(name):\n    return urllib.request.urlopen(f'http://127.0.0.1:{s.server_port}/{name}').read()\nfetch('wikitext-103.zip')\n"
+            "download.py": """\
+import http.server, threading, urllib.request
+class H(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_error(403, 'token expired')
+    def log_message(self, *a):
+        pass
+s = http.server.HTTPServer(('127.0.0.1', 0), H)
+threading.Thread(target=s.serve_forever, daemon=True).start()
+def fetch(name):
+    return urllib.request.urlopen(f'http://127.0.0.1:{s.server_port}/{name}').read()
+fetch('wikitext-103.zip')
+"""
         },
         wanted="HTTP Error 403: token expired",
-        helpful=(r"token|credential|403|wikitext", r"download\.py"),
-        misleading=(r"memory|MASTER_PORT|firewall",),
+        helpful=(
+            "token|credential|403|wikitext",
+            r"download\.py",
+        ),
+        misleading=("memory|MASTER_PORT|firewall",),
     ),
     Failure(
         name="dataset-permission-denied",
@@ -882,37 +1539,61 @@ FAILURES = [
         also_codes=("exception",),
         command="python readdata.py",
         files={
-            "readdata.py": "import os\nos.makedirs('/tmp/w-unseen/secret', mode=0o700, exist_ok=True)\n"
-            "os.setgid(65534); os.setuid(65534)\nopen('/tmp/w-unseen/secret/train.bin', 'rb')\n"
+            "readdata.py": """\
+import os
+os.makedirs('/tmp/w-unseen/secret', mode=0o700, exist_ok=True)
+os.setgid(65534); os.setuid(65534)
+open('/tmp/w-unseen/secret/train.bin', 'rb')
+"""
         },
         wanted="PermissionError: [Errno 13] Permission denied",
-        helpful=(r"train\.bin", r"permission|chmod|may not read|owner"),
-        misleading=(r"memory|network",),
+        helpful=(
+            r"train\.bin",
+            "permission|chmod|may not read|owner",
+        ),
+        misleading=("memory|network",),
     ),
     Failure(
         name="dataset-missing-file",
         way="a path of another machine",
         code="exception",
-        also_codes=("data_unavailable", "bad_input"),
+        also_codes=(
+            "data_unavailable",
+            "bad_input",
+        ),
         command="python pretrain_mae.py --data /mnt/nvme0/laion",
         files={
-            "pretrain_mae.py": "import os, sys\nroot = sys.argv[2]\nprint('indexing', root)\n"
-            "files = sorted(os.listdir(root))\nprint(len(files))\n"
+            "pretrain_mae.py": """\
+import os, sys
+root = sys.argv[2]
+print('indexing', root)
+files = sorted(os.listdir(root))
+print(len(files))
+"""
         },
         wanted="FileNotFoundError: [Errno 2] No such file or directory: '/mnt/nvme0/laion'",
         helpful=(r"/mnt/nvme0/laion|--data|inputs?\b",),
-        misleading=(r"memory|firewall|pip",),
+        misleading=("memory|firewall|pip",),
     ),
     Failure(
         name="working-directory-wrong",
         way="the script expects to be started in its own folder",
         code="exception",
-        also_codes=("data_unavailable", "bad_input"),
+        also_codes=(
+            "data_unavailable",
+            "bad_input",
+        ),
         command="python exp/train.py",
-        files={"exp/train.py": "cfg = open('config.ini').read()\n", "exp/config.ini": "[train]\nlr=0.1\n"},
+        files={
+            "exp/train.py": "cfg = open('config.ini').read()\n",
+            "exp/config.ini": """\
+[train]
+lr=0.1
+""",
+        },
         wanted="No such file or directory: 'config.ini'",
         helpful=(r"exp/config\.ini|cd exp|working dir|__file__",),
-        misleading=(r"memory|network|pip|upload",),
+        misleading=("memory|network|pip|upload",),
     ),
     Failure(
         name="sqlite-locked",
@@ -920,12 +1601,19 @@ FAILURES = [
         code="exception",
         command="python trials.py",
         files={
-            "trials.py": "import sqlite3\na = sqlite3.connect('study.db', timeout=0.2)\na.execute('create table t (x)')\na.commit()\n"
-            "a.execute('begin exclusive')\nb = sqlite3.connect('study.db', timeout=0.2)\nb.execute('insert into t values (1)')\n"
+            "trials.py": """\
+import sqlite3
+a = sqlite3.connect('study.db', timeout=0.2)
+a.execute('create table t (x)')
+a.commit()
+a.execute('begin exclusive')
+b = sqlite3.connect('study.db', timeout=0.2)
+b.execute('insert into t values (1)')
+"""
         },
         wanted="sqlite3.OperationalError: database is locked",
         helpful=(r"study\.db|trials\.py|sqlite|lock",),
-        misleading=(r"memory|network|pip",),
+        misleading=("memory|network|pip",),
     ),
     Failure(
         name="port-6006-taken",
@@ -934,12 +1622,16 @@ FAILURES = [
         also_codes=("exception",),
         command="python dash.py",
         files={
-            "dash.py": "import http.server, socket\nother = socket.create_server(('127.0.0.1', 16006))\n"
-            "PORT = 16006\nserver = http.server.ThreadingHTTPServer(('127.0.0.1', PORT), http.server.SimpleHTTPRequestHandler)\n"
+            "dash.py": """\
+import http.server, socket
+other = socket.create_server(('127.0.0.1', 16006))
+PORT = 16006
+server = http.server.ThreadingHTTPServer(('127.0.0.1', PORT), http.server.SimpleHTTPRequestHandler)
+"""
         },
         wanted="OSError: [Errno 98] Address already in use",
         helpful=(r"16006|PORT|dash\.py|port 0",),
-        misleading=(r"memory|firewall|set `?MASTER_PORT|pip",),
+        misleading=("memory|firewall|set `?MASTER_PORT|pip",),
     ),
     Failure(
         name="git-in-a-copy",
@@ -947,11 +1639,20 @@ FAILURES = [
         code="exception",
         command="python provenance.py",
         files={
-            "provenance.py": "import subprocess\nsha = subprocess.run(['git', 'rev-parse', 'HEAD'], check=True, stdout=subprocess.PIPE).stdout\n"
+            "provenance.py": """\
+import subprocess
+sha = subprocess.run(['git', 'rev-parse', 'HEAD'], check=True, stdout=subprocess.PIPE).stdout
+"""
         },
-        wanted=("fatal: not a git repository", "CalledProcessError: Command '['git', 'rev-parse', 'HEAD']'"),
-        helpful=(r"\bgit\b", r"provenance\.py"),
-        misleading=(r"memory|network|pip",),
+        wanted=(
+            "fatal: not a git repository",
+            "CalledProcessError: Command '['git', 'rev-parse', 'HEAD']'",
+        ),
+        helpful=(
+            r"\bgit\b",
+            r"provenance\.py",
+        ),
+        misleading=("memory|network|pip",),
     ),
     Failure(
         name="asyncio-task-never-retrieved",
@@ -959,28 +1660,45 @@ FAILURES = [
         code="exit_code",
         command="python aio.py",
         files={
-            "aio.py": "import asyncio, sys\nasync def heartbeat():\n    raise ConnectionResetError('monitor went away')\n"
-            "async def main():\n    t = asyncio.create_task(heartbeat())\n    await asyncio.sleep(0.1)\n"
-            "    print('evaluation: accuracy 0.11 is below the required 0.80', file=sys.stderr)\n    sys.exit(4)\nasyncio.run(main())\n"
+            "aio.py": """\
+import asyncio, sys
+async def heartbeat():
+    raise ConnectionResetError('monitor went away')
+async def main():
+    t = asyncio.create_task(heartbeat())
+    await asyncio.sleep(0.1)
+    print('evaluation: accuracy 0.11 is below the required 0.80', file=sys.stderr)
+    sys.exit(4)
+asyncio.run(main())
+"""
         },
         wanted="evaluation: accuracy 0.11 is below the required 0.80",
         helpful=(r"accuracy|0\.80",),
-        misleading=(r"monitor|heartbeat|network|reset",),
+        misleading=("monitor|heartbeat|network|reset",),
     ),
     Failure(
         name="tenacity-retry-error",
         way="a retry library hides the error",
         code="exception",
         also_codes=("data_unavailable",),
-        command="python flaky.py",
         venv="scratch",
+        command="python flaky.py",
         files={
-            "flaky.py": "import socket\nfrom tenacity import retry, stop_after_attempt\n@retry(stop=stop_after_attempt(3))\n"
-            "def pull(key):\n    return socket.create_connection(('127.0.0.1', 7), timeout=1)\npull('weights')\n"
+            "flaky.py": """\
+import socket
+from tenacity import retry, stop_after_attempt
+@retry(stop=stop_after_attempt(3))
+def pull(key):
+    return socket.create_connection(('127.0.0.1', 7), timeout=1)
+pull('weights')
+"""
         },
         wanted="ConnectionRefusedError: [Errno 111] Connection refused",
-        helpful=(r"flaky\.py", r"127\.0\.0\.1|port 7|refused|listen"),
-        misleading=(r"memory|MASTER_PORT|NCCL|interface",),
+        helpful=(
+            r"flaky\.py",
+            r"127\.0\.0\.1|port 7|refused|listen",
+        ),
+        misleading=("memory|MASTER_PORT|NCCL|interface",),
     ),
     Failure(
         name="dataclass-unexpected-keyword",
@@ -989,13 +1707,28 @@ FAILURES = [
         also_codes=("bad_input",),
         command="python dc.py",
         files={
-            "dc.py": "import dataclasses, yaml\n@dataclasses.dataclass\nclass Sched:\n    warmup_steps: int = 0\n    decay: str = 'cosine'\n"
-            "s = Sched(**yaml.safe_load(open('sched.yml')))\n",
-            "sched.yml": "warmup_step: 100\ndecay: linear\n",
+            "dc.py": """\
+import dataclasses, yaml
+@dataclasses.dataclass
+class Sched:
+    warmup_steps: int = 0
+    decay: str = 'cosine'
+s = Sched(**yaml.safe_load(open('sched.yml')))
+""",
+            "sched.yml": """\
+warmup_step: 100
+decay: linear
+""",
         },
         wanted="got an unexpected keyword argument 'warmup_step'",
-        helpful=(r"warmup_steps?", r"sched\.yml"),
-        misleading=(INFRA, r"pip"),
+        helpful=(
+            "warmup_steps?",
+            r"sched\.yml",
+        ),
+        misleading=(
+            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            "pip",
+        ),
     ),
     Failure(
         name="threads-under-ulimit-v",
@@ -1004,48 +1737,97 @@ FAILURES = [
         also_codes=("host_oom",),
         command="ulimit -v 400000; exec python threads.py",
         files={
-            "threads.py": "import threading, time\nthreading.stack_size(64 << 20)\nfor i in range(64):\n"
-            "    threading.Thread(target=time.sleep, args=(0.3,), daemon=True).start()\n"
+            "threads.py": """\
+import threading, time
+threading.stack_size(64 << 20)
+for i in range(64):
+    threading.Thread(target=time.sleep, args=(0.3,), daemon=True).start()
+"""
         },
         wanted="RuntimeError: can't start new thread",
-        helpful=(r"thread|ulimit", r"threads\.py"),
-        misleading=(r"network|pip|smaller batch",),
+        helpful=(
+            "thread|ulimit",
+            r"threads\.py",
+        ),
+        misleading=("network|pip|smaller batch",),
     ),
     Failure(
         name="limit-passes-while-training",
         way="the time limit simply passes",
         code="timeout",
         rank=None,
-        command="python -u long.py",
         limit_s=2.5,
-        files={"long.py": "import time\nfor step in range(10000):\n    time.sleep(0.1)\n    print(f'step {step} loss {10 / (step + 1):.3f}')\n"},
-        wanted=("time limit", "limits.timeout", "timed out", "did not end within", "2.5 s", "2 s", "3 s"),
+        command="python -u long.py",
+        files={
+            "long.py": """\
+import time
+for step in range(10000):
+    time.sleep(0.1)
+    print(f'step {step} loss {10 / (step + 1):.3f}')
+"""
+        },
+        wanted=(
+            "time limit",
+            "limits.timeout",
+            "timed out",
+            "did not end within",
+            "2.5 s",
+            "2 s",
+            "3 s",
+        ),
         helpful=(r"limits\.timeout|--timeout|checkpoint|longer",),
-        misleading=(r"network|hung|memory",),
+        misleading=("network|hung|memory",),
     ),
     Failure(
         name="input-without-terminal",
         way="the script asks a question",
         code="exception",
         command="python ask.py",
-        files={"ask.py": "print('runs/exp3 exists.')\nif input('overwrite? [y/N] ') != 'y':\n    raise SystemExit\n"},
+        files={
+            "ask.py": """\
+print('runs/exp3 exists.')
+if input('overwrite? [y/N] ') != 'y':
+    raise SystemExit
+"""
+        },
         wanted="EOFError: EOF when reading a line",
         helpful=(r"input\(|stdin|terminal|interactive|ask\.py",),
-        misleading=(r"memory|network|pip|checkpoint",),
+        misleading=("memory|network|pip|checkpoint",),
     ),
     Failure(
         name="deadlock-until-limit",
         way="a lock taken twice",
         code="timeout",
-        command="python locked.py",
         limit_s=2.5,
+        command="python locked.py",
         files={
-            "locked.py": "import threading\nlock = threading.Lock()\ndef log(message):\n    with lock:\n        print(message, flush=True)\n"
-            "def step(n):\n    with lock:\n        log(f'step {n}')\nprint('start', flush=True)\nstep(1)\n"
+            "locked.py": """\
+import threading
+lock = threading.Lock()
+def log(message):
+    with lock:
+        print(message, flush=True)
+def step(n):
+    with lock:
+        log(f'step {n}')
+print('start', flush=True)
+step(1)
+"""
         },
-        wanted=("locked.py", "with lock", "did not", "hung", "stuck", "time limit", "in log"),
-        helpful=(r"locked\.py", r"lock"),
-        misleading=(r"network|memory|pip",),
+        wanted=(
+            "locked.py",
+            "with lock",
+            "did not",
+            "hung",
+            "stuck",
+            "time limit",
+            "in log",
+        ),
+        helpful=(
+            r"locked\.py",
+            "lock",
+        ),
+        misleading=("network|memory|pip",),
     ),
     Failure(
         name="lines-after-traceback",
@@ -1053,13 +1835,24 @@ FAILURES = [
         code="exception",
         command="python talk.py",
         files={
-            "talk.py": "import atexit, sys\ndef bye():\n    e = sys.stderr\n    print('mlflow: run 8c1f: status: FAILED', file=e)\n"
-            "    print('Profiler: warning: trace.json: 0 events', file=e)\n    print('INFO: cleanup: removed 3 files', file=e)\n"
-            "    print('Total time: 0:00:03', file=e)\natexit.register(bye)\n"
-            "shape = (3, 224)\nc, h, w = shape\n"
+            "talk.py": """\
+import atexit, sys
+def bye():
+    e = sys.stderr
+    print('mlflow: run 8c1f: status: FAILED', file=e)
+    print('Profiler: warning: trace.json: 0 events', file=e)
+    print('INFO: cleanup: removed 3 files', file=e)
+    print('Total time: 0:00:03', file=e)
+atexit.register(bye)
+shape = (3, 224)
+c, h, w = shape
+"""
         },
         wanted="ValueError: not enough values to unpack (expected 3, got 2)",
-        helpful=(r"talk\.py", r"shape|unpack"),
+        helpful=(
+            r"talk\.py",
+            "shape|unpack",
+        ),
         misleading=(r"mlflow|Profiler|trace\.json|memory|network",),
     ),
     Failure(
@@ -1069,12 +1862,26 @@ FAILURES = [
         command="python -m engine.main",
         files={
             "engine/__init__.py": "",
-            "engine/errors.py": "class EmptyReplayBuffer(Exception):\n    pass\n",
-            "engine/main.py": "from engine.errors import EmptyReplayBuffer\ndef sample(n):\n    raise EmptyReplayBuffer\nsample(32)\n",
+            "engine/errors.py": """\
+class EmptyReplayBuffer(Exception):
+    pass
+""",
+            "engine/main.py": """\
+from engine.errors import EmptyReplayBuffer
+def sample(n):
+    raise EmptyReplayBuffer
+sample(32)
+""",
         },
         wanted="EmptyReplayBuffer",
-        helpful=(r"engine[/.]main", r"replay"),
-        misleading=(INFRA, r"pip"),
+        helpful=(
+            "engine[/.]main",
+            "replay",
+        ),
+        misleading=(
+            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            "pip",
+        ),
     ),
     Failure(
         name="handled-oom-then-type-error",
@@ -1082,14 +1889,27 @@ FAILURES = [
         code="exception",
         command="ulimit -v 3000000; exec python autobatch.py",
         files={
-            "autobatch.py": "import logging, numpy as np\nlogging.basicConfig()\nsize = 1 << 40\nwhile size > 1 << 20:\n    try:\n"
-            "        np.ones(size, dtype=np.uint8)\n        break\n    except MemoryError:\n"
-            "        logging.exception('batch %d: out of memory, halving', size)\n        size //= 64\n"
-            "print('batch found', size)\nprint('loss: ' + 0.7)\n"
+            "autobatch.py": """\
+import logging, numpy as np
+logging.basicConfig()
+size = 1 << 40
+while size > 1 << 20:
+    try:
+        np.ones(size, dtype=np.uint8)
+        break
+    except MemoryError:
+        logging.exception('batch %d: out of memory, halving', size)
+        size //= 64
+print('batch found', size)
+print('loss: ' + 0.7)
+"""
         },
         wanted='can only concatenate str (not "float") to str',
-        helpful=(r"autobatch\.py", r"str\(|f-string"),
-        misleading=(r"out of memory|smaller batch|memory",),
+        helpful=(
+            r"autobatch\.py",
+            r"str\(|f-string",
+        ),
+        misleading=("out of memory|smaller batch|memory",),
     ),
     Failure(
         name="exit-code-in-finally",
@@ -1098,11 +1918,25 @@ FAILURES = [
         also_codes=("exit_code",),
         command="python final.py",
         files={
-            "final.py": "import os, sys, traceback\ndef main():\n    weights = [1, 2, 3]\n    return weights[len(weights)]\n"
-            "try:\n    main()\nexcept BaseException:\n    traceback.print_exc()\nfinally:\n    sys.stderr.flush()\n    os._exit(7)\n"
+            "final.py": """\
+import os, sys, traceback
+def main():
+    weights = [1, 2, 3]
+    return weights[len(weights)]
+try:
+    main()
+except BaseException:
+    traceback.print_exc()
+finally:
+    sys.stderr.flush()
+    os._exit(7)
+"""
         },
         wanted="IndexError: list index out of range",
-        helpful=(r"final\.py", r"weights"),
-        misleading=(INFRA,),
+        helpful=(
+            r"final\.py",
+            "weights",
+        ),
+        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
     ),
 ]

@@ -2,15 +2,6 @@
 
 from recorder import Failure
 
-INFRA = r"network|firewall|smaller batch|MASTER_PORT"
-OOM_GROUP = (
-    "#!/bin/bash\ngroup=/sys/fs/cgroup/memory/job-$$\nmkdir $group\necho {limit} > $group/memory.limit_in_bytes\n"
-    "trap 'rmdir $group 2>/dev/null' EXIT\n(echo $BASHPID > $group/cgroup.procs; exec {command})\nexit $?\n"
-)
-SMALL = (
-    "#!/bin/bash\nset -e\nmkdir -p {at}\nexec unshare -m bash -c 'mount -t tmpfs -o size={size} small {at} && exec {command}'\n"
-)
-
 FAILURES = [
     Failure(
         name="bash-e-missing-folder",
@@ -19,10 +10,25 @@ FAILURES = [
         code="exit_code",
         also_codes=("data_unavailable",),
         command="bash -e prepare.sh",
-        files={"prepare.sh": "echo preparing\nmkdir -p stage\ncp -r /data/wikitext stage/\npython train.py\n", "train.py": "print('never')\n"},
+        files={
+            "prepare.sh": """\
+echo preparing
+mkdir -p stage
+cp -r /data/wikitext stage/
+python train.py
+""",
+            "train.py": "print('never')\n",
+        },
         wanted="cp: cannot stat '/data/wikitext': No such file or directory",
-        helpful=(r"/data/wikitext", r"prepare\.sh"),
-        misleading=(INFRA, r"train\.py", r"pip"),
+        helpful=(
+            "/data/wikitext",
+            r"prepare\.sh",
+        ),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            r"train\.py",
+            "pip",
+        ),
     ),
     Failure(
         name="nounset-variable",
@@ -31,10 +37,20 @@ FAILURES = [
         code="exit_code",
         also_codes=("bad_input",),
         command="./launch.sh",
-        files={"launch.sh": "#!/bin/bash\nset -euo pipefail\necho start\npython -c 'pass' --out \"$EXPERIMENT_DIR\"\n"},
+        files={
+            "launch.sh": """\
+#!/bin/bash
+set -euo pipefail
+echo start
+python -c 'pass' --out "$EXPERIMENT_DIR"
+"""
+        },
         wanted="EXPERIMENT_DIR: unbound variable",
-        helpful=(r"EXPERIMENT_DIR",),
-        misleading=(INFRA, r"pip"),
+        helpful=("EXPERIMENT_DIR",),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            "pip",
+        ),
     ),
     Failure(
         name="crlf-shebang",
@@ -43,9 +59,18 @@ FAILURES = [
         code="launcher_missing",
         command="./start.sh",
         files={"start.sh": "#!/bin/bash\r\necho hello\r\npython train.py\r\n", "train.py": "print(1)\n"},
-        wanted=("bash^M", "cannot execute: required file not found", "bad interpreter", "/bin/bash\r", "start.sh"),
-        helpful=(r"CRLF|Windows|dos2unix|line end|sed -i|carriage",),
-        misleading=(INFRA, r"pip install|chmod"),
+        wanted=(
+            "bash^M",
+            "cannot execute: required file not found",
+            "bad interpreter",
+            "/bin/bash\r",
+            "start.sh",
+        ),
+        helpful=("CRLF|Windows|dos2unix|line end|sed -i|carriage",),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            "pip install|chmod",
+        ),
     ),
     Failure(
         name="crlf-inside-bash",
@@ -55,9 +80,17 @@ FAILURES = [
         also_codes=("launcher_missing",),
         command="bash run.sh",
         files={"run.sh": "set -e\r\ncd data\r\npython ../train.py\r\n", "data/x": "", "train.py": "print(1)\n"},
-        wanted=("set: -\r", "invalid option", "No such file or directory", "$'\\r'"),
-        helpful=(r"CRLF|Windows|dos2unix|line end|sed -i|carriage",),
-        misleading=(INFRA, r"pip install"),
+        wanted=(
+            "set: -\r",
+            "invalid option",
+            "No such file or directory",
+            "$'\\r'",
+        ),
+        helpful=("CRLF|Windows|dos2unix|line end|sed -i|carriage",),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            "pip install",
+        ),
     ),
     Failure(
         name="no-execute-bit",
@@ -65,10 +98,18 @@ FAILURES = [
         convention="shell",
         code="launcher_missing",
         command="./main.py --epochs 1",
-        files={"main.py": "#!/usr/bin/env python\nprint('hi')\n"},
+        files={
+            "main.py": """\
+#!/usr/bin/env python
+print('hi')
+"""
+        },
         wanted="./main.py: Permission denied",
         helpful=(r"chmod|python main\.py",),
-        misleading=(INFRA, r"pip|sudo"),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            "pip|sudo",
+        ),
     ),
     Failure(
         name="shebang-of-another-machine",
@@ -76,32 +117,53 @@ FAILURES = [
         convention="shell",
         code="launcher_missing",
         command="chmod +x tool.py; ./tool.py",
-        files={"tool.py": "#!/opt/conda/envs/ml/bin/python3\nprint('hi')\n"},
-        wanted=("cannot execute: required file not found", "bad interpreter", "/opt/conda/envs/ml/bin/python3"),
+        files={
+            "tool.py": """\
+#!/opt/conda/envs/ml/bin/python3
+print('hi')
+"""
+        },
+        wanted=(
+            "cannot execute: required file not found",
+            "bad interpreter",
+            "/opt/conda/envs/ml/bin/python3",
+        ),
         helpful=(r"shebang|first line|python tool\.py|/opt/conda",),
-        misleading=(INFRA, r"chmod"),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            "chmod",
+        ),
     ),
     Failure(
         name="command-not-found",
         way="the first word is not a program",
         convention="shell",
         code="launcher_missing",
-        command="srun --ntasks 2 python train.py | cat; exit ${PIPESTATUS[0]}".replace("srun", "colossalai"),
+        command="colossalai --ntasks 2 python train.py | cat; exit ${PIPESTATUS[0]}",
         files={"train.py": "print(1)\n"},
         wanted="colossalai: command not found",
-        helpful=(r"colossalai",),
-        misleading=(INFRA, r"train\.py"),
+        helpful=("colossalai",),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            r"train\.py",
+        ),
     ),
     Failure(
         name="script-misspelt",
         way="python cannot find the script; a similar one is there",
         code="exit_code",
-        also_codes=("bad_input", "launcher_missing"),
+        also_codes=(
+            "bad_input",
+            "launcher_missing",
+        ),
         command="python trian.py --epochs 2",
         files={"train.py": "print(1)\n", "README.md": "x"},
         wanted="can't open file",
         helpful=(r"train\.py",),
-        misleading=(INFRA, r"pip"),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            "pip",
+        ),
     ),
     Failure(
         name="pipefail-python-tee",
@@ -109,10 +171,22 @@ FAILURES = [
         convention="shell",
         code="exception",
         command="bash -o pipefail -c 'python -u steps.py 2>&1 | tee out.log'",
-        files={"steps.py": "for s in range(5):\n    print('step', s)\nraise OverflowError('loss scale 2**128 is too large')\n"},
+        files={
+            "steps.py": """\
+for s in range(5):
+    print('step', s)
+raise OverflowError('loss scale 2**128 is too large')
+"""
+        },
         wanted="OverflowError: loss scale 2**128 is too large",
-        helpful=(r"steps\.py", r"loss scale"),
-        misleading=(INFRA, r"tee"),
+        helpful=(
+            r"steps\.py",
+            "loss scale",
+        ),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            "tee",
+        ),
     ),
     Failure(
         name="make-target-fails",
@@ -122,12 +196,24 @@ FAILURES = [
         also_codes=("exit_code",),
         command="make -s train",
         files={
-            "Makefile": "train: vocab\n\tpython train.py vocab.txt\nvocab:\n\techo a > vocab.txt\n",
-            "train.py": "import sys\nwords = open(sys.argv[1]).read().split()\nassert len(words) > 100, f'vocab.txt has {len(words)} words, need 100'\n",
+            "Makefile": """\
+train: vocab
+	python train.py vocab.txt
+vocab:
+	echo a > vocab.txt
+""",
+            "train.py": """\
+import sys
+words = open(sys.argv[1]).read().split()
+assert len(words) > 100, f'vocab.txt has {len(words)} words, need 100'
+""",
         },
         wanted="AssertionError: vocab.txt has 1 words, need 100",
-        helpful=(r"vocab\.txt", r"train\.py"),
-        misleading=(r"Makefile:|memory|network",),
+        helpful=(
+            r"vocab\.txt",
+            r"train\.py",
+        ),
+        misleading=("Makefile:|memory|network",),
     ),
     Failure(
         name="make-missing-rule",
@@ -136,10 +222,18 @@ FAILURES = [
         code="exit_code",
         also_codes=("bad_input",),
         command="make train",
-        files={"Makefile": "train: data/train.bin\n\tpython train.py\n"},
+        files={
+            "Makefile": """\
+train: data/train.bin
+	python train.py
+"""
+        },
         wanted="No rule to make target 'data/train.bin', needed by 'train'",
         helpful=(r"data/train\.bin",),
-        misleading=(INFRA, r"pip"),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            "pip",
+        ),
     ),
     Failure(
         name="cpp-exception-uncaught",
@@ -149,12 +243,25 @@ FAILURES = [
         also_codes=("exception",),
         command="g++ -O0 -o solver solver.cpp && ./solver --grid 10",
         files={
-            "solver.cpp": "#include <vector>\n#include <iostream>\nint main() {\n  std::vector<double> u(10);\n"
-            '  std::cout << "grid 10" << std::endl;\n  for (int i = 0; i <= 10; i++) u.at(i) = i;\n}\n'
+            "solver.cpp": """\
+#include <vector>
+#include <iostream>
+int main() {
+  std::vector<double> u(10);
+  std::cout << "grid 10" << std::endl;
+  for (int i = 0; i <= 10; i++) u.at(i) = i;
+}
+"""
         },
-        wanted=("vector::_M_range_check: __n (which is 10) >= this->size() (which is 10)", "std::out_of_range"),
-        helpful=(r"range|out_of_range|solver",),
-        misleading=(INFRA, r"PYTHONFAULTHANDLER|pip|memory"),
+        wanted=(
+            "vector::_M_range_check: __n (which is 10) >= this->size() (which is 10)",
+            "std::out_of_range",
+        ),
+        helpful=("range|out_of_range|solver",),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            "PYTHONFAULTHANDLER|pip|memory",
+        ),
     ),
     Failure(
         name="cpp-exception-from-python",
@@ -162,12 +269,26 @@ FAILURES = [
         code="signal",
         command="g++ -shared -fPIC -o libops.so ops.cpp && python use_ops.py",
         files={
-            "ops.cpp": '#include <stdexcept>\nextern "C" int rope(int dim) { if (dim % 2) throw std::invalid_argument("rope: head dimension 65 must be even"); return dim; }\n',
-            "use_ops.py": "import ctypes\nlib = ctypes.CDLL('./libops.so')\nprint('step 1', flush=True)\nlib.rope(64)\nprint('step 2', flush=True)\nlib.rope(65)\n",
+            "ops.cpp": """\
+#include <stdexcept>
+extern "C" int rope(int dim) { if (dim % 2) throw std::invalid_argument("rope: head dimension 65 must be \
+even"); return dim; }
+""",
+            "use_ops.py": """\
+import ctypes
+lib = ctypes.CDLL('./libops.so')
+print('step 1', flush=True)
+lib.rope(64)
+print('step 2', flush=True)
+lib.rope(65)
+""",
         },
         wanted="rope: head dimension 65 must be even",
         helpful=(r"rope|head dim|ops\.cpp|libops|use_ops",),
-        misleading=(INFRA, r"memory|pip"),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            "memory|pip",
+        ),
     ),
     Failure(
         name="illegal-instruction",
@@ -175,10 +296,22 @@ FAILURES = [
         convention="shell",
         code="signal",
         command="gcc -O0 -o kern kern.c && ./kern; exit $?",
-        files={"kern.c": '#include <stdio.h>\nint main() { puts("kernel: AVX-512 path"); fflush(stdout); __builtin_trap(); }\n'},
-        wanted=("Illegal instruction", "SIGILL", "signal 4"),
-        helpful=(r"instruction|processor|CPU|AVX|march",),
-        misleading=(INFRA, r"memory|pip"),
+        files={
+            "kern.c": """\
+#include <stdio.h>
+int main() { puts("kernel: AVX-512 path"); fflush(stdout); __builtin_trap(); }
+"""
+        },
+        wanted=(
+            "Illegal instruction",
+            "SIGILL",
+            "signal 4",
+        ),
+        helpful=("instruction|processor|CPU|AVX|march",),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            "memory|pip",
+        ),
     ),
     Failure(
         name="sigfpe-integer-division",
@@ -187,11 +320,24 @@ FAILURES = [
         command="gcc -O0 -shared -fPIC -o libstep.so step.c; exec python loopc.py",
         files={
             "step.c": "int steps(int n, int per) { return n / per; }\n",
-            "loopc.py": "import ctypes\nc = ctypes.CDLL('./libstep.so')\nfor per in (4, 2, 0):\n    print('per', per, flush=True)\n    c.steps(100, per)\n",
+            "loopc.py": """\
+import ctypes
+c = ctypes.CDLL('./libstep.so')
+for per in (4, 2, 0):
+    print('per', per, flush=True)
+    c.steps(100, per)
+""",
         },
-        wanted=("SIGFPE", "Floating point exception", "signal 8"),
-        helpful=(r"faulthandler|division|zero|native|libstep|loopc",),
-        misleading=(INFRA, r"memory|pip|learning rate"),
+        wanted=(
+            "SIGFPE",
+            "Floating point exception",
+            "signal 8",
+        ),
+        helpful=("faulthandler|division|zero|native|libstep|loopc",),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            "memory|pip|learning rate",
+        ),
     ),
     Failure(
         name="glibc-double-free",
@@ -199,10 +345,19 @@ FAILURES = [
         convention="shell",
         code="signal",
         command="gcc -O0 -o aug aug.c 2>/dev/null && exec ./aug",
-        files={"aug.c": "#include <stdlib.h>\n#include <stdio.h>\nint main() { puts(\"augmenting\"); fflush(stdout); void *volatile p = malloc(64); free(p); free(p); }\n"},
-        wanted=("free(): double free detected", "SIGABRT"),
+        files={
+            "aug.c": """\
+#include <stdlib.h>
+#include <stdio.h>
+int main() { puts("augmenting"); fflush(stdout); void *volatile p = malloc(64); free(p); free(p); }
+"""
+        },
+        wanted=(
+            "free(): double free detected",
+            "SIGABRT",
+        ),
         helpful=(r"double free|aug\b|native|valgrind|gdb|core",),
-        misleading=(r"network|smaller batch|out of memory|PYTHONFAULTHANDLER",),
+        misleading=("network|smaller batch|out of memory|PYTHONFAULTHANDLER",),
     ),
     Failure(
         name="c-assert",
@@ -210,10 +365,18 @@ FAILURES = [
         convention="shell",
         code="signal",
         command="gcc -o shard shard.c && exec ./shard",
-        files={"shard.c": "#include <assert.h>\nint main() { int world = 3, blocks = 8; assert(blocks % world == 0 && \"blocks must divide by world\"); }\n"},
-        wanted=("blocks must divide by world", "Assertion `blocks % world == 0"),
+        files={
+            "shard.c": """\
+#include <assert.h>
+int main() { int world = 3, blocks = 8; assert(blocks % world == 0 && "blocks must divide by world"); }
+"""
+        },
+        wanted=(
+            "blocks must divide by world",
+            "Assertion `blocks % world == 0",
+        ),
         helpful=(r"shard\.c|blocks|world",),
-        misleading=(r"network|memory|pip|PYTHONFAULTHANDLER",),
+        misleading=("network|memory|pip|PYTHONFAULTHANDLER",),
     ),
     Failure(
         name="java-stack-trace",
@@ -223,27 +386,48 @@ FAILURES = [
         also_codes=("exit_code",),
         command="java Feeder.java train.csv",
         files={
-            "Feeder.java": "import java.util.*;\npublic class Feeder {\n  static double parse(String s) { return Double.parseDouble(s); }\n"
-            "  public static void main(String[] a) {\n    System.out.println(\"feeding \" + a[0]);\n    try { for (String s : List.of(\"1.0\", \"n/a\")) parse(s); }\n"
-            "    catch (NumberFormatException e) { throw new IllegalStateException(\"row 2 of \" + a[0] + \" is bad\", e); }\n  }\n}\n"
+            "Feeder.java": """\
+import java.util.*;
+public class Feeder {
+  static double parse(String s) { return Double.parseDouble(s); }
+  public static void main(String[] a) {
+    System.out.println("feeding " + a[0]);
+    try { for (String s : List.of("1.0", "n/a")) parse(s); }
+    catch (NumberFormatException e) { throw new IllegalStateException("row 2 of " + a[0] + " is bad", e); }
+  }
+}
+"""
         },
-        wanted=('java.lang.NumberFormatException: For input string: "n/a"', 'NumberFormatException: For input string: "n/a"'),
+        wanted=(
+            'java.lang.NumberFormatException: For input string: "n/a"',
+            'NumberFormatException: For input string: "n/a"',
+        ),
         helpful=(r"Feeder|train\.csv|n/a|row 2",),
-        misleading=(INFRA, r"memory|pip"),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            "memory|pip",
+        ),
     ),
     Failure(
         name="java-heap-space",
         way="the Java heap is too small",
         convention="shell",
         code="host_oom",
-        also_codes=("exception", "exit_code"),
+        also_codes=(
+            "exception",
+            "exit_code",
+        ),
         command="java -Xmx16m Cache.java",
         files={
-            "Cache.java": "import java.util.*;\npublic class Cache { public static void main(String[] a) { List<byte[]> l = new ArrayList<>(); while (true) l.add(new byte[1 << 20]); } }\n"
+            "Cache.java": """\
+import java.util.*;
+public class Cache { public static void main(String[] a) { List<byte[]> l = new ArrayList<>(); while (true) \
+l.add(new byte[1 << 20]); } }
+"""
         },
         wanted="java.lang.OutOfMemoryError: Java heap space",
-        helpful=(r"-Xmx|heap",),
-        misleading=(r"network|data-loader|smaller batch|num_workers",),
+        helpful=("-Xmx|heap",),
+        misleading=("network|data-loader|smaller batch|num_workers",),
     ),
     Failure(
         name="rust-panic",
@@ -252,10 +436,25 @@ FAILURES = [
         code="exit_code",
         also_codes=("exception",),
         command="/root/.cargo/bin/rustc -o tok tok.rs && ./tok",
-        files={"tok.rs": 'fn main() {\n    println!("tokenizing");\n    let merges: Result<u32, String> = Err("merges.txt:17: expected two tokens, found 3".into());\n    let n = merges.expect("cannot read merges");\n    println!("{n}");\n}\n'},
-        wanted=("cannot read merges", "merges.txt:17: expected two tokens, found 3"),
+        files={
+            "tok.rs": """\
+fn main() {
+    println!("tokenizing");
+    let merges: Result<u32, String> = Err("merges.txt:17: expected two tokens, found 3".into());
+    let n = merges.expect("cannot read merges");
+    println!("{n}");
+}
+"""
+        },
+        wanted=(
+            "cannot read merges",
+            "merges.txt:17: expected two tokens, found 3",
+        ),
         helpful=(r"merges|tok\.rs",),
-        misleading=(INFRA, r"memory|pip"),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            "memory|pip",
+        ),
     ),
     Failure(
         name="node-unhandled-rejection",
@@ -264,10 +463,19 @@ FAILURES = [
         code="exit_code",
         also_codes=("exception",),
         command="node convert.js",
-        files={"convert.js": "const rows = [{id: 1, text: 'a'}, null];\nconst upper = rows.map(r => r.text.toUpperCase());\nconsole.log(upper);\n"},
+        files={
+            "convert.js": """\
+const rows = [{id: 1, text: 'a'}, null];
+const upper = rows.map(r => r.text.toUpperCase());
+console.log(upper);
+"""
+        },
         wanted="TypeError: Cannot read properties of null (reading 'text')",
         helpful=(r"convert\.js|null|text",),
-        misleading=(INFRA, r"memory|pip"),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            "memory|pip",
+        ),
     ),
     Failure(
         name="perl-dies",
@@ -275,10 +483,20 @@ FAILURES = [
         convention="shell",
         code="exit_code",
         command="perl clean.pl corpus.de corpus.en",
-        files={"clean.pl": "use strict;\nprint \"cleaning\\n\";\nmy ($a, $b) = (10, 12);\ndie \"corpus.de has $a lines, corpus.en has $b\" if $a != $b;\n"},
+        files={
+            "clean.pl": """\
+use strict;
+print "cleaning\\n";
+my ($a, $b) = (10, 12);
+die "corpus.de has $a lines, corpus.en has $b" if $a != $b;
+"""
+        },
         wanted="corpus.de has 10 lines, corpus.en has 12 at clean.pl line 4.",
         helpful=(r"corpus\.(de|en)|clean\.pl",),
-        misleading=(INFRA, r"memory|pip"),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            "memory|pip",
+        ),
     ),
     Failure(
         name="compile-error",
@@ -286,22 +504,42 @@ FAILURES = [
         convention="shell",
         code="exit_code",
         command="g++ -o k kernel.cpp && ./k",
-        files={"kernel.cpp": "#include <cstdio>\nint main() {\n  int n = blocksize * 2;\n  std::printf(\"%d\\n\", n);\n}\n"},
+        files={
+            "kernel.cpp": """\
+#include <cstdio>
+int main() {
+  int n = blocksize * 2;
+  std::printf("%d\\n", n);
+}
+"""
+        },
         wanted="‘blocksize’ was not declared in this scope",
         helpful=(r"kernel\.cpp|blocksize",),
-        misleading=(INFRA, r"memory|pip"),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            "memory|pip",
+        ),
     ),
     Failure(
         name="missing-shared-library",
         way="a program lacks a library",
         convention="shell",
         code="environment",
-        also_codes=("launcher_missing", "exit_code"),
-        command="gcc -shared -o libfoo2.so -x c /dev/null && gcc -o prog prog.c -Wl,--no-as-needed -L. -lfoo2 && rm libfoo2.so && ./prog",
+        also_codes=(
+            "launcher_missing",
+            "exit_code",
+        ),
+        command=(
+            "gcc -shared -o libfoo2.so -x c /dev/null && gcc -o prog prog.c "
+            "-Wl,--no-as-needed -L. -lfoo2 && rm libfoo2.so && ./prog"
+        ),
         files={"prog.c": "int main() { return 0; }\n"},
         wanted="error while loading shared libraries: libfoo2.so: cannot open shared object file",
-        helpful=(r"libfoo2|LD_LIBRARY_PATH",),
-        misleading=(INFRA, r"memory|pip: \["),
+        helpful=("libfoo2|LD_LIBRARY_PATH",),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            r"memory|pip: \[",
+        ),
     ),
     Failure(
         name="oom-killed-in-a-group",
@@ -311,12 +549,29 @@ FAILURES = [
         also_codes=("signal",),
         command="./confined.sh",
         files={
-            "confined.sh": OOM_GROUP.format(limit="60M", command="python cache_all.py"),
-            "cache_all.py": "cache = []\nfor i in range(400):\n    cache.append(bytearray(1 << 20))\n    if i % 10 == 0:\n        print('cached', i, 'MB', flush=True)\n",
+            "confined.sh": """\
+#!/bin/bash
+group=/sys/fs/cgroup/memory/job-$$
+mkdir $group
+echo 60M > $group/memory.limit_in_bytes
+trap 'rmdir $group 2>/dev/null' EXIT
+(echo $BASHPID > $group/cgroup.procs; exec python cache_all.py)
+exit $?
+""",
+            "cache_all.py": """\
+cache = []
+for i in range(400):
+    cache.append(bytearray(1 << 20))
+    if i % 10 == 0:
+        print('cached', i, 'MB', flush=True)
+""",
         },
-        wanted=("memory", "Killed"),
-        helpful=(r"memory|cache_all",),
-        misleading=(r"network|PYTHONFAULTHANDLER|pip",),
+        wanted=(
+            "memory",
+            "Killed",
+        ),
+        helpful=("memory|cache_all",),
+        misleading=("network|PYTHONFAULTHANDLER|pip",),
     ),
     Failure(
         name="killed-by-somebody",
@@ -324,10 +579,21 @@ FAILURES = [
         convention="shell",
         code="signal",
         command="python quiet.py & sleep 0.7; kill -9 $!; wait $!",
-        files={"quiet.py": "import time\nprint('epoch 1', flush=True)\ntime.sleep(60)\n"},
-        wanted=("SIGKILL", "Killed", "signal 9", "137"),
-        helpful=(r"SIGKILL|kill",),
-        misleading=(r"network|smaller batch|pip",),
+        files={
+            "quiet.py": """\
+import time
+print('epoch 1', flush=True)
+time.sleep(60)
+"""
+        },
+        wanted=(
+            "SIGKILL",
+            "Killed",
+            "signal 9",
+            "137",
+        ),
+        helpful=("SIGKILL|kill",),
+        misleading=("network|smaller batch|pip",),
     ),
     Failure(
         name="disk-full-tofile",
@@ -337,12 +603,23 @@ FAILURES = [
         also_codes=("exception",),
         command="./small_disk.sh",
         files={
-            "small_disk.sh": SMALL.format(at="scratch", size="1m", command="python tofile.py"),
-            "tofile.py": "import numpy as np\nnp.zeros(1_000_000, dtype=np.float32).tofile('scratch/memmap.bin')\n",
+            "small_disk.sh": """\
+#!/bin/bash
+set -e
+mkdir -p scratch
+exec unshare -m bash -c 'mount -t tmpfs -o size=1m small scratch && exec python tofile.py'
+""",
+            "tofile.py": """\
+import numpy as np
+np.zeros(1_000_000, dtype=np.float32).tofile('scratch/memmap.bin')
+""",
         },
-        wanted=("requested and", "No space left on device"),
+        wanted=(
+            "requested and",
+            "No space left on device",
+        ),
         helpful=(r"disk|space|scratch|memmap\.bin",),
-        misleading=(r"network|out of memory|smaller batch|pip",),
+        misleading=("network|out of memory|smaller batch|pip",),
     ),
     Failure(
         name="disk-full-tar",
@@ -352,12 +629,26 @@ FAILURES = [
         also_codes=("exit_code",),
         command="./unpack.sh",
         files={
-            "unpack.sh": SMALL.format(at="stage", size="200k", command="bash fill.sh"),
-            "fill.sh": "set -e\nhead -c 2000000 /dev/urandom > images.raw\ntar cf images.tar images.raw\ntar xf images.tar -C stage\npython train.py\n",
+            "unpack.sh": """\
+#!/bin/bash
+set -e
+mkdir -p stage
+exec unshare -m bash -c 'mount -t tmpfs -o size=200k small stage && exec bash fill.sh'
+""",
+            "fill.sh": """\
+set -e
+head -c 2000000 /dev/urandom > images.raw
+tar cf images.tar images.raw
+tar xf images.tar -C stage
+python train.py
+""",
         },
-        wanted=("Wrote only 512 of 10240 bytes", "No space left on device"),
-        helpful=(r"disk|space|stage",),
-        misleading=(r"network|memory|pip",),
+        wanted=(
+            "Wrote only 512 of 10240 bytes",
+            "No space left on device",
+        ),
+        helpful=("disk|space|stage",),
+        misleading=("network|memory|pip",),
     ),
     Failure(
         name="read-only-file-system",
@@ -366,24 +657,42 @@ FAILURES = [
         code="exception",
         command="./ro.sh",
         files={
-            "ro.sh": "#!/bin/bash\nset -e\nmkdir -p models\nexec unshare -m bash -c 'mount -t tmpfs -o ro,size=1m ro models && exec python export.py'\n",
-            "export.py": "import json\njson.dump({'w': [1]}, open('models/final.json', 'w'))\n",
+            "ro.sh": """\
+#!/bin/bash
+set -e
+mkdir -p models
+exec unshare -m bash -c 'mount -t tmpfs -o ro,size=1m ro models && exec python export.py'
+""",
+            "export.py": """\
+import json
+json.dump({'w': [1]}, open('models/final.json', 'w'))
+""",
         },
         wanted="OSError: [Errno 30] Read-only file system: 'models/final.json'",
-        helpful=(r"models|read-only|outputs|writ",),
-        misleading=(r"network|out of memory|muster rm|disk is full",),
+        helpful=("models|read-only|outputs|writ",),
+        misleading=("network|out of memory|muster rm|disk is full",),
     ),
     Failure(
         name="broken-pipe-head",
         way="head closes the pipe",
         convention="shell",
         code="exception",
-        also_codes=("exit_code", "signal"),
+        also_codes=(
+            "exit_code",
+            "signal",
+        ),
         command="set -o pipefail; python -u chatty.py | head -n 3",
-        files={"chatty.py": "import time\nfor i in range(200):\n    print('step', i)\n    time.sleep(0.005)\n"},
+        files={
+            "chatty.py": """\
+import time
+for i in range(200):
+    print('step', i)
+    time.sleep(0.005)
+"""
+        },
         wanted="BrokenPipeError: [Errno 32] Broken pipe",
-        helpful=(r"head|pipe",),
-        misleading=(r"network|memory|peer|rank",),
+        helpful=("head|pipe",),
+        misleading=("network|memory|peer|rank",),
     ),
     Failure(
         name="heredoc-python-error",
@@ -391,10 +700,25 @@ FAILURES = [
         convention="shell",
         code="exception",
         command="bash sweep.sh",
-        files={"sweep.sh": "set -e\nfor lr in 0.1 0.01; do\n  echo \"lr $lr\"\n  python - \"$lr\" <<'PY'\nimport sys\nlr = sys.argv[1]\nprint(lr / 10)\nPY\ndone\n"},
+        files={
+            "sweep.sh": """\
+set -e
+for lr in 0.1 0.01; do
+  echo "lr $lr"
+  python - "$lr" <<'PY'
+import sys
+lr = sys.argv[1]
+print(lr / 10)
+PY
+done
+"""
+        },
         wanted="TypeError: unsupported operand type(s) for /: 'str' and 'int'",
         helpful=(r"sweep\.sh|float\(|\blr\b",),
-        misleading=(INFRA, r"memory|pip"),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            "memory|pip",
+        ),
     ),
     Failure(
         name="bash-exit-code-only",
@@ -402,21 +726,48 @@ FAILURES = [
         convention="shell",
         code="exit_code",
         command="./wrapper.sh",
-        files={"wrapper.sh": "#!/bin/bash\necho 'node check: 3 of 4 mounts present'\necho 'stage: scratch'\npython -c 'raise SystemExit(9)' > /dev/null 2>&1 || exit 77\n"},
-        wanted=("77", "stage: scratch"),
+        files={
+            "wrapper.sh": """\
+#!/bin/bash
+echo 'node check: 3 of 4 mounts present'
+echo 'stage: scratch'
+python -c 'raise SystemExit(9)' > /dev/null 2>&1 || exit 77
+"""
+        },
+        wanted=(
+            "77",
+            "stage: scratch",
+        ),
         helpful=(r"wrapper\.sh|77",),
-        misleading=(INFRA, r"memory|pip|python -c"),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            "memory|pip|python -c",
+        ),
     ),
     Failure(
         name="timeout-command",
         way="coreutils timeout ends the training",
         convention="shell",
         code="exit_code",
-        also_codes=("timeout", "signal"),
+        also_codes=(
+            "timeout",
+            "signal",
+        ),
         command="timeout 1 python -u slow.py",
-        files={"slow.py": "import time\nfor s in range(100):\n    print('step', s)\n    time.sleep(0.2)\n"},
-        wanted=("124", "timeout 1", "step 4"),
-        helpful=(r"timeout 1|`timeout`|124",),
+        files={
+            "slow.py": """\
+import time
+for s in range(100):
+    print('step', s)
+    time.sleep(0.2)
+"""
+        },
+        wanted=(
+            "124",
+            "timeout 1",
+            "step 4",
+        ),
+        helpful=("timeout 1|`timeout`|124",),
         misleading=(r"network|memory|pip|limits\.timeout",),
     ),
     Failure(
@@ -427,9 +778,13 @@ FAILURES = [
         also_codes=("disk_full",),
         command="ulimit -f 50; exec head -c 1000000 /dev/zero > cache.bin",
         files={"readme.txt": "x"},
-        wanted=("SIGXFSZ", "File size limit exceeded", "signal 25"),
-        helpful=(r"file size|ulimit",),
-        misleading=(r"network|out of memory|PYTHONFAULTHANDLER|pip",),
+        wanted=(
+            "SIGXFSZ",
+            "File size limit exceeded",
+            "signal 25",
+        ),
+        helpful=("file size|ulimit",),
+        misleading=("network|out of memory|PYTHONFAULTHANDLER|pip",),
     ),
     Failure(
         name="shell-syntax-error",
@@ -438,22 +793,44 @@ FAILURES = [
         code="exit_code",
         also_codes=("bad_input",),
         command="bash job.sh",
-        files={"job.sh": "echo start\npython train.py --name \"exp 1 --lr 0.1\necho done\n", "train.py": "print(1)\n"},
+        files={
+            "job.sh": """\
+echo start
+python train.py --name "exp 1 --lr 0.1
+echo done
+""",
+            "train.py": "print(1)\n",
+        },
         wanted="unexpected EOF while looking for matching `\"'",
         helpful=(r"job\.sh|quote",),
-        misleading=(INFRA, r"memory|pip"),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            "memory|pip",
+        ),
     ),
     Failure(
         name="conda-activate-missing",
         way="conda is not on the node",
         convention="shell",
         code="launcher_missing",
-        also_codes=("exit_code", "environment"),
+        also_codes=(
+            "exit_code",
+            "environment",
+        ),
         command="bash -e env.sh",
-        files={"env.sh": "conda activate ml\npython train.py\n", "train.py": "print(1)\n"},
+        files={
+            "env.sh": """\
+conda activate ml
+python train.py
+""",
+            "train.py": "print(1)\n",
+        },
         wanted="conda: command not found",
         helpful=(r"conda|activate|environment|env\.sh",),
-        misleading=(INFRA, r"memory"),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            "memory",
+        ),
     ),
     Failure(
         name="sudo-apt-inside",
@@ -465,6 +842,9 @@ FAILURES = [
         files={"train.py": "print(1)\n"},
         wanted="python3.14t: command not found",
         helpful=(r"python3\.14t?",),
-        misleading=(INFRA, r"memory|train\.py"),
+        misleading=(
+            "network|firewall|smaller batch|MASTER_PORT",
+            r"memory|train\.py",
+        ),
     ),
 ]
