@@ -37,7 +37,7 @@ print('bye', r)
         helpful=(r"train\.py|I-PER|tags|rank 2",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(
@@ -62,7 +62,7 @@ bleu([1, 2], [1])
         helpful=(r"eval\.py|references|hypotheses",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(
@@ -100,7 +100,7 @@ time.sleep(10)
         helpful=(r"train\.py|histogram|bins",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            r"memory|pip|launch\.py",
+            r"memory|\bpip\b|launch\.py",
         ),
     ),
     Failure(
@@ -123,7 +123,7 @@ if k == 4:
         helpful=("fold",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip|xargs",
+            r"memory|\bpip\b|xargs",
         ),
     ),
     Failure(
@@ -142,7 +142,7 @@ print('mean', sum(temps) / len(temps))
         helpful=(r"gen\.py|temps",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(
@@ -219,7 +219,7 @@ python train.py
         },
         wanted="Could not resolve",
         helpful=(r"mirror\.example\.invalid|dl\.sh|corpus\.zip",),
-        misleading=("memory|pip|MASTER_ADDR|NCCL",),
+        misleading=(r"memory|\bpip\b|MASTER_ADDR|NCCL",),
     ),
     Failure(
         name="tar-not-an-archive",
@@ -243,7 +243,7 @@ python train.py
         helpful=(r"weights\.tar\.gz|untar",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(
@@ -286,7 +286,7 @@ while (true) rows.push({id: rows.length, text: 'x'.repeat(50) + rows.length});
         },
         wanted="JavaScript heap out of memory",
         helpful=(r"max-old-space-size|heap|build\.js",),
-        misleading=("network|data-loader|PYTHONFAULTHANDLER|pip",),
+        misleading=(r"network|data-loader|PYTHONFAULTHANDLER|\bpip\b",),
     ),
     Failure(
         name="java-main-class-missing",
@@ -303,7 +303,7 @@ while (true) rows.push({id: rows.length, text: 'x'.repeat(50) + rows.length});
         helpful=(r"TrainJob|-cp|classpath|\blib\b",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(
@@ -345,7 +345,7 @@ place 3
         helpful=(r"flow\.tcl|place",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(
@@ -364,7 +364,7 @@ int main() { f("a header that is far too long for it"); }
         },
         wanted="*** stack smashing detected ***",
         helpful=("stack smashing|overflow|parse",),
-        misleading=("network|out of memory|PYTHONFAULTHANDLER|pip",),
+        misleading=(r"network|out of memory|PYTHONFAULTHANDLER|\bpip\b",),
     ),
     Failure(
         name="address-sanitizer",
@@ -382,7 +382,7 @@ int main(int c, char **v) { int *p = malloc(4 * sizeof *p); int s = p[c + 4]; fr
         },
         wanted="AddressSanitizer: heap-buffer-overflow",
         helpful=(r"win\.c|heap-buffer-overflow",),
-        misleading=("network|out of memory|smaller batch|pip",),
+        misleading=(r"network|out of memory|smaller batch|\bpip\b",),
     ),
     Failure(
         name="bad-alloc-under-limit",
@@ -401,7 +401,7 @@ blocks\\n", all.size()); std::fflush(stdout); } }
         },
         wanted="std::bad_alloc",
         helpful=("memory|ulimit|index",),
-        misleading=("network|PYTHONFAULTHANDLER|pip|data-loader",),
+        misleading=(r"network|PYTHONFAULTHANDLER|\bpip\b|data-loader",),
     ),
     Failure(
         name="faulthandler-timeout-exit",
@@ -424,7 +424,7 @@ next_job()
             "next_job",
         ),
         helpful=(r"stuck\.py|next_job|dump_traceback_later",),
-        misleading=(r"limits\.timeout|memory|firewall|pip",),
+        misleading=(r"limits\.timeout|memory|firewall|\bpip\b",),
     ),
     Failure(
         name="alarm-clock",
@@ -445,7 +445,7 @@ time.sleep(30)
             "signal 14",
         ),
         helpful=("alarm",),
-        misleading=(r"memory|firewall|pip|limits\.timeout",),
+        misleading=(r"memory|firewall|\bpip\b|limits\.timeout",),
     ),
     Failure(
         name="pytest-fails",
@@ -470,7 +470,7 @@ def test_mean():
         helpful=("test_loss|test_mean",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(
@@ -490,7 +490,7 @@ schedule()
         helpful=(r"train_w\.py|-W error|lr_scheduler",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(
@@ -512,7 +512,7 @@ except ValueError as e:
         helpful=(r"notes\.py|age|--skip-bad-rows",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(
@@ -539,7 +539,7 @@ be in [0, 1]: 1.2\\n')
         helpful=(r"scheduler|cosin|ema|proj/train|proj\.train",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(
@@ -559,7 +559,7 @@ requests.get('http://127.0.0.1:9/v1/tokens', timeout=2)
             "Max retries exceeded with url: /v1/tokens",
         ),
         helpful=(r"127\.0\.0\.1|rq\.py|port 9|listen|running",),
-        misleading=("memory|MASTER_PORT|NCCL|pip",),
+        misleading=(r"memory|MASTER_PORT|NCCL|\bpip\b",),
     ),
     Failure(
         name="self-signed-certificate",
@@ -589,7 +589,7 @@ urllib.request.urlopen(f'https://localhost:{s.server_port}/train.bin')
             "certificate verify failed",
         ),
         helpful=("SSL_CERT_FILE|certificate|CA",),
-        misleading=("memory|MASTER_PORT|NCCL|pip",),
+        misleading=(r"memory|MASTER_PORT|NCCL|\bpip\b",),
     ),
     Failure(
         name="parquet-magic-bytes",
@@ -609,7 +609,7 @@ pq.read_table('train-00000.parquet')
         helpful=(r"train-00000\.parquet|pq\.py",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "out of memory|pip",
+            r"out of memory|\bpip\b",
         ),
     ),
     Failure(
@@ -669,7 +669,7 @@ LinearRegression().fit(np.array([[1.0], [np.nan]]), [1, 2])
         helpful=(r"NaN|impute|linreg\.py",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(
@@ -693,7 +693,7 @@ optuna.create_study().optimize(objective, n_trials=5)
         helpful=(r"study\.py|trial 2|objective",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "out of memory|pip",
+            r"out of memory|\bpip\b",
         ),
     ),
     Failure(
@@ -750,7 +750,7 @@ arrive('step')
             "rebuild_index",
         ),
         helpful=("rank 1|rebuild_index",),
-        misleading=("firewall|memory|pip",),
+        misleading=(r"firewall|memory|\bpip\b",),
     ),
     Failure(
         name="two-ranks-hang-of-six",
@@ -789,7 +789,7 @@ meet('reduce', 2)
             "reduce: not all ranks came within 2 s",
         ),
         helpful=("rank 2|rank 5|exchange",),
-        misleading=("firewall|memory|pip",),
+        misleading=(r"firewall|memory|\bpip\b",),
     ),
     Failure(
         name="many-different-tracebacks-one-cause",
@@ -832,7 +832,7 @@ else:
         },
         wanted="KeyError: 'b'",
         helpful=(r"srv\.py|vocab",),
-        misleading=("firewall|memory|pip|scheduler is gone",),
+        misleading=(r"firewall|memory|\bpip\b|scheduler is gone",),
     ),
     Failure(
         name="six-ranks-one-permission",
@@ -858,6 +858,6 @@ time.sleep(15)
         },
         wanted="PermissionError: [Errno 13] Permission denied",
         helpful=(r"pred_4|permission|writ|out\.py",),
-        misleading=("firewall|memory|pip",),
+        misleading=(r"firewall|memory|\bpip\b",),
     ),
 ]

@@ -49,7 +49,7 @@ for i in range(60):
         helpful=(r"prog\.py|ring buffer|4096",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "pip",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -78,7 +78,7 @@ with ThreadPoolExecutor(2) as pool:
         },
         wanted="ValueError: row group 3 has a negative length",
         helpful=(r"twice\.py|row group 3",),
-        misleading=("replica|slow|network|memory|pip",),
+        misleading=(r"replica|slow|network|memory|\bpip\b",),
     ),
     Failure(
         name="bare-assert",
@@ -100,7 +100,7 @@ split([1, 2, 3], 2)
         helpful=(r"bare\.py|parts",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(
@@ -137,7 +137,7 @@ for i in range(100):
             "Killed",
         ),
         helpful=("supervis|memory|kill",),
-        misleading=("plugin|KeyError|network|pip",),
+        misleading=(r"plugin|KeyError|network|\bpip\b",),
     ),
     Failure(
         name="exit-code-255-ssh",
@@ -148,7 +148,7 @@ for i in range(100):
         files={"train.py": "print(1)\n"},
         wanted="Could not resolve hostname node-17.invalid",
         helpful=("node-17|hostname",),
-        misleading=(r"memory|pip|train\.py|NCCL",),
+        misleading=(r"memory|\bpip\b|train\.py|NCCL",),
     ),
     Failure(
         name="docker-daemon-absent",
@@ -193,7 +193,7 @@ public class Pool {
         helpful=("Pool|SHARD_DIR|loader",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(
@@ -218,7 +218,7 @@ fn main() {
         helpful=(r"bpe\.rs|lookup|index",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip|RUST_BACKTRACE",
+            r"memory|\bpip\b|RUST_BACKTRACE",
         ),
     ),
     Failure(
@@ -241,7 +241,7 @@ console.log(d3.max([1]));
         helpful=("d3-array|npm",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(
@@ -264,7 +264,7 @@ gather(2)
         },
         wanted="TypeError: std is missing in {'mean': 0.1}",
         helpful=(r"train\.py|std",),
-        misleading=("firewall|memory|pip",),
+        misleading=(r"firewall|memory|\bpip\b",),
     ),
     Failure(
         name="pipes-one-leaves-of-4",
@@ -292,7 +292,7 @@ print('all epochs done')
             "EOFError",
         ),
         helpful=("rank 2|target accuracy",),
-        misleading=("firewall|memory|pip|interface",),
+        misleading=(r"firewall|memory|\bpip\b|interface",),
     ),
     Failure(
         name="pipes-limit-hung-of-5",
@@ -320,7 +320,7 @@ gather(2)
             "wait_for_operator",
         ),
         helpful=("rank 0|wait_for_operator",),
-        misleading=(r"firewall|memory|pip|raise .{0,20}limits\.timeout",),
+        misleading=(r"firewall|memory|\bpip\b|raise .{0,20}limits\.timeout",),
     ),
     Failure(
         name="auth-key-differs",
@@ -354,7 +354,7 @@ else:
             "digest received was wrong",
         ),
         helpful=("auth|key|secret|rank 2",),
-        misleading=("firewall|memory|pip",),
+        misleading=(r"firewall|memory|\bpip\b",),
     ),
     Failure(
         name="out-of-order-logs-of-3",
@@ -382,7 +382,7 @@ time.sleep(30)
         },
         wanted="run directory runs/17 belongs to another experiment",
         helpful=("runs/17|experiment",),
-        misleading=("mirror|network|firewall|memory|pip",),
+        misleading=(r"mirror|network|firewall|memory|\bpip\b",),
     ),
     Failure(
         name="memory-error-one-of-4",
@@ -403,7 +403,7 @@ time.sleep(20)
         },
         wanted="MemoryError",
         helpful=(r"memory|ulimit|mem\.py",),
-        misleading=("firewall|network|pip",),
+        misleading=(r"firewall|network|\bpip\b",),
     ),
     Failure(
         name="port-taken-by-sibling-rank",
@@ -427,7 +427,7 @@ time.sleep(8)
         },
         wanted="Address already in use",
         helpful=(r"18123|metrics\.py|LOCAL_RANK|port",),
-        misleading=("firewall|memory|pip",),
+        misleading=(r"firewall|memory|\bpip\b",),
     ),
     Failure(
         name="permission-port-80",
@@ -449,7 +449,7 @@ time.sleep(10)
         },
         wanted="Permission denied",
         helpful=(r"\b80\b|port|1024|low\.py",),
-        misleading=("firewall|memory|pip|chmod",),
+        misleading=(r"firewall|memory|\bpip\b|chmod",),
     ),
     Failure(
         name="generator-stops-rank-7-of-8",
@@ -470,7 +470,7 @@ for step in range(10):
         },
         wanted="StopIteration",
         helpful=(r"train\.py|rank 7|data",),
-        misleading=("firewall|memory|pip",),
+        misleading=(r"firewall|memory|\bpip\b",),
     ),
     Failure(
         name="same-error-seven-of-eight",
@@ -507,7 +507,7 @@ else:
             "build_index",
         ),
         helpful=(r"rank 0|build_index|index\.bin",),
-        misleading=("firewall|memory|pip",),
+        misleading=(r"firewall|memory|\bpip\b",),
     ),
     Failure(
         name="core-dump-message-of-rank",
@@ -537,7 +537,7 @@ sleep 15
             "139",
         ),
         helpful=(r"faulthandler|native|rank\.sh|rank 1",),
-        misleading=("firewall|memory limit|pip",),
+        misleading=(r"firewall|memory limit|\bpip\b",),
     ),
     Failure(
         name="late-rank-names-itself",
@@ -588,6 +588,6 @@ else:
             "late",
         ),
         helpful=("rank 4|compile_kernels|compil",),
-        misleading=("firewall|memory|pip",),
+        misleading=(r"firewall|memory|\bpip\b",),
     ),
 ]

@@ -391,7 +391,7 @@ print(jax.process_count())
             "missing",
         ),
         helpful=("rank 2|convert",),
-        misleading=("memory|pip",),
+        misleading=(r"memory|\bpip\b",),
     ),
     Failure(
         name="jax-distributed-one-raises",
@@ -416,7 +416,7 @@ time.sleep(5)
         },
         wanted="KeyError: 'decoder'",
         helpful=(r"dist2\.py|decoder",),
-        misleading=("memory|pip|firewall",),
+        misleading=(r"memory|\bpip\b|firewall",),
     ),
     Failure(
         name="deepspeed-batch-sizes",
@@ -462,7 +462,7 @@ print('done')
         },
         wanted="Mismatched allreduce tensor shapes",
         helpful=(r"shape|grads|hv\.py",),
-        misleading=("memory|firewall|pip",),
+        misleading=(r"memory|firewall|\bpip\b",),
     ),
     Failure(
         name="horovod-one-raises",
@@ -486,6 +486,6 @@ hvd.allreduce(torch.ones(2), name='step')
         },
         wanted="StopIteration: shard 1 is exhausted",
         helpful=(r"hv2\.py|shard 1",),
-        misleading=("memory|firewall|pip",),
+        misleading=(r"memory|firewall|\bpip\b",),
     ),
 ]

@@ -114,7 +114,7 @@ c.total(1)
             "rank 2",
             r"compact|train\.py",
         ),
-        misleading=(r"firewall|memory|pip|rank [013]\b.{0,20}(hung|hang|not respond)",),
+        misleading=(r"firewall|memory|\bpip\b|rank [013]\b.{0,20}(hung|hang|not respond)",),
     ),
     Failure(
         name="star-hung-hub-of-3",
@@ -147,7 +147,7 @@ c.total(2)
             "rank 0",
             r"checkpoint|subprocess|train\.py",
         ),
-        misleading=("firewall|memory|pip",),
+        misleading=(r"firewall|memory|\bpip\b",),
     ),
     Failure(
         name="star-worker-leaves-with-0",
@@ -177,7 +177,7 @@ print('rank', RANK, 'finished')
             "rank 3",
             "batches|drop_last|same number|uneven",
         ),
-        misleading=("firewall|memory|pip|interface",),
+        misleading=(r"firewall|memory|\bpip\b|interface",),
     ),
     Failure(
         name="star-worker-raises",
@@ -204,7 +204,7 @@ for step in range(5):
             r"train\.py",
             "targets|rank 3",
         ),
-        misleading=("firewall|memory|pip|closed the connection",),
+        misleading=(r"firewall|memory|\bpip\b|closed the connection",),
     ),
     Failure(
         name="star-victims-fail-first",
@@ -235,7 +235,7 @@ c.total(2)
             r"train\.py",
             r"1e-3x|\blr\b",
         ),
-        misleading=("firewall|memory|pip|network",),
+        misleading=(r"firewall|memory|\bpip\b|network",),
     ),
     Failure(
         name="star-segv-one-of-6",
@@ -263,7 +263,7 @@ c.total(2)
             "signal 11",
         ),
         helpful=("faulthandler|native|rank 4",),
-        misleading=("firewall|memory limit|pip|smaller batch",),
+        misleading=(r"firewall|memory limit|\bpip\b|smaller batch",),
     ),
     Failure(
         name="star-sigkill-one-of-3",
@@ -290,7 +290,7 @@ c.total(2)
             "signal 9",
         ),
         helpful=("SIGKILL|kill|rank 2",),
-        misleading=("firewall|pip|faulthandler",),
+        misleading=(r"firewall|\bpip\b|faulthandler",),
     ),
     Failure(
         name="star-oom-one-of-3",
@@ -322,7 +322,7 @@ exec python train.py
         },
         wanted=("memory",),
         helpful=(r"memory|cache|train\.py",),
-        misleading=("firewall|pip|faulthandler|network",),
+        misleading=(r"firewall|\bpip\b|faulthandler|network",),
     ),
     Failure(
         name="star-hub-port-taken",
@@ -347,7 +347,7 @@ else:
         },
         wanted="Address already in use",
         helpful=(r"23456|MASTER_PORT|train\.py",),
-        misleading=("firewall|memory|pip",),
+        misleading=(r"firewall|memory|\bpip\b",),
     ),
     Failure(
         name="star-coordinator-name-unknown",
@@ -379,7 +379,7 @@ print(c.total(1))
             "gaierror",
         ),
         helpful=("MASTER_ADDR|trainer-0",),
-        misleading=("memory|pip",),
+        misleading=(r"memory|\bpip\b",),
     ),
     Failure(
         name="star-late-rank",
@@ -415,7 +415,7 @@ print(c.total(1))
             "rank 1",
             r"unpack|train\.py",
         ),
-        misleading=("firewall|memory|pip",),
+        misleading=(r"firewall|memory|\bpip\b",),
     ),
     Failure(
         name="file-barrier-missing-rank",
@@ -446,7 +446,7 @@ barrier('epoch1')
             "rank 4",
             r"train\.py",
         ),
-        misleading=("firewall|memory|pip|rank [0123] (hung|did not)",),
+        misleading=(r"firewall|memory|\bpip\b|rank [0123] (hung|did not)",),
     ),
     Failure(
         name="file-barrier-names-rank",
@@ -500,7 +500,7 @@ barrier('epoch0')
             "rank 5",
             r"tokenize|train\.py",
         ),
-        misleading=("firewall|memory|pip",),
+        misleading=(r"firewall|memory|\bpip\b",),
     ),
     Failure(
         name="file-rendezvous-late-node",
@@ -535,7 +535,7 @@ barrier('init')
             "stage_in",
         ),
         helpful=("rank 2|rank 3|node-1|stage_in",),
-        misleading=("memory|pip",),
+        misleading=(r"memory|\bpip\b",),
     ),
     Failure(
         name="heartbeat-lost",
@@ -582,7 +582,7 @@ else:
             "worker 5 missed 3 heartbeats",
         ),
         helpful=("rank 5|worker 5|load_next",),
-        misleading=("memory|pip",),
+        misleading=(r"memory|\bpip\b",),
     ),
     Failure(
         name="all-ranks-lack-module",
@@ -632,7 +632,7 @@ c.total(1)
         },
         wanted="No such file or directory: 'local1/index.json'",
         helpful=(r"local1|index\.json|node-1|node 1",),
-        misleading=("memory|pip|firewall",),
+        misleading=(r"memory|\bpip\b|firewall",),
     ),
     Failure(
         name="one-shard-corrupt",
@@ -664,7 +664,7 @@ for n, line in enumerate(lines):
             "BadRecord: part-00006.jsonl line 3",
         ),
         helpful=(r"part-00006|train\.py",),
-        misleading=("memory|pip|firewall",),
+        misleading=(r"memory|\bpip\b|firewall",),
     ),
     Failure(
         name="one-rank-disk-full",
@@ -690,7 +690,7 @@ c.total(1)
         },
         wanted="No space left on device",
         helpful=("disk|space|optim_1|muster rm",),
-        misleading=("out of memory|pip|firewall",),
+        misleading=(r"out of memory|\bpip\b|firewall",),
     ),
     Failure(
         name="one-rank-exit-message",
@@ -718,7 +718,7 @@ for i in range(100):
         },
         wanted="error: tokenizer hash 9f3e differs from that of the checkpoint (77ab)",
         helpful=("tokenizer|checkpoint",),
-        misleading=("memory|pip|firewall|SIGTERM",),
+        misleading=(r"memory|\bpip\b|firewall|SIGTERM",),
     ),
     Failure(
         name="world-size-assertion",
@@ -742,7 +742,7 @@ if world % tp:
         },
         wanted="RuntimeError: world size 3 is not divisible by tensor parallel size 2",
         helpful=("--tp|tensor parallel|world size|process count|--procs",),
-        misleading=("memory|pip|firewall",),
+        misleading=(r"memory|\bpip\b|firewall",),
     ),
     Failure(
         name="local-rank-without-device",
@@ -765,7 +765,7 @@ barrier('b', 5)
         },
         wanted="IndexError: list index out of range",
         helpful=(r"LOCAL_RANK|devices|process count|train\.py|--procs",),
-        misleading=("memory|pip|firewall",),
+        misleading=(r"memory|\bpip\b|firewall",),
     ),
     Failure(
         name="error-flag-all-raise",
@@ -795,7 +795,7 @@ if c.total(flag):
         },
         wanted="PermissionError: [Errno 13] Permission denied: '/scratch/tmp/cache.lock'",
         helpful=(r"cache\.lock|/scratch|permission",),
-        misleading=("memory|pip|firewall",),
+        misleading=(r"memory|\bpip\b|firewall",),
     ),
     Failure(
         name="error-flag-without-traceback",
@@ -822,7 +822,7 @@ if c.total(int(bad)):
         },
         wanted="ERROR checksum of shard 3/0007.tar is wrong: 0x5f31, manifest has 0x11aa",
         helpful=(r"0007\.tar|checksum|shard",),
-        misleading=("memory|pip|firewall",),
+        misleading=(r"memory|\bpip\b|firewall",),
     ),
     Failure(
         name="limit-with-hung-rank",
@@ -854,7 +854,7 @@ c.total(1)
             "read_next",
         ),
         helpful=("rank 3|read_next",),
-        misleading=(r"memory|pip|firewall|raise .{0,20}limits\.timeout",),
+        misleading=(r"memory|\bpip\b|firewall|raise .{0,20}limits\.timeout",),
     ),
     Failure(
         name="limit-with-rank-that-left",
@@ -882,7 +882,7 @@ barrier('e', 500)
             "early stopping",
         ),
         helpful=("rank 1|early stopping|all ranks",),
-        misleading=(r"memory|pip|firewall|raise .{0,20}limits\.timeout",),
+        misleading=(r"memory|\bpip\b|firewall|raise .{0,20}limits\.timeout",),
     ),
     Failure(
         name="limit-with-earlier-traceback",
@@ -909,7 +909,7 @@ barrier('e', 500)
         },
         wanted="KeyError: 'num_labels'",
         helpful=(r"num_labels|train\.py",),
-        misleading=(r"memory|pip|firewall|raise .{0,20}limits\.timeout",),
+        misleading=(r"memory|\bpip\b|firewall|raise .{0,20}limits\.timeout",),
     ),
     Failure(
         name="limit-passes-for-a-gang",
@@ -941,7 +941,7 @@ for step in range(100000):
             "did not end",
         ),
         helpful=(r"limits\.timeout|--timeout|checkpoint|longer",),
-        misleading=("memory|pip|firewall|hung",),
+        misleading=(r"memory|\bpip\b|firewall|hung",),
     ),
     Failure(
         name="grpc-server-raises",
@@ -982,7 +982,7 @@ else:
             r"train\.py",
             r"decay|10\.0 \*\* 400",
         ),
-        misleading=("memory|pip|firewall|UNAVAILABLE",),
+        misleading=(r"memory|\bpip\b|firewall|UNAVAILABLE",),
     ),
     Failure(
         name="grpc-deadline-hung-server",
@@ -1025,7 +1025,7 @@ else:
             "merge",
         ),
         helpful=(r"rank 0|merge|train\.py|lock",),
-        misleading=("memory|pip|firewall",),
+        misleading=(r"memory|\bpip\b|firewall",),
     ),
     Failure(
         name="ring-peer-vanishes",
@@ -1068,7 +1068,7 @@ for step in range(10):
             "max steps reached",
         ),
         helpful=("rank 2",),
-        misleading=("memory|pip|firewall|interface",),
+        misleading=(r"memory|\bpip\b|firewall|interface",),
     ),
     Failure(
         name="chinese-exception-in-gang",
@@ -1091,7 +1091,7 @@ c.total(1)
         },
         wanted="ValueError: 第 17 行的标签无效:期望 0-9,得到 12",
         helpful=(r"train\.py|17",),
-        misleading=("memory|pip|firewall",),
+        misleading=(r"memory|\bpip\b|firewall",),
     ),
     Failure(
         name="exception-group-in-gang",
@@ -1123,7 +1123,7 @@ c.total(1)
         },
         wanted="OSError: [Errno 5] Input/output error: 'part2.arrow'",
         helpful=(r"part2\.arrow|train\.py",),
-        misleading=("memory|pip|firewall",),
+        misleading=(r"memory|\bpip\b|firewall",),
     ),
     Failure(
         name="abort-one-of-3",
@@ -1157,7 +1157,7 @@ g++ -shared -fPIC -o libq$RANK.so q.cpp && exec python train.py
         },
         wanted="quant: 5 bits are not supported",
         helpful=(r"quant|bits|q\.cpp|libq",),
-        misleading=("memory|pip|firewall",),
+        misleading=(r"memory|\bpip\b|firewall",),
     ),
     Failure(
         name="one-node-lacks-module",
@@ -1262,7 +1262,7 @@ print(c.total(1))
             "Connection refused",
         ),
         helpful=("1099|MASTER_PORT",),
-        misleading=("memory|pip",),
+        misleading=(r"memory|\bpip\b",),
     ),
     Failure(
         name="flood-from-the-others",
@@ -1288,7 +1288,7 @@ while time.monotonic() < end:
         },
         wanted="LookupError: no checkpoint matches step=20000",
         helpful=(r"step=20000|checkpoint|train\.py",),
-        misleading=("memory|pip|firewall|aspect ratio",),
+        misleading=(r"memory|\bpip\b|firewall|aspect ratio",),
     ),
     Failure(
         name="argparse-in-all-ranks",
@@ -1313,7 +1313,7 @@ p.parse_args()
         },
         wanted="error: unrecognized arguments: yes",
         helpful=(r"--fp16|\byes\b",),
-        misleading=("memory|pip|firewall",),
+        misleading=(r"memory|\bpip\b|firewall",),
     ),
     Failure(
         name="signal-handler-hides-first-cause",
@@ -1344,6 +1344,6 @@ barrier('q', 30)
         },
         wanted="IndexError: pop from empty list",
         helpful=(r"train\.py|pop",),
-        misleading=("memory|pip|firewall|SIGUSR1",),
+        misleading=(r"memory|\bpip\b|firewall|SIGUSR1",),
     ),
 ]

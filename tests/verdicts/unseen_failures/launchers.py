@@ -52,7 +52,7 @@ barrier('end', 30)
             r"train\.py",
             "heads|'lm'",
         ),
-        misleading=("network|memory|pip|firewall",),
+        misleading=(r"network|memory|\bpip\b|firewall",),
     ),
     Failure(
         name="torchrun-record-error-file",
@@ -79,7 +79,7 @@ main()
             r"train\.py",
             "lion8bit|float64",
         ),
-        misleading=("network|memory|pip|firewall",),
+        misleading=(r"network|memory|\bpip\b|firewall",),
     ),
     Failure(
         name="torchrun-two-nodes-raise",
@@ -108,7 +108,7 @@ dist.all_reduce(torch.ones(4))
             r"train\.py",
             "bucket|filter",
         ),
-        misleading=("network|memory|pip|firewall",),
+        misleading=(r"network|memory|\bpip\b|firewall",),
     ),
     Failure(
         name="torchrun-segv-one-of-4",
@@ -133,7 +133,7 @@ barrier('end', 30)
             "Signal 11",
         ),
         helpful=("faulthandler|native|rank 1",),
-        misleading=("network|memory limit|pip|firewall",),
+        misleading=(r"network|memory limit|\bpip\b|firewall",),
     ),
     Failure(
         name="torchrun-child-killed",
@@ -158,7 +158,7 @@ barrier('end', 30)
             "Signal 9",
         ),
         helpful=("SIGKILL|kill|rank 2",),
-        misleading=("network|pip|firewall",),
+        misleading=(r"network|\bpip\b|firewall",),
     ),
     Failure(
         name="torchrun-exit-message",
@@ -177,7 +177,7 @@ barrier('end', 30)
         },
         wanted="refusing to overwrite runs/base-7b, use --overwrite",
         helpful=("--overwrite|runs/base-7b",),
-        misleading=("network|memory|pip|firewall",),
+        misleading=(r"network|memory|\bpip\b|firewall",),
     ),
     Failure(
         name="torchrun-all-lack-module",
@@ -218,7 +218,7 @@ import bitsandbytes as bnb
         files={"train.py": "print(1)\n"},
         wanted="can't open file",
         helpful=(r"train\.py",),
-        misleading=("network|memory|firewall|pip",),
+        misleading=(r"network|memory|firewall|\bpip\b",),
     ),
     Failure(
         name="torchrun-hung-child-of-4",
@@ -244,7 +244,7 @@ dist.all_reduce(torch.ones(2))
             "fetch_shard",
         ),
         helpful=("rank 2|fetch_shard",),
-        misleading=("memory|pip",),
+        misleading=(r"memory|\bpip\b",),
     ),
     Failure(
         name="torchrun-child-leaves-early",
@@ -269,7 +269,7 @@ dist.destroy_process_group()
             "is done after 3 steps",
         ),
         helpful=("rank 1|drop_last|uneven|join",),
-        misleading=("memory|pip|interface",),
+        misleading=(r"memory|\bpip\b|interface",),
     ),
     Failure(
         name="torchrun-child-leaves-and-aborts",
@@ -295,7 +295,7 @@ print('rank', RANK, 'is done after', step + 1, 'steps', flush=True)
             "Connection closed by peer",
         ),
         helpful=("rank 1|drop_last|uneven|join|destroy_process_group",),
-        misleading=("memory|pip|interface",),
+        misleading=(r"memory|\bpip\b|interface",),
     ),
     Failure(
         name="torchrun-unknown-option",
@@ -312,7 +312,7 @@ print('rank', RANK, 'is done after', step + 1, 'steps', flush=True)
             "--nproc-per-gpu=2",
         ),
         helpful=("nproc[-_]per[-_]node",),
-        misleading=("memory|pip|network",),
+        misleading=(r"memory|\bpip\b|network",),
     ),
     Failure(
         name="torchrun-gpu-count-without-gpu",
@@ -349,7 +349,7 @@ time.sleep(60)
         },
         wanted="FloatingPointError: gradient overflow in layer 11",
         helpful=(r"train\.py|overflow|layer 11|scale",),
-        misleading=("network|pip|firewall",),
+        misleading=(r"network|\bpip\b|firewall",),
     ),
     Failure(
         name="torchrun-second-node-never-comes",
@@ -370,7 +370,7 @@ time.sleep(60)
             "timed out",
         ),
         helpful=("nnodes|second node|node",),
-        misleading=(r"memory|pip|train\.py",),
+        misleading=(r"memory|\bpip\b|train\.py",),
     ),
     Failure(
         name="torchrun-limit-hung-child",
@@ -398,7 +398,7 @@ barrier('end', 300)
             "drain",
         ),
         helpful=("rank 1|drain",),
-        misleading=(r"memory|pip|firewall|raise .{0,20}limits\.timeout",),
+        misleading=(r"memory|\bpip\b|firewall|raise .{0,20}limits\.timeout",),
     ),
     Failure(
         name="torchrun-tee-prefixes",
@@ -421,7 +421,7 @@ barrier('end', 30)
         },
         wanted="MemoryError: prefetch of 12 batches does not fit the pinned pool (8 MiB)",
         helpful=(r"prefetch|pinned|train\.py",),
-        misleading=("network|pip|firewall",),
+        misleading=(r"network|\bpip\b|firewall",),
     ),
     Failure(
         name="torchrun-output-redirected",
@@ -446,7 +446,7 @@ barrier('end', 30)
             "code 1",
         ),
         helpful=(r"logs?\b|--redirects|--tee|record",),
-        misleading=("network|memory|firewall|pip",),
+        misleading=(r"network|memory|firewall|\bpip\b",),
     ),
     Failure(
         name="torchrun-no-python-missing-program",
@@ -463,7 +463,7 @@ barrier('end', 30)
         files={"train.py": "print(1)\n"},
         wanted="No such file or directory: './bin/trainer'",
         helpful=("bin/trainer|--no-python",),
-        misleading=("network|memory|firewall|pip",),
+        misleading=(r"network|memory|firewall|\bpip\b",),
     ),
     Failure(
         name="torchrun-abort-in-cpp",
@@ -488,7 +488,7 @@ barrier('end', 30)
         },
         wanted="topk: k=128 exceeds 64",
         helpful=("topk|k=128",),
-        misleading=("network|memory|firewall|pip",),
+        misleading=(r"network|memory|firewall|\bpip\b",),
     ),
     Failure(
         name="torchrun-ddp-params-differ",
@@ -513,7 +513,7 @@ print('wrapped', flush=True)
             "DDP expects same model across all ranks",
         ),
         helpful=(r"rank 2|model|Linear|train\.py",),
-        misleading=("memory|firewall|pip",),
+        misleading=(r"memory|firewall|\bpip\b",),
     ),
     Failure(
         name="torchrun-nccl-without-gpu",
@@ -571,7 +571,7 @@ a.wait_for_everyone()
         },
         wanted="mat1 and mat2 shapes cannot be multiplied (4x3 and 4x2)",
         helpful=(r"train\.py|shape",),
-        misleading=("memory|firewall|pip",),
+        misleading=(r"memory|firewall|\bpip\b",),
     ),
     Failure(
         name="mpi4py-module-raises",
@@ -592,7 +592,7 @@ comm.Barrier()
         },
         wanted="ArithmeticError: temperature schedule returned -0.5",
         helpful=(r"train\.py|temperature",),
-        misleading=("memory|firewall|pip|network",),
+        misleading=(r"memory|firewall|\bpip\b|network",),
     ),
     Failure(
         name="mpi4py-raises-until-limit",
@@ -638,7 +638,7 @@ comm.Barrier()
         },
         wanted="rank 2: energy drift 3.2e-1 exceeds the tolerance 1e-3",
         helpful=(r"energy|tolerance|train\.py",),
-        misleading=("memory|firewall|pip|network",),
+        misleading=(r"memory|firewall|\bpip\b|network",),
     ),
     Failure(
         name="mpirun-segv-one-of-4",
@@ -664,7 +664,7 @@ comm.Barrier()
             "signal 11",
         ),
         helpful=("faulthandler|native|rank 3",),
-        misleading=("memory limit|firewall|pip|network",),
+        misleading=(r"memory limit|firewall|\bpip\b|network",),
     ),
     Failure(
         name="mpirun-killed-one-of-3",
@@ -688,7 +688,7 @@ comm.Barrier()
             "signal 9",
         ),
         helpful=("SIGKILL|kill|rank 0",),
-        misleading=("firewall|pip|network",),
+        misleading=(r"firewall|\bpip\b|network",),
     ),
     Failure(
         name="mpirun-shell-exit-3",
@@ -710,7 +710,7 @@ sleep 20
         },
         wanted="rank.sh: licence file /opt/lic/node1.lic has expired",
         helpful=(r"licen[cs]e|node1\.lic|rank\.sh",),
-        misleading=("memory|firewall|pip|network",),
+        misleading=(r"memory|firewall|\bpip\b|network",),
     ),
     Failure(
         name="mpirun-not-enough-slots",
@@ -724,7 +724,7 @@ sleep 20
         files={"train.py": "print(1)\n"},
         wanted="not enough slots available",
         helpful=("oversubscribe|slots|-n 64|fewer",),
-        misleading=("memory|firewall|pip",),
+        misleading=(r"memory|firewall|\bpip\b",),
     ),
     Failure(
         name="mpirun-no-such-program",
@@ -773,7 +773,7 @@ comm.Barrier()
             "io_phase",
         ),
         helpful=("rank 3|io_phase",),
-        misleading=(r"memory|firewall|pip|raise .{0,20}limits\.timeout",),
+        misleading=(r"memory|firewall|\bpip\b|raise .{0,20}limits\.timeout",),
     ),
     Failure(
         name="mpi-truncated-message",
@@ -798,7 +798,7 @@ comm.Barrier()
         },
         wanted="MPI_ERR_TRUNCATE: message truncated",
         helpful=(r"train\.py|buf|Recv|truncat",),
-        misleading=("memory|firewall|pip",),
+        misleading=(r"memory|firewall|\bpip\b",),
     ),
     Failure(
         name="mpi-c-invalid-rank",
@@ -830,7 +830,7 @@ int main(int c, char **v) {
         },
         wanted="MPI_ERR_RANK: invalid rank",
         helpful=("MPI_Send|rank|ring",),
-        misleading=("memory|firewall|pip",),
+        misleading=(r"memory|firewall|\bpip\b",),
     ),
     Failure(
         name="mpi-cpp-exception-rank-2",
@@ -851,7 +851,7 @@ MPI_Barrier(MPI_COMM_WORLD); MPI_Finalize(); }
         },
         wanted="mesh: cell 17 has a negative volume",
         helpful=("mesh|cell 17|volume",),
-        misleading=("memory|firewall|pip",),
+        misleading=(r"memory|firewall|\bpip\b",),
     ),
     Failure(
         name="mpi-leaves-without-finalize",
@@ -879,7 +879,7 @@ comm.Barrier()
             "finalize",
         ),
         helpful=(r"rank 1|finali[sz]e|os\._exit",),
-        misleading=("memory|firewall|pip",),
+        misleading=(r"memory|firewall|\bpip\b",),
     ),
     Failure(
         name="mpi-all-lack-module",
@@ -920,7 +920,7 @@ print(comm.allreduce(len(data)))
         },
         wanted="No such file or directory: 'part4.csv'",
         helpful=(r"part4\.csv",),
-        misleading=("memory|firewall|pip",),
+        misleading=(r"memory|firewall|\bpip\b",),
     ),
     Failure(
         name="mpi-numpy-shape-mismatch",
@@ -942,7 +942,7 @@ comm.Allreduce(MPI.IN_PLACE, grads)
         },
         wanted="operands could not be broadcast together with shapes (4,4) (4,5)",
         helpful=(r"train\.py|shape|grads",),
-        misleading=("memory|firewall|pip",),
+        misleading=(r"memory|firewall|\bpip\b",),
     ),
     Failure(
         name="mpi-disk-full-rank-1",
@@ -964,7 +964,7 @@ comm.Barrier()
         },
         wanted="No space left on device",
         helpful=("disk|space|/dev/full|muster rm",),
-        misleading=("out of memory|firewall|pip",),
+        misleading=(r"out of memory|firewall|\bpip\b",),
     ),
     Failure(
         name="mpi-hung-rank-of-6-limit",
@@ -993,7 +993,7 @@ comm.allreduce(1)
             "settle",
         ),
         helpful=("rank 4|settle",),
-        misleading=(r"memory|firewall|pip|raise .{0,20}limits\.timeout",),
+        misleading=(r"memory|firewall|\bpip\b|raise .{0,20}limits\.timeout",),
     ),
     Failure(
         name="mpi-raises-until-limit-own-logs",
@@ -1040,7 +1040,7 @@ total = sum(j['weight'] for j in jobs)
         },
         wanted="KeyError: 'weight'",
         helpful=(r"server\.py|weight",),
-        misleading=("memory|firewall|pip",),
+        misleading=(r"memory|firewall|\bpip\b",),
     ),
     Failure(
         name="mpirun-tagged-output",
@@ -1061,6 +1061,6 @@ comm.Barrier()
         },
         wanted="ValueError: invalid literal for int() with base 10: '0x1F'",
         helpful=(r"train\.py|0x1F",),
-        misleading=("memory|firewall|pip",),
+        misleading=(r"memory|firewall|\bpip\b",),
     ),
 ]

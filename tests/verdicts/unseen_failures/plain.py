@@ -31,7 +31,7 @@ epochs: 3
             r"base\.yaml",
             r"float\(",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="json-trailing-comma",
@@ -60,8 +60,8 @@ cfg = load('ds_config.json')
             "comma|line 4",
         ),
         misleading=(
-            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
-            "pip",
+            r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -86,7 +86,7 @@ embed(batch)
             r"lm\.py",
             "vocab|embed|table",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="checkpoint-truncated-pickle",
@@ -111,7 +111,7 @@ state = pickle.load(open('last.pkl', 'rb'))
             "checkpoint",
         ),
         misleading=(
-            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",
             "pip install",
         ),
     ),
@@ -141,7 +141,7 @@ size 183742
             r"eval\.py",
             "lfs",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="diverged-multiline-message",
@@ -169,7 +169,7 @@ for step, loss in enumerate([3.1, 2.9, 14.0, float('nan')]):
             "learning rate|clip",
             r"pretrain\.py",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="assert-batch-divisible",
@@ -189,7 +189,7 @@ assert batch % micro == 0, f'global batch {batch} is not a multiple of micro bat
             "global-batch|global batch|micro",
             r"main\.py",
         ),
-        misleading=("memory|network|retry|pip",),
+        misleading=(r"memory|network|try again|submit again|\bpip\b",),
     ),
     Failure(
         name="chain-from-keyerror",
@@ -218,7 +218,7 @@ except PipelineError as error:
             "input_ids",
             r"pipeline\.py",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="handler-fails-too",
@@ -244,7 +244,7 @@ except KeyError:
             r"run_exp\.py",
             "optimizer_state",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="taskgroup-one-shard",
@@ -271,7 +271,7 @@ asyncio.run(main())
             "shard 3|column",
             r"fetch\.py",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="group-of-three-kinds",
@@ -304,7 +304,7 @@ if errors:
             r"validate\.py",
             r"a\.parquet|b\.txt|c\.parquet",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="loguru-then-exit-3",
@@ -331,7 +331,7 @@ main()
             r"service\.py",
             r"'?fr'?\b.*rates|rates|mix",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="structlog-json-exception",
@@ -361,7 +361,7 @@ except ValueError:
             r"worker\.py",
             r"12,5|comma|int\(",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="tqdm-glued-traceback",
@@ -384,7 +384,7 @@ for i in tqdm(range(400), desc='Epoch 1', mininterval=0):
             r"bars\.py",
             "nsp",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="retries-logged-then-exit-message",
@@ -483,7 +483,7 @@ os._exit(42)
         wanted="FATAL: no licence for 16 threads (feature OPT16), 4 are available",
         helpful=("licen[cs]e|threads|OPT16",),
         misleading=(
-            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",
             "segfault|native",
         ),
     ),
@@ -515,7 +515,7 @@ for step in range(10):
             "thread",
         ),
         misleading=(
-            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",
             r"limits\.timeout",
         ),
     ),
@@ -650,7 +650,7 @@ print(depth(root))
             r"tree\.py",
             "recurs|cycle",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="ulimit-v-array",
@@ -708,7 +708,7 @@ for step in range(100):
         },
         wanted="OSError: [Errno 28] No space left on device",
         helpful=(r"disk|space|metrics\.csv|muster rm|quota",),
-        misleading=("out of memory|network|pip",),
+        misleading=(r"out of memory|network|\bpip\b",),
     ),
     Failure(
         name="file-size-limit",
@@ -774,7 +774,7 @@ pruefe([])
             r"korpus\.txt",
             r"lauf\.py",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="chinese-message",
@@ -792,7 +792,7 @@ sys.exit(2)
         wanted="错误:找不到词表文件 vocab.txt,请检查配置",
         helpful=(r"vocab\.txt",),
         misleading=(
-            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",
             "usage|argument",
         ),
     ),
@@ -811,7 +811,7 @@ sys.exit('no se puede abrir el índice «train.idx»: versión 2, se esperaba 3'
         },
         wanted="no se puede abrir el índice «train.idx»: versión 2, se esperaba 3",
         helpful=(r"train\.idx",),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="csv-latin1",
@@ -831,7 +831,7 @@ for row in open('names.csv', encoding='utf-8'):
             r"prep\.py",
             r"names\.csv",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="ascii-stdout",
@@ -850,7 +850,7 @@ print('übrig: 3 Epochen')
             "PYTHONIOENCODING|PYTHONUTF8|encoding|LANG",
             r"greet\.py",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="shadowed-queue",
@@ -874,7 +874,7 @@ pool = concurrent.futures.ThreadPoolExecutor(2)
             "rename|shadow",
         ),
         misleading=(
-            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",
             r"pip install|pip: \[",
         ),
     ),
@@ -1009,7 +1009,7 @@ x = np.zeros(3, dtype=np.float_)
             r"np\.float64|float64|numpy",
             r"old\.py",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="tab-error",
@@ -1028,8 +1028,8 @@ def f(x):
         wanted="TabError: inconsistent use of tabs and spaces in indentation",
         helpful=(r"layers\.py",),
         misleading=(
-            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
-            "pip",
+            r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -1051,8 +1051,8 @@ print(math.pi)
             "%matplotlib|notebook|line 3",
         ),
         misleading=(
-            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
-            "pip",
+            r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -1071,7 +1071,7 @@ print 'epoch', 1
             r"legacy\.py",
             "Python 2|parenthes",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="environment-variable-missing",
@@ -1089,7 +1089,7 @@ print(ROOT)
         wanted="KeyError: 'IMAGENET_ROOT'",
         helpful=("IMAGENET_ROOT",),
         misleading=(
-            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",
             "torchrun|process count",
         ),
     ),
@@ -1109,7 +1109,7 @@ p.parse_args()
         },
         wanted="argument --precision: invalid choice: 'bf61'",
         helpful=("--precision|bf16|bf61",),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="argparse-unrecognized",
@@ -1128,7 +1128,7 @@ args = p.parse_args()
         },
         wanted="error: unrecognized arguments: --learning_rate 0.1",
         helpful=("learning[-_]rate",),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="click-no-such-option",
@@ -1148,7 +1148,7 @@ main()
         },
         wanted="No such option '--ouput-dir'",
         helpful=("--output-dir|--ouput-dir",),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="typer-rich-traceback",
@@ -1173,7 +1173,7 @@ app()
             r"boxed\.py",
             "layers",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="rich-traceback-installed",
@@ -1198,7 +1198,7 @@ main()
             r"pretty\.py",
             "None|rows|pad",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="ipython-traceback",
@@ -1219,7 +1219,7 @@ best(scores)
             r"analysis\.py",
             "most_common|Counter",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="hydra-unknown-key",
@@ -1249,7 +1249,7 @@ optim:
             "Key 'learnrate' is not in struct",
         ),
         helpful=(r"learnrate|optim|\+optim|conf/config\.yaml",),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="hydra-missing-value",
@@ -1279,7 +1279,7 @@ data:
             r"data\.path",
             r"config\.yaml",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="hydra-error-in-task",
@@ -1306,7 +1306,7 @@ main()
             "transformer|model",
         ),
         misleading=(
-            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",
             "HYDRA_FULL_ERROR=1$",
         ),
     ),
@@ -1335,7 +1335,7 @@ Train.model_validate({'epochs': 'three', 'name': 'a'})
             r"settings\.py",
         ),
         misleading=(
-            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",
             r"pydantic\.dev",
         ),
     ),
@@ -1378,7 +1378,7 @@ for step in range(1000):
             "SIGINT",
         ),
         helpful=(r"SIGINT|interrupt|sigint\.py",),
-        misleading=("memory|network|pip",),
+        misleading=(r"memory|network|\bpip\b",),
     ),
     Failure(
         name="watchdog-sigterm",
@@ -1434,7 +1434,7 @@ assert len({len(row) for row in batch}) == 1, 'rows of different lengths in batc
             "batch 0|lengths|pad",
         ),
         misleading=(
-            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
+            r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",
             r"param\.\d+",
         ),
     ),
@@ -1456,7 +1456,7 @@ if any(not isinstance(v, int) for v in batch):
             r"longmsg\.py",
             "integers",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
     Failure(
         name="pandas-missing-column",
@@ -1482,8 +1482,8 @@ hello,1
             r"train\.csv",
         ),
         misleading=(
-            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
-            "pip",
+            r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -1573,7 +1573,7 @@ print(len(files))
         },
         wanted="FileNotFoundError: [Errno 2] No such file or directory: '/mnt/nvme0/laion'",
         helpful=(r"/mnt/nvme0/laion|--data|inputs?\b",),
-        misleading=("memory|firewall|pip",),
+        misleading=(r"memory|firewall|\bpip\b",),
     ),
     Failure(
         name="working-directory-wrong",
@@ -1593,7 +1593,7 @@ lr=0.1
         },
         wanted="No such file or directory: 'config.ini'",
         helpful=(r"exp/config\.ini|cd exp|working dir|__file__",),
-        misleading=("memory|network|pip|upload",),
+        misleading=(r"memory|network|\bpip\b|upload",),
     ),
     Failure(
         name="sqlite-locked",
@@ -1613,7 +1613,7 @@ b.execute('insert into t values (1)')
         },
         wanted="sqlite3.OperationalError: database is locked",
         helpful=(r"study\.db|trials\.py|sqlite|lock",),
-        misleading=("memory|network|pip",),
+        misleading=(r"memory|network|\bpip\b",),
     ),
     Failure(
         name="port-6006-taken",
@@ -1631,7 +1631,7 @@ server = http.server.ThreadingHTTPServer(('127.0.0.1', PORT), http.server.Simple
         },
         wanted="OSError: [Errno 98] Address already in use",
         helpful=(r"16006|PORT|dash\.py|port 0",),
-        misleading=("memory|firewall|set `?MASTER_PORT|pip",),
+        misleading=(r"memory|firewall|set `?MASTER_PORT|\bpip\b",),
     ),
     Failure(
         name="git-in-a-copy",
@@ -1652,7 +1652,7 @@ sha = subprocess.run(['git', 'rev-parse', 'HEAD'], check=True, stdout=subprocess
             r"\bgit\b",
             r"provenance\.py",
         ),
-        misleading=("memory|network|pip",),
+        misleading=(r"memory|network|\bpip\b",),
     ),
     Failure(
         name="asyncio-task-never-retrieved",
@@ -1726,8 +1726,8 @@ decay: linear
             r"sched\.yml",
         ),
         misleading=(
-            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
-            "pip",
+            r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -1749,7 +1749,7 @@ for i in range(64):
             "thread|ulimit",
             r"threads\.py",
         ),
-        misleading=("network|pip|smaller batch",),
+        misleading=(r"network|\bpip\b|smaller batch",),
     ),
     Failure(
         name="limit-passes-while-training",
@@ -1792,7 +1792,7 @@ if input('overwrite? [y/N] ') != 'y':
         },
         wanted="EOFError: EOF when reading a line",
         helpful=(r"input\(|stdin|terminal|interactive|ask\.py",),
-        misleading=("memory|network|pip|checkpoint",),
+        misleading=(r"memory|network|\bpip\b|checkpoint",),
     ),
     Failure(
         name="deadlock-until-limit",
@@ -1827,7 +1827,7 @@ step(1)
             r"locked\.py",
             "lock",
         ),
-        misleading=("network|memory|pip",),
+        misleading=(r"network|memory|\bpip\b",),
     ),
     Failure(
         name="lines-after-traceback",
@@ -1879,8 +1879,8 @@ sample(32)
             "replay",
         ),
         misleading=(
-            "network|firewall|out of memory|smaller batch|retry|MASTER_PORT",
-            "pip",
+            r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -1937,6 +1937,6 @@ finally:
             r"final\.py",
             "weights",
         ),
-        misleading=("network|firewall|out of memory|smaller batch|retry|MASTER_PORT",),
+        misleading=(r"network|firewall|out of memory|smaller batch|try again|submit again|MASTER_PORT",),
     ),
 ]

@@ -27,7 +27,7 @@ python train.py
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
             r"train\.py",
-            "pip",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -49,7 +49,7 @@ python -c 'pass' --out "$EXPERIMENT_DIR"
         helpful=("EXPERIMENT_DIR",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "pip",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -108,7 +108,7 @@ print('hi')
         helpful=(r"chmod|python main\.py",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "pip|sudo",
+            r"\bpip\b|sudo",
         ),
     ),
     Failure(
@@ -162,7 +162,7 @@ print('hi')
         helpful=(r"train\.py",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "pip",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -185,7 +185,7 @@ raise OverflowError('loss scale 2**128 is too large')
         ),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "tee",
+            r"\btee\b",
         ),
     ),
     Failure(
@@ -232,7 +232,7 @@ train: data/train.bin
         helpful=(r"data/train\.bin",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "pip",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -260,7 +260,7 @@ int main() {
         helpful=("range|out_of_range|solver",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "PYTHONFAULTHANDLER|pip|memory",
+            r"PYTHONFAULTHANDLER|\bpip\b|memory",
         ),
     ),
     Failure(
@@ -287,7 +287,7 @@ lib.rope(65)
         helpful=(r"rope|head dim|ops\.cpp|libops|use_ops",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(
@@ -310,7 +310,7 @@ int main() { puts("kernel: AVX-512 path"); fflush(stdout); __builtin_trap(); }
         helpful=("instruction|processor|CPU|AVX|march",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(
@@ -336,7 +336,7 @@ for per in (4, 2, 0):
         helpful=("faulthandler|division|zero|native|libstep|loopc",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip|learning rate",
+            r"memory|\bpip\b|learning rate",
         ),
     ),
     Failure(
@@ -376,7 +376,7 @@ int main() { int world = 3, blocks = 8; assert(blocks % world == 0 && "blocks mu
             "Assertion `blocks % world == 0",
         ),
         helpful=(r"shard\.c|blocks|world",),
-        misleading=("network|memory|pip|PYTHONFAULTHANDLER",),
+        misleading=(r"network|memory|\bpip\b|PYTHONFAULTHANDLER",),
     ),
     Failure(
         name="java-stack-trace",
@@ -405,7 +405,7 @@ public class Feeder {
         helpful=(r"Feeder|train\.csv|n/a|row 2",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(
@@ -453,7 +453,7 @@ fn main() {
         helpful=(r"merges|tok\.rs",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(
@@ -474,7 +474,7 @@ console.log(upper);
         helpful=(r"convert\.js|null|text",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(
@@ -495,7 +495,7 @@ die "corpus.de has $a lines, corpus.en has $b" if $a != $b;
         helpful=(r"corpus\.(de|en)|clean\.pl",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(
@@ -517,7 +517,7 @@ int main() {
         helpful=(r"kernel\.cpp|blocksize",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(
@@ -571,7 +571,7 @@ for i in range(400):
             "Killed",
         ),
         helpful=("memory|cache_all",),
-        misleading=("network|PYTHONFAULTHANDLER|pip",),
+        misleading=(r"network|PYTHONFAULTHANDLER|\bpip\b",),
     ),
     Failure(
         name="killed-by-somebody",
@@ -593,7 +593,7 @@ time.sleep(60)
             "137",
         ),
         helpful=("SIGKILL|kill",),
-        misleading=("network|smaller batch|pip",),
+        misleading=(r"network|smaller batch|\bpip\b",),
     ),
     Failure(
         name="disk-full-tofile",
@@ -619,7 +619,7 @@ np.zeros(1_000_000, dtype=np.float32).tofile('scratch/memmap.bin')
             "No space left on device",
         ),
         helpful=(r"disk|space|scratch|memmap\.bin",),
-        misleading=("network|out of memory|smaller batch|pip",),
+        misleading=(r"network|out of memory|smaller batch|\bpip\b",),
     ),
     Failure(
         name="disk-full-tar",
@@ -648,7 +648,7 @@ python train.py
             "No space left on device",
         ),
         helpful=("disk|space|stage",),
-        misleading=("network|memory|pip",),
+        misleading=(r"network|memory|\bpip\b",),
     ),
     Failure(
         name="read-only-file-system",
@@ -692,7 +692,7 @@ for i in range(200):
         },
         wanted="BrokenPipeError: [Errno 32] Broken pipe",
         helpful=("head|pipe",),
-        misleading=("network|memory|peer|rank",),
+        misleading=("network|memory|peer",),
     ),
     Failure(
         name="heredoc-python-error",
@@ -717,7 +717,7 @@ done
         helpful=(r"sweep\.sh|float\(|\blr\b",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(
@@ -741,7 +741,7 @@ python -c 'raise SystemExit(9)' > /dev/null 2>&1 || exit 77
         helpful=(r"wrapper\.sh|77",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip|python -c",
+            r"memory|\bpip\b|python -c",
         ),
     ),
     Failure(
@@ -768,7 +768,7 @@ for s in range(100):
             "step 4",
         ),
         helpful=("timeout 1|`timeout`|124",),
-        misleading=(r"network|memory|pip|limits\.timeout",),
+        misleading=(r"network|memory|\bpip\b|limits\.timeout",),
     ),
     Failure(
         name="dd-file-size",
@@ -784,7 +784,7 @@ for s in range(100):
             "signal 25",
         ),
         helpful=("file size|ulimit",),
-        misleading=("network|out of memory|PYTHONFAULTHANDLER|pip",),
+        misleading=(r"network|out of memory|PYTHONFAULTHANDLER|\bpip\b",),
     ),
     Failure(
         name="shell-syntax-error",
@@ -805,7 +805,7 @@ echo done
         helpful=(r"job\.sh|quote",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            "memory|pip",
+            r"memory|\bpip\b",
         ),
     ),
     Failure(

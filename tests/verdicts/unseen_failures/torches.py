@@ -28,7 +28,7 @@ net(torch.ones(4, 20))
         helpful=(r"net\.py|Linear|shape",),
         misleading=(
             "network|firewall|out of memory|smaller batch|MASTER_PORT",
-            "pip",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -48,7 +48,7 @@ print(x @ w)
         helpful=(r"half\.py|dtype|bfloat16",),
         misleading=(
             "network|firewall|out of memory|smaller batch|MASTER_PORT",
-            "pip",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -79,7 +79,7 @@ Net(3).load_state_dict(state)
         helpful=(r"load\.py|head|net\.pt|strict",),
         misleading=(
             "network|firewall|out of memory|smaller batch|MASTER_PORT",
-            "pip",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -101,7 +101,7 @@ print(torch.load('last.ckpt'))
         helpful=(r"weights_only|safe_globals|last\.ckpt|restore\.py",),
         misleading=(
             "network|firewall|out of memory|smaller batch|MASTER_PORT",
-            "pip",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -148,7 +148,7 @@ if __name__ == '__main__':
         helpful=(r"img_00013|loader\.py",),
         misleading=(
             "network|firewall|out of memory|smaller batch|MASTER_PORT",
-            "num_workers=0|pip|shm",
+            r"num_workers=0|\bpip\b|shm",
         ),
     ),
     Failure(
@@ -178,7 +178,7 @@ if __name__ == '__main__':
             "Unexpected segmentation fault encountered in worker",
         ),
         helpful=(r"crashload\.py|worker|num_workers=0|faulthandler",),
-        misleading=("network|firewall|smaller batch|pip",),
+        misleading=(r"network|firewall|smaller batch|\bpip\b",),
     ),
     Failure(
         name="torch-collate-sizes",
@@ -197,7 +197,7 @@ next(iter(DataLoader(data, batch_size=2)))
         helpful=("collate|pad|size",),
         misleading=(
             "network|firewall|out of memory|smaller batch|MASTER_PORT",
-            "pip",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -248,7 +248,7 @@ F.cross_entropy(torch.randn(2, 10), torch.tensor([3, 10]))
         helpful=(r"loss\.py|class|label|Target",),
         misleading=(
             "network|firewall|out of memory|smaller batch|MASTER_PORT",
-            "pip",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -269,7 +269,7 @@ y.sum().backward()
         helpful=(r"grad\.py|in-?place|detect_anomaly",),
         misleading=(
             "network|firewall|out of memory|smaller batch|MASTER_PORT",
-            "pip",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -286,7 +286,7 @@ attention = torch.zeros(1_000_000, 1_000_000)
         },
         wanted="you tried to allocate 4000000000000 bytes",
         helpful=(r"huge\.py|memory|4000000000000|smaller",),
-        misleading=("network|firewall|pip|GPU",),
+        misleading=(r"network|firewall|\bpip\b|GPU",),
     ),
     Failure(
         name="torch-env-rendezvous-without-ranks",
@@ -305,7 +305,7 @@ dist.init_process_group('gloo')
         },
         wanted="environment variable RANK expected, but not set",
         helpful=("torchrun|--procs|process[ _]count|process_count_per_instance",),
-        misleading=("memory|firewall|pip",),
+        misleading=(r"memory|firewall|\bpip\b",),
     ),
     Failure(
         name="torch-nan-guard-anomaly",
@@ -328,7 +328,7 @@ with torch.autograd.detect_anomaly():
         helpful=(r"anomaly\.py|nan|sqrt",),
         misleading=(
             "network|firewall|out of memory|smaller batch|MASTER_PORT",
-            "pip",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -352,7 +352,7 @@ if __name__ == '__main__':
         helpful=(r"spawn\.py|shard",),
         misleading=(
             "network|firewall|out of memory|smaller batch|MASTER_PORT",
-            "pip",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -377,7 +377,7 @@ if __name__ == '__main__':
         helpful=(r"spawn2\.py|SIGABRT|process 1|faulthandler",),
         misleading=(
             "network|firewall|out of memory|smaller batch|MASTER_PORT",
-            "pip",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -400,7 +400,7 @@ if __name__ == '__main__':
         helpful=(r"pool\.py|ascii|encod",),
         misleading=(
             "network|firewall|out of memory|smaller batch|MASTER_PORT",
-            "pip",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -425,7 +425,7 @@ if __name__ == '__main__':
         },
         wanted="A process in the process pool was terminated abruptly",
         helpful=(r"executor\.py|worker|pool",),
-        misleading=("network|firewall|pip|MASTER_PORT",),
+        misleading=(r"network|firewall|\bpip\b|MASTER_PORT",),
     ),
     Failure(
         name="spawn-main-guard-missing",
@@ -451,7 +451,7 @@ if p.exitcode:
         helpful=(r"__main__|main guard|unguarded\.py",),
         misleading=(
             "network|firewall|out of memory|smaller batch|MASTER_PORT",
-            "pip",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -478,7 +478,7 @@ if __name__ == '__main__':
         helpful=(r"lam\.py|lambda|pickle",),
         misleading=(
             "network|firewall|out of memory|smaller batch|MASTER_PORT",
-            "pip",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -509,7 +509,7 @@ if __name__ == '__main__':
         helpful=(r"parent\.py|limits|worker 1",),
         misleading=(
             "network|firewall|out of memory|smaller batch|MASTER_PORT",
-            "pip",
+            r"\bpip\b",
         ),
     ),
     Failure(
@@ -536,7 +536,7 @@ dist.all_reduce(torch.ones(3))
             "validate",
         ),
         helpful=("rank 1|validate",),
-        misleading=("memory|pip|firewall",),
+        misleading=(r"memory|\bpip\b|firewall",),
     ),
     Failure(
         name="gloo-hung-one-of-5-lock",
@@ -567,7 +567,7 @@ dist.barrier()
             "flock",
         ),
         helpful=("rank 3|cached|flock|lock",),
-        misleading=("memory|pip|firewall",),
+        misleading=(r"memory|\bpip\b|firewall",),
     ),
     Failure(
         name="gloo-hung-last-of-8",
@@ -599,7 +599,7 @@ dist.all_reduce(torch.ones(4), group=pg)
             "retokenize",
         ),
         helpful=("rank 7|retokenize",),
-        misleading=("memory|pip|firewall",),
+        misleading=(r"memory|\bpip\b|firewall",),
     ),
     Failure(
         name="gloo-monitored-barrier",
@@ -626,7 +626,7 @@ dist.monitored_barrier(timeout=datetime.timedelta(seconds=2))
             "warm_cache",
         ),
         helpful=("rank 2|warm_cache",),
-        misleading=("memory|pip|firewall",),
+        misleading=(r"memory|\bpip\b|firewall",),
     ),
     Failure(
         name="gloo-late-to-rendezvous",
@@ -655,7 +655,7 @@ dist.barrier()
             "clients joined",
         ),
         helpful=("rank 3|download_weights",),
-        misleading=("memory|pip",),
+        misleading=(r"memory|\bpip\b",),
     ),
     Failure(
         name="gloo-rank0-late",
@@ -684,7 +684,7 @@ dist.barrier()
             "failed to connect",
         ),
         helpful=("rank 0|index_files",),
-        misleading=("memory|pip",),
+        misleading=(r"memory|\bpip\b",),
     ),
     Failure(
         name="gloo-early-exit-0",
@@ -710,7 +710,7 @@ os._exit(0)
             "Connection reset by peer",
         ),
         helpful=("rank 2|uneven|drop_last|join",),
-        misleading=("memory|pip|interface|firewall",),
+        misleading=(r"memory|\bpip\b|interface|firewall",),
     ),
     Failure(
         name="gloo-one-raises-others-reduce",
@@ -732,7 +732,7 @@ for step in range(4):
         },
         wanted="shape '[4, 2]' is invalid for input of size 6",
         helpful=(r"train\.py|view|shape",),
-        misleading=("memory|pip|firewall",),
+        misleading=(r"memory|\bpip\b|firewall",),
     ),
     Failure(
         name="gloo-victims-exit-first",
@@ -783,7 +783,7 @@ dist.init_process_group('gloo', timeout=datetime.timedelta(seconds=5))
             "did not find each other",
         ),
         helpful=("WORLD_SIZE|world size|3/4",),
-        misleading=("memory|pip",),
+        misleading=(r"memory|\bpip\b",),
     ),
     Failure(
         name="gloo-store-key-missing",
@@ -814,7 +814,7 @@ else:
             "shard_plan_from_2",
         ),
         helpful=("shard_plan_from_2|rank 2",),
-        misleading=("memory|pip|firewall",),
+        misleading=(r"memory|\bpip\b|firewall",),
     ),
     Failure(
         name="gloo-fixed-port-taken",
@@ -838,7 +838,7 @@ dist.init_process_group('gloo', timeout=datetime.timedelta(seconds=20))
             "address already in use",
         ),
         helpful=("29517|MASTER_PORT",),
-        misleading=("memory|pip|firewall",),
+        misleading=(r"memory|\bpip\b|firewall",),
     ),
     Failure(
         name="gloo-nccl-without-gpu",
@@ -899,7 +899,7 @@ dist.barrier()
             "sync_to_bucket",
         ),
         helpful=("rank 1|sync_to_bucket|subprocess",),
-        misleading=(r"memory|pip|firewall|raise .{0,20}limits\.timeout",),
+        misleading=(r"memory|\bpip\b|firewall|raise .{0,20}limits\.timeout",),
     ),
     Failure(
         name="gloo-limit-earlier-traceback",
@@ -925,7 +925,7 @@ dist.barrier()
         },
         wanted="OSError: [Errno 122] Disk quota exceeded: 'ckpt/step_10.pt'",
         helpful=("quota|step_10|disk",),
-        misleading=(r"out of memory|pip|firewall|raise .{0,20}limits\.timeout",),
+        misleading=(r"out of memory|\bpip\b|firewall|raise .{0,20}limits\.timeout",),
     ),
     Failure(
         name="gloo-error-flag",
@@ -954,7 +954,7 @@ if not ok:
         },
         wanted="ValueError: could not convert string to float: 'nan-ish'",
         helpful=(r"train\.py|nan-ish|rank 3",),
-        misleading=("memory|pip|firewall",),
+        misleading=(r"memory|\bpip\b|firewall",),
     ),
     Failure(
         name="gloo-segv-one-of-3",
@@ -980,7 +980,7 @@ dist.barrier()
             "signal 11",
         ),
         helpful=("faulthandler|native|rank 0",),
-        misleading=("memory limit|pip|firewall|network",),
+        misleading=(r"memory limit|\bpip\b|firewall|network",),
     ),
     Failure(
         name="gloo-sizes-differ",
@@ -1012,7 +1012,7 @@ dist.barrier()
             "EnforceNotMet",
         ),
         helpful=("size|shape|same",),
-        misleading=("out of memory|pip|firewall",),
+        misleading=(r"out of memory|\bpip\b|firewall",),
     ),
     Failure(
         name="gloo-object-broadcast-raises",
@@ -1035,6 +1035,6 @@ print(plan)
         },
         wanted="Expecting property name enclosed in double quotes: line 1 column 2",
         helpful=(r"plan\.json|quotes",),
-        misleading=("memory|pip|firewall",),
+        misleading=(r"memory|\bpip\b|firewall",),
     ),
 ]
