@@ -160,7 +160,7 @@ print('mean', sum(temps) / len(temps))
         helpful=("python3x|PATH",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            r"memory|pip install|train\.py",
+            r"memory|pip install",
         ),
     ),
     Failure(
@@ -181,7 +181,7 @@ print('mean', sum(temps) / len(temps))
             "Could not establish a configuration source",
         ),
         helpful=("srun|slurm",),
-        misleading=(r"memory|pip install|train\.py",),
+        misleading=(r"memory|pip install",),
     ),
     Failure(
         name="requirements-no-such-version",

@@ -265,8 +265,8 @@ tf.debugging.check_numerics(x, 'log-probabilities')
         misleading=("out of memory|firewall|GPU|cuda|pip install",),
     ),
     Failure(
-        name="tf-config-one-worker-dies",
-        way="MultiWorkerMirroredStrategy with a TF_CONFIG whose ports are wrong",
+        name="tf-config-index-too-large",
+        way="TF_CONFIG names a worker that its cluster does not have",
         code="exception",
         also_codes=(
             "bad_input",
@@ -284,11 +284,7 @@ s = tf.distribute.MultiWorkerMirroredStrategy()
 print(s.num_replicas_in_sync)
 """
         },
-        wanted=(
-            "exceeds",
-            "task_id",
-            "index",
-        ),
+        wanted="`task_id` 3 exceeds the maximum id of worker",
         helpful=("TF_CONFIG|index",),
         misleading=("out of memory|GPU|cuda|pip install",),
     ),

@@ -671,7 +671,7 @@ buf = np.ones((1_000_000, 84, 84), dtype=np.float32)
             "ulimit",
             "float32|dtype|shape|smaller|26",
         ),
-        misleading=("network|port|data-loader workers|fewer ranks",),
+        misleading=(r"network|\bport\b|data-loader workers|fewer ranks",),
     ),
     Failure(
         name="fd-limit",

@@ -143,10 +143,7 @@ print('hi')
         files={"train.py": "print(1)\n"},
         wanted="colossalai: command not found",
         helpful=("colossalai",),
-        misleading=(
-            "network|firewall|smaller batch|MASTER_PORT",
-            r"train\.py",
-        ),
+        misleading=("network|firewall|smaller batch|MASTER_PORT",),
     ),
     Failure(
         name="script-misspelt",
@@ -844,7 +841,7 @@ python train.py
         helpful=(r"python3\.14t?",),
         misleading=(
             "network|firewall|smaller batch|MASTER_PORT",
-            r"memory|train\.py",
+            r"memory",
         ),
     ),
 ]
