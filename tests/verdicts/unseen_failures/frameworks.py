@@ -456,7 +456,7 @@ hvd.allreduce(x, name='grads')
 print('done')
 """
         },
-        wanted="Mismatched allreduce tensor shapes",
+        wanted="Mismatched ALLREDUCE tensor shapes",
         helpful=(r"shape|grads|hv\.py",),
         misleading=(r"memory|firewall|\bpip\b",),
     ),
