@@ -932,7 +932,7 @@ dist.barrier()
         way="all ranks raise because a flag was reduced",
         convention="process",
         processes=4,
-        code="disk_full",
+        code="exception",
         also_codes=("exit_code",),
         rank=3,
         command="python train.py",
