@@ -11,7 +11,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import muster.wire
@@ -117,7 +117,11 @@ def built(message: type[Any]) -> st.SearchStrategy[Any]:
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_message_comes_back_as_it_was(message: type[Any], data: st.DataObject) -> None:
-    value = data.draw(built(message))
+    try:
+        value = data.draw(built(message))
+    except ValueError:
+        # Some fields exclude one another.
+        assume(False)
     sent = json.loads(json.dumps(to_json(value)))
     assert from_json(message, sent) == value
 
