@@ -85,8 +85,8 @@ def remove(context: Context, transaction: Transaction, name: str, mode: DeleteMo
             f"{len(ids)} runs use {name}, such as {ids[0]}",
             "Use --drain to let them end first, or --now to cancel them.",
         )
-    for run_id in ids if mode == "now" else ():
-        changes.cancel(context, transaction, run_id, False, caller.subject)
+    if mode == "now":
+        changes.cancel(context, transaction, ids, False, caller.subject)
     if ids or clusters.load_states(transaction).get(name):
         transaction.execute(update(_CLUSTERS).where(_CLUSTERS.c.name == name).values(state=clusters.DELETING))
     else:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Text, cast, select
+from sqlalchemy import ColumnElement, Connection, Text, cast, select, type_coerce
+from sqlalchemy.types import NullType
 
 from muster.server.database import tables
 from muster.server.database.records import find_run
@@ -41,14 +42,13 @@ def metric_point(kind: type[P], row: Any) -> P:
 def load_series(connection: Connection, ref: str, name: str | None, most: int | None) -> list[MetricSeries]:
     """A run's metrics by name, source and attempt, each thinned out to about so many points; None: every point."""
     found: dict[tuple[str, str, int, str], _Series] = {}
-    # As text: what the database's own type does with each value takes as long as all the rest.
-    query = _query(connection, ref, name, cast(_METRICS.c.value, Text))
+    query = _query(connection, ref, name, _undecoded(connection))
     rows = connection.execution_options(stream_results=True).execute(query).yield_per(10_000)
-    for number, metric, source, attempt, kind, step, at, text in map(tuple, rows):
+    for number, metric, source, attempt, kind, step, at, value in map(tuple, rows):
         series = found.get(key := (metric, source, attempt, kind))
         if series is None:
             series = found[key] = _Series(most)
-        series.add((number, json.loads(text), step, at))
+        series.add((number, json.loads(value) if isinstance(value, str) else value, step, at))
     return [series.view(*key) for key, series in found.items()]
 
 
@@ -109,6 +109,16 @@ def _extremes(values: Iterable[Json]) -> tuple[float | None, float | None]:
 
 def _number(value: Json) -> float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _undecoded(connection: Connection) -> ColumnElement[Any]:
+    """Values as the database keeps them: what its JSON type does with each takes as long as all the rest.
+
+    SQLite keeps a number as such, and as text would cut it to 15 digits.
+    """
+    if connection.dialect.name == "sqlite":
+        return type_coerce(_METRICS.c.value, NullType())
+    return cast(_METRICS.c.value, Text)
 
 
 def _query(connection: Connection, ref: str, name: str | None, value: ColumnElement[Any]) -> Any:
