@@ -134,6 +134,8 @@ GRANT_MAX_S = 30 * 86_400.0
 PUBLISH_S = 30.0
 RECORD_S = 2.0
 """How often the records of runs that have changed are written to the store."""
+RECORDS_AT_ONCE = 20
+"""How many of them at most; a busy server comes to the rest later."""
 BACKUP_S = 3600.0
 BACKUP_FIRST_S = 5.0
 BACKUPS_KEPT = 5

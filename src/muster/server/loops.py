@@ -19,6 +19,7 @@ from muster.defaults import (
     NODE_REVIVE_S,
     PUBLISH_S,
     RECORD_S,
+    RECORDS_AT_ONCE,
     TIDY_S,
     WATCH_S,
 )
@@ -187,12 +188,12 @@ async def keep_records(context: Context) -> None:
     while True:
         await asyncio.sleep(RECORD_S)
         if not context.disk.full:
-            await asyncio.to_thread(write_records, context)
+            await asyncio.to_thread(write_records, context, RECORDS_AT_ONCE)
 
 
-def write_records(context: Context) -> None:
-    """Bring the store's records of runs up to date with the database."""
-    for run_id in context.runs.unrecorded.take():
+def write_records(context: Context, most: int | None = None) -> None:
+    """Bring the store's records of runs up to date with the database: of so many runs, or of all."""
+    for run_id in context.runs.unrecorded.take(most):
         try:
             _keep_record(context, run_id)
         except Exception:
@@ -205,7 +206,7 @@ def _keep_record(context: Context, run_id: str) -> None:
     if record is None:
         return
     record_files.keep(context.files.store, run_id, record)
-    if context.database.read_now(lambda connection: record_files.load(connection, run_id)) is None:
+    if not context.database.read_now(lambda connection: connection.execute(RUN.select, {"key_id": run_id}).first()):
         # It was removed meanwhile, and must not come back.
         record_files.forget(context.files.store, run_id)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import queue
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, Table, delete, insert, select
@@ -35,19 +37,21 @@ class Unrecorded:
     """Runs whose record in the store is older than that of the database."""
 
     def __init__(self) -> None:
-        self._waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._added: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._waiting: dict[str, None] = {}
 
     def add(self, run_id: str) -> None:
-        self._waiting.put(run_id)
+        self._added.put(run_id)
 
-    def take(self) -> list[str]:
-        """Each once."""
-        found: dict[str, None] = {}
-        while True:
-            try:
-                found[self._waiting.get_nowait()] = None
-            except queue.Empty:
-                return list(found)
+    def take(self, most: int | None = None) -> list[str]:
+        """Each once; the longest unrecorded first, and at most so many."""
+        with suppress(queue.Empty):
+            while True:
+                self._waiting.setdefault(self._added.get_nowait())
+        taken = list(islice(self._waiting, most))
+        for run_id in taken:
+            del self._waiting[run_id]
+        return taken
 
 
 def load(connection: Connection, run_id: str) -> Record | None:
