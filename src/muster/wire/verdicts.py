@@ -156,7 +156,7 @@ class JobFacts:
     files: tuple[str, ...] = ()
     """Names of the files in its code folder, the first 2,000 of them."""
     master_port: int | None = None
-    """The port that Muster gave it."""
+    """The port that Muster gave it; 0: it gave it none."""
     gpus: int | None = None
     """How many GPUs its nodes gave it."""
     gpu_clusters: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ import pytest
 
 from muster.diagnosis.verdict import judge
 from muster.wire.codec import from_json, to_json
-from muster.wire.verdicts import CODES, Evidence, NodeEvidence, RankEvidence, Refusal
+from muster.wire.verdicts import CODES, Evidence, JobFacts, NodeEvidence, RankEvidence, Refusal
 
 TRACEBACK = """step 10 loss 2.3
 Traceback (most recent call last):
@@ -79,7 +79,7 @@ def test_an_earlier_traceback_that_was_handled_does_not_decide():
 
 def test_a_missing_local_rank_says_to_count_processes():
     tail = "Traceback (most recent call last):\n  File 'x'\nKeyError: 'LOCAL_RANK'\n"
-    assert "process count" in judge(Evidence(ranks=[rank(0, tail)])).next
+    assert "--procs 1" in judge(Evidence(ranks=[rank(0, tail)])).next
 
 
 def test_cancel_says_by_whom():
@@ -242,3 +242,42 @@ def test_evidence_can_be_kept():
         [rank(0, TRACEBACK)], [NodeEvidence(0, "node-0", refusal=Refusal("x"))], "rank_failed", "me", 3.0
     )
     assert judge(from_json(Evidence, to_json(evidence))) == judge(evidence)
+
+
+TORCH_ASKS = (
+    "Traceback (most recent call last):\n"
+    '  File "/work/train.py", line 2, in <module>\n'
+    '    dist.init_process_group("gloo")\n'
+    "ValueError: Error initializing torch.distributed using env:// rendezvous: "
+    "environment variable RANK expected, but not set\n"
+)
+
+
+def test_a_script_that_asks_for_a_rank_is_told_to_count_processes():
+    found = judge(Evidence(ranks=[rank(0, TORCH_ASKS)]))
+    assert "`muster run SCRIPT --procs 1`" in found.next
+    assert "RANK" in found.next
+
+
+def test_a_port_that_a_lone_process_takes_is_its_own_choice():
+    tail = "Traceback (most recent call last):\n  File 'x'\nOSError: [Errno 98] Address already in use: port 29500\n"
+    found = judge(Evidence(ranks=[rank(0, tail)], facts=JobFacts(master_port=0)))
+    assert (found.code, found.of_script) == ("port_trouble", True)
+    assert "fixes port 29500 itself" in found.next
+
+
+def test_a_file_that_hides_a_module_of_a_package_is_named():
+    tail = (
+        "Traceback (most recent call last):\n"
+        '  File "/work/train.py", line 1, in <module>\n'
+        "    import torch\n"
+        '  File "/venv/lib/python3.11/site-packages/torch/cuda/_utils.py", line 9, in <module>\n'
+        "    from cuda.bindings import driver\n"
+        '  File "/work/cuda.py", line 2, in <module>\n'
+        "    x = torch.zeros(3)\n"
+        "AttributeError: partially initialized module 'torch' has no attribute 'zeros' "
+        "(most likely due to a circular import)\n"
+    )
+    found = judge(Evidence(ranks=[rank(0, tail)], facts=JobFacts(files=("cuda.py", "train.py"))))
+    assert "`cuda.py` in the code folder" in found.next
+    assert "rename it" in found.next

@@ -11,6 +11,8 @@ from muster.wire.codec import Json
 _THROUGHPUT = re.compile(
     r"throughput|(?P<unit>images|samples|tokens|examples|items|records|rows|steps)(_per_|/)s(ec|econd)?", re.IGNORECASE
 )
+_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+"""As the server writes the numbers that JSON lacks."""
 _LOSS = re.compile(r"(train(ing)?_)?loss", re.IGNORECASE)
 
 
@@ -32,9 +34,9 @@ def throughput_metric(metrics: Mapping[str, Json]) -> str | None:
 
 
 def loss(metrics: Mapping[str, Json]) -> float | None:
-    """The first metric that is called a loss."""
+    """The first metric that is called a loss; NaN and infinity are among them."""
     for name, value in list(metrics.items()):
-        if _LOSS.fullmatch(name) and is_number(value):
+        if _LOSS.fullmatch(name) and (is_number(value) or value in _NOT_FINITE):
             return float(value)
     return None
 

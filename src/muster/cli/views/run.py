@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping, Sequence
+from math import isfinite
 
 from muster.cli.console import Paint
 from muster.cli.text import ago, counted, duration, moment, number, shorten, size, table
@@ -170,7 +171,7 @@ def _figures(view: RunView) -> list[tuple[str, str | None]]:
     return [
         ("why", view.verdict.message if view.verdict and view.status == states.CANCELED else None),
         ("throughput", throughput(view.metrics)),
-        ("loss", None if value is None else number(value)),
+        ("loss", None if value is None else number(value) + ("" if isfinite(value) else ": the training diverged")),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from itertools import pairwise
 from pathlib import PurePosixPath
 
 from muster.diagnosis.advice.case import Case, address_in, own_frame, port_in, quoted_path, sources_of
@@ -39,6 +40,7 @@ _DISTRIBUTIONS = {
     "win32api": "pywin32",
 }
 _VARIABLE = re.compile(r"^KeyError: '([A-Z][A-Z0-9_]{2,})'")
+_EXPECTED = re.compile(r"environment variable ([A-Z][A-Z0-9_]{2,}) expected, but not set")
 
 
 def module_missing(case: Case) -> str:
@@ -109,6 +111,11 @@ def port_taken(case: Case) -> str:
     port = port_in(case.text)
     if port is None:
         return "Another process has the port: take MASTER_PORT from the environment, or port 0 for a free one."
+    if case.facts.master_port == 0:
+        return (
+            f"The script fixes port {port} itself, and another process has it: take port 0 for a free one, or start "
+            "the script with `--procs` and take MASTER_PORT from the environment."
+        )
     if case.facts.master_port is not None and port != case.facts.master_port:
         return (
             f"The script fixes port {port} itself: take MASTER_PORT from the environment "
@@ -133,12 +140,11 @@ def shapes(case: Case) -> str:
 def exception(case: Case) -> str:
     """Advice for exceptions that no rule is for, by what they name."""
     line = case.text
+    if found := _EXPECTED.search(line):
+        return _ranks_wanted(found[1])
     if variable := next((match[1] for one in line.split("\n") if (match := _VARIABLE.match(one))), ""):
         if variable in _CONTRACT:
-            return (
-                f"{variable} is set only when processes are counted: give a process count "
-                "(`--procs`, process_count_per_instance), or start the script with torchrun."
-            )
+            return _ranks_wanted(variable)
         if "environ" in sources_of(case):
             return f"Set {variable} in `environment_variables` of the job (`--env {variable}=…`)."
     if shadow := shadowed(case):
@@ -163,6 +169,13 @@ def exception(case: Case) -> str:
     return ""
 
 
+def _ranks_wanted(variable: str) -> str:
+    return (
+        f"The script asks for {variable}, which is set only where processes are counted: `muster run SCRIPT --procs 1` "
+        "(2, 4 … for more of them), or `distribution: {type: pytorch, process_count_per_instance: 1}` in the job file."
+    )
+
+
 def _unset(case: Case) -> str:
     """A variable of the environment that the failing line reads and finds empty."""
     frame = own_frame(case.raised)
@@ -171,10 +184,25 @@ def _unset(case: Case) -> str:
 
 
 def shadowed(case: Case) -> str:
+    """A file of the job that stands in for a module which it does not mean to replace."""
+    if name := _imported_by_library(case):
+        module = name.removesuffix(".py")
+        return f"`{name}` in the code folder is imported where a package means its own `{module}`: rename it."
     found = re.search(r"module '(\w+)' has no attribute|cannot import name '\w+' from '(\w+)'", case.text)
     name = next((group for group in found.groups() if group), "") if found else ""
     if name and f"{name}.py" in case.facts.files:
         return f"`{name}.py` in the code folder hides the module `{name}`: give it another name."
+    return ""
+
+
+def _imported_by_library(case: Case) -> str:
+    """The job's own file that a library's import statement led to; empty where none did."""
+    frames = case.raised.frames if case.raised else ()
+    for outer, inner in pairwise(frames):
+        name = PurePosixPath(inner.file).name
+        is_import = re.match(r"\s*(?:from|import)\s+(\w+)", outer.source)
+        if outer.of_library and not inner.of_library and is_import and name == f"{is_import[1]}.py":
+            return name if name in case.facts.files else ""
     return ""
 
 

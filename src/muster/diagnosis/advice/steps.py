@@ -58,6 +58,9 @@ def _place(case: Case) -> str:
 
 
 _BY_RULE: Mapping[str, Callable[[Case], str]] = {
+    "circular import": lambda case: (
+        python_errors.shadowed(case) or (case.cause.finding.next if case.cause.finding else "")
+    ),
     "module missing": python_errors.module_missing,
     "name missing": lambda case: (
         python_errors.shadowed(case) or (case.cause.finding.next if case.cause.finding else "")

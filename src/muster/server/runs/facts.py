@@ -27,7 +27,8 @@ def facts_of(context: Context, transaction: Transaction, record: AttemptRecord) 
     environment = from_json(RunEnvironment, run.environment) if run.environment else None
     return JobFacts(
         files=_files(context, run.snapshot),
-        master_port=_port(record.attempt.plan),
+        # A process that is alone gets no port: whichever it uses is its own choice.
+        master_port=_port(record.attempt.plan) if run.spec.get("distribution") else 0,
         gpus=sum(len(node.gpus) for node in record.nodes),
         gpu_clusters=_with_gpus(transaction, run.compute),
         environment=environment.name if environment else "",

@@ -9,6 +9,7 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, ProgrammingError
 
 from muster.control.datawait import COMPUTE_METRIC, DATA_METRIC, advice
+from muster.control.divergence import diverged, is_said
 from muster.errors import UserError
 from muster.server.context import Context
 from muster.server.database import tables
@@ -121,6 +122,8 @@ def _apply(transaction: Transaction, run_id: str, attempt: int, items: Sequence[
     points = [item for item in items if isinstance(item, MetricPoint)]
     add_points(transaction, run_id, points)
     _advise_on_data_wait(transaction, run_id, attempt, points)
+    if text := diverged(points):
+        _add_notice_of_divergence(transaction, run_id, text)
     if tags := {item.name: item.value for item in items if isinstance(item, logged.Tag)}:
         known = transaction.execute(select(tables.runs.c.tags).where(tables.runs.c.id == run_id)).scalar() or {}
         transaction.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(tags={**known, **tags}))
@@ -139,9 +142,24 @@ def _note_lost(transaction: Transaction, run_id: str, lost: logged.Lost) -> None
     """Keep on the run that a script logged what its node's disk had no room for."""
     who, what = lost.source.replace("_", " "), "event" if lost.count == 1 else "events"
     text = f"{who} logged {lost.count:,} {what} that could not be written and are missing (disk full?)"
-    notices = transaction.execute(select(tables.runs.c.notices).where(tables.runs.c.id == run_id)).scalar() or []
-    transaction.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(notices=[*notices, text]))
+    _add_notice(transaction, run_id, text, _notices(transaction, run_id))
     add_note(transaction, run_id, "error", text)
+
+
+def _add_notice_of_divergence(transaction: Transaction, run_id: str, text: str) -> None:
+    """Keep on the run, once, that its loss is not a number any more."""
+    known = _notices(transaction, run_id)
+    if not is_said(known):
+        _add_notice(transaction, run_id, text, known)
+        add_note(transaction, run_id, "warning", text)
+
+
+def _notices(transaction: Transaction, run_id: str) -> list[str]:
+    return transaction.execute(select(tables.runs.c.notices).where(tables.runs.c.id == run_id)).scalar() or []
+
+
+def _add_notice(transaction: Transaction, run_id: str, text: str, known: list[str]) -> None:
+    transaction.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(notices=[*known, text]))
 
 
 def _advise_on_data_wait(transaction: Transaction, run_id: str, attempt: int, points: Sequence[MetricPoint]) -> None:

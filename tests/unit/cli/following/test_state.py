@@ -105,7 +105,8 @@ def test_throughput_is_found_by_the_name_of_a_metric(name: str, shown: str | Non
 
 def test_figures_that_are_no_numbers_are_left_out() -> None:
     assert throughput({"throughput": [1, 2]}) is None
-    assert loss({"loss": "NaN"}) is None
+    assert loss({"loss": "none"}) is None
+    assert str(loss({"loss": "NaN"})) == "nan"
     assert loss({"val_loss": 1.0, "train_loss": 2.0}) == 2.0
 
 
