@@ -147,3 +147,6 @@ IMAGES_PER_SHARD = 1000
 SERVER_START_S = 60.0
 CONNECT_S = 5.0
 CLUSTER_WAIT_S = 1500.0
+
+SILENCE_S = 120.0
+"""A run that has neither printed nor logged anything for so long says so, in place of its old rate."""

@@ -33,6 +33,17 @@ def is_terminal(stream: TextIO) -> bool:
         return False
 
 
+def columns(stream: TextIO) -> int | None:
+    """How many characters a line has on a screen; None where nothing wraps, such as in a pipe."""
+    if not is_terminal(stream):
+        return None
+    given = os.environ.get("COLUMNS", "")
+    try:
+        return int(given) if given.isdecimal() and int(given) else os.get_terminal_size(stream.fileno()).columns or 80
+    except OSError:
+        return 80
+
+
 def color_wanted(terminal: bool, environment: Mapping[str, str]) -> bool:
     """Whether to colour, after NO_COLOR, CLICOLOR_FORCE and CLICOLOR."""
     if environment.get("NO_COLOR"):

@@ -27,7 +27,8 @@ import typer
 
 from muster.cli.console import Paint, say
 from muster.client.trust import Untrusted, trust
-from muster.errors import DiskFull, MusterError, ProtocolMismatch, RunFailed, ServerUnavailable, UserError
+from muster.client.workspace import find_workspace
+from muster.errors import DiskFull, MusterError, NotFound, ProtocolMismatch, RunFailed, ServerUnavailable, UserError
 from muster.wire import states
 from muster.wire.text import printable
 
@@ -87,7 +88,7 @@ def report(error: BaseException) -> int:
         return EXIT_PIPE
     if isinstance(error, MusterError):
         code = _exit_code(error)
-        _print_error(error.message, error.hint)
+        _print_error(error.message, f"{error.hint}\n{_looked_in()}" if _is_about_a_run(error) else error.hint)
     elif isinstance(error, OSError) and error.filename is not None:
         code = EXIT_USER
         _print_error(f"{error.filename}: {error.strerror}")
@@ -123,6 +124,20 @@ def _exit_code(error: MusterError) -> int:
     if isinstance(error, (ServerUnavailable, ProtocolMismatch, DiskFull)):
         return EXIT_SERVER
     return EXIT_FAILED if isinstance(error, RunFailed) else EXIT_FAULT
+
+
+def _is_about_a_run(error: MusterError) -> bool:
+    return isinstance(error, NotFound) and error.message.startswith("there is no run")
+
+
+def _looked_in() -> str:
+    """Where a run was looked for, since another workspace may have it."""
+    try:
+        ref = find_workspace()
+    except MusterError:
+        return ""
+    where = ref.server.url if ref.server else str(ref.root.parent)
+    return f"Looked in the workspace {ref.name}, {where}; `muster workspaces` lists others, --workspace chooses one."
 
 
 def _print_error(message: str, hint: str = "") -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from importlib import import_module
-from typing import Any, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias, cast
 
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from muster.cli import exits
+
+WORKSPACE_HELP = "Use this workspace instead of the one of the current folder (MUSTER_WORKSPACE)."
 
 Command: TypeAlias = TyperCommand | TyperGroup
 
@@ -79,12 +84,37 @@ def lazy_group(panels: Mapping[str, Mapping[str, Word]]) -> type[TyperGroup]:
     return LazyGroup
 
 
+def choose_workspace(text: str | None) -> str | None:
+    """Have everything that follows use the workspace that an option names."""
+    if text:
+        os.environ["MUSTER_WORKSPACE"] = text
+    return text
+
+
+def with_workspace(function: Callable[..., None]) -> Callable[..., None]:
+    """The same command, also with `--workspace` behind its name, where people look for it."""
+    known = inspect.signature(function, eval_str=True)
+
+    @wraps(function)
+    def command(*args: Any, workspace: str | None = None, **kwargs: Any) -> None:
+        choose_workspace(workspace)
+        function(*args, **kwargs)
+
+    kind = Annotated[
+        str | None, typer.Option("--workspace", "-w", metavar="FOLDER|NAME", help=WORKSPACE_HELP, show_default=False)
+    ]
+    option = inspect.Parameter("workspace", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+    command.__annotations__ = {**function.__annotations__, "workspace": kind}
+    command.__signature__ = known.replace(parameters=[*known.parameters.values(), option])  # type: ignore[attr-defined]
+    return command
+
+
 def load(name: str, word: Word) -> Command:
     """Import a command and make it one of typer's."""
     found = find(f"commands.{word.target}")
     if callable(found):
         app = typer.Typer(rich_markup_mode=None, add_completion=False)
-        app.command(name, cls=ScriptCommand if word.takes_script else None)(exits.guarded(found))
+        app.command(name, cls=ScriptCommand if word.takes_script else None)(exits.guarded(with_workspace(found)))
         return cast(TyperCommand, typer.main.get_command(app))
     return _group(name, word, found)
 
@@ -99,7 +129,7 @@ def _group(name: str, word: Word, functions: Sequence[Callable[..., None]]) -> C
     about = f"{word.help}\n\n\b\nExamples:\n  {word.example}"
     app = typer.Typer(name=name, rich_markup_mode=None, add_completion=False, no_args_is_help=True, help=about)
     for function in functions:
-        app.command(function.__name__.rstrip("_"))(exits.guarded(function))
+        app.command(function.__name__.rstrip("_"))(exits.guarded(with_workspace(function)))
     # A group even where there is one command in it.
     return typer.main.get_group(app)
 

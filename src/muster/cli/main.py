@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from muster.cli import exits
-from muster.cli.lazy import Word, lazy_group
+from muster.cli.lazy import WORKSPACE_HELP, Word, choose_workspace, lazy_group
 from muster.version import VERSION
 
 PANELS = {
@@ -27,7 +27,7 @@ PANELS = {
         ),
     },
     "Look": {
-        "ps": Word("runs:ps", "List runs, newest first.", "muster ps --status Running"),
+        "ps": Word("records.listing:ps", "List runs, newest first.", "muster ps --status Running"),
         "show": Word(
             "runs:show", "Show a run: states, attempts, ranks, verdict, metrics, files.", "muster show @latest"
         ),
@@ -55,6 +55,15 @@ PANELS = {
             "workspace:init", "Make a folder a workspace, which keeps runs in its .muster folder.", "muster init"
         ),
         "trust": Word("workspace:trust", "Trust a workspace that somebody else made.", "muster trust ./project"),
+        "login": Word(
+            "team.login:login",
+            "Log in to a team's server, and use it from now on.",
+            "muster login https://gpu-1:8910 --fingerprint SHA256:uq3…",
+        ),
+        "logout": Word("team.login:logout", "Forget the server that you logged in to.", "muster logout"),
+        "workspaces": Word(
+            "team.login:workspaces", "List the workspaces and servers that you have used.", "muster workspaces"
+        ),
         "status": Word("workspace:status", "Show this workspace, its server, nodes and active runs.", "muster status"),
         "doctor": Word("doctor:doctor", "Check this machine for problems, with advice on each.", "muster doctor"),
         "up": Word(
@@ -142,8 +151,12 @@ def muster(
             "--version", callback=_print_version, is_eager=True, help="Print the version.", show_default=False
         ),
     ] = False,
+    workspace: Annotated[
+        str | None, typer.Option("--workspace", "-w", metavar="FOLDER|NAME", help=WORKSPACE_HELP, show_default=False)
+    ] = None,
 ) -> None:
     """Train deep-learning models on many processes and many machines."""
+    choose_workspace(workspace)
 
 
 def main() -> None:

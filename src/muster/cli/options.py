@@ -42,6 +42,36 @@ def complete_runs(incomplete: str) -> Iterator[tuple[str, str]]:
     yield from (found for found in run_words(views) if found[0].startswith(incomplete))
 
 
+def complete_tags(incomplete: str) -> Iterator[str]:
+    """Tags that runs have, as NAME=VALUE."""
+    try:
+        views = connect(start=False).runs(limit=COMPLETION_LIMIT)
+    except Exception:
+        return
+    words = dict.fromkeys(f"{name}={value}" for view in views for name, value in view.tags.items())
+    yield from (word for word in words if word.startswith(incomplete))
+
+
+def complete_files(ctx: Any, incomplete: str) -> Iterator[str]:
+    """Files and folders of the run that was typed before."""
+    try:
+        paths = [file.path for file in connect(start=False).files(ctx.params["run"], checkpoints=True)]
+    except Exception:
+        return
+    yield from (word for word in path_words(paths, incomplete))
+
+
+def path_words(paths: Iterable[str], incomplete: str) -> Iterator[str]:
+    """What may follow what is typed: files, and folders with a slash, one level at a time."""
+    depth = incomplete.count("/")
+    found = {
+        "/".join(parts[: depth + 1]) + ("/" if len(parts) > depth + 1 else "")
+        for parts in (path.split("/") for path in paths)
+        if len(parts) > depth
+    }
+    yield from (word for word in sorted(found) if word.startswith(incomplete))
+
+
 def run_words(views: Sequence[RunView]) -> Iterator[tuple[str, str]]:
     """What may stand for a run, each with a word about it."""
     if views:

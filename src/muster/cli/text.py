@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from textwrap import wrap
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", re.IGNORECASE)
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
@@ -74,6 +75,26 @@ def moment(at: float | None, now: float) -> str:
         return "-"
     when, today = datetime.fromtimestamp(at), datetime.fromtimestamp(now)
     return when.strftime("%H:%M:%S" if when.date() == today.date() else "%Y-%m-%d %H:%M")
+
+
+def date(at: float, now: float) -> str:
+    """Such as `2026-01-31 12:00:05 (3m 05s ago)`."""
+    return f"{datetime.fromtimestamp(at):%Y-%m-%d %H:%M:%S} ({ago(at, now)})"
+
+
+def wrapped(text: str, room: int | None, indent: int) -> list[str]:
+    """A text in lines that fit behind an indentation; words stay whole."""
+    if room is None or len(text) <= room - indent:
+        return [text]
+    return wrap(text, max(20, room - indent), break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def age(seconds: float) -> str:
+    """Such as `8s`, `65s`, `12m`, `5h`, `3d`: one figure that fits a narrow column."""
+    for unit, length_s, most in (("s", 1, 100), ("m", 60, 100), ("h", 3600, 48)):
+        if seconds < most * length_s:
+            return f"{max(0, int(seconds // length_s))}{unit}"
+    return f"{int(seconds // 86_400)}d"
 
 
 def ago(at: float | None, now: float) -> str:

@@ -83,6 +83,11 @@ class Calls:
                 return
             left = None if left is None else left - len(found)
 
+    def first_page(self, kind: type[T], path: str, query: Query) -> tuple[list[T], int | None]:
+        """The first items of a list, and how many it has in all; None: no more than these."""
+        found = self.read(list[kind], "GET", path, query=query)  # type: ignore[valid-type]
+        return found, self._connections.to(self.address).total
+
     def send(
         self, method: str, path: str, *, message: object = None, again: bool = True, **request: Unpack[_Plain]
     ) -> Json:

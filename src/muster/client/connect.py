@@ -7,18 +7,19 @@ import os
 import socket
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
 from muster.client.api import Client
 from muster.client.calls import API
 from muster.client.server_process import start_lock, start_server, wait_until_gone
-from muster.client.workspace import ServerRef, WorkspaceRef, find_workspace
+from muster.client.workspace import ServerRef, WorkspaceRef, find_workspace, has_kept_anything, is_home, locate
 from muster.defaults import CONNECT_S, PROTOCOL_VERSION
-from muster.errors import AccessDenied, ProtocolMismatch, ServerUnavailable
+from muster.errors import AccessDenied, NotFound, ProtocolMismatch, ServerUnavailable
 from muster.host.http import Address, is_loopback
 from muster.host.server import ServerConnection
-from muster.paths import WorkspacePaths
+from muster.paths import NodePaths, WorkspacePaths
 from muster.version import VERSION
 from muster.wire.codec import from_file
 from muster.wire.workspace import Announcement
@@ -31,6 +32,21 @@ def connect(ref: WorkspaceRef | None = None, start: bool = True) -> Client:
         return Client(_team_address(workspace.server))
     paths = workspace.paths
     return Client(_embedded_address(paths, start), reconnect=lambda: _embedded_address(paths, start))
+
+
+def connect_to_read() -> Client:
+    """A client for a command that only reads: it makes no workspace, and starts no server where nothing is kept."""
+    root = locate()
+    if is_home(root) and not has_kept_anything(root) and not os.environ.get("MUSTER_SERVER"):
+        raise NothingKept(
+            f"there is no workspace in or above {Path.cwd()}, and nothing is kept in {root}",
+            "`muster init` makes one here; `muster workspaces` lists those that you have used.",
+        )
+    return connect()
+
+
+class NothingKept(NotFound):
+    """No workspace was ever used from here."""
 
 
 def _team_address(server: ServerRef) -> Address:
@@ -84,7 +100,7 @@ def _embedded_address(paths: WorkspacePaths, start: bool) -> Address:
 
 def _running(paths: WorkspacePaths) -> Address | None:
     """The address of the living server that this client can use; an older idle one is ended first."""
-    info = _read_announcement(paths)
+    info = announced(paths)
     if info is None:
         return None
     if info.host not in (None, socket.gethostname()):
@@ -154,7 +170,14 @@ def _version_of(address: Address) -> ServerVersion:
     )
 
 
-def _read_announcement(paths: WorkspacePaths) -> Announcement | None:
+def living_agents(paths: WorkspacePaths) -> list[str]:
+    """Nodes of this machine whose agents are there, with or without a server."""
+    folders = sorted(paths.nodes.iterdir()) if paths.nodes.is_dir() else []
+    return [folder.name for folder in folders if NodePaths(folder).lock.exists() and NodePaths(folder).agent_lives()]
+
+
+def announced(paths: WorkspacePaths) -> Announcement | None:
+    """What the last server said of itself; it may be gone."""
     try:
         return from_file(Announcement, json.loads(paths.server_info.read_bytes()))
     except (FileNotFoundError, ValueError):

@@ -67,16 +67,45 @@ class Runs(Group):
         return self.calls.read(RunView, "POST", "/runs", message=submission)
 
     def runs(
-        self, limit: int | None = None, experiment: str | None = None, status: str | Sequence[str] | None = None
+        self,
+        limit: int | None = None,
+        experiment: str | None = None,
+        status: str | Sequence[str] | None = None,
+        *,
+        since: float | None = None,
+        tags: Sequence[str] = (),
     ) -> list[RunView]:
-        """Runs, newest first: so many, or all of them."""
-        return list(self.each_run(limit, experiment, status))
+        """Runs, newest first: so many, or all of them. `tags` are `NAME=VALUE`, or `NAME` for any value."""
+        return list(self.each_run(limit, experiment, status, since=since, tags=tags))
 
     def each_run(
-        self, limit: int | None = None, experiment: str | None = None, status: str | Sequence[str] | None = None
+        self,
+        limit: int | None = None,
+        experiment: str | None = None,
+        status: str | Sequence[str] | None = None,
+        *,
+        since: float | None = None,
+        tags: Sequence[str] = (),
     ) -> Iterator[RunView]:
         """Runs, newest first, fetched while they are looked at."""
-        return self.calls.each(RunView, "/runs", {"experiment": experiment, "status": status}, limit)
+        query = {"experiment": experiment, "status": status, "since": since, "tag": tuple(tags) or None}
+        return self.calls.each(RunView, "/runs", query, limit)
+
+    def some_runs(
+        self,
+        limit: int,
+        experiment: str | None = None,
+        status: str | None = None,
+        *,
+        since: float | None = None,
+        tags: Sequence[str] = (),
+    ) -> tuple[list[RunView], int]:
+        """The newest runs, and how many there are of them in all."""
+        query: calls.Query = {
+            "experiment": experiment, "status": status, "since": since, "tag": tuple(tags) or None, "limit": limit,
+        }  # fmt: skip
+        found, total = self.calls.first_page(RunView, "/runs", query)
+        return found, len(found) if total is None else total
 
     def run(self, ref: str) -> RunView:
         """One run by id, unique prefix, name or `@latest`."""

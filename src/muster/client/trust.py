@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from muster.client import known
 from muster.errors import AccessDenied
 from muster.host.files import PRIVATE, write_file
 from muster.paths import WorkspacePaths
@@ -64,7 +65,7 @@ def distrust(root: Path, workspace_id: str) -> None:
 
 def _mark(root: Path, workspace_id: str) -> Path:
     """The file that says so; with the id, because another workspace may come to lie in the same folder."""
-    base = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "muster" / "trusted"
+    base = known.config_dir() / "trusted"
     named = hashlib.sha256(b"\0".join([os.fsencode(root.resolve()), workspace_id.encode()]))
     return base / f"{named.hexdigest()[:32]}.json"
 

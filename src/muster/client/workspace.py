@@ -11,13 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from muster.client import trust
+from muster.client import known, trust
 from muster.errors import AccessDenied, Conflict, NotFound, UserError
 from muster.host.files import PRIVATE, create_file, is_below
 from muster.paths import WorkspacePaths
 from muster.wire.codec import from_file, to_json
 
 FOLDER = ".muster"
+VARIABLE = "MUSTER_WORKSPACE"
+"""Names the workspace, whatever the current folder is: its folder, its name, or the address of its server."""
 _OURS = (".gitignore", "workspace.json")
 
 
@@ -90,13 +92,79 @@ class WorkspaceRef:
 
 
 def find_workspace(start: Path | str | None = None) -> WorkspaceRef:
-    """The workspace of a folder: `.muster` there or above, else `~/.muster`, which is made on first use."""
-    origin = Path(start) if start is not None else Path.cwd()
-    folder = find_folder(origin) or _home() / FOLDER
+    """The workspace that is meant; one in the home folder is made on first use.
+
+    In this order: the one that MUSTER_WORKSPACE names, `.muster` in the folder or above, the server that the user
+    logged in to, `~/.muster`. A server that MUSTER_SERVER names takes the place of each.
+    """
+    folder = locate(start)
     named = _server_of_environment(os.environ)
     # With a server that the environment names, nothing of the folder is run, and nothing of it says where tokens go.
     name = "home" if folder == _home() / FOLDER else _name_of(folder.parent)
-    return replace(_load(folder, name, trusted=True), server=named) if named else _load(folder, name)
+    if named is None:
+        return _load(folder, name)
+    made = WorkspacePaths(folder).config.exists()
+    return replace(_load(folder, name, trusted=True) if made else WorkspaceRef(folder, "", name), server=named)
+
+
+def locate(start: Path | str | None = None) -> Path:
+    """The folder of the workspace that is meant; nothing is made."""
+    if start is None and (chosen := os.environ.get(VARIABLE)):
+        return choose(chosen)
+    home = _home() / FOLDER
+    found = find_folder(Path(start) if start is not None else Path.cwd())
+    if found is not None and found != home:
+        return found
+    return known.user_server() or home
+
+
+def choose(text: str) -> Path:
+    """The folder of a workspace by its path, its name, or the address of its server."""
+    path = Path(text).expanduser()
+    for folder in (path / FOLDER, path):
+        if (folder / "workspace.json").is_file():
+            return folder.resolve()
+    by_name = {root: brief for root in known_folders() if (brief := read_brief(root)) is not None}
+    fitting = [
+        root
+        for root, brief in by_name.items()
+        if text == brief.name or (brief.server is not None and text in (brief.server.url, root.name))
+    ]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        listed = "\n".join(str(root.parent) for root in fitting)
+        raise Conflict(f"{len(fitting)} workspaces are called {text!r}", f"{listed}\nSay which one by its folder.")
+    raise NotFound(
+        f"there is no workspace {text!r}: neither a folder with one, nor the name of one that you have used",
+        "`muster workspaces` lists those that you have used; `muster init FOLDER` makes one.",
+    )
+
+
+def known_folders() -> list[Path]:
+    """Folders of the workspaces and servers that this user has used."""
+    servers = sorted(known.servers_dir().glob("*/workspace.json"))
+    home = _home() / FOLDER
+    own = [home] if (home / "workspace.json").is_file() else []
+    return list(dict.fromkeys([*known.used_workspaces(), *(path.parent for path in servers), *own]))
+
+
+def read_brief(root: Path) -> WorkspaceFile | None:
+    """What a workspace's file says; None where it cannot be read."""
+    try:
+        return from_file(WorkspaceFile, json.loads(WorkspacePaths(root).config.read_bytes()))
+    except (OSError, ValueError):
+        return None
+
+
+def has_kept_anything(root: Path) -> bool:
+    """Whether a server has ever served a workspace, here or for a team."""
+    return WorkspacePaths(root).server_dir.exists() or bool((brief := read_brief(root)) and brief.server)
+
+
+def is_home(root: Path) -> bool:
+    """Whether it is the workspace that is used where no folder has one."""
+    return root == _home() / FOLDER
 
 
 def trust_workspace(path: Path | str) -> WorkspaceRef:

@@ -24,6 +24,7 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 from muster.errors import ServerUnavailable
 from muster.host.spool import SpoolConnection
+from muster.wire.workspace import TOTAL_HEADER
 
 Body = bytes | memoryview | IO[bytes] | Iterable[bytes] | None
 Query = Mapping[str, str | int | float | bool | Sequence[str] | None]
@@ -112,12 +113,16 @@ class Connection:
         self._http: http.client.HTTPConnection | None = None
         self.next_page: str | None = None
         """The cursor of the next page, where the last answer was one of several."""
+        self.total: int | None = None
+        """How many items the whole list has, where the last answer was its first page."""
 
     def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Any:
         """Send a request and return its JSON answer (or None)."""
         with self.stream(method, path, **options) as response:
             data = response.read()
             self.next_page = next_cursor(response.headers.get("Link"))
+            total = response.headers.get(TOTAL_HEADER)
+            self.total = int(total) if total and total.isdecimal() else None
         return json.loads(data) if data else None
 
     @contextmanager
@@ -186,8 +191,8 @@ class Connection:
                 fresh.connect()
             except OSError as error:
                 fresh.close()
-                if self._external and isinstance(error, ssl.SSLCertVerificationError):
-                    raise UntrustedCertificate(_untrusted(self.address.shown, error)) from error
+                if isinstance(error, ssl.SSLCertVerificationError):
+                    raise _untrusted(self.address, error, self._external) from error
                 raise ServerUnavailable(f"no server answers at {self.address.url}: {error}", _HINT) from error
             self._http = fresh
         if self._http.sock is not None:
@@ -370,6 +375,8 @@ def trust(address: Address, external: bool = False) -> ssl.SSLContext:
     if address.pinned_certificate:
         # The certificate itself is what is trusted, whatever name or address it is reached by.
         context.check_hostname = False
+        # Also where an authority has signed it that is not known here.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     elif external:
         # The names by which other tools know a site's own authority.
         for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"):
@@ -379,10 +386,21 @@ def trust(address: Address, external: bool = False) -> ssl.SSLContext:
     return context
 
 
-def _untrusted(shown: str, error: ssl.SSLCertVerificationError) -> str:
-    return (
-        f"{shown} shows a certificate that is not trusted here ({error.verify_message}). "
-        "Where it has an authority of its own, set SSL_CERT_FILE to that authority's certificate for the node's agent."
+def _untrusted(address: Address, error: ssl.SSLCertVerificationError, external: bool) -> UntrustedCertificate:
+    if external:
+        return UntrustedCertificate(
+            f"{address.shown} shows a certificate that is not trusted here ({error.verify_message}). Where it has an "
+            "authority of its own, set SSL_CERT_FILE to that authority's certificate for the node's agent."
+        )
+    if address.pinned_certificate:
+        return UntrustedCertificate(
+            f"the server at {address.shown} shows another certificate than the one that is known of it",
+            "Was it set up anew? Then log in again with the line that `muster up` prints there. Otherwise something "
+            "stands between you and the server.",
+        )
+    return UntrustedCertificate(
+        f"a server answers at {address.shown}, but its certificate is not known here ({error.verify_message})",
+        f"Log in once, with the line that `muster up` prints there: muster login {address.shown} --fingerprint …",
     )
 
 

@@ -45,6 +45,7 @@ from muster.server.database.reserve import Reserve
 from muster.server.disk import is_full_error
 from muster.server.http.app import make_app
 from muster.server.http.draining import Draining
+from muster.server.http.invitation import invitation
 from muster.server.http.listening import BoundedHttp, most_connections
 from muster.server.http.remote import RemoteListener
 from muster.server.hub import Hub
@@ -113,7 +114,8 @@ class Process:
         context.remote.open = remote.open
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
+            # Whoever ends a server by hand does not want to meet its idle agents later.
+            loop.add_signal_handler(number, partial(self.stop, leave_agents=not self._options.foreground))
         context.database.writer.before_commit = loops.schedule_at_once(context)
         context.database.writer.after_abort = context.runs.start_over
         context.missing_runs = await asyncio.to_thread(_missing_runs, context)
@@ -241,6 +243,8 @@ class Process:
         }
         self._write_info(json.dumps(info))
         log.info("Muster %s serves workspace %s at %s", VERSION, self._paths.root, info["url"] or info["socket"])
+        if self._options.foreground and self._url:
+            print(invitation(self._url, self._certificate), file=sys.stderr, flush=True)
         if self._options.ready_fd is not None:
             os.write(self._options.ready_fd, READY)
             os.close(self._options.ready_fd)

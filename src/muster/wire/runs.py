@@ -253,3 +253,5 @@ class RunView:
     """What was said of its start when it began to wait; None: it did not have to."""
     ends_between: Between | None = field(default=None, metadata=OMIT)
     """When a run that has nodes ends in four of five cases, by runs like it and its own progress."""
+    moved_at: float | None = field(default=None, metadata=OMIT)
+    """When a run that runs last printed or logged something."""

@@ -10,6 +10,9 @@ from muster.wire.message import wire
 VERSION_HEADER = "Muster-Protocol"
 """Says with every request which protocol the caller speaks."""
 
+TOTAL_HEADER = "Muster-Total"
+"""How many items a list has of which an answer is the first page."""
+
 READY = b"1"
 """What a server that starts writes to whoever waits for it; anything else says why it could not."""
 

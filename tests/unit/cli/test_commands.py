@@ -49,6 +49,8 @@ COMMANDS = [
     "gc",
     "init",
     "key",
+    "login",
+    "logout",
     "logs",
     "ps",
     "ray",
@@ -64,6 +66,7 @@ COMMANDS = [
     "trust",
     "up",
     "wait",
+    "workspaces",
 ]
 WORDS = {name: word for panel in PANELS.values() for name, word in panel.items()}
 group: Any = typer.main.get_command(app)
@@ -328,7 +331,7 @@ def test_logs_are_chosen_by_rank_and_attempt(
 def test_parts_of_logs_that_exclude_each_other_are_refused(
     monkeypatch: pytest.MonkeyPatch, run_view: Callable[..., Any], arguments: list[str], said: str
 ) -> None:
-    monkeypatch.setattr("muster.cli.commands.logs.connect", lambda: SimpleNamespace(run=lambda ref: run_view()))
+    monkeypatch.setattr("muster.cli.commands.logs.connect_to_read", lambda: SimpleNamespace(run=lambda ref: run_view()))
     result = invoke("logs", "r-1", *arguments)
     assert said in " ".join(result.output.split())
 

@@ -17,7 +17,7 @@ from muster.cli.console import Paint, notice, say
 from muster.cli.options import Json, argument, option, print_result, switch
 from muster.cli.overrides import parse_pairs
 from muster.cli.views.cluster import cluster_lines, cost_lines, history_lines, listing, node_lines, summary
-from muster.client.connect import connect
+from muster.client.connect import connect, connect_to_read
 from muster.clusters.file import ClusterFile, load_cluster_file
 from muster.clusters.options import Flag
 from muster.defaults import IDLE_SCALEDOWN_S
@@ -116,7 +116,7 @@ def list_(as_json: Json = False) -> None:
       muster cluster list
       muster cluster list --json
     """
-    found = connect().clusters()
+    found = connect_to_read().clusters()
     print_result(found, listing(found), as_json)
 
 
@@ -127,7 +127,7 @@ def show(name: Name, as_json: Json = False) -> None:
     Examples:
       muster cluster show small
     """
-    _show(connect().cluster(name), as_json)
+    _show(connect_to_read().cluster(name), as_json)
 
 
 def nodes(
@@ -263,7 +263,7 @@ def cost(by: Annotated[CostBy, option("WHAT", "run, user or cluster.")] = "run",
       muster cost
       muster cost --by user --json
     """
-    found = connect().cost(by)
+    found = connect_to_read().cost(by)
     print_result(found, cost_lines(found), as_json)
 
 

@@ -12,7 +12,7 @@ from muster.cli.console import say
 from muster.cli.options import Json, argument, option, print_result, seconds_of, switch
 from muster.cli.overrides import parse_pairs
 from muster.cli.text import duration, table, time_text
-from muster.client.connect import connect
+from muster.client.connect import connect, connect_to_read
 from muster.client.storage import Storage
 from muster.defaults import GRANT_S
 from muster.errors import UserError
@@ -91,7 +91,7 @@ def list_(as_json: Json = False) -> None:
     Examples:
       muster datastore list
     """
-    found = Storage(connect().calls).datastores()
+    found = Storage(connect_to_read().calls).datastores()
     rows = [[item.name, item.kind, item.credential, item.location] for item in found]
     print_result(found, table(["NAME", "KIND", "CREDENTIAL", "LOCATION"], rows), as_json)
 
@@ -103,7 +103,7 @@ def show(name: Name, as_json: Json = False) -> None:
     Examples:
       muster datastore show workspaceblobstore
     """
-    found = Storage(connect().calls).datastore(name)
+    found = Storage(connect_to_read().calls).datastore(name)
     keys = ("name", "kind", "location", "credential", "description")
     lines = [f"{key:<12} {getattr(found, key)}" for key in keys if getattr(found, key)]
     print_result(found, [*lines, f"{'address':<12} azureml://datastores/{found.name}/paths/…"], as_json)
@@ -166,7 +166,7 @@ def grants(as_json: Json = False) -> None:
     Examples:
       muster datastore grants
     """
-    found = Storage(connect().calls).grants()
+    found = Storage(connect_to_read().calls).grants()
     now = time.time()
     rows = [
         [item.id, item.scope, f"{item.store}/{item.path}", item.subject, duration(item.expires_at - now)]

@@ -24,7 +24,7 @@ from muster.cli.views.environment import (
     description,
     listing,
 )
-from muster.client.connect import connect
+from muster.client.connect import connect, connect_to_read
 from muster.client.submit import register_environment
 from muster.environments.catalogue import load_all
 from muster.environments.condafile import conda_text
@@ -223,7 +223,7 @@ def export(name: Annotated[str, argument("RUN|NAME", "A run, or an environment t
         made = built.record
         print(conda_text(made.label, made.recipe, made.python, made.lock, made.indexes), end="")
         return
-    record = connect().environment_of_run(name)
+    record = connect_to_read().environment_of_run(name)
     recipe = record.container.packages if record.container else record.recipe
     if recipe is None:
         hint = "An image is asked for again by its name; by its digest, where it must be the very same."

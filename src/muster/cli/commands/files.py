@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Annotated
 
 from muster.cli.console import is_terminal, say
-from muster.cli.options import Run, argument, option
+from muster.cli.options import Run, argument, complete_files, option
 from muster.cli.text import counted, duration, size
-from muster.client.connect import connect
+from muster.client.connect import connect_to_read
 from muster.errors import NotFound, UserError
 from muster.host.files import is_below, is_safe_path
 from muster.wire.runs import FileView
@@ -20,7 +20,10 @@ from muster.wire.runs import FileView
 
 def download(
     run: Run,
-    paths: Annotated[list[str] | None, argument("PATH", "Files, folders or patterns (default: everything).")] = None,
+    paths: Annotated[
+        list[str] | None,
+        argument("PATH", "Files, folders or patterns (default: everything).", autocompletion=complete_files),
+    ] = None,
     to: Annotated[Path | None, option("DIR", "Target folder (default: named after the run).", "--to")] = None,
 ) -> None:
     """Download a run's files: outputs, logs, uploads, checkpoints.
@@ -32,7 +35,7 @@ def download(
       muster download 4f2c 'outputs/*.pt' user_logs
       muster download @latest checkpoints/step_100
     """
-    client = connect()
+    client = connect_to_read()
     view = client.run(run)
     named = any(path.split("/")[0] == "checkpoints" for path in paths or [])
     chosen = choose(client.files(view.id, checkpoints=named), paths or [])

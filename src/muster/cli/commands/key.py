@@ -8,7 +8,7 @@ from typing import Annotated
 
 from muster.cli.console import say
 from muster.cli.options import Json, argument, option, print_result
-from muster.client.connect import connect
+from muster.client.connect import connect, connect_to_read
 from muster.errors import Conflict, UserError
 from muster.store.keyring import new_key
 from muster.wire.encryption import NewKey
@@ -44,7 +44,7 @@ def show(as_json: Json = False) -> None:
     Examples:
       muster key show
     """
-    found = connect().encryption()
+    found = connect_to_read().encryption()
     rotating = "; older keys are being replaced" if found.rotating else ""
     line = f"encrypted with the key {found.key}, from {found.source}{rotating}"
     if not found.encrypted:

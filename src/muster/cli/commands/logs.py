@@ -20,7 +20,7 @@ from muster.cli.text import parse_duration
 from muster.cli.views.run import ref
 from muster.client.api import Client
 from muster.client.calls import checking
-from muster.client.connect import connect
+from muster.client.connect import connect_to_read
 from muster.errors import NotFound, UserError
 from muster.wire.runs import RunView
 from muster.wire.stream import LogPiece, LogQuery
@@ -65,7 +65,7 @@ def logs(
         raise UserError("--follow is for what is still to come.", "Leave out --head, --lines or --bytes.")
     if last_line is not None:
         head = max(0, last_line - (first_line or 1) + 1)
-    client = connect()
+    client = connect_to_read()
     view = client.run(run)
     with checking():
         query = replace(_since(since), tail=tail, head=head, first_line=first_line, grep=grep)

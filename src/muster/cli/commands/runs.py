@@ -1,4 +1,4 @@
-"""Looking at runs, ending them and starting them again: `ps`, `show`, `wait`, `cancel`, `retry`, `rm`."""
+"""Looking at runs, ending them and starting them again: `show`, `wait`, `cancel`, `retry`, `rm`."""
 
 from __future__ import annotations
 
@@ -14,45 +14,16 @@ import typer
 
 from muster.cli import exits
 from muster.cli.console import Paint, print_lines, say
+from muster.cli.console import columns as terminal_columns
 from muster.cli.options import Json, Run, Runs, option, print_json, print_result, seconds_of, switch
-from muster.cli.views.run import everything, headline, listing, ref, verdict
+from muster.cli.views.run import everything, headline, ref, verdict
 from muster.client.api import Client
-from muster.client.connect import connect
+from muster.client.connect import connect, connect_to_read
 from muster.errors import Conflict, UserError
 from muster.wire import states
 from muster.wire.runs import RunView
 from muster.wire.states import RunStatus
 from muster.wire.stream import RunEnded
-
-
-def ps(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many of the newest to list.")] = 20,
-    everything: Annotated[bool, switch("List all of them.", "--all", "-a")] = False,
-    status: Annotated[str | None, option("STATE", "Only runs in this state.")] = None,
-    experiment: Annotated[str | None, option("NAME", "Only runs of this experiment.")] = None,
-    as_json: Json = False,
-) -> None:
-    """List runs, newest first.
-
-    \b
-    Examples:
-      muster ps
-      muster ps --status Running
-      muster ps --experiment imagenet --all --json
-    """
-    wanted = None if status is None else _state(status)
-    # One more than is shown tells whether there are more.
-    views = connect().runs(None if everything else limit + 1, experiment, wanted)
-    has_more = not everything and len(views) > limit
-    views = views if everything else views[:limit]
-    if as_json:
-        print_json(views)
-    elif not views:
-        say("no runs" + (" like that" if status or experiment else " yet; `muster run train.py` starts one"))
-    else:
-        print_lines(listing(views, Paint.of(sys.stdout), time.time()))
-    if has_more:
-        say(f"these are the newest {limit}; --all lists every run, --limit N more of them")
 
 
 def show(run: Run, as_json: Json = False) -> None:
@@ -63,8 +34,9 @@ def show(run: Run, as_json: Json = False) -> None:
       muster show @latest
       muster show 4f2c --json
     """
-    view = connect().run(run)
-    print_result(view, everything(view, Paint.of(sys.stdout), time.time()), as_json)
+    view = connect_to_read().run(run)
+    room = terminal_columns(sys.stdout)
+    print_result(view, everything(view, Paint.of(sys.stdout), time.time(), room), as_json)
 
 
 def wait(
@@ -83,7 +55,7 @@ def wait(
       muster wait 4f2c 90ab --timeout 1h
     """
     seconds = None if timeout is None else seconds_of("--timeout", timeout)
-    client = connect()
+    client = connect_to_read()
     waited = [client.run(run) for run in runs]
     ended = []
     try:
@@ -159,13 +131,6 @@ def rm(runs: Runs, yes: Annotated[bool, switch("Do not ask.", "--yes", "-y")] = 
         print(run_id)
 
 
-def _state(text: str) -> RunStatus:
-    known: dict[str, RunStatus] = {state.lower(): state for state in states.ALL}
-    if text.lower() not in known:
-        raise UserError(f"--status {text}: there is no such state.", f"States: {', '.join(states.ALL)}.")
-    return known[text.lower()]
-
-
 def _ended(client: Client, view: RunView) -> RunView:
     if view.status not in states.TERMINAL:
         for item in client.stream(view.id, logs=False, metrics=False):
@@ -176,7 +141,7 @@ def _ended(client: Client, view: RunView) -> RunView:
 
 def _show_end(view: RunView) -> None:
     paint = Paint.of(sys.stdout)
-    print_lines([headline(view, paint, time.time()), *verdict(view, paint)])
+    print_lines([headline(view, paint, time.time()), *verdict(view, paint, terminal_columns(sys.stdout))])
 
 
 def _worst(ended: set[RunStatus]) -> int:

@@ -10,7 +10,7 @@ from typing import Annotated
 from muster.cli.console import say
 from muster.cli.options import Json, argument, print_result
 from muster.cli.text import moment, table
-from muster.client.connect import connect
+from muster.client.connect import connect, connect_to_read
 from muster.errors import UserError
 
 Name = Annotated[str, argument("NAME", "Letters, digits and '_'.")]
@@ -43,7 +43,7 @@ def list_(as_json: Json = False) -> None:
     Examples:
       muster secret list
     """
-    found = connect().secrets()
+    found = connect_to_read().secrets()
     now = time.time()
     rows = [[item.name, moment(item.updated_at, now), item.updated_by or ""] for item in found]
     print_result(found, table(["NAME", "SET", "BY"], rows), as_json)

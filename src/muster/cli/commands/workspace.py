@@ -5,20 +5,29 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 from muster import defaults
-from muster.cli.console import Paint, say
+from muster.cli.console import Paint, columns, say
 from muster.cli.options import Json, argument, option, print_result, switch
-from muster.cli.text import table
-from muster.cli.views.run import listing
-from muster.client.connect import connect
+from muster.cli.text import counted, table
+from muster.cli.views.listing import listing
+from muster.client.connect import announced, connect, living_agents
 from muster.client.server_process import wait_until_gone
-from muster.client.workspace import WorkspaceRef, create_workspace, find_workspace, trust_workspace
+from muster.client.workspace import (
+    WorkspaceRef,
+    create_workspace,
+    find_workspace,
+    is_home,
+    locate,
+    trust_workspace,
+)
 from muster.errors import Conflict, NotFound, ServerUnavailable, UserError
 from muster.host.http import is_loopback
+from muster.paths import WorkspacePaths
 from muster.wire import states
 from muster.wire.clusters import ClusterView
 from muster.wire.codec import OMIT
@@ -60,6 +69,8 @@ class WorkspaceStatus:
     """Those that are active, and the newest that wait."""
     more_queued: int = 0
     """How many more wait."""
+    agents: tuple[str, ...] = field(default=(), metadata=OMIT)
+    """Nodes whose agents are there without a server."""
 
 
 def init(
@@ -110,7 +121,8 @@ def up(
     """Serve this workspace to a team, in the foreground.
 
     You do not need it for yourself: a small server starts by itself and stops when idle. Other machines are served
-    with TLS only. Clients set MUSTER_SERVER, MUSTER_TOKEN_FILE and MUSTER_CERTIFICATE.
+    with TLS only. It prints the line with which others connect (`muster login URL --fingerprint …`); Ctrl-C ends it,
+    and active runs go on.
 
     \b
     Examples:
@@ -124,10 +136,26 @@ def up(
         return
     if ref.server is not None:
         raise Conflict(f"this workspace belongs to the server at {ref.server.url}.", "It is served there already.")
+    _make_way(ref)
     arguments = server_command(ref.root, host, port, tls=tls, cert=cert, key=key)
-    say(f"workspace {ref.name}: serving on {host} port {port or 'any'}; Ctrl-C ends it")
     sys.stdout.flush()
     os.execv(arguments[0], arguments)
+
+
+def _make_way(ref: WorkspaceRef) -> None:
+    """End the workspace's own small server, which would hold the workspace; not one that serves others."""
+    try:
+        client = connect(ref, start=False)
+    except ServerUnavailable:
+        return
+    served = announced(ref.paths)
+    if served is not None and served.url:
+        raise Conflict(
+            f"this workspace is served already at {served.url} (process {served.pid}).",
+            "`muster down` ends that server.",
+        )
+    client.shutdown(force=True)
+    wait_until_gone(ref.paths)
 
 
 def server_command(root: Path, host: str, port: int, *, tls: bool, cert: Path | None, key: Path | None) -> list[str]:
@@ -163,8 +191,12 @@ def down(force: Annotated[bool, switch("Even while runs are active; they go on."
     try:
         client = connect(ref, start=False)
     except ServerUnavailable:
-        print("no server is running")
-        return
+        if ref.server is not None or not (left := living_agents(ref.paths)):
+            print("no server is running")
+            return
+        # Only a server can end agents: one that was killed left them.
+        say(f"no server is running, but {listed_agents(left)}; a server starts and takes along those without work")
+        client = connect(ref)
     client.shutdown(force)
     if ref.server is None:
         wait_until_gone(ref.paths)
@@ -179,17 +211,26 @@ def status(as_json: Json = False) -> None:
       muster status
       muster status --json
     """
-    found = _workspace_status(find_workspace())
-    print_result(found, status_lines(found, Paint.of(sys.stdout)), as_json)
+    root = locate()
+    # Looking makes nothing.
+    is_none = is_home(root) and not WorkspacePaths(root).config.exists() and not os.environ.get("MUSTER_SERVER")
+    found = _workspace_status(WorkspaceRef(root, "", "home") if is_none else find_workspace())
+    if is_none:
+        say(
+            f"There is no workspace in or above {Path.cwd()}: runs are kept in your home folder "
+            "unless `muster init` makes one."
+        )
+    print_result(found, status_lines(found, Paint.of(sys.stdout), columns(sys.stdout)), as_json)
 
 
 def _workspace_status(ref: WorkspaceRef) -> WorkspaceStatus:
     workspace = WorkspaceBrief(ref.name, str(ref.root), ref.server.url if ref.server else None)
     try:
-        client = connect(start=False)
+        client = connect(ref, start=False)
         health = client.health()
     except ServerUnavailable as error:
-        return WorkspaceStatus(workspace, why=error.message)
+        agents = () if ref.server else tuple(living_agents(ref.paths))
+        return WorkspaceStatus(workspace, why=error.message, agents=agents)
     server = ServerStatus(**vars(health), url=client.address.url)
     active = client.runs(status=sorted(states.ACTIVE | {states.NOT_STARTED}))
     queued = client.runs(_MOST_QUEUED, status=states.QUEUED)
@@ -197,24 +238,36 @@ def _workspace_status(ref: WorkspaceRef) -> WorkspaceStatus:
     return WorkspaceStatus(workspace, server, "", tuple(client.clusters()), (*active, *queued), more)
 
 
-def status_lines(found: WorkspaceStatus, paint: Paint) -> list[str]:
+def status_lines(found: WorkspaceStatus, paint: Paint, room: int | None = None) -> list[str]:
     workspace, server = found.workspace, found.server
     lines = [f"{paint('workspace', 'dim')}  {workspace.name}  {workspace.root}"]
     if server is None:
         embedded = workspace.server is None
-        text = "not running; the next command starts it" if embedded else f"does not answer: {found.why}"
-        return [*lines, f"{paint('server', 'dim')}     {text}"]
+        text = "not running; the next command starts it" if embedded else found.why
+        lines.append(f"{paint('server', 'dim')}     {text}")
+        if found.agents:
+            lines.append(
+                f"{paint('agents', 'dim')}     {listed_agents(found.agents)}; `muster down` ends those without work"
+            )
+        return lines
     lines.append(f"{paint('server', 'dim')}     {server.url}  version {server.version}  process {server.pid}")
     if server.trouble:
         lines.append(f"{paint('trouble', 'red')}    {server.trouble}")
     for cluster in found.clusters:
-        lines.append(f"{paint('cluster', 'dim')}    {cluster.name}  {cluster.engine}  {len(cluster.nodes)} nodes")
+        lines.append(
+            f"{paint('cluster', 'dim')}    {cluster.name}  {cluster.engine}  {counted(len(cluster.nodes), 'node')}"
+        )
         rows = [(node.name, node.state, node.reason) for node in cluster.nodes]
         lines += [f"           {line}" for line in table(("NODE", "STATE", "WHY"), rows)] if rows else []
     if not found.runs:
         return [*lines, f"{paint('runs', 'dim')}       none active"]
     more = [f"… and {found.more_queued:,} more that wait: muster ps --status Queued --all"] if found.more_queued else []
-    return [*lines, "", *listing(found.runs, paint, time.time()), *more]
+    return [*lines, "", *listing(found.runs, paint, time.time(), room), *more]
+
+
+def listed_agents(nodes: Sequence[str]) -> str:
+    many = len(nodes) > 1
+    return f"the agent{'s' if many else ''} of {', '.join(nodes)} {'are' if many else 'is'} still there"
 
 
 def _token(path: Path) -> str:

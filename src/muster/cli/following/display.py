@@ -18,6 +18,8 @@ from muster.cli.following.log_names import is_build, source_of
 from muster.cli.following.state import RunState
 from muster.cli.text import duration, number, shorten
 from muster.cli.views.metrics import loss, throughput
+from muster.cli.views.movement import silence
+from muster.wire.states import RUNNING
 from muster.wire.text import printable
 
 MAX_PENDING_LINES = 8
@@ -163,7 +165,7 @@ def live_area(
         area += [f"  {part}" for part in wrap(state.reason, max(20, columns - 2))[:MAX_REASON_LINES]]
     else:
         area.append(line)
-    if bar := progress_line(state, paint, columns):
+    if bar := progress_line(state, paint, columns, now):
         area.append(bar)
     return area
 
@@ -179,6 +181,9 @@ def status_line(state: RunState, name: str, paint: Paint, now: float) -> str:
     since = state.started_at or state.created_at
     if since is not None:
         parts.append(duration(now - since))
+    if silent := _silent(state, now):
+        # Old figures would look as if it went on.
+        return "  ".join([*parts, paint(silent, "yellow")])
     if figure := throughput(state.metrics):
         parts.append(figure)
     if (value := loss(state.metrics)) is not None:
@@ -186,7 +191,7 @@ def status_line(state: RunState, name: str, paint: Paint, now: float) -> str:
     return "  ".join(parts)
 
 
-def progress_line(state: RunState, paint: Paint, columns: int) -> str:
+def progress_line(state: RunState, paint: Paint, columns: int, now: float) -> str:
     progress = state.progress
     if progress is None:
         return ""
@@ -194,11 +199,15 @@ def progress_line(state: RunState, paint: Paint, columns: int) -> str:
     text = f" {done} {progress.unit}".rstrip()
     if progress.fraction is None:
         return text.strip()
-    if progress.left_s is not None and progress.fraction < 1:
+    if progress.left_s is not None and progress.fraction < 1 and not _silent(state, now):
         text += f"  about {duration(progress.left_s)} left"
     width = max(10, min(40, columns - len(text) - 8))
     full = int(progress.fraction * width)
     return f"{paint('━' * full, 'green')}{paint('─' * (width - full), 'dim')} {progress.fraction:4.0%}{text}"
+
+
+def _silent(state: RunState, now: float) -> str:
+    return silence(state.moved_at, now) if state.status == RUNNING else ""
 
 
 def shorten_colored(text: str, columns: int) -> str:

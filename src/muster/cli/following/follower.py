@@ -13,7 +13,7 @@ from typing import Protocol, Self
 import typer
 
 from muster.cli import exits
-from muster.cli.console import Paint, print_lines, say
+from muster.cli.console import Paint, columns, print_lines, say
 from muster.cli.following.display import Display, QuietDisplay, open_display
 from muster.cli.following.lines import Merger
 from muster.cli.following.state import RunState
@@ -65,7 +65,7 @@ def follow_to_end(client: Streaming, view: RunView, *, quiet: bool, as_json: boo
     else:
         # Not among the ranks' lines where these go into a pipe or file.
         out = sys.stdout if sys.stdout.isatty() else sys.stderr
-        print_lines(["", *summary(view, Paint.of(out), time.time())], out)
+        print_lines(["", *summary(view, Paint.of(out), time.time(), columns(out))], out)
     return exits.EXIT_CODES.get(status, exits.EXIT_FAILED)
 
 
@@ -123,10 +123,10 @@ class Screen:
 
     def show(self, item: StreamItem) -> None:
         event = item.event
+        self.state.apply(event, time.time())
         if isinstance(event, LogPiece):
             self._show_log(event)
         else:
-            self.state.apply(event, time.time())
             if isinstance(event, Note):
                 self.display.note(event.text, event.level)
             elif isinstance(event, StateChanged | RunEnded):

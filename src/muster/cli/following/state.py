@@ -9,6 +9,7 @@ from muster.wire.codec import Json
 from muster.wire.runs import RunView
 from muster.wire.states import RankState, RunStatus
 from muster.wire.stream import (
+    LogPiece,
     MetricLogged,
     ProgressMade,
     RankEnded,
@@ -50,6 +51,8 @@ class RunState:
     num_ranks: int = 0
     ranks: dict[int, RankState] = field(default_factory=dict)
     metrics: dict[str, Json] = field(default_factory=dict)
+    moved_at: float | None = None
+    """When it last printed or logged something."""
     _progress: dict[int, RankProgress] = field(default_factory=dict)
     _first_progress: dict[int, tuple[float, float]] = field(default_factory=dict)
 
@@ -62,6 +65,7 @@ class RunState:
             started_at=view.started_at,
             num_ranks=view.num_ranks,
             metrics=dict(view.metrics),
+            moved_at=view.moved_at,
             ranks={
                 rank.rank: rank.state for entry in view.attempts[-1:] for rank in entry.ranks if rank.state != "waiting"
             },
@@ -77,6 +81,8 @@ class RunState:
         return min(list(self._progress.values()), key=lambda p: p.done / p.total if p.total else p.done, default=None)
 
     def apply(self, event: StreamEvent, now: float) -> None:
+        if isinstance(event, LogPiece | MetricLogged | ProgressMade):
+            self.moved_at = now
         if isinstance(event, StateChanged):
             self._move(event)
         elif isinstance(event, RankStarted | RankEnded):
@@ -95,8 +101,10 @@ class RunState:
         self.status, self.reason = event.status, event.reason
         if event.status == states.RUNNING:
             self.started_at = event.at
+            self.moved_at = event.at
         elif event.status in (states.QUEUED, states.PROVISIONING, states.PREPARING):
             # A further attempt starts from nothing.
+            self.moved_at = None
             self.ranks.clear()
             self._progress.clear()
             self._first_progress.clear()

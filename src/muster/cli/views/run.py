@@ -7,20 +7,22 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 
 from muster.cli.console import Paint
-from muster.cli.text import ago, counted, duration, moment, number, shorten, size, table
+from muster.cli.text import ago, counted, date, duration, moment, number, shorten, size, table, wrapped
+from muster.cli.views.listing import between, command_text, first_line, input_text, progress_text, run_time
 from muster.cli.views.metrics import loss, throughput
+from muster.cli.views.movement import silence
 from muster.wire import states, verdicts
 from muster.wire.codec import Json
 from muster.wire.environments import EnvironmentBrief
-from muster.wire.runs import AttemptView, Between, Progress, RankView, RunView
+from muster.wire.runs import AttemptView, RankView, RunView
 from muster.wire.verdicts import RankExit, Verdict, VerdictEvidence
 
 MAX_FILES = 12
 
 
-def summary(view: RunView, paint: Paint, now: float) -> list[str]:
+def summary(view: RunView, paint: Paint, now: float, room: int | None = None) -> list[str]:
     """What somebody wants to know when a run has ended."""
-    lines = [headline(view, paint, now), *verdict(view, paint)]
+    lines = [headline(view, paint, now), *verdict(view, paint, room)]
     name = ref(view)
     rows = [(label, value) for label, value in _figures(view) if value]
     kept = [entry for entry in view.files if entry.path.startswith("outputs/")]
@@ -29,67 +31,73 @@ def summary(view: RunView, paint: Paint, now: float) -> list[str]:
         rows.append(("outputs", f"{counted(len(kept), 'file')}, {total}: muster download {name} outputs"))
     rows.append(("logs", f"muster logs {name}"))
     rows.append(("metrics" if _logged(view.metrics) else "more", f"muster show {name}"))
-    return lines + _labelled(rows, paint)
+    return lines + _labelled(rows, paint, room)
 
 
 def headline(view: RunView, paint: Paint, now: float) -> str:
-    took, status = _duration(view, now), view.status
+    took, status = run_time(view, now), view.status
     verb = {states.COMPLETED: "in", states.FAILED: "after", states.CANCELED: "after"}.get(status, "for")
     parts = [paint(ref(view), "bold"), paint.status(status) + (f" {verb} {took}" if took else "")]
     parts.append(_gang(view))
     return "  ".join(part for part in parts if part)
 
 
-def verdict(view: RunView, paint: Paint) -> list[str]:
+def verdict(view: RunView, paint: Paint, room: int | None = None) -> list[str]:
     """Why a run failed; nothing for others."""
-    return explanation(view.verdict, paint) if view.verdict and view.status == states.FAILED else []
+    return explanation(view.verdict, paint, room) if view.verdict and view.status == states.FAILED else []
 
 
-def explanation(given: Verdict, paint: Paint) -> list[str]:
+def explanation(given: Verdict, paint: Paint, room: int | None = None) -> list[str]:
     """What happened, to which rank on which node, its last lines, what else it may be, the evidence, what to do."""
     where = _where(given)
     title = f"{given.code}: {where}" if where and where not in given.message else given.code
     if given.confidence != "certain":
         title += f" ({given.confidence})"
-    lines = ["", paint(title, "red", "bold"), *(f"  {line}" for line in given.message.splitlines())]
+    lines = ["", paint(title, "red", "bold")]
+    lines += [f"  {part}" for line in given.message.splitlines() for part in wrapped(line, room, 2)]
     if given.lines:
         lines += ["", paint("  last lines:", "dim"), *(f"    {line}" for line in given.lines)]
-    if given.second is not None:
-        lines += ["", f"  {paint('or:', 'dim')} {given.second.code}: {_first_line(given.second.message)}"]
-    if given.similar is not None:
-        lines += ["", f"  {paint('before:', 'dim')} {given.similar.text}"]
-    if evidence := _evidence(given.evidence):
-        lines += ["", f"  {paint('evidence:', 'dim')} {'; '.join(evidence)}"]
-    if given.action:
-        lines += ["", f"  {paint('then:', 'bold')} {given.action}"]
-    if given.next:
-        lines += ["", f"  {paint('next:', 'bold')} {given.next}"]
+    parts = [
+        ("or:", "dim", f"{given.second.code}: {first_line(given.second.message)}" if given.second else ""),
+        ("before:", "dim", given.similar.text if given.similar else ""),
+        ("evidence:", "dim", "; ".join(_evidence(given.evidence))),
+        ("then:", "bold", given.action),
+        ("next:", "bold", given.next),
+    ]
+    for word, style, text in parts:
+        if text:
+            lines += ["", *_hanging(word, text, paint, room, style)]
     return [*lines, ""]
 
 
-def everything(view: RunView, paint: Paint, now: float) -> list[str]:
-    """Everything about one run."""
+def everything(view: RunView, paint: Paint, now: float, room: int | None = None) -> list[str]:
+    """Everything about one run, in lines of at most so many characters."""
+    silent = silence(view.moved_at, now)
     lines = [headline(view, paint, now)]
     rows = [
         ("id", view.id),
+        ("name", view.name if view.name != view.id else None),
         ("waits for" if view.status not in states.TERMINAL else "reason", view.reason),
         ("experiment", view.experiment),
         ("description", view.description),
         ("compute", view.compute),
         ("job id", view.attempts[-1].job_id if view.attempts else None),
         ("why", view.verdict.message if view.verdict and view.status == states.CANCELED else None),
+        ("command", command_text(view.spec.get("command"))),
+        *(("input" if not number else "", text) for number, text in enumerate(_inputs(view))),
         ("environment", _environment(view.environment)),
-        ("submitted", f"{moment(view.created_at, now)} by {view.submitted_by or 'unknown'}"),
-        ("starts", _between(view.starts_between, now) or (moment(view.starts_at, now) if view.starts_at else None)),
+        ("submitted", f"{date(view.created_at, now)} by {view.submitted_by or 'unknown'}"),
+        ("starts", between(view.starts_between, now) or (moment(view.starts_at, now) if view.starts_at else None)),
         ("started", _started(view, now)),
-        ("ends", _between(view.ends_between, now)),
-        ("ended", moment(view.ended_at, now) if view.ended_at else None),
+        ("ends", None if silent else between(view.ends_between, now)),
+        ("ended", date(view.ended_at, now) if view.ended_at else None),
         ("tags", ", ".join(f"{key}={value}" for key, value in view.tags.items())),
-        ("progress", _progress(view.progress)),
+        ("progress", progress_text(view.progress)),
+        ("silent", silent),
     ]
-    lines += _labelled([(label, str(value)) for label, value in rows if value], paint)
-    lines += [f"  {paint('notice:', 'yellow')} {text}" for text in view.notices]
-    lines += verdict(view, paint)
+    lines += _labelled([(label, str(value)) for label, value in rows if value], paint, room)
+    lines += [line for text in view.notices for line in _hanging("notice:", text, paint, room)]
+    lines += verdict(view, paint, room)
     for attempt in view.attempts:
         lines += _attempt(attempt, paint, now, only=len(view.attempts) == 1)
     lines += _checkpoints(view, paint, now)
@@ -97,43 +105,14 @@ def everything(view: RunView, paint: Paint, now: float) -> list[str]:
     return lines + _files(view, paint)
 
 
-def listing(views: Sequence[RunView], paint: Paint, now: float) -> list[str]:
-    """The table of `muster ps`."""
-    header = ("RUN", "NAME", "STATUS", "EXPERIMENT", "RANKS", "CREATED", "DURATION", "WHY")
-    rows = [
-        (
-            view.id,
-            shorten(view.display_name or view.name or "", 28),
-            paint.status(view.status),
-            shorten(view.experiment, 20),
-            f"{view.num_nodes}x{view.num_ranks // max(1, view.num_nodes)}",
-            ago(view.created_at, now),
-            _duration(view, now) or "-",
-            shorten(_why(view, now), 60),
-        )
-        for view in views
-    ]
-    return table([paint(title, "dim") for title in header], rows)
-
-
 def ref(view: RunView) -> str:
     """How a person calls the run."""
     return view.name or view.id
 
 
-def _why(view: RunView, now: float) -> str:
-    if view.verdict and view.status != states.COMPLETED:
-        return _first_line(view.verdict.message)
-    if view.starts_between is not None:
-        # First, so that a long reason cannot cut it off.
-        return f"starts {_between(view.starts_between, now)}: {_first_line(view.reason)}"
-    return _first_line(view.reason)
-
-
-def _between(given: Between | None, now: float) -> str | None:
-    if given is None:
-        return None
-    return f"in {duration(max(0.0, given.low_at - now))} to {duration(max(0.0, given.high_at - now))}"
+def _inputs(view: RunView) -> list[str]:
+    inputs = view.spec.get("inputs")
+    return [f"{name}: {input_text(value)}" for name, value in inputs.items()] if isinstance(inputs, Mapping) else []
 
 
 def _started(view: RunView, now: float) -> str | None:
@@ -142,21 +121,11 @@ def _started(view: RunView, now: float) -> str | None:
         return None
     told = view.told_at_first
     if told is None:
-        return moment(view.started_at, now)
+        return date(view.started_at, now)
     after = [duration(max(0.0, at - view.created_at)) for at in (told.low_at, told.high_at, view.started_at)]
     verdict = "that held" if told.held else "that did not hold"
     said = f"{after[0]} to {after[1]} were expected, "
-    return f"{moment(view.started_at, now)}, after {after[2]} ({said}{verdict})"
-
-
-def _first_line(text: str) -> str:
-    return text.split("\n", 1)[0]
-
-
-def _duration(view: RunView, now: float) -> str:
-    if view.started_at is None:
-        return ""
-    return duration((view.ended_at or now) - view.started_at)
+    return f"{date(view.started_at, now)}, after {after[2]} ({said}{verdict})"
 
 
 def _gang(view: RunView) -> str:
@@ -190,13 +159,6 @@ def _environment(given: EnvironmentBrief | None) -> str | None:
         on_top = f" and {packages}" if given.packages else ""
         return f"image {given.image}{on_top} ({given.key}, Python {given.python})"
     return f"{given.name} ({given.key}, Python {given.python}, {packages})"
-
-
-def _progress(given: Progress | None) -> str | None:
-    if given is None or given.done is None:
-        return None
-    of = f" of {number(given.total)}" if given.total else ""
-    return f"{number(given.done)}{of} {given.unit or ''}".rstrip()
 
 
 def _attempt(attempt: AttemptView, paint: Paint, now: float, only: bool) -> list[str]:
@@ -233,7 +195,7 @@ def _heading(attempt: AttemptView, paint: Paint, now: float) -> list[str]:
     if attempt.resumed_from is not None:
         lines.append("  resumed from a checkpoint")
     if attempt.verdict and attempt.verdict.code != verdicts.COMPLETED:
-        lines.append(f"  {attempt.verdict.code}: {_first_line(attempt.verdict.message)}")
+        lines.append(f"  {attempt.verdict.code}: {first_line(attempt.verdict.message)}")
     if attempt.verdict and attempt.verdict.action:
         lines.append(f"  {paint('then:', 'dim')} {attempt.verdict.action}")
     return lines
@@ -279,9 +241,20 @@ def _files(view: RunView, paint: Paint) -> list[str]:
     return [*lines, f"  muster download {ref(view)}"]
 
 
-def _labelled(rows: Sequence[tuple[str, str]], paint: Paint) -> list[str]:
+def _labelled(rows: Sequence[tuple[str, str]], paint: Paint, room: int | None = None) -> list[str]:
     widest = max((len(label) for label, _ in rows), default=0)
-    return [f"  {paint(label.ljust(widest), 'dim')}  {value}" for label, value in rows]
+    lines = []
+    for label, value in rows:
+        first, *rest = wrapped(value, room, widest + 4)
+        lines.append(f"  {paint(label.ljust(widest), 'dim')}  {first}")
+        lines += [f"{' ' * (widest + 4)}{part}" for part in rest]
+    return lines
+
+
+def _hanging(word: str, text: str, paint: Paint, room: int | None, style: str = "yellow") -> list[str]:
+    """A word in colour and a text behind it, which goes on below itself."""
+    first, *rest = wrapped(f"{word} {text}", room, 4)
+    return [f"  {paint(word, style)}{first[len(word) :]}", *(f"    {part}" for part in rest)]
 
 
 def _where(given: Verdict | RankExit) -> str:

@@ -70,6 +70,8 @@ PLACEMENTS = Keyed(tables.placements, "run_id", "number", order="node_rank")
 PLACEMENT = Keyed(tables.placements, "run_id", "number", "node_rank")
 RANKS = Keyed(tables.ranks, "run_id", "number", order="rank")
 RANK = Keyed(tables.ranks, "run_id", "number", "rank")
+_CANDIDATES = 5
+"""How many runs of the same name are listed."""
 ADD_EVENT = insert(tables.events)
 
 
@@ -146,7 +148,7 @@ def node_rank_of(connection: Connection | Transaction, run_id: str, number: int,
 
 
 def find_run(connection: Connection | Transaction, ref: str) -> RunRow:
-    """A run by its id, a unique prefix of it, its name, or `@latest`."""
+    """A run by its id, a unique prefix of it, a name that no other run has, or `@latest`."""
     runs = tables.runs
     if ref == "@latest":
         row = connection.execute(select(runs).order_by(runs.c.seq.desc()).limit(1)).first()
@@ -156,22 +158,26 @@ def find_run(connection: Connection | Transaction, ref: str) -> RunRow:
     row = connection.execute(RUN.select, {"key_id": ref}).first()
     if row is not None:
         return row
-    row = connection.execute(
-        select(runs).where(or_(runs.c.name == ref, runs.c.display_name == ref)).order_by(runs.c.seq.desc()).limit(1)
-    ).first()
-    if row is not None:
-        return row
-    rows: Sequence[RunRow] = connection.execute(
-        select(runs).where(runs.c.id.startswith(ref, autoescape=True)).order_by(runs.c.seq.desc()).limit(6)
-    ).all()
-    if len(rows) == 1:
-        return rows[0]
-    if rows:
-        raise errors.Conflict(
-            f"{ref!r} begins the ids of several runs: {', '.join(row.id for row in rows[:5])}",
-            "Give more of the id.",
-        )
+    named = or_(runs.c.name == ref, runs.c.display_name == ref)
+    begun = runs.c.id.startswith(ref, autoescape=True)
+    for condition, what in ((named, "is the name"), (begun, "begins the ids")):
+        rows = connection.execute(
+            select(runs).where(condition).order_by(runs.c.seq.desc()).limit(_CANDIDATES + 1)
+        ).all()
+        if len(rows) == 1:
+            return rows[0]
+        if rows:
+            count = select(func.count()).select_from(runs).where(condition)
+            raise _ambiguous(ref, what, rows[:_CANDIDATES], connection.execute(count).scalar_one())
     raise errors.NotFound(f"there is no run {ref!r}", "`muster ps` lists the runs of this workspace.")
+
+
+def _ambiguous(ref: str, what: str, newest: Sequence[RunRow], count: int) -> errors.Conflict:
+    """Whoever removes or cancels by a name must not meet a run that they did not think of."""
+    listed = [f"{row.id}  {row.status}" for row in newest]
+    more = [f"… and {count - len(newest)} more"] if count > len(newest) else []
+    hint = "Say which one by its id; @latest is the newest run of all."
+    return errors.Conflict(f"{ref!r} {what} of {count} runs", "\n".join((*listed, *more, hint)))
 
 
 def active_run_count(connection: Connection) -> int:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends, Query, Request, Response
 
 from muster import errors
+from muster.wire.workspace import TOTAL_HEADER
 
 T = TypeVar("T")
 Part = int | float | str
@@ -57,6 +58,10 @@ class Page:
         url = self.request.url.include_query_params(cursor=_encode(self._list, key(kept[-1])), limit=self.limit)
         self.response.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
         return kept
+
+    def say_total(self, count: int) -> None:
+        """How many items the whole list has, with its first page."""
+        self.response.headers[TOTAL_HEADER] = str(count)
 
     def number_after(self) -> int | None:
         """The cursor of a list that is ordered by one whole number."""

@@ -294,10 +294,16 @@ def _append(context: Context, node: str, chunks: list[Chunk]) -> dict[tuple[str,
     return lengths
 
 
+RANK_EVENTS = "events/rank_"
+"""What ranks log; what nodes measure of themselves says nothing of a script."""
+
+
 def _index(context: Context, lengths: Mapping[tuple[str, int, str], int]) -> None:
     """Note in which order logs grew, for those who follow them."""
     grown: dict[str, dict[Log, int]] = {}
     for (run, attempt, stream), length in lengths.items():
+        if stream.startswith((PRINTED, RANK_EVENTS)):
+            context.runs.note_movement(run)
         if stream.startswith(PRINTED):
             grown.setdefault(run, {})[Log(attempt, stream)] = length
     for run, logs in grown.items():

@@ -22,6 +22,7 @@ from muster.control.scheduling.model import UNKNOWN, Decision, Gang, Need, Part,
 from muster.control.scheduling.outlook import wait_traits
 from muster.control.scheduling.queue import Queue
 from muster.defaults import GRACE_CANCEL_S, PRIORITY_HEADSTART_S, START_MARGIN_S
+from muster.host import clock
 from muster.job.parts import Retry
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
@@ -40,6 +41,7 @@ _SOME = _WAITING.where(_RUNS.c.id.in_(bindparam("ids", expanding=True)))
 _SPECS = select(_RUNS).where(_RUNS.c.id.in_(bindparam("ids", expanding=True)))
 _COUNT = select(func.count()).select_from(_RUNS).where(_RUNS.c.status == states.QUEUED)
 _CHANGES = select(_EVENTS.c.id, _EVENTS.c.run_id).where(_EVENTS.c.id > bindparam("seen"), _EVENTS.c.kind == "state")
+_MOST_MOVED = 20_000
 _LAST_CHANGE = select(func.max(_EVENTS.c.id))
 
 
@@ -229,6 +231,17 @@ class RunsState:
 
     unrecorded: Unrecorded = field(default_factory=Unrecorded)
     """Whose record in the store is to be written again."""
+    moved: dict[str, float] = field(default_factory=dict)
+    """When each run that runs last printed or logged something."""
+    since: float = field(default_factory=clock.now)
+    """From when on that is known."""
+
+    def note_movement(self, run_id: str) -> None:
+        """A run has printed or logged something; of runs that did so long ago it is forgotten."""
+        self.moved.pop(run_id, None)
+        self.moved[run_id] = clock.now()
+        if len(self.moved) > _MOST_MOVED:
+            del self.moved[next(iter(self.moved))]
 
     def start_over(self) -> None:
         """Read the queue anew: what was remembered of a commit that failed is not true."""

@@ -52,9 +52,12 @@ async def list_runs(
     page: RunsPageOf,
     experiment: str | None = None,
     status: Annotated[list[str] | None, Query()] = None,
+    since: float | None = None,
+    tag: Annotated[list[str] | None, Query()] = None,
 ) -> list[RunView]:
-    """Runs, newest first."""
-    return await context.database.read(lambda c: views.list_runs(context, c, page, experiment, status))
+    """Runs, newest first; `tag` is NAME=VALUE or NAME, `since` a time in seconds of the epoch."""
+    wanted = views.RunFilter(experiment, status or (), since, tag or ())
+    return await context.database.read(lambda c: views.list_runs(context, c, page, wanted))
 
 
 @router.get("/{ref}")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, func, select
 
 from muster.host import clock
 from muster.server.context import Context
@@ -65,25 +65,53 @@ def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) 
             ),
             environment=records.brief(row.environment),
             spec=records.shown_spec(row.spec),
+            moved_at=moved_at(context, row),
         )
         for row in rows
     ]
 
 
-def list_runs(
-    context: Context, connection: Connection, page: Page, experiment: str | None, status: Sequence[str] | None
-) -> list[RunView]:
+@dataclass(frozen=True)
+class RunFilter:
+    """Which runs of a list are wanted; what is not given keeps none out."""
+
+    experiment: str | None = None
+    status: Sequence[str] = ()
+    since: float | None = None
+    """Submitted at that time or later."""
+    tags: Sequence[str] = ()
+    """`NAME=VALUE`, or `NAME` for any value; each must fit."""
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        runs = tables.runs
+        found: list[ColumnElement[bool]] = []
+        if self.experiment:
+            found.append(runs.c.experiment == self.experiment)
+        if self.status:
+            found.append(runs.c.status.in_(self.status))
+        if self.since is not None:
+            found.append(runs.c.created_at >= self.since)
+        for tag in self.tags:
+            name, equals, value = tag.partition("=")
+            kept = runs.c.tags[name].as_string()
+            found.append(kept == value if equals else kept.is_not(None))
+        return found
+
+
+def list_runs(context: Context, connection: Connection, page: Page, wanted: RunFilter) -> list[RunView]:
     """A page of the runs, newest first."""
-    query = select(tables.runs).order_by(tables.runs.c.seq.desc())
+    conditions = wanted.conditions()
+    query = select(tables.runs).where(*conditions).order_by(tables.runs.c.seq.desc())
     if page.limit is not None:
         query = query.limit(page.limit + 1)
     if (seen := page.number_after()) is not None:
         query = query.where(tables.runs.c.seq < seen)
-    if experiment:
-        query = query.where(tables.runs.c.experiment == experiment)
-    if status:
-        query = query.where(tables.runs.c.status.in_(status))
-    rows = page.trim(connection.execute(query).all(), lambda row: (row.seq,))
+    found = connection.execute(query).all()
+    rows = page.trim(found, lambda row: (row.seq,))
+    if seen is None and len(rows) < len(found):
+        page.say_total(
+            connection.execute(select(func.count()).select_from(tables.runs).where(*conditions)).scalar_one()
+        )
     return run_views(context, connection, rows)
 
 
@@ -111,6 +139,13 @@ def reason(context: Context, row: RunRow, now: float | None = None) -> str:
     if row.status == states.PREPARING:
         return doing(context, row.id, now) or "its nodes fetch code and inputs"
     return doing(context, row.id, now) if row.status == states.FINALIZING else ""
+
+
+def moved_at(context: Context, row: RunRow) -> float | None:
+    """When a run that runs last printed or logged something, as far as this server knows."""
+    if row.status != states.RUNNING or row.started_at is None:
+        return None
+    return context.runs.moved.get(row.id) or max(float(row.started_at), context.runs.since)
 
 
 def doing(context: Context, run_id: str, now: float | None = None) -> str:

@@ -54,15 +54,15 @@ def test_progress_is_that_of_the_slowest_rank_with_the_time_left() -> None:
     state.apply(ProgressMade(50, 100, "steps", rank=0), 20.0)
     assert state.progress is not None
     assert state.progress.left_s == pytest.approx(10.0)
-    assert progress_line(state, PLAIN, 80).endswith(" 50% 50/100 steps  about 10s left")
+    assert progress_line(state, PLAIN, 80, 0.0).endswith(" 50% 50/100 steps  about 10s left")
     state.apply(ProgressMade(25, 100, "steps", rank=1), 20.0)
-    assert progress_line(state, PLAIN, 80) == "━" * 10 + "─" * 30 + "  25% 25/100 steps"
+    assert progress_line(state, PLAIN, 80, 0.0) == "━" * 10 + "─" * 30 + "  25% 25/100 steps"
 
 
 def test_progress_without_a_total_has_no_bar() -> None:
     state = running()
     state.apply(ProgressMade(7, None, "files", rank=0), 10.0)
-    assert progress_line(state, PLAIN, 80) == "7 files"
+    assert progress_line(state, PLAIN, 80, 0.0) == "7 files"
 
 
 def test_a_further_attempt_starts_from_nothing() -> None:
@@ -77,7 +77,7 @@ def test_an_event_without_a_rank_is_the_progress_of_the_run() -> None:
     state = running()
     for done in (1, 2):
         state.apply(ProgressMade(done, 4, "epochs"), 10.0)
-    assert progress_line(state, PLAIN, 80).endswith(" 50% 2/4 epochs")
+    assert progress_line(state, PLAIN, 80, 0.0).endswith(" 50% 2/4 epochs")
 
 
 def test_the_end_has_a_status() -> None:

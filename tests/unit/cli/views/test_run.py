@@ -5,7 +5,8 @@ from typing import Any
 
 from muster.cli.console import Paint
 from muster.cli.following.lines import clean
-from muster.cli.views.run import everything, listing, summary
+from muster.cli.views.listing import listing
+from muster.cli.views.run import everything, summary
 
 PLAIN = Paint(color=False)
 View = Callable[..., Any]
@@ -119,22 +120,8 @@ def test_a_run_that_waits_says_for_what(run_view: View, now: float) -> None:
     )
     assert any("waits for 2 nodes" in line for line in everything(waiting, PLAIN, now))
     header, row = listing([waiting], PLAIN, now)
-    assert header.split() == ["RUN", "NAME", "STATUS", "EXPERIMENT", "RANKS", "CREATED", "DURATION", "WHY"]
-    assert row.split() == [
-        "r1a2b3c4",
-        "resnet50",
-        "Queued",
-        "default",
-        "2x1",
-        "1m",
-        "05s",
-        "ago",
-        "-",
-        "waits",
-        "for",
-        "2",
-        "nodes",
-    ]
+    assert header.split() == ["RUN", "NAME", "STATUS", "RANKS", "AGE", "DURATION", "WHY"]
+    assert row.split() == ["r1a2b3c4", "brave-otter", "Queued", "2x1", "65s", "-", "waits", "for", "2", "nodes"]
 
 
 def test_the_list_says_why_a_run_failed(run_view: View, verdict: dict[str, Any], now: float) -> None:

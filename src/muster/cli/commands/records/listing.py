@@ -1,0 +1,119 @@
+"""`muster ps`: the list of runs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from muster.cli.console import Paint, columns, print_lines, say
+from muster.cli.options import Json, complete_tags, option, print_json, switch
+from muster.cli.text import parse_duration
+from muster.cli.views.listing import in_order, listing, parse_columns, unknown_columns
+from muster.client.connect import NothingKept, connect_to_read
+from muster.errors import UserError
+from muster.wire import states
+from muster.wire.runs import RunView
+from muster.wire.states import RunStatus
+
+
+def ps(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many to list.")] = 20,
+    everything: Annotated[bool, switch("List all of them.", "--all", "-a")] = False,
+    status: Annotated[str | None, option("STATE", "Only runs in this state.")] = None,
+    experiment: Annotated[str | None, option("NAME", "Only runs of this experiment.")] = None,
+    tag: Annotated[
+        list[str] | None, option("K=V|K", "Only runs with this tag; repeatable.", autocompletion=complete_tags)
+    ] = None,
+    since: Annotated[str | None, option("TIME", "Only runs submitted since: 1d, 12h, or 2026-01-31.")] = None,
+    sort: Annotated[
+        str | None, option("[-]NAME", "By a metric or a column, the least first; -NAME: the greatest first.")
+    ] = None,
+    shown: Annotated[
+        str | None, option("A,B,…", "These columns: run, status, loss, tag.team, input.lr …", "--columns")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List runs, newest first.
+
+    On a terminal the table fits its width; in a pipe nothing is cut. Columns are run, name, status, experiment, ranks,
+    created, started, ended, duration, user, compute, tags, progress, command and why; tag.NAME, input.NAME, and any
+    metric by its name.
+
+    \b
+    Examples:
+      muster ps
+      muster ps --status Running
+      muster ps --since 1d --sort loss -n 5
+      muster ps --tag team=vision --columns run,status,duration,tag.team
+      muster ps --experiment imagenet --all --json
+    """
+    wanted = _Wanted(experiment, _state(status), _since(since), tuple(tag or ()))
+    names = parse_columns(shown)
+    now = time.time()
+    # What is sorted has to be known whole.
+    found, total = _load(wanted, None if everything or sort else limit)
+    views = in_order(found, sort, now)[: None if everything else limit] if sort else found
+    if text := unknown_columns(names, views):
+        raise UserError(f"--columns: {text}")
+    if as_json:
+        print_json(views)
+    elif views:
+        print_lines(listing(views, Paint.of(sys.stdout), now, columns(sys.stdout), names))
+    if total > len(views):
+        say(f"{total - len(views):,} more: `muster ps -n {min(total, 5 * limit)}`, or --all")
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """Which runs are listed."""
+
+    experiment: str | None
+    status: RunStatus | None
+    since: float | None
+    tags: Sequence[str]
+
+
+def _load(wanted: _Wanted, most: int | None) -> tuple[list[RunView], int]:
+    """Runs, and how many there are in all; says why where there are none."""
+    try:
+        client = connect_to_read()
+    except NothingKept as error:
+        say(f"no runs: {error.message}")
+        return [], 0
+    experiment, status, since, tags = wanted.experiment, wanted.status, wanted.since, wanted.tags
+    if most is not None:
+        found, total = client.some_runs(most, experiment, status, since=since, tags=tags)
+    else:
+        found = client.runs(None, experiment, status, since=since, tags=tags)
+        total = len(found)
+    if not found:
+        is_filtered = wanted != _Wanted(None, None, None, ())
+        say("no runs" + (" like that" if is_filtered else " yet; `muster run train.py` starts one"))
+    return found, total
+
+
+def _state(text: str | None) -> RunStatus | None:
+    known: dict[str, RunStatus] = {state.lower(): state for state in states.ALL}
+    if text is not None and text.lower() not in known:
+        raise UserError(f"--status {text}: there is no such state.", f"States: {', '.join(states.ALL)}.")
+    return None if text is None else known[text.lower()]
+
+
+def _since(text: str | None) -> float | None:
+    """A time, or how long ago it is."""
+    if text is None:
+        return None
+    if (seconds := parse_duration(text)) is not None:
+        return time.time() - seconds
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        raise UserError(
+            f"--since {text}: give how long ago, such as 15m, 12h or 1d, or a time, such as 2026-01-31."
+        ) from None

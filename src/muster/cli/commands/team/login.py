@@ -1,0 +1,120 @@
+"""Which server and workspace commands use: `login`, `logout`, `workspaces`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from getpass import getpass
+from pathlib import Path
+from typing import Annotated
+
+from muster.cli.console import print_lines, say
+from muster.cli.options import Json, argument, option, print_json, switch
+from muster.cli.text import table
+from muster.client.api import Client
+from muster.client.connect import refuse_plain
+from muster.client.login import forget, pinned_certificate, remember, server_url
+from muster.client.workspace import find_folder, known_folders, locate, read_brief
+from muster.errors import UserError
+from muster.host.http import Address
+
+
+@dataclass(frozen=True)
+class KnownWorkspace:
+    """One line of `muster workspaces`."""
+
+    name: str
+    root: str
+    server: str | None
+    """The address of a team's server; None where the workspace has its own."""
+    current: bool
+    """Commands from the current folder use it."""
+
+
+def login(
+    url: Annotated[str, argument("URL", "The server's address, as `muster up` prints it.")],
+    fingerprint: Annotated[
+        str | None, option("SHA256:…", "The fingerprint of its certificate, as `muster up` prints it.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, option("FILE", "A file with your token; - reads it from a pipe. (default: it is asked for)")
+    ] = None,
+    here: Annotated[bool, switch("For this folder only, instead of wherever no folder has a workspace.")] = False,
+) -> None:
+    """Log in to a team's server, and use it from now on.
+
+    The server is used wherever no folder has a workspace of its own; with --here, in this folder and below. Its
+    certificate is checked against the fingerprint once, and from then on only that certificate is accepted.
+
+    \b
+    Examples:
+      muster login https://gpu-1:8910 --fingerprint SHA256:uq3…
+      muster login https://gpu-1:8910 --token-file token --here
+    """
+    address = server_url(url)
+    certificate = pinned_certificate(address, fingerprint)
+    token = _token(token_file)
+    server = Address(address, token, certificate)
+    refuse_plain(server)
+    client = Client(server)
+    health = client.health()
+    # Asks for something that needs the token.
+    client.runs(1)
+    remember(address, token, certificate, Path.cwd() if here else None)
+    print(f"logged in to {address} (Muster {health.version})")
+    own = find_folder(Path.cwd())
+    if not here and own is not None and own == locate():
+        say(f"This folder has a workspace of its own ({own}), which commands here go on using.")
+
+
+def logout(here: Annotated[bool, switch("Forget the server of this folder.")] = False) -> None:
+    """Forget the server that you logged in to, and its token.
+
+    \b
+    Examples:
+      muster logout
+      muster logout --here
+    """
+    url = forget(Path.cwd() if here else None)
+    print(f"logged out of {url}" if url else "not logged in" + (" in this folder" if here else ""))
+
+
+def workspaces(as_json: Json = False) -> None:
+    """List the workspaces and servers that you have used, and which one commands use here.
+
+    \b
+    Examples:
+      muster workspaces
+      muster workspaces --json
+    """
+    current = locate()
+    found = [
+        KnownWorkspace(brief.name, str(root), brief.server.url if brief.server else None, root == current)
+        for root in known_folders()
+        if (brief := read_brief(root)) is not None
+    ]
+    if as_json:
+        print_json(found)
+    elif not found:
+        say("no workspaces yet; `muster init` makes one, `muster login URL` uses a team's")
+    else:
+        rows = [("*" if one.current else "", one.name, one.server or str(Path(one.root).parent)) for one in found]
+        print_lines(table(("", "NAME", "WHERE"), rows))
+        say("`muster --workspace NAME COMMAND` uses another one")
+
+
+def _token(file: Path | None) -> str:
+    if file is not None:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text()
+    elif "MUSTER_TOKEN" in os.environ:
+        text = os.environ["MUSTER_TOKEN"]
+    elif sys.stdin.isatty():
+        text = getpass("Token (it is not shown): ")
+    else:
+        raise UserError(
+            "there is no terminal to ask for the token.", "Give it with --token-file FILE, or - for a pipe."
+        )
+    if not (token := text.strip()) or len(token.split()) != 1:
+        raise UserError("the token is empty, or more than one word.", "`muster up --print-token` prints the owner's.")
+    return token

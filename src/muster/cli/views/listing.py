@@ -1,0 +1,182 @@
+"""The table of `muster ps`: which columns it has, in which order its runs stand. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from functools import partial
+
+from muster.cli.console import Paint
+from muster.cli.text import age, duration, moment, number
+from muster.cli.views.columns import Column, fit
+from muster.cli.views.metrics import is_number
+from muster.cli.views.movement import silence
+from muster.errors import UserError
+from muster.wire import states
+from muster.wire.codec import Json
+from muster.wire.runs import Between, Progress, RunView
+
+Cell = Callable[[RunView, float], str]
+
+_COLUMNS: Mapping[str, tuple[Column, Cell]] = {
+    "run": (Column("RUN"), lambda view, now: view.id),
+    "name": (Column("NAME", 8, leaves=2), lambda view, now: view.name or view.display_name or ""),
+    "status": (Column("STATUS"), lambda view, now: view.status),
+    "experiment": (Column("EXPERIMENT", 8, leaves=6), lambda view, now: view.experiment),
+    "ranks": (Column("RANKS", leaves=5), lambda view, now: _ranks(view)),
+    "created": (Column("AGE", leaves=3), lambda view, now: age(now - view.created_at)),
+    "duration": (Column("DURATION", leaves=4), lambda view, now: run_time(view, now) or "-"),
+    "started": (Column("STARTED"), lambda view, now: moment(view.started_at, now)),
+    "ended": (Column("ENDED"), lambda view, now: moment(view.ended_at, now)),
+    "user": (Column("USER", 8), lambda view, now: view.submitted_by or "-"),
+    "compute": (Column("COMPUTE", 8), lambda view, now: view.compute),
+    "tags": (Column("TAGS", 8), lambda view, now: ",".join(f"{key}={value}" for key, value in view.tags.items())),
+    "progress": (Column("PROGRESS", 8), lambda view, now: progress_text(view.progress) or "-"),
+    "command": (Column("COMMAND", 12), lambda view, now: command_text(view.spec.get("command"))),
+    "why": (Column("WHY", 20, leaves=1), lambda view, now: why(view, now)),
+}
+_USUAL = ("run", "name", "status", "experiment", "ranks", "created", "duration", "why")
+_ORDERS: Mapping[str, Callable[[RunView, float], float | str | None]] = {
+    "created": lambda view, now: view.created_at,
+    "started": lambda view, now: view.started_at,
+    "ended": lambda view, now: view.ended_at,
+    "duration": lambda view, now: None if view.started_at is None else (view.ended_at or now) - view.started_at,
+    "name": lambda view, now: view.name or view.display_name or "",
+    "status": lambda view, now: view.status,
+    "experiment": lambda view, now: view.experiment,
+    "user": lambda view, now: view.submitted_by or "",
+    "ranks": lambda view, now: view.num_ranks,
+}
+
+
+def listing(
+    views: Sequence[RunView], paint: Paint, now: float, room: int | None = None, columns: Sequence[str] = ()
+) -> list[str]:
+    """A line for each run, none longer than the room that there is."""
+    names = columns or [name for name in _USUAL if _says_something(name, views)]
+    # Columns that were asked for stay; the usual ones give way.
+    chosen = [_column(name, stays=bool(columns)) for name in names]
+    rows = [[cell(view, now) for _, cell in chosen] for view in views]
+    lines = fit([column for column, _ in chosen], rows, room)
+    return [paint(lines[0], "dim"), *(_painted(line, view, paint) for line, view in zip(lines[1:], views, strict=True))]
+
+
+def parse_columns(text: str | None) -> list[str]:
+    """Names of columns out of `run,loss,…`; what is no column is a metric, a tag or an input."""
+    names = [name.strip() for name in (text or "").split(",") if name.strip()]
+    for name in names:
+        if name not in _COLUMNS and name.lower() in _COLUMNS:
+            raise UserError(f"--columns {name}: columns are written small.", f"Write {name.lower()}.")
+    return names
+
+
+def unknown_columns(names: Sequence[str], views: Sequence[RunView]) -> str:
+    """What to say of names that stand for nothing in any of these runs; empty where each means something."""
+    missing = [name for name in names if name not in _COLUMNS and not any(_value(view, name) for view in views)]
+    if not missing or not views:
+        return ""
+    metrics = {metric for view in views for metric in view.metrics if not metric.startswith("node/")}
+    near = get_close_matches(missing[0], [*_COLUMNS, *metrics], 1)
+    known = (
+        f"Columns: {', '.join(_COLUMNS)}; metrics: {', '.join(sorted(metrics)[:12]) or 'none'}; tag.NAME; input.NAME."
+    )
+    return f"none of these runs has a {missing[0]!r}. " + (f"Did you mean {near[0]!r}? " if near else "") + known
+
+
+def in_order(views: Sequence[RunView], sort: str, now: float) -> list[RunView]:
+    """Sorted by a column or a metric's last value, the least first (`-NAME`: the greatest); those without it last."""
+    name = sort.removeprefix("-")
+    order = _ORDERS.get(name) or partial(_metric, name=name)
+    keyed = [(order(view, now), view) for view in views]
+    with_key = [(key, view) for key, view in keyed if key is not None]
+    with_key.sort(key=lambda item: item[0], reverse=sort.startswith("-"))
+    return [*(view for _, view in with_key), *(view for key, view in keyed if key is None)]
+
+
+def run_time(view: RunView, now: float) -> str:
+    """How long a run has run; empty before."""
+    return "" if view.started_at is None else duration((view.ended_at or now) - view.started_at)
+
+
+def why(view: RunView, now: float) -> str:
+    """Why a run waits, stands still, or did not complete."""
+    if view.verdict and view.status != states.COMPLETED:
+        return first_line(view.verdict.message)
+    if view.starts_between is not None:
+        # First, so that a long reason cannot cut it off.
+        return f"starts {between(view.starts_between, now)}: {first_line(view.reason)}"
+    return first_line(view.reason) or silence(view.moved_at, now)
+
+
+def between(given: Between | None, now: float) -> str | None:
+    if given is None:
+        return None
+    return f"in {duration(max(0.0, given.low_at - now))} to {duration(max(0.0, given.high_at - now))}"
+
+
+def first_line(text: str) -> str:
+    return text.split("\n", 1)[0]
+
+
+def progress_text(given: Progress | None) -> str | None:
+    if given is None or given.done is None:
+        return None
+    of = f" of {number(given.total)}" if given.total else ""
+    return f"{number(given.done)}{of} {given.unit or ''}".rstrip()
+
+
+def command_text(command: Json) -> str:
+    """A job's command on one line."""
+    words = command if isinstance(command, str) else " ".join(map(str, command)) if isinstance(command, list) else ""
+    return " ".join(words.split())
+
+
+def _says_something(name: str, views: Sequence[RunView]) -> bool:
+    """Whether a usual column tells runs apart: a name that is in the id does not, nor does the one experiment."""
+    if name == "name":
+        return any(view.name or (view.display_name and not view.id.startswith(view.display_name)) for view in views)
+    if name == "experiment":
+        return len({view.experiment for view in views}) > 1
+    if name == "ranks":
+        return any(view.num_ranks > 1 for view in views)
+    return True
+
+
+def _column(name: str, stays: bool) -> tuple[Column, Cell]:
+    if name in _COLUMNS:
+        column, cell = _COLUMNS[name]
+        return (Column(column.title, column.least) if stays else column), cell
+    return Column(name.upper()), lambda view, now: _value(view, name) or "-"
+
+
+def _value(view: RunView, name: str) -> str:
+    """A metric's last value, a tag or an input by `tag.NAME` or `input.NAME`; empty where the run has none."""
+    kind, dot, rest = name.partition(".")
+    if name in view.metrics:
+        return number(view.metrics[name])
+    if dot and kind == "tag":
+        return view.tags.get(rest, "")
+    inputs = view.spec.get("inputs")
+    if dot and kind == "input" and isinstance(inputs, Mapping) and rest in inputs:
+        return input_text(inputs[rest])
+    return ""
+
+
+def input_text(value: Json) -> str:
+    """An input's value, or the path of its data."""
+    return str(value.get("path") or value.get("type")) if isinstance(value, Mapping) else str(value)
+
+
+def _metric(view: RunView, now: float, name: str) -> float | None:
+    value = view.metrics.get(name)
+    return float(value) if is_number(value) else None
+
+
+def _ranks(view: RunView) -> str:
+    return f"{view.num_nodes}x{view.num_ranks // max(1, view.num_nodes)}"
+
+
+def _painted(line: str, view: RunView, paint: Paint) -> str:
+    """With the state in its colour, which is put in last so that widths are those of what shows."""
+    before, found, after = line.partition(f"  {view.status}")
+    return f"{before}  {paint.status(view.status)}{after}" if found else line

@@ -1,0 +1,13 @@
+"""Whether a run that runs still moves. Pure."""
+
+from __future__ import annotations
+
+from muster.cli.text import duration
+from muster.defaults import SILENCE_S
+
+
+def silence(moved_at: float | None, now: float) -> str:
+    """Such as `no output or metric for 4m 10s`; empty where there was some not long ago, or nobody knows."""
+    if moved_at is None or now - moved_at < SILENCE_S:
+        return ""
+    return f"no output or metric for {duration(now - moved_at)}"

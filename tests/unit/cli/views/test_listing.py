@@ -1,0 +1,131 @@
+"""The table of `muster ps` at the widths of real terminals."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.sites.screens import golden
+
+from muster.cli.console import Paint
+from muster.cli.views.columns import Column, cut, fit
+from muster.cli.views.listing import in_order, listing, parse_columns, unknown_columns
+from muster.cli.views.run import everything, summary
+from muster.errors import UserError
+
+PLAIN = Paint(color=False)
+SCREENS = Path(__file__).parent / "screens"
+View = Callable[..., Any]
+
+LONG = (
+    "rank 3 on gpu-7: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
+    "capacity of 79.10 GiB of which 1.12 GiB is free"
+)
+
+
+@pytest.fixture
+def views(run_view: View, verdict: dict[str, Any], now: float) -> list[Any]:
+    """Runs of every kind: named, failed with a long reason, waiting, silent, one of another experiment."""
+    return [
+        run_view(id="resnet50-synthetic-k3v9x2ab", name="short-try", display_name="resnet50-synthetic"),
+        run_view(
+            id="train-a2b3c4d5",
+            name=None,
+            display_name="train",
+            status="Failed",
+            verdict={**verdict, "message": LONG},
+            metrics={"loss": "NaN"},
+        ),
+        run_view(
+            id="train-b2b3c4d5",
+            name=None,
+            display_name="train",
+            status="Queued",
+            started_at=None,
+            ended_at=None,
+            reason="waits for 2 nodes of gpu: 6 runs are before it, the first of them ends in about 12 minutes",
+            starts_between={"low_at": now + 300, "high_at": now + 900},
+            metrics={},
+        ),
+        run_view(
+            id="train-c2b3c4d5",
+            name=None,
+            display_name="train",
+            experiment="vision",
+            status="Running",
+            ended_at=None,
+            moved_at=now - 250,
+            metrics={"loss": 0.75},
+            tags={"team": "vision"},
+        ),
+    ]
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_the_list_fits_the_terminal(views: list[Any], now: float, columns: int) -> None:
+    lines = listing(views, PLAIN, now, columns)
+    assert all(len(line) <= columns for line in lines)
+    golden(SCREENS / f"ps-{columns}.txt", lines)
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_a_failed_run_is_shown_in_whole_words(views: list[Any], now: float, columns: int) -> None:
+    command = (
+        "python train.py --epochs ${{inputs.epochs}} --learning-rate 0.1 --data ${{inputs.images}} --out ./outputs"
+    )
+    spec = {"command": command, "inputs": {"epochs": 3, "images": {"type": "uri_folder", "path": "./images"}}}
+    failed = views[1].__class__(**{**vars(views[1]), "spec": spec, "name": "first"})
+    lines = everything(failed, PLAIN, now, columns)
+    assert all(len(line) <= columns for line in lines)
+    golden(SCREENS / f"show-{columns}.txt", lines)
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_the_summary_at_a_runs_end_fits_the_terminal(views: list[Any], now: float, columns: int) -> None:
+    lines = summary(views[1], PLAIN, now, columns)
+    assert all(len(line) <= columns for line in lines)
+    golden(SCREENS / f"summary-{columns}.txt", lines)
+
+
+def test_in_a_pipe_nothing_is_cut(views: list[Any], now: float) -> None:
+    assert LONG in "\n".join(listing(views, PLAIN, now))
+
+
+def test_a_run_that_stands_still_says_so_instead_of_its_rate(views: list[Any], now: float) -> None:
+    assert listing(views, PLAIN, now)[-1].endswith("no output or metric for 4m 10s")
+    assert "no output or metric for 4m 10s" in "\n".join(everything(views[3], PLAIN, now))
+
+
+def test_columns_are_chosen_by_name_metric_tag_and_input(views: list[Any], now: float) -> None:
+    lines = listing(views, PLAIN, now, 80, parse_columns("run,loss, tag.team"))
+    assert lines[0].split() == ["RUN", "LOSS", "TAG.TEAM"]
+    assert lines[-1].split() == ["train-c2b3c4d5", "0.75", "vision"]
+    assert lines[2].split() == ["train-a2b3c4d5", "NaN", "vision"]
+
+
+def test_a_column_that_no_run_has_is_refused_with_the_nearest(views: list[Any]) -> None:
+    assert "Did you mean 'loss'?" in unknown_columns(["run", "los"], views)
+    assert unknown_columns(["run", "loss", "tag.team"], views) == ""
+    with pytest.raises(UserError, match="written small"):
+        parse_columns("RUN")
+
+
+def test_runs_are_sorted_by_a_metric_and_those_without_it_come_last(views: list[Any], now: float) -> None:
+    views[0] = views[0].__class__(**{**vars(views[0]), "metrics": {"loss": 0.5}})
+    assert [view.metrics.get("loss") for view in in_order(views, "loss", now)] == [0.5, 0.75, "NaN", None]
+    assert [view.metrics.get("loss") for view in in_order(views, "-loss", now)] == [0.75, 0.5, "NaN", None]
+
+
+def test_columns_leave_before_a_line_wraps_and_the_last_one_is_cut_first() -> None:
+    columns = [Column("A"), Column("B", leaves=1), Column("WHY", 6)]
+    rows = [("aaaaaaaaaa", "bbbbbbbbbb", "one two three four")]
+    assert fit(columns, rows, None)[1] == "aaaaaaaaaa  bbbbbbbbbb  one two three four"
+    assert fit(columns, rows, 36)[1] == "aaaaaaaaaa  bbbbbbbbbb  one two…"
+    assert fit(columns, rows, 24)[1] == "aaaaaaaaaa  one two…"
+    assert all(len(line) <= 9 for line in fit(columns, rows, 9))
+
+
+def test_a_text_is_cut_behind_a_word_where_one_ends_nearby() -> None:
+    assert cut("hello wide world", 12) == "hello wide…"
+    assert cut("a verylongwordindeed", 12) == "a verylongw…"
+    assert cut("short", 12) == "short"
