@@ -31,6 +31,7 @@ from muster.wire.runs import (
     Submission,
 )
 from muster.wire.stream import LogQuery, RunEnded, StreamRefused
+from muster.wire.tracking import MetricSummary, RunSummary, SummaryQuery
 
 if TYPE_CHECKING:
     # Pydantic takes longer to load than most commands take.
@@ -193,6 +194,20 @@ class Runs(Group):
         """Metrics by name, source and attempt: every point, or about so many of each series."""
         query: calls.Query = {"name": name, "points": points, "full": int(points is None)}
         return self.calls.read(list[MetricSeries], "GET", run_path(ref, "metrics", "series"), query=query)
+
+    def metric_summaries(self, ref: str, name: str | None = None) -> list[MetricSummary]:
+        """The last, best, least and greatest value of each series of a run, without its points."""
+        query: calls.Query = {"name": name}
+        return self.calls.read(list[MetricSummary], "GET", run_path(ref, "metrics", "summaries"), query=query)
+
+    def params(self, ref: str) -> dict[str, str]:
+        """The parameters that a run logged."""
+        return self.calls.read(dict[str, str], "GET", run_path(ref, "params"))
+
+    def summaries(self, wanted: SummaryQuery | None = None, limit: int | None = None) -> list[RunSummary]:
+        """Runs with their parameters and metrics: the newest first, or in the order of a metric."""
+        query: calls.Query = to_json(wanted or SummaryQuery())
+        return list(self.calls.each(RunSummary, "/summaries", query, limit))
 
     def log_metrics(self, ref: str, points: Sequence[MetricReport]) -> None:
         """Log from outside a rank."""

@@ -132,6 +132,12 @@ def slowest(reports: Iterable[Progress]) -> Progress | None:
     return min(reports, key=lambda item: (item.done or 0.0) / (item.total or 1.0), default=None)
 
 
+def rank_of(source: str) -> int | None:
+    """The rank that logged something; None for a node or a client."""
+    rank = source.removeprefix("rank_")
+    return int(rank) if rank.isascii() and rank.isdigit() and len(rank) < 10 else None
+
+
 @wire
 class MetricReport:
     """A point that is logged by a client, not by a rank."""

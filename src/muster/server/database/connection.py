@@ -21,7 +21,7 @@ __all__ = ["Database", "Transaction"]
 
 T = TypeVar("T")
 
-SCHEMA_REVISION = "0003"
+SCHEMA_REVISION = "0004"
 _NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "afs", "9p", "fuse.sshfs"}
 _OWNER_KEY = 0x6D757374
 

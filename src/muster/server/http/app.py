@@ -33,6 +33,7 @@ from muster.server.people import routes as people_routes
 from muster.server.people.access import Caller, allow
 from muster.server.runs import checkpoint_routes
 from muster.server.runs import routes as run_routes
+from muster.server.tracking import routes as tracking_routes
 from muster.storage.granting import DATA_ROUTE
 from muster.version import VERSION
 from muster.wire.access import GRANT_HEADER
@@ -45,6 +46,7 @@ ROUTERS = tuple(
     module.router
     for module in (
         run_routes,
+        tracking_routes,
         code_routes,
         checkpoint_routes,
         agent_routes,

@@ -24,7 +24,8 @@ from muster.server.database.records import (
     find_run,
     record_file,
 )
-from muster.server.runs import attempts, ingest, logged, record_files
+from muster.server.runs import attempts, logged, record_files
+from muster.server.tracking.recording import add_points
 from muster.wire import states
 from muster.wire.access import HashedFile
 from muster.wire.codec import to_json
@@ -37,7 +38,12 @@ _PARTS = (
     tables.placements,
     tables.ranks,
     tables.events,
-    tables.metrics,
+    tables.metric_series,
+    tables.metric_blocks,
+    tables.metric_tails,
+    tables.metric_counts,
+    tables.params,
+    tables.run_tags,
     tables.progress,
     tables.checkpoints,
     tables.streams,
@@ -150,7 +156,7 @@ def log_metrics(context: Context, transaction: Transaction, ref: str, reports: t
         for item in reports
         if item.name
     ]
-    ingest.add_points(transaction, row.id, points)
+    add_points(transaction, row.id, points)
     transaction.after_commit.append(lambda: context.hub.changed(runs=[row.id]))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import select, update
 from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, ProgrammingError
 
 from muster.control.datawait import COMPUTE_METRIC, DATA_METRIC, advice
@@ -17,6 +17,8 @@ from muster.server.database.connection import Transaction
 from muster.server.database.records import add_event, add_note, add_note_once, upsert
 from muster.server.models import registry
 from muster.server.runs import logged
+from muster.server.tracking.labels import set_params, set_tags
+from muster.server.tracking.recording import add_points
 from muster.store.streams import Streams
 from muster.wire.codec import to_json
 from muster.wire.runs import MetricPoint, Progress
@@ -24,7 +26,6 @@ from muster.wire.stream import Note
 from muster.wire.text import storable
 
 _LIMIT_BYTES = 8 << 20
-_ADD_METRICS = insert(tables.metrics)
 
 UNUSABLE = (
     DataError, IntegrityError, InterfaceError, ProgrammingError, UserError,
@@ -57,26 +58,6 @@ def parse_stream(stored: Streams, transaction: Transaction, run_id: str, attempt
         _take_in(transaction, run_id, attempt, stream, whole.splitlines())
         parsed += len(whole)
         upsert(transaction, streams, {"run_id": run_id, "attempt": attempt, "stream": stream, "parsed": parsed})
-
-
-def add_points(transaction: Transaction, run_id: str, points: Sequence[MetricPoint]) -> None:
-    """Record points of metrics."""
-    if not points:
-        return
-    rows = [
-        {
-            "run_id": run_id,
-            "attempt": item.attempt,
-            "source": item.source[:255],
-            "name": item.name[:255],
-            "type": item.type[:16],
-            "value": item.value,
-            "step": item.step,
-            "at": item.at,
-        }
-        for item in points
-    ]
-    transaction.execute(_ADD_METRICS, rows)
 
 
 def _take_in(transaction: Transaction, run_id: str, attempt: int, stream: str, lines: Sequence[bytes]) -> None:
@@ -125,8 +106,9 @@ def _apply(transaction: Transaction, run_id: str, attempt: int, items: Sequence[
     if text := diverged(points):
         _add_notice_of_divergence(transaction, run_id, text)
     if tags := {item.name: item.value for item in items if isinstance(item, logged.Tag)}:
-        known = transaction.execute(select(tables.runs.c.tags).where(tables.runs.c.id == run_id)).scalar() or {}
-        transaction.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(tags={**known, **tags}))
+        set_tags(transaction, run_id, tags)
+    if params := {item.name: item.value for item in items if isinstance(item, logged.Param)}:
+        set_params(transaction, run_id, attempt, params)
     progress = [item for item in items if isinstance(item, Progress)]
     if progress:
         row = {"run_id": run_id, "attempt": attempt, **to_json(progress[-1])}
@@ -179,9 +161,9 @@ def _advise_on_data_wait(transaction: Transaction, run_id: str, attempt: int, po
 
 
 def _last(transaction: Transaction, run_id: str, attempt: int, source: str, name: str) -> float | None:
-    metrics = tables.metrics
-    mine = (metrics.c.run_id == run_id, metrics.c.attempt == attempt, metrics.c.source == source)
-    newest = select(metrics.c.value).where(*mine, metrics.c.name == name).order_by(metrics.c.id.desc()).limit(1)
+    series = tables.metric_series
+    mine = (series.c.run_id == run_id, series.c.attempt == attempt, series.c.source == source, series.c.name == name)
+    newest = select(series.c.last).where(*mine).order_by(series.c.last_order.desc()).limit(1)
     return logged.number(transaction.execute(newest).scalar())
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from muster.wire.codec import Json
-from muster.wire.runs import MetricPoint, Progress
+from muster.wire.runs import MetricPoint, Progress, rank_of
 from muster.wire.text import storable
 
 _NAME_LENGTH = 255
@@ -26,6 +26,14 @@ class Unusable(ValueError):
 @dataclass(frozen=True)
 class Tag:
     """A tag that a script gives its run."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Param:
+    """A parameter that a script was given, or chose."""
 
     name: str
     value: str
@@ -50,7 +58,7 @@ class Lost:
     count: int
 
 
-Logged = MetricPoint | Tag | Progress | LoggedModel | Lost
+Logged = MetricPoint | Tag | Param | Progress | LoggedModel | Lost
 
 
 def read_line(line: bytes, attempt: int, source: str) -> Logged | None:
@@ -68,6 +76,8 @@ def read_line(line: bytes, attempt: int, source: str) -> Logged | None:
         return _metric(item, name, attempt, source)
     if kind == "tag" and isinstance(name, str):
         return Tag(_name(name), _text(value(item.get("value"))))
+    if kind == "param" and isinstance(name, str):
+        return Param(_name(name), _text(value(item.get("value"))))
     if kind == "progress":
         return _progress(item, source)
     if kind == "model" and isinstance(name, str) and name:
@@ -75,12 +85,6 @@ def read_line(line: bytes, attempt: int, source: str) -> Logged | None:
     if kind == "lost":
         return Lost(source, int(number(item.get("count")) or 0))
     return None
-
-
-def rank_of(source: str) -> int | None:
-    """The rank that logged something; None for a node or a client."""
-    rank = source.removeprefix("rank_")
-    return int(rank) if rank.isascii() and rank.isdigit() and len(rank) < 10 else None
 
 
 def value(given: Json, depth: int = 0) -> Json:

@@ -25,6 +25,8 @@ _PARTS: tuple[Table, ...] = (
     tables.checkpoints,
     tables.output_files,
     tables.progress,
+    tables.params,
+    tables.run_tags,
 )
 """Of a run's rows; its metrics lie in the store as its ranks logged them."""
 

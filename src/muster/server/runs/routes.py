@@ -20,8 +20,8 @@ from muster.server.http.uploads import body_pieces
 from muster.server.logs.cursor import Cursor
 from muster.server.logs.query import LogQueryOf
 from muster.server.runs import changes, retries, submission, views
-from muster.server.runs.metrics import load_points, load_series
 from muster.server.runs.streaming import follow, open_stream
+from muster.server.tracking.reading import load_points, load_series
 from muster.store.pieces import pieces_of
 from muster.wire.access import HashedFile
 from muster.wire.runs import (

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, Table, func, select
+from sqlalchemy import Connection, Row, func, select
 
 from muster import errors
 from muster.defaults import STREAM_KEEPALIVE_S
@@ -21,8 +21,8 @@ from muster.server.hub import wait_at_most
 from muster.server.logs.cursor import Cursor
 from muster.server.logs.matching import Matcher
 from muster.server.logs.reader import LogReader
-from muster.server.runs.metrics import metric_point
 from muster.server.runs.views import doing, load_progress, reason, verdict_of
+from muster.server.tracking.reading import last_order, points_after
 from muster.store.arrivals import Log
 from muster.wire import states
 from muster.wire.codec import to_json
@@ -190,11 +190,9 @@ class _Newest:
 
 def _newest(connection: Connection, run_id: str) -> _Newest:
     attempt = connection.execute(select(tables.runs.c.attempt).where(tables.runs.c.id == run_id)).scalar()
-    last = [
-        connection.execute(select(func.max(table.c.id)).where(table.c.run_id == run_id)).scalar()
-        for table in (tables.events, tables.metrics)
-    ]
-    return _Newest(attempt or 0, last[0] or 0, last[1] or 0)
+    events = tables.events
+    event = connection.execute(select(func.max(events.c.id)).where(events.c.run_id == run_id)).scalar()
+    return _Newest(attempt or 0, event or 0, last_order(connection, run_id))
 
 
 def _open(context: Context, run_id: str, cursor: Cursor, query: LogQuery, attempts: Iterable[int]) -> Follower:
@@ -223,12 +221,12 @@ def _look(connection: Connection, follower: Follower, metrics: bool) -> _Round:
     row = connection.execute(select(tables.runs).where(tables.runs.c.id == run_id)).first()
     if row is None:
         raise errors.NotFound(f"the run {run_id} was removed")
-    events = _after(connection, tables.events, run_id, cursor.event)
-    points = _after(connection, tables.metrics, run_id, cursor.metric) if metrics else ()
+    events = _events_after(connection, run_id, cursor.event)
+    points = points_after(connection, run_id, cursor.metric, _ROWS_PER_ROUND) if metrics else ()
     return _Round(
         row,
         [(item.id, decode_event(item.kind, {**item.data, "at": item.at})) for item in events],
-        [(item.id, metric_point(MetricLogged, item)) for item in points],
+        [(order, MetricLogged(**vars(point))) for order, point in points],
         load_progress(connection, [run_id]).get(run_id, []) if follower.wants_progress(row) else [],
         _logs_of(connection, run_id, query.rank) if query.rank is not None else frozenset(),
     )
@@ -241,7 +239,8 @@ def _logs_of(connection: Connection, run_id: str, rank: int | None) -> frozenset
     return frozenset(Log(row.number, row.log) for row in connection.execute(mine))
 
 
-def _after(connection: Connection, table: Table, run_id: str, last: int) -> Sequence[Row[Any]]:
-    """The rows of a run that came after the last one that was sent, as many as one round takes."""
+def _events_after(connection: Connection, run_id: str, last: int) -> Sequence[Row[Any]]:
+    """The events of a run that came after the last one that was sent, as many as one round takes."""
+    table = tables.events
     query = select(table).where(table.c.run_id == run_id, table.c.id > last).order_by(table.c.id)
     return connection.execute(query.limit(_ROWS_PER_ROUND)).all()

@@ -18,6 +18,7 @@ from muster.server.http.paging import Page
 from muster.server.nodes import allocations
 from muster.server.queue import outlooks
 from muster.server.runs import checkpoints, retries
+from muster.server.tracking.reading import last_values
 from muster.wire import states
 from muster.wire.access import FileBrief
 from muster.wire.codec import Json, from_json
@@ -259,7 +260,7 @@ def _load_parts(connection: Connection, rows: Sequence[RunRow]) -> _Parts:
         _group(connection.execute(select(table).where(table.c.run_id.in_(ids)).order_by(*table.primary_key)))
         for table in (tables.attempts, tables.placements, tables.ranks, tables.checkpoints)
     )
-    metrics, progress = _last_metrics(connection, ids), load_progress(connection, ids)
+    metrics, progress = last_values(connection, ids), load_progress(connection, ids)
     return _Parts(attempts, placements, ranks, published, metrics, progress, files)
 
 
@@ -291,15 +292,6 @@ def _attempts(parts: _Parts, run_id: str) -> tuple[AttemptView, ...]:
         )
         for attempt in parts.attempts.get(run_id, ())
     )
-
-
-def _last_metrics(connection: Connection, ids: Sequence[str]) -> dict[str, dict[str, Json]]:
-    metrics = tables.metrics
-    last = select(func.max(metrics.c.id)).where(metrics.c.run_id.in_(ids)).group_by(metrics.c.run_id, metrics.c.name)
-    found: dict[str, dict[str, Json]] = defaultdict(dict)
-    for row in connection.execute(select(metrics).where(metrics.c.id.in_(last))):
-        found[row.run_id][row.name] = row.value
-    return found
 
 
 def _group(rows: Iterable[Any]) -> dict[str, list[Any]]:

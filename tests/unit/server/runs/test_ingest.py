@@ -14,6 +14,7 @@ from tests.unit.server.conftest import Server
 from muster.server.database import records, tables
 from muster.server.runs import ingest
 from muster.server.runs.submission import submit
+from muster.server.tracking.reading import points_after
 from muster.wire.codec import from_json
 from muster.wire.node.agents import Chunk, encode
 from muster.wire.runs import Progress, RunView, Submission
@@ -42,8 +43,8 @@ def metric(name: str) -> dict[str, Any]:
 
 
 def names(server: Server, run_id: str) -> list[str]:
-    query = select(tables.metrics.c.name).where(tables.metrics.c.run_id == run_id).order_by(tables.metrics.c.id)
-    return server.context.database.read_now(lambda c: list(c.execute(query).scalars()))
+    found = server.context.database.read_now(lambda c: points_after(c, run_id, 0, None))
+    return [point.name for _, point in found]
 
 
 def notes(server: Server, run_id: str) -> list[str]:

@@ -69,7 +69,7 @@ def login(
 
 
 def logout(here: Annotated[bool, switch("Forget the server of this folder.")] = False) -> None:
-    """Forget the server that you logged in to, and its token.
+    """Forget the server that you logged in to.
 
     \b
     Examples:
@@ -81,7 +81,9 @@ def logout(here: Annotated[bool, switch("Forget the server of this folder.")] = 
 
 
 def workspaces(as_json: Json = False) -> None:
-    """List the workspaces and servers that you have used, and which one commands use here.
+    """List the workspaces and servers that you have used.
+
+    The one that commands use from the current folder is marked.
 
     \b
     Examples:

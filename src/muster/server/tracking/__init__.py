@@ -1,0 +1,1 @@
+"""What runs log: metrics in blocks with summaries, parameters, tags."""

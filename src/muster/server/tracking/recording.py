@@ -1,0 +1,281 @@
+"""Writes metrics: a delivery is one row and the summaries that it changes; many together become blocks and tiers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from operator import attrgetter
+from typing import Any
+
+from sqlalchemy import Dialect, bindparam, delete, func, insert, select, update
+
+from muster.server.database import tables
+from muster.server.database.connection import Transaction
+from muster.server.database.json_text import write_json
+from muster.server.database.records import upsert
+from muster.server.tracking.blocks import BLOCK_POINTS, Points, decode, encode
+from muster.server.tracking.summaries import Summary
+from muster.server.tracking.thinning import TIER_STRETCHES, stand_outs
+from muster.wire.codec import Json
+from muster.wire.runs import MetricPoint
+
+_SERIES, _BLOCKS, _TAILS, _COUNTS = (
+    tables.metric_series,
+    tables.metric_blocks,
+    tables.metric_tails,
+    tables.metric_counts,
+)
+_TAIL_ROWS, _TAIL_POINTS = 64, 4096
+"""Above either of these, what a source has in tails goes to blocks."""
+_AT_ONCE = 256
+"""So many points for each series of a delivery go to blocks without waiting in a tail."""
+_NAMES_PER_QUERY = 500
+_ALL_SERIES = 4
+"""Where a delivery has one in so many series of its run, or more, all series of its source are looked at."""
+
+_KNOWN = tuple(name for name in Summary.__dataclass_fields__ if name not in ("last", "last_number"))
+_CHANGED = (
+    "last",
+    *(name for name in Summary.__dataclass_fields__ if name not in ("last", "number", "first_step", "first_at")),
+)
+_NEW_VALUES = attrgetter(*_CHANGED)
+_ADD_SERIES = insert(_SERIES)
+_ADD_TAIL = insert(_TAILS)
+_CHANGE_SERIES = (
+    update(_SERIES)
+    .where(_SERIES.c.run_id == bindparam("key_run"), _SERIES.c.number == bindparam("key_number"))
+    .ordered_values(*((_SERIES.c[name], bindparam(f"new_{name}")) for name in _CHANGED))
+)
+_SERIES_OF_SOURCE = select(_SERIES.c.name, _SERIES.c.type, *(_SERIES.c[name] for name in _KNOWN)).where(
+    _SERIES.c.run_id == bindparam("run"),
+    _SERIES.c.attempt == bindparam("attempt"),
+    _SERIES.c.source == bindparam("source"),
+)
+_COUNT_OF_RUN = select(_COUNTS.c.last_order, _COUNTS.c.num_series).where(_COUNTS.c.run_id == bindparam("run"))
+_NEW_COUNT = {"last_order": bindparam("new_order"), "num_series": bindparam("new_series")}
+_ADD_COUNT = insert(_COUNTS).values(run_id=bindparam("key_run"), **_NEW_COUNT)
+_CHANGE_COUNT = update(_COUNTS).where(_COUNTS.c.run_id == bindparam("key_run")).values(**_NEW_COUNT)
+_OF_SOURCE = (
+    _TAILS.c.run_id == bindparam("run"),
+    _TAILS.c.attempt == bindparam("attempt"),
+    _TAILS.c.source == bindparam("source"),
+)
+_TAIL_SIZE = select(func.count(), func.coalesce(func.sum(_TAILS.c.count), 0)).where(*_OF_SOURCE)
+_TAIL_OF_SOURCE = select(_TAILS.c.points).where(*_OF_SOURCE).order_by(_TAILS.c.first_order)
+_EMPTY_TAIL = delete(_TAILS).where(*_OF_SOURCE)
+
+TailPoint = list[Json]
+"""As a tail keeps it: the number of its series, its order, value, step and time."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Who logged: a rank, a node or a client, in one attempt of a run."""
+
+    run_id: str
+    attempt: int
+    name: str
+
+    @property
+    def key(self) -> Mapping[str, Json]:
+        return {"run": self.run_id, "attempt": self.attempt, "source": self.name}
+
+
+@dataclass
+class Batch:
+    """What a delivery adds to the series of one source."""
+
+    summaries: dict[tuple[str, str], Summary]
+    """By name and type."""
+    new: list[tuple[str, str]]
+    points: dict[int, Points]
+    """By the number of the series."""
+    rows: list[TailPoint]
+
+
+def add_points(transaction: Transaction, run_id: str, points: Sequence[MetricPoint]) -> None:
+    """Record points of metrics, in the order in which they are given."""
+    if not points:
+        return
+    last_order, num_series = transaction.execute(_COUNT_OF_RUN, {"run": run_id}).first() or (0, 0)
+    by_source: dict[tuple[int, str], list[tuple[int, MetricPoint]]] = defaultdict(list)
+    for order, point in enumerate(points, last_order + 1):
+        by_source[point.attempt, point.source].append((order, point))
+    for (attempt, name), found in by_source.items():
+        num_series += _add(transaction, Source(run_id, attempt, name[:255]), found, num_series)
+    counts = {"new_order": last_order + len(points), "new_series": num_series, "key_run": run_id}
+    transaction.execute(_CHANGE_COUNT if last_order else _ADD_COUNT, counts)
+
+
+def _add(transaction: Transaction, source: Source, points: Sequence[tuple[int, MetricPoint]], num_series: int) -> int:
+    """Record what one source logged; returns how many series are new."""
+    batch = _make_batch(transaction, source, points, num_series)
+    rows, waiting = transaction.execute(_TAIL_SIZE, source.key).one()
+    is_long = len(points) >= _AT_ONCE * len(batch.points)
+    if is_long or rows >= _TAIL_ROWS or waiting + len(points) >= _TAIL_POINTS:
+        _move_to_blocks(transaction, source, batch)
+    else:
+        tail = {"first_order": points[0][0], "last_order": points[-1][0], "count": len(points)}
+        owner = {"run_id": source.run_id, "attempt": source.attempt, "source": source.name}
+        transaction.execute(_ADD_TAIL, {**owner, **tail, "points": batch.rows})
+    _keep_summaries(transaction, source, batch)
+    return len(batch.new)
+
+
+def _make_batch(
+    transaction: Transaction, source: Source, points: Sequence[tuple[int, MetricPoint]], num_series: int
+) -> Batch:
+    by_series: dict[tuple[str, str], list[tuple[int, Json, float | None, float]]] = defaultdict(list)
+    for order, point in points:
+        by_series[point.name[:255], point.type[:16]].append((order, point.value, point.step, point.at))
+    summaries = _load_summaries(transaction, source, by_series, num_series)
+    new = [key for key in by_series if key not in summaries]
+    for index, key in enumerate(new, num_series):
+        summaries[key] = Summary(index)
+    batch = Batch(summaries, new, {}, [])
+    for key, found in by_series.items():
+        number = summaries[key].number
+        batch.points[number] = columns = Points(*map(list, zip(*found, strict=True)))
+        batch.rows += [[number, *point] for point in found]
+        summaries[key].take_in(columns)
+    return batch
+
+
+def _load_summaries(
+    transaction: Transaction, source: Source, keys: Collection[tuple[str, str]], num_series: int
+) -> dict[tuple[str, str], Summary]:
+    """The known ones of some series; what they end with is left out, since more comes now."""
+    if len(keys) * _ALL_SERIES >= num_series:
+        rows = transaction.execute(_SERIES_OF_SOURCE, source.key).all()
+    else:
+        names = list(dict.fromkeys(name for name, _ in keys))
+        parts = [names[begin : begin + _NAMES_PER_QUERY] for begin in range(0, len(names), _NAMES_PER_QUERY)]
+        queries = [_SERIES_OF_SOURCE.where(_SERIES.c.name.in_(part)) for part in parts]
+        rows = [row for query in queries for row in transaction.execute(query, source.key)]
+    return {(row[0], row[1]): _summary(row[2:]) for row in rows if (row[0], row[1]) in keys}
+
+
+def _summary(known: Sequence[Any]) -> Summary:
+    made = Summary.__new__(Summary)
+    made.__dict__.update(zip(_KNOWN, known, strict=True), last=None, last_number=None)
+    return made
+
+
+def _keep_summaries(transaction: Transaction, source: Source, batch: Batch) -> None:
+    new = set(batch.new)
+    if new:
+        owner = {"run_id": source.run_id, "attempt": source.attempt, "source": source.name}
+        transaction.execute(
+            _ADD_SERIES, [{**owner, "name": key[0], "type": key[1], **vars(batch.summaries[key])} for key in batch.new]
+        )
+    changed = [summary for key, summary in batch.summaries.items() if key not in new]
+    if changed:
+        _change(transaction, source.run_id, changed)
+
+
+def _change(transaction: Transaction, run_id: str, changed: Sequence[Summary]) -> None:
+    """As the driver takes it: what SQLAlchemy does with each row would take longer than all the rest."""
+    rows = [(_json(item.last), *_NEW_VALUES(item)[1:], run_id, item.number) for item in changed]
+    transaction.connection.exec_driver_sql(_driver_statement(transaction.connection.dialect), rows)
+
+
+def _json(value: Json) -> str:
+    # What the encoder makes of a number, without the way there.
+    return repr(value) if type(value) is float else write_json(value)
+
+
+@cache
+def _driver_statement(dialect: Dialect) -> str:
+    """The statement that changes a summary, with its values in the order in which they are written here."""
+    made = dialect.statement_compiler(dialect, _CHANGE_SERIES)
+    text = str(made)
+    for name in made.params:
+        text = text.replace(f"%({name})s", "%s")
+    return text
+
+
+# Blocks
+
+
+def _move_to_blocks(transaction: Transaction, source: Source, batch: Batch) -> None:
+    """Bring what a source has in tails, and what is new of it, to the ends of its series' blocks."""
+    waiting: dict[int, Points] = defaultdict(Points)
+    for rows in transaction.execute(_TAIL_OF_SOURCE, source.key).scalars():
+        for number, *point in rows:
+            waiting[number].add(*point)
+    for number, points in batch.points.items():
+        waiting[number].extend(points)
+    summaries = {summary.number: summary for summary in batch.summaries.values()}
+    absent = [number for number in waiting if number not in summaries]
+    stored = {number: summary.stored for number, summary in summaries.items()} | _stored(transaction, source, absent)
+    for number, points in waiting.items():
+        append(transaction, source.run_id, number, stored[number], points)
+        if number in summaries:
+            summaries[number].stored += len(points)
+    if absent:
+        grown = [{"key_run": source.run_id, "key_number": n, "more": len(waiting[n])} for n in absent]
+        transaction.execute(_GROW_STORED, grown)
+    transaction.execute(_EMPTY_TAIL, source.key)
+
+
+_GROW_STORED = (
+    update(_SERIES)
+    .where(_SERIES.c.run_id == bindparam("key_run"), _SERIES.c.number == bindparam("key_number"))
+    .values(stored=_SERIES.c.stored + bindparam("more"))
+)
+
+
+def _stored(transaction: Transaction, source: Source, numbers: Sequence[int]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for begin in range(0, len(numbers), _NAMES_PER_QUERY):
+        some = numbers[begin : begin + _NAMES_PER_QUERY]
+        query = select(_SERIES.c.number, _SERIES.c.stored).where(
+            _SERIES.c.run_id == source.run_id, _SERIES.c.number.in_(some)
+        )
+        found.update((number, stored) for number, stored in transaction.execute(query))
+    return found
+
+
+def append(transaction: Transaction, run_id: str, series: int, stored: int, points: Points) -> None:
+    """Add points at the end of a series that has so many in blocks; each block that fills up goes to the tiers."""
+    part, inside = divmod(stored, BLOCK_POINTS)
+    held = _load(transaction, run_id, series, 0, part) if inside else Points()
+    held.extend(points)
+    for begin in range(0, len(held), BLOCK_POINTS):
+        block = held.part(begin, begin + BLOCK_POINTS)
+        _keep(transaction, run_id, series, 0, part, block)
+        if len(block) == BLOCK_POINTS:
+            _add_to_tiers(transaction, run_id, series, part, block)
+        part += 1
+
+
+def _add_to_tiers(transaction: Transaction, run_id: str, series: int, part: int, block: Points) -> None:
+    for tier, stretch in enumerate(TIER_STRETCHES, 1):
+        # So many blocks of points come to about one block of a tier; each is rewritten as it fills.
+        group, place = divmod(part, stretch)
+        held = _load(transaction, run_id, series, tier, group) if place else Points()
+        held.extend(block.chosen(stand_outs(block.values, stretch)))
+        _keep(transaction, run_id, series, tier, group, held)
+
+
+def _load(transaction: Transaction, run_id: str, series: int, tier: int, part: int) -> Points:
+    query = select(_BLOCKS.c.data).where(
+        _BLOCKS.c.run_id == run_id, _BLOCKS.c.series == series, _BLOCKS.c.tier == tier, _BLOCKS.c.part == part
+    )
+    return decode(transaction.execute(query).scalar_one())
+
+
+def _keep(transaction: Transaction, run_id: str, series: int, tier: int, part: int, points: Points) -> None:
+    row = {
+        "run_id": run_id, "series": series, "tier": tier, "part": part, "count": len(points),
+        "first_order": points.orders[0], "last_order": points.orders[-1], "data": encode(points),
+    }  # fmt: skip
+    upsert(transaction, _BLOCKS, row)
+
+
+def tail_points(rows: Iterable[Sequence[TailPoint]]) -> Iterator[tuple[int, int, Json, float | None, float]]:
+    """The points of tails, each with the number of its series."""
+    for points in rows:
+        yield from points  # type: ignore[misc]

@@ -1,0 +1,63 @@
+"""What is known of a series without reading its points. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from muster.server.tracking.blocks import Points
+from muster.server.tracking.thinning import number
+from muster.wire.codec import Json
+
+_SMALLER_IS_BETTER = re.compile(
+    r"loss|err(or)?|mse|mae|rmse|mape|nll|perplexity|ppl|wer|cer|fid|latency|seconds|duration|(_|/)(ms|s)$",
+    re.IGNORECASE,
+)
+
+
+def smaller_is_better(name: str) -> bool:
+    """Whether the least value of a metric is its best, as its name says: a loss, an error, a time."""
+    words = re.split(r"[^a-zA-Z]+|(?<=[a-z])(?=[A-Z])", name)
+    return any(_SMALLER_IS_BETTER.fullmatch(word) for word in words) or bool(re.search(r"loss$", name, re.IGNORECASE))
+
+
+@dataclass
+class Summary:
+    """One series: how much there is of it, where it begins and ends, its extremes."""
+
+    number: int
+    num_points: int = 0
+    stored: int = 0
+    """How many of its points are in blocks; the others are in tails."""
+    last: Json = None
+    last_number: float | None = None
+    """The last value where it is a number, to compare runs by."""
+    least: float | None = None
+    least_step: float | None = None
+    greatest: float | None = None
+    greatest_step: float | None = None
+    first_step: float | None = None
+    last_step: float | None = None
+    first_at: float = 0.0
+    last_at: float = 0.0
+    last_order: int = 0
+
+    def take_in(self, points: Points) -> None:
+        """Add points that came after those that are known."""
+        if not len(points):
+            return
+        if not self.num_points:
+            self.first_step, self.first_at = points.steps[0], points.at[0]
+        self.num_points += len(points)
+        self.last, self.last_step = points.values[-1], points.steps[-1]
+        found = number(self.last)
+        self.last_number = None if found is None else float(found)
+        self.last_at, self.last_order = points.at[-1], points.orders[-1]
+        for value, step in zip(points.values, points.steps, strict=True):
+            found = number(value)
+            if found is None:
+                continue
+            if self.least is None or found < self.least:
+                self.least, self.least_step = float(found), step
+            if self.greatest is None or found > self.greatest:
+                self.greatest, self.greatest_step = float(found), step

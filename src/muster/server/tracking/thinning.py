@@ -1,0 +1,67 @@
+"""Which points of a long series are shown: the ends, and the least and the greatest of every stretch. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from muster.wire.codec import Json
+
+TIER_STRETCHES = (16, 128, 1024)
+"""How many points one stretch of each tier stands for; the largest is a whole block."""
+
+
+def thin(values: Sequence[Json], most: int) -> list[int]:
+    """Which values to keep: the first, the last, and of each stretch the least, the greatest and one that is no number.
+
+    So no peak gets lost, nor a step at which a loss was not a number.
+    """
+    if len(values) <= most:
+        return list(range(len(values)))
+    are_numbers = _are_numbers(values)
+    stretches = max(1, (most - 2) // (2 if are_numbers else 3))
+    bounds = [len(values) * stretch // stretches for stretch in range(stretches + 1)]
+    kept = {0, len(values) - 1}
+    for begin, end in itertools.pairwise(bounds):
+        kept.update(_standing_out(values, begin, end, are_numbers))
+    return sorted(kept)
+
+
+def stand_outs(values: Sequence[Json], stretch: int) -> list[int]:
+    """Of every so many values in a row those that stand out: what a tier keeps."""
+    are_numbers = _are_numbers(values)
+    kept: set[int] = set()
+    for begin in range(0, len(values), stretch):
+        kept.update(_standing_out(values, begin, min(begin + stretch, len(values)), are_numbers))
+    return sorted(kept)
+
+
+def tier_for(count: int, most: int) -> int:
+    """The coarsest tier that still has so many points of a series; 0: the points themselves."""
+    fitting = [tier for tier, stretch in enumerate(TIER_STRETCHES, 1) if 2 * count // stretch >= most]
+    return max(fitting, default=0)
+
+
+def number(value: Json) -> float | None:
+    """A value that can be compared; None for one that is no number."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) and value == value else None
+
+
+def _are_numbers(values: Sequence[Json]) -> bool:
+    return all(type(value) is float or type(value) is int for value in values) and not any(
+        type(value) is float and math.isnan(value) for value in values
+    )
+
+
+def _standing_out(values: Sequence[Json], begin: int, end: int, are_numbers: bool) -> tuple[int, ...]:
+    part = values[begin:end]
+    if are_numbers:
+        # As the language does it itself: this is called for every few points of a chart.
+        return begin + part.index(min(part)), begin + part.index(max(part))  # type: ignore[type-var]
+    numbers = [number(value) for value in part]
+    finite = [index for index, found in enumerate(numbers) if found is not None]
+    kept = [next(index for index, found in enumerate(numbers) if found is None)] if len(finite) < len(part) else []
+    if finite:
+        kept += [min(finite, key=lambda i: numbers[i] or 0.0), max(finite, key=lambda i: numbers[i] or 0.0)]
+    return tuple(begin + index for index in kept)

@@ -1,0 +1,91 @@
+"""What runs log, without its points: summaries of metrics, parameters, and lists of runs by them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Literal
+
+from muster.wire.codec import OMIT, Json
+from muster.wire.message import wire
+from muster.wire.states import RunStatus
+
+SummaryValue = Literal["last", "best", "least", "greatest"]
+"""Which value of a metric runs are compared by."""
+
+
+@wire
+class SummaryQuery:
+    """Which runs are listed with what they logged, and in which order. The query of `GET summaries`."""
+
+    experiment: str | None = field(default=None, metadata=OMIT)
+    status: tuple[str, ...] = field(default=(), metadata=OMIT)
+    run: tuple[str, ...] = field(default=(), metadata=OMIT)
+    """Only these; without any all of them."""
+    name: tuple[str, ...] = field(default=(), metadata=OMIT)
+    """The metrics that are wanted of each; without any all of them."""
+    metric: str | None = field(default=None, metadata=OMIT)
+    """Order by this one; runs that did not log it come last. Otherwise the newest run comes first."""
+    by: SummaryValue = "best"
+    ascending: bool | None = field(default=None, metadata=OMIT)
+    """None: the best first."""
+
+
+@wire
+class MetricSummary:
+    """One metric that one source logged in one attempt."""
+
+    name: str
+    source: str
+    """`rank_N`, `node` or `client`."""
+    rank: int | None
+    attempt: int
+    type: str
+    count: int
+    last: Json
+    """Numbers that JSON lacks are the texts `NaN`, `Infinity` and `-Infinity`."""
+    best: float | None
+    """The least where the name says so (a loss, an error, a time), the greatest otherwise."""
+    best_step: float | None
+    least: float | None
+    least_step: float | None
+    greatest: float | None
+    greatest_step: float | None
+    first_step: float | None
+    last_step: float | None
+    first_at: float
+    last_at: float
+
+
+@wire
+class RunMetric:
+    """A metric of a run over all its ranks and attempts."""
+
+    last: Json
+    best: float | None
+    least: float | None
+    greatest: float | None
+    count: int
+    last_step: float | None
+    last_at: float
+
+
+@wire
+class RunSummary:
+    """A run in a table of runs: what it is, what it was given, what came of it."""
+
+    id: str
+    name: str | None
+    display_name: str | None
+    experiment: str
+    status: RunStatus
+    created_at: float
+    started_at: float | None
+    ended_at: float | None
+    submitted_by: str | None
+    compute: str
+    num_nodes: int
+    num_ranks: int
+    tags: Mapping[str, str]
+    params: Mapping[str, str]
+    metrics: Mapping[str, RunMetric]
