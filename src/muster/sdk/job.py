@@ -58,9 +58,9 @@ def _command(config: ScriptRunConfig, inputs: _Inputs) -> str | list[str]:
     if config.command is not None:
         if config.arguments:
             raise JobError("`arguments` belong to `script`", "With `command`, write them into the command.")
-        if isinstance(config.command, str):
-            return " ".join([config.command, *resume])
-        return [*_texts("command", config.command, inputs), *resume]
+        words = [config.command] if isinstance(config.command, str) else _texts("command", config.command, inputs)
+        # v1 joined a list and gave it to a shell, so `"a && b".split()` means what it says.
+        return " ".join([*words, *resume])
     if config.script is None:
         raise JobError("ScriptRunConfig has neither script nor command", "Give script='train.py' or a command.")
     return ["python", _script(config), *_texts("arguments", config.arguments or [], inputs), *resume]

@@ -42,6 +42,19 @@ def test_per_process_the_total_is_shared_over_the_nodes() -> None:
     assert spec.limits.timeout == 2_592_000
 
 
+@pytest.mark.parametrize("command", [["echo one && echo two"], "echo one && echo two".split(" ")])
+def test_a_command_list_is_joined_and_left_to_a_shell(command: list[str]) -> None:
+    spec, _ = to_job(config(script=None, command=command), "e")
+    assert spec.command == "echo one && echo two"
+
+
+def test_data_in_a_command_list_becomes_an_input() -> None:
+    data = Dataset.File.from_files("/data/images").as_named_input("images").as_mount()
+    spec, _ = to_job(config(script=None, command=["ls", data, "|", "wc", "-l"]), "e")
+    assert spec.command == "ls ${{inputs.images}} | wc -l"
+    assert set(spec.inputs) == {"images"}
+
+
 def test_per_node_a_command_list_runs_once_on_each_node() -> None:
     launcher = "python -m torch.distributed.launch --nproc_per_node 4 --nnodes 2 --node_rank $NODE_RANK"
     rendezvous = "--master_addr $MASTER_ADDR --master_port $MASTER_PORT --use_env train.py --epochs 50"
@@ -49,7 +62,7 @@ def test_per_node_a_command_list_runs_once_on_each_node() -> None:
     spec, _ = to_job(
         config(script=None, command=command, distributed_job_config=PyTorchConfiguration(node_count=2)), "e"
     )
-    assert spec.command == tuple(command)
+    assert spec.command == " ".join(command)
     assert spec.distribution == PyTorch(process_count_per_instance=None, communication_backend="nccl")
     assert spec.resources.instance_count == 2
 
