@@ -42,14 +42,14 @@ def test_per_process_the_total_is_shared_over_the_nodes() -> None:
     assert spec.limits.timeout == 2_592_000
 
 
-@pytest.mark.parametrize("command", [["echo one && echo two"], "echo one && echo two".split(" ")])
+@pytest.mark.parametrize("command", [["echo one && echo two"], ["echo", "one", "&&", "echo", "two"]])
 def test_a_command_list_is_joined_and_left_to_a_shell(command: list[str]) -> None:
     spec, _ = to_job(config(script=None, command=command), "e")
     assert spec.command == "echo one && echo two"
 
 
 def test_data_in_a_command_list_becomes_an_input() -> None:
-    data = Dataset.File.from_files("/data/images").as_named_input("images").as_mount()
+    data = Dataset.File.from_files("/data/images", validate=False).as_named_input("images").as_mount()
     spec, _ = to_job(config(script=None, command=["ls", data, "|", "wc", "-l"]), "e")
     assert spec.command == "ls ${{inputs.images}} | wc -l"
     assert set(spec.inputs) == {"images"}
