@@ -68,7 +68,8 @@ def _plain(node: Node) -> Json:
     if isinstance(node, SequenceNode):
         return [_plain(item) for item in node.items]
     assert isinstance(node, ScalarNode)
-    return node.value
+    value: Json = node.value
+    return value
 
 
 def _absolute(described: Mapping[str, Json], folder: Path) -> dict[str, Json]:
