@@ -9,7 +9,7 @@ import pytest
 
 from muster.errors import JobError, NotFound
 from muster.job.parts import Input, Mpi, PyTorch, TensorFlow
-from muster.sdk.dataset import Dataset
+from muster.sdk.dataset import Dataset, OutputFileDatasetConfig
 from muster.sdk.environment import CondaDependencies, Environment, from_spec, to_spec
 from muster.sdk.job import to_job
 from muster.sdk.runconfig import (
@@ -101,7 +101,8 @@ def test_tensorflow_counts_workers_and_parameter_servers() -> None:
 def test_the_v1_defaults_of_the_configurations() -> None:
     assert vars(MpiConfiguration()) == {"process_count_per_node": 1, "node_count": 1}
     assert vars(PyTorchConfiguration()) == {"communication_backend": "Nccl", "process_count": None, "node_count": 1}
-    assert vars(TensorflowConfiguration()) == {"worker_count": 1, "parameter_server_count": 1}
+    added = {"chief": False, "evaluator": False}
+    assert vars(TensorflowConfiguration()) == {"worker_count": 1, "parameter_server_count": 1, **added}
 
 
 @pytest.mark.parametrize(("total", "nodes", "fitting"), [(5, 2, "4 or 6"), (1, 2, "use 2"), (7, 4, "4 or 8")])
@@ -315,3 +316,21 @@ def test_conda_dependencies_are_built_up() -> None:
     packages.add_channel("x")
     assert packages.as_dict()["dependencies"] == ["python=3.11", "b", "d", "pip", {"pip": ["a", "c"]}]
     assert packages.as_dict()["channels"] == ["x"]
+
+
+def test_a_chief_and_an_evaluator_can_be_asked_for() -> None:
+    distribution = TensorflowConfiguration(worker_count=2, parameter_server_count=0, chief=True, evaluator=True)
+    spec, _ = to_job(config(distributed_job_config=distribution), "e")
+    assert spec.distribution == TensorFlow(worker_count=2, parameter_server_count=0, chief=True, evaluator=True)
+
+
+def test_a_folder_that_the_script_writes_is_an_output() -> None:
+    spec, _ = to_job(config(arguments=["--out", OutputFileDatasetConfig("model").as_upload()]), "e")
+    assert spec.command[-1] == "${{outputs.model}}"
+    assert spec.outputs["model"].mode == "upload"
+
+
+def test_a_dockerfile_may_be_given_as_a_path(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM ubuntu\n")
+    described, _ = to_spec(Environment.from_dockerfile("e", tmp_path / "Dockerfile"))
+    assert described == {"name": "e", "build": {"path": str(tmp_path), "dockerfile_path": "Dockerfile"}}

@@ -29,4 +29,4 @@ class StandIns:
 
 def install() -> None:
     """Offer the stand-ins to whatever this process imports later."""
-    sys.meta_path.append(StandIns)  # type: ignore[arg-type]
+    sys.meta_path.append(StandIns)
