@@ -11,7 +11,13 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from muster.job import parts, spec
-from muster.job.sections import ignored_keys
+from muster.job.sections import (
+    REFUSED_DISTRIBUTIONS,
+    REFUSED_SERVICES,
+    harmless_keys,
+    ignored_keys,
+    refused_keys,
+)
 
 _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("The job", spec.JobSpec),
@@ -26,6 +32,7 @@ _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("limits", parts.Limits),
     ("queue_settings", parts.QueueSettings),
     ("retry", parts.Retry),
+    ("services.NAME", parts.Service),
 )
 _TYPES = {
     "Text": "text",
@@ -234,19 +241,35 @@ def _default(field: FieldInfo) -> str:
 
 
 def _ignored() -> str:
-    rows = [f"| `{key}` | {reason} |" for key, reason in ignored_keys()]
-    return "\n".join(
-        [
-            "## Keys of Azure ML that mean nothing here",
-            "",
-            "They are accepted and ignored, each with a notice.",
-            "",
-            "| key | what it is |",
-            "|---|---|",
-            *rows,
-            "",
-        ]
-    )
+    silent = ", ".join(f"`{key}`" for key in harmless_keys())
+    ignored = [f"| `{key}` | {reason} |" for key, reason in ignored_keys()]
+    refused = [f"| `{key}` | {reason} | {advice} |" for key, reason, advice in refused_keys()]
+    kinds = [("distribution.type", REFUSED_DISTRIBUTIONS), ("services.NAME.type", REFUSED_SERVICES)]
+    refused += [f"| `{key}: {kind}` | not there | {text} |" for key, said in kinds for kind, text in said.items()]
+    return f"""\
+## Keys of Azure ML
+
+Taken in silence: {silent}.
+
+`queue_settings.job_tier: Spot` means `preemptible: true`. A file with `is_deterministic`, or with a name and a version,
+is a component: it runs like a job, its inputs given with `--input`.
+
+Left out, with one notice:
+
+| key | what it is for |
+|---|---|
+{_lines(ignored)}
+
+Refused:
+
+| key | why | instead |
+|---|---|---|
+{_lines(refused)}
+"""
+
+
+def _lines(rows: list[str]) -> str:
+    return "\n".join(rows)
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ NODE_STRIKES = 3
 IDLE_SCALEDOWN_S = 1800
 NODE_START_S = 30.0
 SETUP_TIMEOUT_S = 1800.0
-RANK_HOOKS = ("stacks",)
+RANK_HOOKS = ("stacks", "azureml", "local_rank")
 """Parts of `muster.runtime.parts` that are put into ranks unless the job sets MUSTER_HOOKS."""
 
 # Storage

@@ -12,10 +12,12 @@ from pathlib import Path
 import yaml
 
 from muster.errors import JobError
+from muster.job.environmentfile import environment_of, is_environment_file
 from muster.wire.codec import Json
 
 JOB_FILE_SUFFIXES = (".yml", ".yaml")
 JOB_FILE = "job file"
+CURRENT_PYTHON = "none"
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,10 @@ class Overrides:
     experiment: str | None = None
     compute: str | None = None
     priority: str | None = None
+    environment: str | None = None
+    """A name, a file, or `none` for the current Python."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Values by dotted keys of the job file."""
 
 
 def is_job_file(target: str) -> bool:
@@ -84,7 +90,7 @@ def with_overrides(job: Mapping[str, Json], overrides: Overrides, source: str = 
         "experiment_name": overrides.experiment,
         "compute": overrides.compute,
     }
-    changed = {**job, **_given(top)}
+    changed = {**_with_settings(job, overrides.settings), **_given(top)}
     sections: dict[str, Mapping[str, Json]] = {
         "resources": {"instance_count": overrides.nodes, "gpus_per_node": overrides.gpus_per_node},
         "environment_variables": overrides.env,
@@ -93,12 +99,41 @@ def with_overrides(job: Mapping[str, Json], overrides: Overrides, source: str = 
     }
     for name, values in sections.items():
         if given := _given(values):
-            changed[name] = {**_part(job, name), **given}
+            changed[name] = {**_part(changed, name), **given}
     if overrides.nodes is not None or overrides.procs is not None:
-        changed["distribution"] = _distribution(_part(job, "distribution"), overrides)
+        changed["distribution"] = _distribution(_part(changed, "distribution"), overrides)
     if overrides.inputs:
-        changed["inputs"] = _inputs(_part(job, "inputs"), overrides.inputs, declared=source == JOB_FILE)
+        changed["inputs"] = _inputs(_part(changed, "inputs"), overrides.inputs, declared=source == JOB_FILE)
+    if overrides.environment is not None:
+        changed["environment"] = _environment(overrides.environment)
     return changed
+
+
+def _environment(text: str) -> Json:
+    """What `--environment` means; None is the current Python."""
+    if text == CURRENT_PYTHON:
+        return None
+    return environment_of(Path(text)) if is_environment_file(text) or Path(text).is_file() else text
+
+
+def _with_settings(job: Mapping[str, Json], settings: Mapping[str, str]) -> dict[str, Json]:
+    """The job with `--set a.b=VALUE` put in; sections that are not there yet are made."""
+    changed = dict(job)
+    for key, text in settings.items():
+        changed = _with_setting(changed, key.split("."), _value(text), f"--set {key}={text}")
+    return changed
+
+
+def _with_setting(data: Mapping[str, Json], keys: Sequence[str], value: Json, option: str) -> dict[str, Json]:
+    key, *rest = keys
+    if not key:
+        raise JobError(f"{option}: a part of the key is empty.", "Write it as --set resources.instance_count=2.")
+    if not rest:
+        return {**data, key: value}
+    inner = data.get(key)
+    if inner is not None and not isinstance(inner, Mapping):
+        raise JobError(f"{option}: {key!r} is {inner!r} in the job file, and has no keys below it.")
+    return {**data, key: _with_setting(inner or {}, rest, value, option)}
 
 
 def _given(values: Mapping[str, Json]) -> dict[str, Json]:
@@ -113,7 +148,7 @@ def _part(job: Mapping[str, Json], name: str) -> Mapping[str, Json]:
 
 def _distribution(given: Mapping[str, Json], overrides: Overrides) -> dict[str, Json]:
     changed = dict(given or {"type": "pytorch"})
-    if changed["type"] == "tensorflow":
+    if str(changed.get("type")).lower() == "tensorflow":
         if overrides.procs is not None:
             raise JobError(
                 f"--procs {overrides.procs}: TensorFlow has one worker on each node, so there is nothing to count.",
@@ -136,9 +171,14 @@ def _inputs(known: Mapping[str, Json], given: Mapping[str, str], declared: bool)
 
 
 def _declared_input(name: str, declaration: Json, text: str) -> Json:
+    if declaration is None:
+        return _new_input(text)
     if isinstance(declaration, Mapping):
+        kind = declaration.get("type")
+        if kind in ("string", "integer", "number", "boolean"):
+            return {**declaration, "default": text if kind == "string" else _scalar(text)}
         return {**declaration, "path": _from_here(text)}
-    if isinstance(declaration, str):
+    if not isinstance(declaration, bool | int | float):
         return text
     value = _scalar(text)
     fits = isinstance(value, type(declaration)) or (isinstance(declaration, float) and type(value) is int)
@@ -158,6 +198,15 @@ def _new_input(text: str) -> Json:
 def _from_here(text: str) -> str:
     """A path on the command line is relative to the current folder, not to the job file's."""
     return text if ":" in text.split("/")[0] else str(Path(text).absolute())
+
+
+def _value(text: str) -> Json:
+    """A value as it would stand in the job file."""
+    try:
+        value: Json = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
+        return text
+    return value if isinstance(value, bool | int | float | str | list | dict | None) else text
 
 
 def _scalar(text: str) -> bool | int | float | str:

@@ -6,8 +6,8 @@ import heapq
 import json
 import os
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -40,6 +40,11 @@ class Manifest:
     files: code.Manifest
     """Sorted by path."""
     notices: tuple[str, ...] = ()
+    elsewhere: Mapping[str, Path] = field(default_factory=dict)
+    """Files that do not lie in the folder."""
+
+    def path_of(self, name: str) -> Path:
+        return self.elsewhere.get(name) or self.folder / name
 
     @cached_property
     def digest(self) -> str:
@@ -60,6 +65,28 @@ def scan(folder: Path | str, limit_bytes: int = CODE_LIMIT_BYTES, is_code: bool 
     walk = _Walk(root, limit_bytes, IgnoreRules(root, is_code), _RESULTS if is_code else frozenset())
     files = {name: _entry(path) for name, path in sorted(walk.run().items())}
     return Manifest(root, files, tuple(walk.notices))
+
+
+def with_includes(manifest: Manifest | None, includes: Sequence[Path]) -> Manifest:
+    """Code with further files and folders put beside it, each under its own name."""
+    whole = manifest or Manifest(Path.cwd(), {})
+    for include in includes:
+        found = scan(include)
+        prefix = "" if include.resolve().is_file() else f"{include.resolve().name}/"
+        added = {prefix + name: entry for name, entry in found.files.items()}
+        if taken := sorted(name for name in added if name in whole.files and whole.files[name] != added[name]):
+            raise JobError(
+                f"additional_includes: {include} brings {taken[0]}, which the code has already",
+                "Rename one of them.",
+            )
+        paths = {prefix + name: found.path_of(name) for name in found.files}
+        whole = Manifest(
+            whole.folder,
+            dict(sorted({**whole.files, **added}.items())),
+            (*whole.notices, *found.notices),
+            {**whole.elsewhere, **paths},
+        )
+    return whole
 
 
 def push(client: Client, manifest: Manifest) -> str:
@@ -196,7 +223,7 @@ def _batches(manifest: Manifest, missing: set[str]) -> Iterator[list[tuple[str, 
         if sha256 not in missing:
             continue
         missing.discard(sha256)
-        batch.append((sha256, size, manifest.folder / name))
+        batch.append((sha256, size, manifest.path_of(name)))
         total += size
         if total >= _BATCH_BYTES:
             yield batch

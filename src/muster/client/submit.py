@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from muster.client.api import Client
-from muster.client.snapshot import FileChanged, push, scan
+from muster.client.snapshot import FileChanged, push, scan, with_includes
 from muster.environments.current import installed
 from muster.environments.files import with_contents
 from muster.errors import JobError
-from muster.job.check import check_files
+from muster.job.check import check_files, local_path
 from muster.job.parts import EnvironmentSpec, Input, Scalar
 from muster.job.rules import SNAPSHOT, is_snapshot
 from muster.job.spec import JobSpec
@@ -44,8 +44,8 @@ def submit(
     all_notices = [*notices, *check_files(spec, base)]
     described = with_contents(absolute_inputs(with_build(client, spec, base), base), base)
     snapshot = None
-    if spec.code is not None:
-        snapshot, about_code = sent or send_code(client, base / spec.code)
+    if spec.code is not None or spec.additional_includes:
+        snapshot, about_code = sent or send_code(client, *code_of(spec, base))
         all_notices += about_code
     return client.submit(
         described,
@@ -107,10 +107,16 @@ def is_local(path: str) -> bool:
     return "://" not in path and not path.startswith("azureml:")
 
 
-def send_code(client: Client, folder: Path) -> SentCode:
+def code_of(spec: JobSpec, base_dir: Path) -> tuple[Path | None, tuple[Path, ...]]:
+    """The folder of a job's code, and what is put beside it."""
+    includes = tuple(local_path(path, base_dir) for path in spec.additional_includes)
+    return None if spec.code is None else base_dir / spec.code, includes
+
+
+def send_code(client: Client, folder: Path | None, includes: Sequence[Path] = ()) -> SentCode:
     """Send a job's code as it is now."""
     for attempt in range(1, _TRIES + 1):
-        manifest = scan(folder)
+        manifest = with_includes(None if folder is None else scan(folder), includes)
         try:
             return SentCode(push(client, manifest), manifest.notices)
         except FileChanged:

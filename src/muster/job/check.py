@@ -28,6 +28,7 @@ def check_files(spec: JobSpec, base_dir: str | Path) -> list[str]:
     base = Path(base_dir)
     problems = [
         *_code_problems(spec, base),
+        *_include_problems(spec, base),
         *_input_problems(spec, base),
         *_environment_problems(spec, base),
     ]
@@ -84,9 +85,15 @@ def _code_problems(spec: JobSpec, base: Path) -> Iterator[Problem]:
         yield from _script_problems(spec, code)
 
 
+def _include_problems(spec: JobSpec, base: Path) -> Iterator[Problem]:
+    for index, path in enumerate(spec.additional_includes):
+        if rules.is_address(path) or not _exists(local_path(path, base)):
+            yield Problem(("additional_includes", index), f"{show(path)} does not exist", _PATH_HINT)
+
+
 def _script_problems(spec: JobSpec, code: Path | None) -> Iterator[Problem]:
     script = script_of(resolve_command(spec))
-    if script is None or script.startswith("/"):
+    if script is None or script.startswith("/") or _is_included(spec, script):
         return
     if code is None:
         if not isinstance(spec.environment, EnvironmentSpec):
@@ -101,6 +108,10 @@ def _script_problems(spec: JobSpec, code: Path | None) -> Iterator[Problem]:
     elif not (code.name == Path(script).as_posix() if code.is_file() else (code / script).is_file()):
         message = f"runs {script}, which is not in {show(spec.code)} ({_python_files(code)})"
         yield Problem(("command",), message, "Correct the name; it is relative to `code`.")
+
+
+def _is_included(spec: JobSpec, script: str) -> bool:
+    return script.split("/", 1)[0] in {Path(path).name for path in spec.additional_includes}
 
 
 def _input_problems(spec: JobSpec, base: Path) -> Iterator[Problem]:

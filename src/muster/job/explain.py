@@ -10,7 +10,14 @@ from pydantic_core import ErrorDetails
 
 from muster.errors import JobError
 from muster.job.refusal import REFUSAL, Path, Problem, nearest, show
-from muster.job.sections import DISTRIBUTIONS, KINDS_THAT_CANNOT_RUN, foreign_key_reason, keys_allowed_at
+from muster.job.sections import (
+    DISTRIBUTIONS,
+    KINDS_THAT_CANNOT_RUN,
+    REFUSED_DISTRIBUTIONS,
+    REFUSED_SERVICES,
+    keys_allowed_at,
+    refused_key,
+)
 from muster.job.spec import JobSpec
 from muster.wire.codec import Json
 
@@ -88,8 +95,11 @@ def _translate(path: Path, details: ErrorDetails) -> Problem:
     if kind == "union_tag_not_found":
         return Problem((*path, "type"), f"is missing; allowed: {', '.join(DISTRIBUTIONS)}", "Add what is missing.")
     if kind == "union_tag_invalid":
-        return _not_allowed((*path, "type"), str(context["tag"]), DISTRIBUTIONS)
+        at, kind_given = (*path, "type"), str(context["tag"])
+        return _refused_kind(at, kind_given, REFUSED_DISTRIBUTIONS) or _not_allowed(at, kind_given, DISTRIBUTIONS)
     if kind == "literal_error":
+        if path[:1] == ("services",) and (refused := _refused_kind(path, given, REFUSED_SERVICES)):
+            return refused
         allowed = context["expected"].replace(" or ", ", ").split(", ")
         return _not_allowed(path, given, [name.strip("' ") for name in allowed])
     if kind in _NEEDED:
@@ -106,9 +116,8 @@ def _unknown_key(path: Path, location: Path) -> Problem:
     if path[-1:] != location[-1:]:
         # A key of the user's own may look like one of the marks.
         path = (*path, key)
-    reason = foreign_key_reason(path)
-    if reason:
-        return Problem(path, reason, "Remove the key.")
+    if said := refused_key(path):
+        return Problem(path, *said)
     variant = str(location[1]) if location[0] == "distribution" else ""
     allowed = keys_allowed_at(path[:-1], variant)
     return Problem(
@@ -116,6 +125,11 @@ def _unknown_key(path: Path, location: Path) -> Problem:
         f"unknown key; {nearest(key, allowed)}allowed here: {', '.join(allowed)}",
         "Correct or remove the unknown key.",
     )
+
+
+def _refused_kind(path: Path, given: Any, refused: Mapping[str, str]) -> Problem | None:
+    """A kind that Azure ML has and Muster has not."""
+    return Problem(path, f"{show(given)} is not there in Muster", refused[given]) if given in refused else None
 
 
 def _not_allowed(path: Path, given: Any, allowed: Iterable[str]) -> Problem:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from muster.errors import JobError
 from muster.job import refusal
+from muster.job.azure import left_out_notice, settle
 from muster.job.document import MAX_BYTES, BadDocument, MappingNode, Node, ScalarNode, SequenceNode, read_document
+from muster.job.environmentfile import with_environment_file
 from muster.job.explain import make_spec
-from muster.job.refusal import Problem, show
-from muster.job.sections import ignored_reason
+from muster.job.refusal import show
 from muster.job.spec import JobSpec
 from muster.wire.codec import Json
 
 _EXAMPLE_HINT = "A job file needs at least `command: …`; docs/job-file.md has examples."
 # Here a value is text, so it is taken as it stands in the file: 1.10, yes, 007.
-_TEXT_BELOW = ("environment_variables", "tags", "command")
+_TEXT_BELOW = ("environment_variables", "tags", "properties", "command")
 _TEXT_AT = (("environment", "python"),)
 
 
 @dataclass(frozen=True)
 class LoadedJob:
-    """A job file that was read."""
+    """A job that was read and checked."""
 
     spec: JobSpec
     notices: tuple[str, ...]
@@ -30,8 +32,32 @@ class LoadedJob:
     """The folder that relative paths in the job start from."""
 
 
+@dataclass(frozen=True)
+class JobDocument:
+    """A job file that was read and not yet checked: what a command line says still wins over it."""
+
+    data: Mapping[str, Json]
+    base_dir: Path
+    source: str
+    root: MappingNode
+
+    def checked(self, data: Mapping[str, Json]) -> LoadedJob:
+        """The job of this file, or of what became of it; raises JobError with file, line and key of every problem."""
+        settled = settle(with_environment_file(data, self.base_dir))
+        lines = {path: _line_of(self.root, path) for path in settled.left_out}
+        notice = left_out_notice(settled, lines)
+        spec = make_spec(settled.data, self.source, lambda path: _line_of(self.root, path))
+        return LoadedJob(spec, (f"{self.source}: {notice}",) if notice else (), self.base_dir)
+
+
 def load_job_file(path: str | Path) -> LoadedJob:
-    """Read a job file; raises JobError with file, line and key of every problem."""
+    """Read and check a job file; raises JobError with file, line and key of every problem."""
+    document = read_job_file(path)
+    return document.checked(document.data)
+
+
+def read_job_file(path: str | Path) -> JobDocument:
+    """Read a job file; raises JobError for what is no YAML mapping."""
     file = Path(path)
     try:
         with file.open("rb") as stream:
@@ -45,16 +71,18 @@ def load_job_file(path: str | Path) -> LoadedJob:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise JobError(f"{path}:{line}: not text in UTF-8", f"Is this a job file? {_EXAMPLE_HINT}") from error
-    return parse_job(text, source=str(path), base_dir=file.absolute().parent)
+    return _document(text, str(path), file.absolute().parent)
 
 
 def parse_job(text: str, source: str = "job.yml", base_dir: str | Path = ".") -> LoadedJob:
-    """Read the text of a job file; `source` is how errors call it."""
+    """Read and check the text of a job file; `source` is how errors call it."""
+    document = _document(text, source, Path(base_dir).absolute())
+    return document.checked(document.data)
+
+
+def _document(text: str, source: str, base_dir: Path) -> JobDocument:
     root = _root(text, source)
-    notices: list[str] = []
-    data = _mapping(root, (), source, notices)
-    spec = make_spec(data, source, lambda path: _line_of(root, path))
-    return LoadedJob(spec, tuple(notices), Path(base_dir).absolute())
+    return JobDocument(_mapping(root, ()), base_dir, source, root)
 
 
 def _root(text: str, source: str) -> MappingNode:
@@ -72,24 +100,15 @@ def _root(text: str, source: str) -> MappingNode:
     raise JobError(f"{source}:{root.line}: {given} is given; a job is a mapping (KEY: VALUE)", _EXAMPLE_HINT)
 
 
-def _mapping(node: MappingNode, path: refusal.Path, source: str, notices: list[str]) -> dict[str, Json]:
-    """Plain data without the keys that mean nothing here; each of those gives a notice."""
-    data = {}
-    for key, line, value in node.pairs():
-        here = (*path, key)
-        reason = ignored_reason(here)
-        if reason:
-            notices.append(f"{source}:{line}: {Problem(here, '').key}: {reason}")
-        else:
-            data[key] = _plain(value, here, source, notices)
-    return data
+def _mapping(node: MappingNode, path: refusal.Path) -> dict[str, Json]:
+    return {key: _plain(value, (*path, key)) for key, _, value in node.pairs()}
 
 
-def _plain(node: Node, path: refusal.Path, source: str, notices: list[str]) -> Json:
+def _plain(node: Node, path: refusal.Path) -> Json:
     if isinstance(node, MappingNode):
-        return _mapping(node, path, source, notices)
+        return _mapping(node, path)
     if isinstance(node, SequenceNode):
-        return [_plain(item, (*path, index), source, notices) for index, item in enumerate(node.items)]
+        return [_plain(item, (*path, index)) for index, item in enumerate(node.items)]
     assert isinstance(node, ScalarNode)
     # `command: true` means the program, not the truth.
     is_program = path == ("command",) and isinstance(node.value, bool)

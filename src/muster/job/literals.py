@@ -41,7 +41,8 @@ def input_value(value: Any) -> Any:
     if value.get("optional") is not True:
         raise refusal(
             f"a {value['type']} without a value",
-            f"Add `default`, write the value alone (NAME: VALUE), or add `optional: true`. Given: {show(value)}.",
+            f"Give --input NAME=VALUE, add `default`, write the value alone (NAME: VALUE), or add `optional: true`. "
+            f"Given: {show(value)}.",
         )
     return {"type": value["type"], "optional": True}
 

@@ -61,7 +61,7 @@ def _path_or_content(value: Any) -> Any:
 Scalar = bool | int | float | str
 Text = Annotated[str, AfterValidator(_checked_text)]
 Texts = Annotated[dict[Text, Text], BeforeValidator(_as_texts)]
-DataType = Literal["uri_file", "uri_folder", "mltable", "custom_model", "mlflow_model"]
+DataType = Literal["uri_file", "uri_folder", "mltable", "custom_model", "mlflow_model", "triton_model"]
 
 
 class Model(BaseModel):
@@ -162,7 +162,10 @@ class Input(Model):
     @model_validator(mode="after")
     def _has_a_path_unless_optional(self) -> Input:
         if not self.path and not self.optional:
-            raise refusal("has no path", "Add `path`, or `optional: true` where the job can do without.")
+            raise refusal(
+                "has no path",
+                "Add `path`, give --input NAME=PATH, or add `optional: true` where the job can do without.",
+            )
         return self
 
 
@@ -236,6 +239,25 @@ class EnvironmentSpec(Model):
                 f"gives {said}; exactly one is needed",
                 "Give one of: image or build (alone, or with conda_file or pip), conda_file, python and pip, or name.",
             )
+        return self
+
+
+class Service(Model):
+    """A port of rank 0's node that people reach through the server, with `muster forward`."""
+
+    type: Literal["ssh", "tensor_board", "jupyter_lab", "custom"]
+    """What is started beside rank 0; `custom`: nothing, the job's own program listens."""
+    port: Annotated[int, Field(ge=1, le=65_535)] | None = None
+    """Where it listens; absent: a free port, which the ranks find as `MUSTER_SERVICE_NAME_PORT`."""
+    log_dir: Text | None = None
+    """For `tensor_board`: the folder with the events, relative to the working folder (`outputs`)."""
+    ssh_public_keys: Text | None = None
+    """For `ssh`: who may enter, as in `authorized_keys`."""
+
+    @model_validator(mode="after")
+    def _lets_somebody_in(self) -> Service:
+        if self.type == "ssh" and not (self.ssh_public_keys or "").strip():
+            raise refusal("has no ssh_public_keys", "Add the public key of whoever is to enter: ssh_public_keys: …")
         return self
 
 

@@ -15,6 +15,7 @@ from muster.job.parts import (
     QueueSettings,
     Resources,
     Retry,
+    Service,
     TensorFlow,
 )
 from muster.job.refusal import Path
@@ -34,64 +35,89 @@ _SECTIONS: dict[Path, tuple[type[BaseModel], ...]] = {
     ("limits",): (Limits,),
     ("queue_settings",): (QueueSettings,),
     ("retry",): (Retry,),
+    ("services", "*"): (Service,),
 }
 
-_IGNORED: dict[Path, dict[str, str]] = {
-    (): {
-        "$schema": "names an editor's schema",
-        "services": "describes interactive services of Azure",
-        "identity": "names an identity of Azure",
-        "properties": "holds properties of Azure",
-        "creation_context": "is a record of Azure",
-        "id": "is an identifier of Azure",
-        "status": "is a record of Azure",
-        "parent_job_name": "names a job of Azure",
-        "resource_group": "names a resource group of Azure",
-        "resourceGroup": "names a resource group of Azure",
-        "parameters": "is a record of Azure",
-        "log_files": "is a record of Azure",
-    },
-    ("resources",): {
-        "instance_type": "names a machine size of Azure; the cluster decides which machines it has",
-        "properties": "holds properties of Azure",
-        "locations": "names regions of Azure",
-        "max_instance_count": "limits nodes that Azure adds to a running job",
-    },
-    ("queue_settings",): {"job_tier": "is a price tier of Azure"},
-    ("inputs", "*"): {"description": "is free text"},
-    ("outputs", "*"): {
-        "description": "is free text",
-        "name": "would register the output in Azure; it is kept with the run",
-        "version": "would register the output in Azure; it is kept with the run",
-    },
-    ("environment",): {
-        "$schema": "names an editor's schema",
-        "version": "is a version in Azure's registry",
-        "description": "is free text",
-        "tags": "are labels in Azure",
-        "properties": "holds properties of Azure",
-        "os_type": "is always linux",
-        "inference_config": "is for Azure's endpoints",
-    },
+_HARMLESS: dict[Path, tuple[str, ...]] = {
+    (): (
+        "$schema",
+        "version",
+        "is_deterministic",
+        "creation_context",
+        "id",
+        "status",
+        "parent_job_name",
+        "resource_group",
+        "resourceGroup",
+        "parameters",
+        "log_files",
+    ),
+    ("queue_settings",): ("job_tier",),
+    ("inputs", "*"): ("description", "title"),
+    ("outputs", "*"): ("description", "title"),
+    ("services", "*"): ("endpoint", "status", "error", "properties"),
+    ("environment",): ("$schema", "version", "description", "tags", "properties", "os_type"),
 }
+"""Taken in silence: they describe, or are records that Azure ML writes itself."""
+
+_IGNORED: dict[Path, dict[str, str]] = {
+    (): {"identity": "who the job is in Azure; here a job has the rights of its run"},
+    ("resources",): {
+        "instance_type": "a machine size of Azure; the cluster decides which machines it has",
+        "properties": "settings of Azure's own clusters",
+        "locations": "regions of Azure",
+        "max_instance_count": "a limit of nodes that Azure adds to a running job",
+    },
+    ("services", "*"): {"nodes": "more nodes than the first; services are on the node of rank 0"},
+    ("outputs", "*"): {
+        "name": "registers the output; `muster data create` does that for a run's files",
+        "version": "registers the output; `muster data create` does that for a run's files",
+    },
+    ("environment",): {"inference_config": "for endpoints"},
+}
+"""Without a meaning here: one notice names them."""
 
 _SWEEP = "belongs to a sweep, and sweeps cannot run yet"
 _PIPELINE = "belongs to a pipeline, and pipelines cannot run yet"
-_FOREIGN = {
-    "search_space": _SWEEP,
-    "objective": _SWEEP,
-    "sampling_algorithm": _SWEEP,
-    "early_termination": _SWEEP,
-    "trial": _SWEEP,
-    "jobs": _PIPELINE,
-    "settings": _PIPELINE,
-    "component": "names a component, and jobs made from components cannot run yet",
+_ON_THE_NODE = "fixes where the data lies on the node, which Muster decides"
+_READ_PATH = "Remove it, and read the path from ${{inputs.NAME}}, ${{outputs.NAME}} or MUSTER_INPUT_NAME."
+_IN_A_PIPELINE = "concerns the next step of a pipeline"
+_REMOVE = "Remove the key."
+_REFUSED: dict[Path, dict[str, tuple[str, str]]] = {
+    (): {
+        "search_space": (_SWEEP, _REMOVE),
+        "objective": (_SWEEP, _REMOVE),
+        "sampling_algorithm": (_SWEEP, _REMOVE),
+        "early_termination": (_SWEEP, _REMOVE),
+        "trial": (_SWEEP, _REMOVE),
+        "jobs": (_PIPELINE, _REMOVE),
+        "settings": (_PIPELINE, _REMOVE),
+        "component": (
+            "names a component, which belongs to a pipeline",
+            "Run the component itself: `muster run COMPONENT.yml --input NAME=VALUE`.",
+        ),
+    },
+    ("inputs", "*"): {"path_on_compute": (_ON_THE_NODE, _READ_PATH)},
+    ("outputs", "*"): {
+        "path_on_compute": (_ON_THE_NODE, _READ_PATH),
+        "early_available": (_IN_A_PIPELINE, _REMOVE),
+        "is_control": (_IN_A_PIPELINE, _REMOVE),
+    },
+}
+"""Refused by name, with what to do."""
+
+REFUSED_DISTRIBUTIONS = {
+    "ray": "Start Ray by the command itself, once on each node: distribution {type: pytorch} gives NODE_RANK and "
+    "MASTER_ADDR for `ray start`.",
+}
+REFUSED_SERVICES = {
+    "vs_code": "Use `type: ssh`, and let the editor connect through `muster forward`.",
 }
 
 
 def section_of(path: Path) -> Path:
     """The section that a path lies in, with `*` for names that the user chose."""
-    if len(path) >= 2 and path[0] in ("inputs", "outputs"):
+    if len(path) >= 2 and path[0] in ("inputs", "outputs", "services"):
         return (path[0], "*", *path[2:])
     return path
 
@@ -104,21 +130,35 @@ def keys_allowed_at(path: Path, distribution: str = "") -> list[str]:
     return list(dict.fromkeys(key for model in models for key in model.model_fields))
 
 
+def is_harmless(path: Path) -> bool:
+    """Whether a key is taken in silence."""
+    return str(path[-1]) in _HARMLESS.get(section_of(path[:-1]), ())
+
+
 def ignored_reason(path: Path) -> str | None:
-    """Why a key is accepted and then ignored; None where it is not."""
-    reason = _IGNORED.get(section_of(path[:-1]), {}).get(str(path[-1]))
-    return f"{reason}; it has no meaning here and is ignored" if reason else None
+    """What a key that has no meaning here is for; None where it has one."""
+    return _IGNORED.get(section_of(path[:-1]), {}).get(str(path[-1]))
 
 
-def foreign_key_reason(path: Path) -> str | None:
-    """Why a key of another kind of job is refused."""
-    return _FOREIGN.get(str(path[0])) if len(path) == 1 else None
+def refused_key(path: Path) -> tuple[str, str] | None:
+    """Why a key of Azure ML's is refused, and what to do."""
+    return _REFUSED.get(section_of(path[:-1]), {}).get(str(path[-1]))
+
+
+def harmless_keys() -> list[str]:
+    """Every key that is taken in silence, as a person writes it."""
+    return [_written(section, key) for section, keys in _HARMLESS.items() for key in keys]
 
 
 def ignored_keys() -> list[tuple[str, str]]:
-    """Every key that is accepted and ignored, as a person writes it, and why."""
-    return [
-        (".".join((*(str(part) for part in section), key)).replace("*", "NAME"), reason)
-        for section, keys in _IGNORED.items()
-        for key, reason in keys.items()
-    ]
+    """Every key that is left out with a notice, as a person writes it, and what it is for."""
+    return [(_written(section, key), reason) for section, keys in _IGNORED.items() for key, reason in keys.items()]
+
+
+def refused_keys() -> list[tuple[str, str, str]]:
+    """Every key that is refused by name: why, and what to do."""
+    return [(_written(section, key), *said) for section, keys in _REFUSED.items() for key, said in keys.items()]
+
+
+def _written(section: Path, key: str) -> str:
+    return ".".join((*(str(part) for part in section), key)).replace("*", "NAME")

@@ -22,6 +22,7 @@ from muster.job.parts import (
     Resources,
     Retry,
     Scalar,
+    Service,
     TensorFlow,
     Text,
     Texts,
@@ -76,8 +77,12 @@ class JobSpec(Model):
     """Free text."""
     tags: Texts = {}
     """Texts by name, to find runs by."""
+    properties: Texts = {}
+    """Texts by name that are kept with the job and never change."""
     code: Text | None = None
     """Folder (or file) with the script, relative to the job file. The command runs in a copy of it."""
+    additional_includes: Annotated[tuple[Text, ...], BeforeValidator(as_tuple, json_schema_input_type=list[str])] = ()
+    """Further files and folders, relative to the job file, that are put beside what `code` holds."""
     command: Command
     """Text runs under bash; a list is expanded per rank without a shell."""
     environment: Environment | None = None
@@ -100,6 +105,8 @@ class JobSpec(Model):
     """How the job waits."""
     retry: Retry = Retry()
     """When a failed attempt is followed by another."""
+    services: dict[str, Service] = {}
+    """What people may reach while the job runs, by name: `ssh`, `tensor_board`, `jupyter_lab`, ports of its own."""
 
     @field_validator("distribution", mode="before")
     @classmethod
@@ -128,7 +135,10 @@ class JobSpec(Model):
     def _is_a_cluster_name(cls, value: str) -> str:
         name = rules.cluster_name(value)
         if name is None:
-            raise refusal(f"{show(value)} is not the name of a cluster", "Write local, NAME or azureml:NAME.")
+            raise refusal(
+                f"{show(value)} is not the name of a cluster",
+                "Write local, NAME or azureml:NAME, or run it with --compute NAME.",
+            )
         return name
 
     @field_validator("environment", mode="after")
@@ -140,7 +150,8 @@ class JobSpec(Model):
         if name is None:
             raise refusal(
                 f"{show(value)} is not the name of an environment",
-                "Write azureml:NAME, azureml:NAME:VERSION or azureml:NAME@latest, or a mapping such as {image: …}.",
+                "Write azureml:NAME, azureml:NAME:VERSION or azureml:NAME@latest, or a mapping such as {image: …}; or "
+                "run it with --environment NAME, --environment FILE or --environment none.",
             )
         return name
 
@@ -154,7 +165,7 @@ class JobSpec(Model):
             raise refusal(f"{longest:,} bytes; at most {MAX_TEXT_BYTES:,} fit", "Put it into a script in `code`.")
         return value
 
-    @field_validator("inputs", "outputs", mode="after")
+    @field_validator("inputs", "outputs", "services", mode="after")
     @classmethod
     def _names_are_identifiers(cls, value: dict[str, T]) -> dict[str, T]:
         wrong = [name for name in value if not rules.IDENTIFIER.fullmatch(name)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 from muster.defaults import MASTER_PORT, MPI_PORT, TENSORFLOW_PORT
 from muster.errors import JobError
@@ -13,11 +14,19 @@ from muster.job.spec import JobSpec
 from muster.launch import mpi
 from muster.launch.gang import LOOPBACK_INTERFACE, Gang, uses_loopback
 from muster.launch.layout import CHIEF, EVALUATOR, SERVER, WORKER, Task, layout
+from muster.launch.services import num_free_ports
 from muster.wire.node.plan import PortsWanted
 
 
 def ports_wanted(spec: JobSpec, node_rank: int) -> PortsWanted:
-    """The ports that a node's agent must hold before the plan can be made."""
+    """The ports that a node's agent must hold before the plan can be made; those of services come last."""
+    of_ranks = _ports_of_ranks(spec, node_rank)
+    if node_rank > 0:
+        return of_ranks
+    return replace(of_ranks, count=of_ranks.count + num_free_ports(spec))
+
+
+def _ports_of_ranks(spec: JobSpec, node_rank: int) -> PortsWanted:
     if isinstance(spec.distribution, TensorFlow):
         serving = [task for task in layout(spec) if task.node_rank == node_rank and task.role != EVALUATOR]
         return PortsWanted(len(serving), TENSORFLOW_PORT)

@@ -16,6 +16,7 @@ from muster.launch.fabric import Member, Wanted, choose
 from muster.launch.gang import Gang, own_gpus, shared_environment
 from muster.launch.layout import CHIEF, WORKER, Task, process_logs, role_logs
 from muster.launch.notices import notices
+from muster.launch.services import service_environment, service_notices, service_ranks
 from muster.wire.node.devices import Devices
 from muster.wire.node.plan import MpiHost, NodePlan, Plan, PortsWanted, RankPlan, Slot
 
@@ -48,7 +49,9 @@ def plan(spec: JobSpec, slots: Sequence[Slot], *, run_id: str, attempt: int, pyt
         if hosts and node_rank == 0:
             ranks.insert(0, _mpi_launcher(gang, hosts, base))
         nodes.append(NodePlan(node_rank, slot.name, slot.address, slot.gpus, tuple(ranks), hosts))
-    return Plan(tuple(nodes), notices(gang))
+    if spec.services:
+        nodes[0] = _with_services(gang, nodes[0], _base_environment(gang, 0, run_id, attempt))
+    return Plan(tuple(nodes), (*notices(gang), *service_notices(gang, run_id)))
 
 
 def with_network(
@@ -131,6 +134,7 @@ def _base_environment(gang: Gang, node_rank: int, run_id: str, attempt: int) -> 
         "AZUREML_NODE_COUNT": str(len(gang.slots)),
         "PYTHONUNBUFFERED": "1",
         **shared_environment(gang, node_rank),
+        **service_environment(gang),
     }
 
 
@@ -141,6 +145,12 @@ def _is_essential(task: Task, spec: JobSpec) -> bool:
     if spec.distribution.chief and spec.distribution.parameter_server_count:
         return task.role == CHIEF
     return task.role in (CHIEF, WORKER)
+
+
+def _with_services(gang: Gang, node: NodePlan, base: Mapping[str, str]) -> NodePlan:
+    """The first node with what is started beside rank 0; a launcher has the number after the last rank's."""
+    first = len(gang.tasks) + isinstance(gang.spec.distribution, Mpi)
+    return replace(node, ranks=(*node.ranks, *service_ranks(gang, base, first)))
 
 
 def _mpi_hosts(gang: Gang) -> tuple[MpiHost, ...]:

@@ -6,6 +6,7 @@ the same calls print. A disk that is full costs one warning on standard error; o
 
 import atexit
 import io
+import json
 import os
 import sys
 import threading
@@ -20,6 +21,7 @@ from muster.runtime import values
 from muster.runtime.checkpoints import publish
 from muster.runtime.events import EventFile
 from muster.runtime.uploads import Source, check_name, folder_files, put
+from muster.runtime.workspace import Workspace
 
 _REMEMBERED_POINTS = 10_000
 
@@ -168,6 +170,41 @@ class Run:
         for key, value in tags.items():
             self.tag(key, value)
 
+    def log_confusion_matrix(self, name: str, value: Any, description: str = "") -> None:
+        """Keep a confusion matrix, as v1 describes one, with the run."""
+        self._keep_json(name, value)
+
+    def log_accuracy_table(self, name: str, value: Any, description: str = "") -> None:
+        """Keep an accuracy table, as v1 describes one, with the run."""
+        self._keep_json(name, value)
+
+    def log_predictions(self, name: str, value: Any, description: str = "") -> None:
+        """Keep a histogram of predictions, as v1 describes one, with the run."""
+        self._keep_json(name, value)
+
+    def log_residuals(self, name: str, value: Any, description: str = "") -> None:
+        """Keep a histogram of residuals, as v1 describes one, with the run."""
+        self._keep_json(name, value)
+
+    def _keep_json(self, name: str, value: Any) -> None:
+        text = value if isinstance(value, str) else json.dumps(value)
+        self.upload_file("metrics/{}.json".format(_file_stem(name)), io.BytesIO(text.encode()))
+
+    def add_properties(self, properties: Mapping[str, Any]) -> None:
+        """Kept as tags: here a run has tags alone."""
+        self.set_tags(properties)
+
+    def get_details(self) -> Dict[str, Any]:
+        """What this process knows of the run, under v1's keys."""
+        return {"runId": self.id, "status": self.get_status(), "properties": {}, "tags": self.get_tags()}
+
+    def get_status(self) -> str:
+        return "Running"
+
+    def get_portal_url(self) -> str:
+        """How to see the run from a terminal."""
+        return "muster show {}".format(self.id)
+
     def get_tags(self) -> Dict[str, str]:
         """The tags that this process put on the run."""
         return dict(self._tags)
@@ -267,10 +304,8 @@ class RunExperiment:
 
     @property
     def workspace(self) -> Any:
-        raise MusterError(
-            "a rank does not talk to the server, so `run.experiment.workspace` is not available inside a run",
-            "Give the script its data as inputs (`run.input_datasets`), and register models with `run.register_model`.",
-        )
+        """What a rank can say of its workspace; using what needs the server raises an error that says what to do."""
+        return Workspace()
 
     def __str__(self) -> str:
         return self.name

@@ -150,6 +150,45 @@ class DatasetConsumptionConfig:
         return {"type": kind, "path": self.dataset.path, "mode": self.mode}
 
 
+class OutputFileDatasetConfig:
+    """A folder that a script writes; it gets the path as its argument."""
+
+    def __init__(
+        self,
+        name: str | None = None,
+        destination: tuple[Datastore, str] | None = None,
+        source: str | None = None,
+        partition_format: str | None = None,
+    ) -> None:
+        self.name = name
+        self.destination = destination
+        self.mode = "rw_mount"
+
+    def as_mount(self, disable_metadata_cache: bool = False) -> OutputFileDatasetConfig:
+        return self._with_mode("rw_mount")
+
+    def as_upload(self, overwrite: bool = False, source_globs: Any = None) -> OutputFileDatasetConfig:
+        return self._with_mode("upload")
+
+    def register_on_complete(self, name: str, description: str | None = None, tags: Any = None) -> Any:
+        """Refused: data assets are made of what is there."""
+        raise JobError(
+            "an output cannot register itself", f"When the run has completed: `muster data create {name} --path …`."
+        )
+
+    def to_output(self) -> dict[str, str]:
+        """The output of a job file."""
+        if self.destination is None:
+            return {"type": "uri_folder", "mode": self.mode}
+        store, path = self.destination
+        return {"type": "uri_folder", "mode": self.mode, "path": datastore_address(store.name, path)}
+
+    def _with_mode(self, mode: str) -> OutputFileDatasetConfig:
+        made = OutputFileDatasetConfig(self.name, self.destination)
+        made.mode = mode
+        return made
+
+
 class FileDatasetFactory:
     """`Dataset.File`."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -194,11 +195,11 @@ class Environment:
 
     @staticmethod
     def from_dockerfile(
-        name: str, dockerfile: str, conda_specification: str | None = None, pip_requirements: str | None = None
+        name: str, dockerfile: str | Path, conda_specification: str | None = None, pip_requirements: str | None = None
     ) -> Environment:
         """A container image that is built from a Dockerfile, given by its path or its text."""
         made = _on_image(name, conda_specification, pip_requirements)
-        made.docker.base_dockerfile = dockerfile
+        made.docker.base_dockerfile = os.fspath(dockerfile)
         return made
 
     @staticmethod

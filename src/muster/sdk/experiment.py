@@ -9,12 +9,14 @@ from typing import Any, NoReturn
 
 from muster.client.submit import submit
 from muster.errors import JobError, MusterError
+from muster.job.check import check_files
 from muster.sdk.connected import Connected
 from muster.sdk.job import to_job
 from muster.sdk.notices import tell
 from muster.sdk.run import Run
 from muster.sdk.runconfig import ScriptRunConfig
 from muster.wire.codec import Json
+from muster.wire.node.plan import PlanView
 
 
 class Experiment:
@@ -40,6 +42,15 @@ class Experiment:
         view = submit(self.workspace.client, spec, Path.cwd(), python=python, notices=notices)
         tell(*view.notices)
         return Run._of(self.workspace, view)
+
+    def dry_run(self, config: ScriptRunConfig) -> PlanView:
+        """What every rank would run, on nodes like those of the compute target; nothing is started.
+
+        `print(describe(plan))` with `muster.launch.describe.describe` shows it as `muster run --dry-run` does.
+        """
+        spec, notices = to_job(config, self.name)
+        tell(*notices, *check_files(spec, Path.cwd()))
+        return self.workspace.client.plan(spec, sys.executable if spec.environment is None else "python")
 
     def get_runs(
         self,

@@ -11,7 +11,7 @@ from muster.errors import JobError
 from muster.job.explain import make_spec
 from muster.job.rules import IDENTIFIER
 from muster.job.spec import JobSpec
-from muster.sdk.dataset import DatasetConsumptionConfig, FileDataset
+from muster.sdk.dataset import DatasetConsumptionConfig, FileDataset, OutputFileDatasetConfig
 from muster.sdk.environment import Environment, to_spec
 from muster.sdk.notices import ignored
 from muster.sdk.runconfig import (
@@ -42,6 +42,7 @@ def to_job(config: ScriptRunConfig, name: str) -> tuple[JobSpec, list[str]]:
         "resources": {"instance_count": num_nodes, "shm_size": run_config.docker.shm_size},
         "distribution": distribution,
         "inputs": inputs.declared,
+        "outputs": inputs.outputs,
         "environment_variables": _variables(run_config.environment, run_config.environment_variables),
         "limits": {"timeout": run_config.max_run_duration_seconds},
     }
@@ -58,9 +59,9 @@ def _command(config: ScriptRunConfig, inputs: _Inputs) -> str | list[str]:
     if config.command is not None:
         if config.arguments:
             raise JobError("`arguments` belong to `script`", "With `command`, write them into the command.")
-        if isinstance(config.command, str):
-            return " ".join([config.command, *resume])
-        return [*_texts("command", config.command, inputs), *resume]
+        words = [config.command] if isinstance(config.command, str) else _texts("command", config.command, inputs)
+        # v1 joined a list and gave it to a shell, so `"a && b".split()` means what it says.
+        return " ".join([*words, *resume])
     if config.script is None:
         raise JobError("ScriptRunConfig has neither script nor command", "Give script='train.py' or a command.")
     return ["python", _script(config), *_texts("arguments", config.arguments or [], inputs), *resume]
@@ -89,6 +90,8 @@ def _texts(what: str, items: Sequence[Any], inputs: _Inputs) -> list[str]:
 def _text(what: str, item: Any, inputs: _Inputs) -> str:
     if isinstance(item, DatasetConsumptionConfig | FileDataset):
         return inputs.reference(item)
+    if isinstance(item, OutputFileDatasetConfig):
+        return inputs.output(item)
     if isinstance(item, str | int | float | os.PathLike):
         return str(item)
     raise JobError(
@@ -98,10 +101,18 @@ def _text(what: str, item: Any, inputs: _Inputs) -> str:
 
 
 class _Inputs:
-    """Datasets that were met in the arguments, as inputs of the job."""
+    """Datasets that were met in the arguments, as inputs and outputs of the job."""
 
     def __init__(self) -> None:
         self.declared: dict[str, dict[str, str]] = {}
+        self.outputs: dict[str, dict[str, str]] = {}
+
+    def output(self, data: OutputFileDatasetConfig) -> str:
+        name = data.name or f"output_{len(self.outputs)}"
+        if not IDENTIFIER.fullmatch(name):
+            raise JobError(f"{name!r} cannot be an output's name", "Use letters, digits and '_'.")
+        self.outputs[name] = data.to_output()
+        return f"${{{{outputs.{name}}}}}"
 
     def reference(self, data: DatasetConsumptionConfig | FileDataset) -> str:
         use = data.as_mount() if isinstance(data, FileDataset) else data
@@ -139,7 +150,9 @@ def _distribution(config: DistributedConfiguration | None) -> tuple[dict[str, Js
     if isinstance(config, TensorflowConfiguration):
         workers = _count("worker_count", config.worker_count)
         servers = _count("parameter_server_count", config.parameter_server_count, least=0)
-        return {"type": "tensorflow", "worker_count": workers, "parameter_server_count": servers}, workers
+        roles = {"chief": config.chief, "evaluator": config.evaluator}
+        counts = {"worker_count": workers, "parameter_server_count": servers}
+        return {"type": "tensorflow", **counts, **{role: True for role, is_there in roles.items() if is_there}}, workers
     if isinstance(config, PyTorchConfiguration):
         nodes = _count("node_count", config.node_count)
         return {

@@ -37,11 +37,20 @@ class PyTorchConfiguration:
 
 
 class TensorflowConfiguration:
-    """Workers, one per node, and parameter servers, described to them by TF_CONFIG."""
+    """Workers, one per node, parameter servers, a chief and an evaluator, described to them by TF_CONFIG."""
 
-    def __init__(self, worker_count: int = 1, parameter_server_count: int = 1) -> None:
+    def __init__(
+        self,
+        worker_count: int = 1,
+        parameter_server_count: int = 1,
+        *,
+        chief: bool = False,
+        evaluator: bool = False,
+    ) -> None:
         self.worker_count = worker_count
         self.parameter_server_count = parameter_server_count
+        self.chief = chief
+        self.evaluator = evaluator
 
 
 DistributedConfiguration = MpiConfiguration | PyTorchConfiguration | TensorflowConfiguration

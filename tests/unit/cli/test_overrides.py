@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.cli.commands.run import load
 from muster.cli.overrides import Overrides, parse_env, parse_pairs, script_job, with_overrides
 from muster.errors import JobError
 
@@ -138,3 +139,40 @@ def test_pairs_and_variables_are_parsed() -> None:
             parse_pairs("--input", [bad])
     with pytest.raises(JobError, match="no NOPE in this shell"):
         parse_env(["NOPE"], {})
+
+
+def test_settings_reach_any_key_of_the_file() -> None:
+    job = {"command": "true", "resources": {"instance_count": 4, "shm_size": "2g"}}
+    given = {"resources.instance_count": "1", "tags.team": "vision", "inputs.a": "{path: x}"}
+    changed = with_overrides(job, Overrides(settings=given))
+    assert changed["resources"] == {"instance_count": 1, "shm_size": "2g"}
+    assert changed["tags"] == {"team": "vision"}
+    assert changed["inputs"] == {"a": {"path": "x"}}
+
+
+@pytest.mark.parametrize("key", ["command.x", ".a", "a..b"])
+def test_a_setting_that_leads_nowhere_is_refused(key: str) -> None:
+    with pytest.raises(JobError, match="--set"):
+        with_overrides({"command": "true"}, Overrides(settings={key: "1"}))
+
+
+def test_an_environment_of_the_command_line_wins(folder: Path) -> None:
+    job = {"command": "true", "environment": "azureml:<yours>"}
+    assert with_overrides(job, Overrides(environment="none"))["environment"] is None
+    assert with_overrides(job, Overrides(environment="pytorch"))["environment"] == "pytorch"
+    (folder / "requirements.txt").write_text("numpy\n")
+    found = with_overrides(job, Overrides(environment="requirements.txt"))["environment"]
+    assert found == {"name": "requirements", "pip": [f"-r {folder / 'requirements.txt'}"]}
+
+
+def test_what_the_command_line_says_wins_before_the_file_is_checked(folder: Path) -> None:
+    (folder / "job.yml").write_text(
+        "command: python train.py ${{inputs.n}}\ncode: src\ncompute: azureml:<your cluster>\n"
+        "environment: azureml:<env>\ninputs: {n: {type: integer}}\n"
+    )
+    overrides = Overrides(compute="local", environment="none", inputs={"n": "3"})
+    spec = load("job.yml", [], overrides).spec
+    assert (spec.compute, spec.environment, spec.inputs["n"]) == ("local", None, 3)
+    with pytest.raises(JobError, match=r"job\.yml:3: compute: ") as refused:
+        load("job.yml", [], Overrides())
+    assert "--compute" in refused.value.hint

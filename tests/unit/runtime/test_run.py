@@ -78,7 +78,7 @@ def test_the_run_knows_itself(run: Run) -> None:
     assert run.input_datasets == {"images": "/data/images"}
     assert run.output_datasets == {"model": "/work/outputs/model"}
     with pytest.raises(MusterError, match="does not talk to the server"):
-        run.experiment.workspace  # noqa: B018
+        run.experiment.workspace.datastores  # noqa: B018
 
 
 def test_the_metrics_of_this_process_can_be_read_back(run: Run) -> None:

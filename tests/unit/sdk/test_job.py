@@ -9,7 +9,7 @@ import pytest
 
 from muster.errors import JobError, NotFound
 from muster.job.parts import Input, Mpi, PyTorch, TensorFlow
-from muster.sdk.dataset import Dataset
+from muster.sdk.dataset import Dataset, OutputFileDatasetConfig
 from muster.sdk.environment import CondaDependencies, Environment, from_spec, to_spec
 from muster.sdk.job import to_job
 from muster.sdk.runconfig import (
@@ -42,6 +42,19 @@ def test_per_process_the_total_is_shared_over_the_nodes() -> None:
     assert spec.limits.timeout == 2_592_000
 
 
+@pytest.mark.parametrize("command", [["echo one && echo two"], ["echo", "one", "&&", "echo", "two"]])
+def test_a_command_list_is_joined_and_left_to_a_shell(command: list[str]) -> None:
+    spec, _ = to_job(config(script=None, command=command), "e")
+    assert spec.command == "echo one && echo two"
+
+
+def test_data_in_a_command_list_becomes_an_input() -> None:
+    data = Dataset.File.from_files("/data/images", validate=False).as_named_input("images").as_mount()
+    spec, _ = to_job(config(script=None, command=["ls", data, "|", "wc", "-l"]), "e")
+    assert spec.command == "ls ${{inputs.images}} | wc -l"
+    assert set(spec.inputs) == {"images"}
+
+
 def test_per_node_a_command_list_runs_once_on_each_node() -> None:
     launcher = "python -m torch.distributed.launch --nproc_per_node 4 --nnodes 2 --node_rank $NODE_RANK"
     rendezvous = "--master_addr $MASTER_ADDR --master_port $MASTER_PORT --use_env train.py --epochs 50"
@@ -49,7 +62,7 @@ def test_per_node_a_command_list_runs_once_on_each_node() -> None:
     spec, _ = to_job(
         config(script=None, command=command, distributed_job_config=PyTorchConfiguration(node_count=2)), "e"
     )
-    assert spec.command == tuple(command)
+    assert spec.command == " ".join(command)
     assert spec.distribution == PyTorch(process_count_per_instance=None, communication_backend="nccl")
     assert spec.resources.instance_count == 2
 
@@ -88,7 +101,8 @@ def test_tensorflow_counts_workers_and_parameter_servers() -> None:
 def test_the_v1_defaults_of_the_configurations() -> None:
     assert vars(MpiConfiguration()) == {"process_count_per_node": 1, "node_count": 1}
     assert vars(PyTorchConfiguration()) == {"communication_backend": "Nccl", "process_count": None, "node_count": 1}
-    assert vars(TensorflowConfiguration()) == {"worker_count": 1, "parameter_server_count": 1}
+    added = {"chief": False, "evaluator": False}
+    assert vars(TensorflowConfiguration()) == {"worker_count": 1, "parameter_server_count": 1, **added}
 
 
 @pytest.mark.parametrize(("total", "nodes", "fitting"), [(5, 2, "4 or 6"), (1, 2, "use 2"), (7, 4, "4 or 8")])
@@ -302,3 +316,21 @@ def test_conda_dependencies_are_built_up() -> None:
     packages.add_channel("x")
     assert packages.as_dict()["dependencies"] == ["python=3.11", "b", "d", "pip", {"pip": ["a", "c"]}]
     assert packages.as_dict()["channels"] == ["x"]
+
+
+def test_a_chief_and_an_evaluator_can_be_asked_for() -> None:
+    distribution = TensorflowConfiguration(worker_count=2, parameter_server_count=0, chief=True, evaluator=True)
+    spec, _ = to_job(config(distributed_job_config=distribution), "e")
+    assert spec.distribution == TensorFlow(worker_count=2, parameter_server_count=0, chief=True, evaluator=True)
+
+
+def test_a_folder_that_the_script_writes_is_an_output() -> None:
+    spec, _ = to_job(config(arguments=["--out", OutputFileDatasetConfig("model").as_upload()]), "e")
+    assert spec.command[-1] == "${{outputs.model}}"
+    assert spec.outputs["model"].mode == "upload"
+
+
+def test_a_dockerfile_may_be_given_as_a_path(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM ubuntu\n")
+    described, _ = to_spec(Environment.from_dockerfile("e", tmp_path / "Dockerfile"))
+    assert described == {"name": "e", "build": {"path": str(tmp_path), "dockerfile_path": "Dockerfile"}}

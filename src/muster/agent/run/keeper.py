@@ -243,7 +243,7 @@ class Keeper:
             if ended is None:
                 continue
             self._exited(ended, status, usage.ru_maxrss, interrupted=ended.rank in self._interrupted)
-            if self._mpi is not None and not ended.wrapped and status == 0:
+            if self._mpi is not None and ended.essential and not ended.wrapped and status == 0:
                 self._deserted = ("mpirun", time.monotonic() + DESERTED_S)
 
     def _hear_wrappers(self) -> None:

@@ -92,7 +92,9 @@ class LaunchFiles:
             if rank.wrapped:
                 wrapped.append((rank, env))
             else:
-                ranks.append(self._rank(*(self._mpi.launcher(rank, env) if self._mpi else (rank, env))))
+                # Beside mpirun only services are started, which nothing waits for.
+                is_launcher = self._mpi is not None and rank.essential
+                ranks.append(self._rank(*(self._mpi.launcher(rank, env) if self._mpi and is_launcher else (rank, env))))
         return {
             "ranks": ranks,
             "whole_gang": self._order.num_nodes == 1,

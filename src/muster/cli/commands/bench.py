@@ -26,7 +26,7 @@ from muster.cli.views.metrics import is_number, throughput_metric
 from muster.client.api import Client
 from muster.client.connect import connect
 from muster.client.snapshot import scan
-from muster.client.submit import SentCode, send_code, submit
+from muster.client.submit import SentCode, code_of, send_code, submit
 from muster.errors import JobError, RunFailed
 from muster.job.check import check_files
 from muster.job.explain import make_spec
@@ -122,7 +122,7 @@ def _measure(job: LoadedJob, study: Study, path: Path) -> Study:
         return study
     client = connect()
     # Once for all runs: an edit in between does not reach those that follow.
-    sent = send_code(client, job.base_dir / job.spec.code) if job.spec.code is not None else None
+    sent = send_code(client, *code_of(job.spec, job.base_dir)) if job.spec.code is not None else None
     shown: set[str] = set()
     for number, (size, turn) in enumerate(left, 1):
         say(f"[{number}/{len(left)}] {_counted(size.procs)} on {size} (nodes x processes)")

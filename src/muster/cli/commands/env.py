@@ -37,6 +37,8 @@ from muster.environments.venvs.cache import Built, Cache
 from muster.environments.venvs.interpreters import Interpreter, NoInterpreter, find, host_platform
 from muster.environments.venvs.recipe import key_of, without_secrets
 from muster.errors import Conflict, MusterError, NotFound, ServerUnavailable, UserError
+from muster.job.azure import settle
+from muster.job.environmentfile import environment_of
 from muster.job.explain import make_spec
 from muster.job.jobfile import load_job_file
 from muster.job.parts import Mpi
@@ -320,17 +322,11 @@ def _described(path: Path) -> tuple[JobSpec, Path] | None:
     """A job in the environment that a file describes, and the folder that it is relative to; None without the file."""
     if not path.is_file():
         return None
-    path = path.absolute()
-    if path.suffix == ".txt":
-        environment: dict[str, Value] = {"pip": [f"-r {path}"]}
-    elif "dockerfile" in path.name.lower():
-        environment = {"build": {"path": str(path.parent), "dockerfile_path": path.name}}
-    elif re.search(r"^command:", path.read_text(errors="replace"), re.MULTILINE):
+    if re.search(r"^command:", path.read_text(errors="replace"), re.MULTILINE):
         job = load_job_file(path)
         return job.spec, job.base_dir
-    else:
-        environment = {"conda_file": str(path)}
-    return make_spec({"command": "true", "environment": {"name": path.stem, **environment}}), path.parent
+    data = settle({"command": "true", "environment": environment_of(path)}).data
+    return make_spec(data), path.absolute().parent
 
 
 def _find_registered(name: str, version: str | None) -> Mapping[str, Value] | None:

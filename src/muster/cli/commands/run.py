@@ -17,7 +17,7 @@ from muster.client.connect import connect
 from muster.client.submit import submit
 from muster.errors import JobError
 from muster.job.explain import make_spec
-from muster.job.jobfile import LoadedJob, load_job_file
+from muster.job.jobfile import LoadedJob, read_job_file
 
 
 def run(
@@ -39,6 +39,12 @@ def run(
     name: Annotated[str | None, option("NAME", "A name for the run.")] = None,
     experiment: Annotated[str | None, option("NAME", "The experiment it belongs to.")] = None,
     compute: Annotated[str | None, option("NAME", "The cluster to run on.")] = None,
+    environment: Annotated[
+        str | None, option("NAME|FILE|none", "What the ranks run in; `none`: the current Python.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, option("KEY=VALUE", "A key of the job file, such as limits.timeout=60; repeatable.", "--set")
+    ] = None,
     priority: Annotated[str | None, option("low|medium|high", "Its priority in the queue.")] = None,
     detach: Annotated[bool, switch("Print the run's id and return at once.", "--detach", "-d")] = False,
     dry_run: Annotated[bool, switch("Print what every rank would run, and run nothing.", "--dry-run")] = False,
@@ -62,6 +68,8 @@ def run(
       muster run job.yml
       muster run train.py --nodes 2 --procs 4 -- --epochs 3
       muster run job.yml --input epochs=10 --timeout 2h --detach
+      muster run job.yml --compute local --set resources.instance_count=1
+      muster run train.py --environment requirements.txt
       muster run train.py --procs 2 --dry-run
     """
     overrides = Overrides(
@@ -75,6 +83,8 @@ def run(
         experiment=experiment,
         compute=compute,
         priority=priority,
+        environment=environment,
+        settings=parse_pairs("--set", settings or []),
     )
     job = load(target, arguments or [], overrides)
     if dry_run:
@@ -93,11 +103,8 @@ def load(target: str, arguments: list[str], overrides: Overrides) -> LoadedJob:
             f"{target} says itself what it runs; it takes no arguments ({' '.join(arguments)!r}).",
             "Declare inputs in the job file and give them with --input NAME=VALUE.",
         )
-    loaded = load_job_file(Path(target))
-    if overrides == Overrides():
-        return loaded
-    changed = with_overrides(loaded.spec.model_dump(exclude_unset=True), overrides)
-    return LoadedJob(spec=make_spec(changed), notices=loaded.notices, base_dir=loaded.base_dir)
+    document = read_job_file(Path(target))
+    return document.checked(with_overrides(document.data, overrides))
 
 
 def start(job: LoadedJob, *, detach: bool, quiet: bool, as_json: bool) -> int:

@@ -1,0 +1,5 @@
+"""`python -m muster`: the command line."""
+
+from muster.cli.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""Submission scripts of Azure ML as they are: `python -m muster.azureml submit.py`."""

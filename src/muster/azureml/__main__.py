@@ -1,0 +1,41 @@
+"""`python -m muster.azureml SCRIPT [ARGS]`: run a script whose imports of Azure ML mean Muster."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+from muster.azureml.finder import install
+from muster.errors import MusterError
+
+_USAGE = (
+    "usage: python -m muster.azureml SCRIPT [ARGUMENTS]\n\nRun a submission script of Azure ML on Muster, unchanged."
+)
+
+
+def main(words: list[str]) -> int:
+    """Run the script as if it had been started by Python itself; returns the exit code."""
+    if not words or words[0] in ("-h", "--help"):
+        print(_USAGE)
+        return 0 if words else 2
+    script = Path(words[0])
+    if not script.is_file():
+        print(f"error: there is no file {script}.\n{_USAGE}", file=sys.stderr)
+        return 2
+    install()
+    sys.argv = words
+    # Python puts a script's own folder first; it had put the current one there for this module.
+    sys.path[0] = str(script.resolve().parent)
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except MusterError as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(f"  {error.hint}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,66 @@
+"""Makes imports of Azure ML's packages mean Muster, in this process."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+
+from muster.azureml.names import MODULES, SHARED, WHOLE, refusal
+
+
+def install() -> None:
+    """From here on `azureml` and `azure.ai.ml` are Muster's, installed or not."""
+    if not any(isinstance(finder, MusterFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, MusterFinder())
+
+
+class MusterFinder(MetaPathFinder):
+    """Finds every module of the table, and refuses the others of those packages by name."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname in SHARED and PathFinder.find_spec(fullname, path) is not None:
+            return None
+        if fullname in MODULES:
+            return ModuleSpec(fullname, MusterLoader(), is_package=True)
+        if fullname.split(".")[0] == "azureml" or fullname.startswith("azure.ai.ml."):
+            raise ModuleNotFoundError(refusal(fullname), name=fullname)
+        return None
+
+
+class MusterLoader(Loader):
+    """Makes a module whose names are looked up when they are used."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        if name in WHOLE:
+            whole = importlib.import_module(WHOLE[name])
+            module.__dict__.update({key: getattr(whole, key) for key in whole.__all__}, __all__=whole.__all__)
+            return
+        names = MODULES[name]
+        module.__dict__.update({key: _found(key, where) for key, where in names.items()}, __all__=[*names])
+        module.__dict__["__getattr__"] = _missing(name, names)
+
+
+def _found(name: str, where: str) -> object:
+    home, _, other = where.partition(":")
+    return getattr(importlib.import_module(home), other or name)
+
+
+def _missing(module: str, names: Mapping[str, str]) -> object:
+    def __getattr__(name: str) -> object:
+        # `import azureml.core.run` asks the package for the module first.
+        if name.startswith("__") or f"{module}.{name}" in MODULES:
+            raise AttributeError(name)
+        known = f"; it has {', '.join(names)}" if names else ""
+        raise AttributeError(f"Muster has no {module}.{name}{known}. docs/coming-from-azureml.md has every name.")
+
+    return __getattr__

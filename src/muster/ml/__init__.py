@@ -1,0 +1,23 @@
+"""Azure ML's v2 Python, on Muster: `command()`, `Input`, `Output`, `MLClient`, `load_job`, `load_component`.
+
+A v2 script runs after `azure.ai.ml` is replaced by `muster.ml` in its imports, or through `python -m muster.azureml`.
+"""
+
+from muster.ml.client import MLClient
+from muster.ml.command import Command, MpiDistribution, PyTorchDistribution, TensorFlowDistribution, command
+from muster.ml.files import load_component, load_environment, load_job
+from muster.ml.values import Input, Output
+
+__all__ = [
+    "Command",
+    "Input",
+    "MLClient",
+    "MpiDistribution",
+    "Output",
+    "PyTorchDistribution",
+    "TensorFlowDistribution",
+    "command",
+    "load_component",
+    "load_environment",
+    "load_job",
+]

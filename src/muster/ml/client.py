@@ -1,0 +1,270 @@
+"""`MLClient`: jobs, environments, data, models and clusters of the workspace, in v2's words."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from muster.client.storage import Storage
+from muster.client.submit import register_environment, submit
+from muster.errors import JobError, UserError
+from muster.host.files import is_safe_path
+from muster.ml import entities
+from muster.ml.command import Command
+from muster.sdk import compute, model
+from muster.sdk.notices import tell
+from muster.sdk.run import Run
+from muster.sdk.workspace import Workspace
+from muster.storage.addresses import DEFAULT_DATASTORE
+from muster.wire.assets import AssetView, NewAsset
+from muster.wire.clusters import ClusterView
+from muster.wire.codec import Json
+from muster.wire.environments import EnvironmentView
+
+
+class MLClient:
+    """The way into a workspace; credential, subscription and resource group are not needed."""
+
+    def __init__(
+        self,
+        credential: Any = None,
+        subscription_id: str | None = None,
+        resource_group_name: str | None = None,
+        workspace_name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.workspace = Workspace.from_config()
+        if workspace_name and not workspace_name.startswith("<") and workspace_name != self.workspace.name:
+            tell(f"workspace_name={workspace_name!r}: the workspace here is {self.workspace.name!r}, and is used")
+
+    @classmethod
+    def from_config(cls, credential: Any = None, *, path: str | Path | None = None, **kwargs: Any) -> MLClient:
+        """The workspace of a folder, or of Azure's `config.json` in it."""
+        made = cls.__new__(cls)
+        made.workspace = Workspace.from_config(path)
+        return made
+
+    @property
+    def workspace_name(self) -> str:
+        return self.workspace.name
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        return Jobs(self.workspace)
+
+    @cached_property
+    def environments(self) -> Environments:
+        return Environments(self.workspace)
+
+    @cached_property
+    def data(self) -> DataAssets:
+        return DataAssets(self.workspace)
+
+    @cached_property
+    def models(self) -> Models:
+        return Models(self.workspace)
+
+    @cached_property
+    def compute(self) -> Clusters:
+        return Clusters(self.workspace)
+
+    def create_or_update(self, entity: Any, **kwargs: Any) -> Any:
+        """Submit a job, or keep an environment, data or a model."""
+        if isinstance(entity, Command):
+            return self.jobs.create_or_update(entity, **kwargs)
+        if isinstance(entity, entities.Environment):
+            return self.environments.create_or_update(entity)
+        if isinstance(entity, entities.Data):
+            return self.data.create_or_update(entity)
+        if isinstance(entity, entities.Model):
+            return self.models.create_or_update(entity)
+        raise JobError(f"a {type(entity).__name__} cannot be created", "Jobs, environments, data and models can.")
+
+
+class Job:
+    """A submitted job, as v2 scripts look at it."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.name = run.id
+        self.display_name = run.display_name
+        self.experiment_name = run.experiment.name
+
+    @property
+    def status(self) -> str:
+        """The state now."""
+        return self.run.get_status()
+
+    @property
+    def studio_url(self) -> str:
+        """How to see the job from a terminal."""
+        return self.run.get_portal_url()
+
+    @property
+    def services(self) -> dict[str, Json]:
+        return {"Studio": {"endpoint": self.studio_url}}
+
+    def __repr__(self) -> str:
+        return f"Job(name={self.name!r}, status={self.run.status!r})"
+
+
+class Jobs:
+    """`ml_client.jobs`."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def create_or_update(
+        self, job: Command, *, experiment_name: str | None = None, compute: str | None = None, **kwargs: Any
+    ) -> Job:
+        """Submit a job; returns at once."""
+        if not isinstance(job, Command):
+            raise JobError(f"a {type(job).__name__} is not a job", "Make one with command() or load_job().")
+        changes = {"experiment_name": experiment_name, "compute": compute}
+        given = {name: value for name, value in changes.items() if value is not None}
+        loaded = Command({**job.values, **given}, job.base_dir).checked()
+        python = sys.executable if self._workspace.ref.server is None else None
+        client = self._workspace.client
+        view = submit(client, loaded.spec, loaded.base_dir, python=python, notices=loaded.notices)
+        tell(*view.notices)
+        return Job(Run._of(self._workspace, view))
+
+    def get(self, name: str) -> Job:
+        return Job(Run.get(self._workspace, name))
+
+    def list(self, **kwargs: Any) -> Iterator[Job]:
+        """Every job, newest first."""
+        return (Job(Run._of(self._workspace, view)) for view in self._workspace.client.each_run())
+
+    def stream(self, name: str) -> None:
+        """Print what the job prints until it ends; one that failed raises RunFailed with its verdict."""
+        self.get(name).run.wait_for_completion(show_output=True)
+
+    def begin_cancel(self, name: str, **kwargs: Any) -> Done:
+        self.get(name).run.cancel()
+        return Done(None)
+
+    def download(
+        self, name: str, *, download_path: str | Path = ".", output_name: str | None = None, all: bool = False
+    ) -> None:
+        """The job's files into `artifacts/`, or one output into `named-outputs/NAME/`; `all`: both."""
+        run, target = self.get(name).run, Path(download_path)
+        files = run.get_file_names()
+        outputs = [output_name] if output_name else sorted(self._outputs(run)) if all else []
+        if output_name and not any(file.startswith(f"outputs/{output_name}/") for file in files):
+            raise UserError(f"{run.id} has no output {output_name!r}", f"It has: {', '.join(self._outputs(run))}.")
+        for file in files:
+            if not is_safe_path(file):
+                raise UserError(f"the file name {file!r} leaves the target folder")
+            owner = next((output for output in outputs if file.startswith(f"outputs/{output}/")), None)
+            if owner is not None:
+                inner = file.removeprefix(f"outputs/{owner}/")
+                self._workspace.client.download(run.id, file, target / "named-outputs" / owner / inner)
+            elif not output_name:
+                self._workspace.client.download(run.id, file, target / "artifacts" / file)
+
+    def archive(self, name: str) -> None:
+        """Kept for v2 scripts: runs stay until `muster rm` or `muster gc`."""
+
+    def _outputs(self, run: Run) -> Sequence[str]:
+        spec = self._workspace.client.run(run.id).spec
+        declared = spec.get("outputs")
+        return [*declared] if isinstance(declared, dict) else []
+
+
+class Done:
+    """What a long call of Azure's returns: here it is over already."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def result(self, timeout: float | None = None) -> Any:
+        return self._value
+
+    def wait(self, timeout: float | None = None) -> None:
+        pass
+
+    def done(self) -> bool:
+        return True
+
+
+class Environments:
+    """`ml_client.environments`."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def create_or_update(self, environment: entities.Environment) -> EnvironmentView:
+        """Keep an environment under its name."""
+        job = Command({"command": "true", "environment": environment}).checked()
+        if environment.name is None:
+            raise JobError("the environment has no name", "Give Environment(name=…).")
+        return register_environment(self._workspace.client, environment.name, job.spec, job.base_dir)
+
+    def get(self, name: str, version: str | None = None, label: str | None = None) -> EnvironmentView:
+        return self._workspace.client.environment(name, version)
+
+
+class DataAssets:
+    """`ml_client.data`."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._storage = Storage(workspace.client.calls)
+
+    def create_or_update(self, data: entities.Data) -> AssetView:
+        """Keep a file, a folder or an address as the next version of a data asset."""
+        asset = NewAsset(data.name, "", data.version, description=data.description, tags=data.tags)
+        if "://" in data.path or data.path.startswith("azureml:"):
+            return self._storage.create_asset(NewAsset(data.name, data.path, data.version, data.type, tags=data.tags))
+        return self._storage.upload_asset(Path(data.path).expanduser(), asset, DEFAULT_DATASTORE)
+
+    def get(self, name: str, version: str | None = None, label: str | None = None) -> AssetView:
+        return self._storage.asset(name, version)
+
+
+class Models:
+    """`ml_client.models`."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def create_or_update(self, wanted: entities.Model) -> model.Model:
+        """Register a local file or folder."""
+        return model.Model.register(
+            self._workspace, wanted.path, wanted.name, tags={**wanted.tags}, description=wanted.description
+        )
+
+    def get(self, name: str, version: str | None = None, label: str | None = None) -> model.Model:
+        return model.Model(self._workspace, name, version=None if version is None else int(version))
+
+
+class Clusters:
+    """`ml_client.compute`."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def get(self, name: str) -> ClusterView:
+        return self._workspace.client.cluster(name)
+
+    def begin_create_or_update(self, wanted: entities.AmlCompute) -> Done:
+        """Make a cluster; one that is there already is left as it is."""
+        known = {view.name for view in self._workspace.client.clusters()}
+        if wanted.name in known:
+            tell(f"the cluster {wanted.name} is there already and is left as it is; `muster cluster set` changes it")
+            return Done(self.get(wanted.name))
+        described = compute.AmlCompute.provisioning_configuration(
+            vm_size=wanted.size,
+            vm_priority="lowpriority" if "low" in wanted.tier.lower() else "dedicated",
+            min_nodes=wanted.min_instances,
+            max_nodes=wanted.max_instances,
+            idle_seconds_before_scaledown=wanted.idle_time_before_scale_down,
+        )
+        compute.ComputeTarget.create(self._workspace, wanted.name, described)
+        return Done(self.get(wanted.name))
+
+
+__all__ = ["Done", "Job", "Jobs", "MLClient"]

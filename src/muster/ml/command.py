@@ -1,0 +1,185 @@
+"""`command()`: a job in v2's words, and what it becomes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from muster.errors import JobError
+from muster.job.azure import left_out_notice, settle
+from muster.job.environmentfile import with_environment_file
+from muster.job.explain import make_spec
+from muster.job.jobfile import LoadedJob
+from muster.ml.values import Input, Output, Value, plain
+from muster.wire.codec import Json
+
+_RESOURCES = ("instance_count", "instance_type", "shm_size", "docker_args", "locations", "properties")
+_KEYS = (
+    "name",
+    "display_name",
+    "experiment_name",
+    "description",
+    "tags",
+    "properties",
+    "command",
+    "code",
+    "environment",
+    "compute",
+    "environment_variables",
+    "distribution",
+    "identity",
+    "services",
+    "additional_includes",
+    "queue_settings",
+    "is_deterministic",
+)
+
+
+@dataclass
+class PyTorchDistribution:
+    """Ranks as PyTorch expects them."""
+
+    process_count_per_instance: int | None = None
+    type: str = "pytorch"
+
+    def described(self) -> dict[str, Json]:
+        return {"type": self.type, "process_count_per_instance": self.process_count_per_instance}
+
+
+@dataclass
+class MpiDistribution:
+    """Ranks started by mpirun."""
+
+    process_count_per_instance: int | None = None
+    type: str = "mpi"
+
+    def described(self) -> dict[str, Json]:
+        return {"type": self.type, "process_count_per_instance": self.process_count_per_instance}
+
+
+@dataclass
+class TensorFlowDistribution:
+    """Tasks described by TF_CONFIG."""
+
+    parameter_server_count: int | None = 0
+    worker_count: int | None = None
+    type: str = "tensorflow"
+
+    def described(self) -> dict[str, Json]:
+        return {
+            "type": self.type,
+            "parameter_server_count": self.parameter_server_count,
+            "worker_count": self.worker_count,
+        }
+
+
+@dataclass
+class Command:
+    """A command job that can still be changed; `MLClient.jobs.create_or_update` submits it."""
+
+    values: dict[str, Value]
+    """What it says, by the keys of a job file."""
+    base_dir: Path = field(default_factory=Path.cwd)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name in ("values", "base_dir"):
+            raise AttributeError(name)
+        return self.values.get(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("values", "base_dir"):
+            object.__setattr__(self, name, value)
+        else:
+            self.values[name] = value
+
+    def set_resources(self, **resources: Any) -> None:
+        """Change how much of the cluster the job holds."""
+        known = self.values.get("resources")
+        self.values["resources"] = {**(known if isinstance(known, Mapping) else {}), **resources}
+
+    def set_limits(self, *, timeout: int) -> None:
+        """Change when the job is stopped."""
+        self.values["limits"] = {"timeout": timeout}
+
+    def set_queue_settings(self, *, job_tier: str | None = None, priority: str | None = None) -> None:
+        """Change how the job waits."""
+        self.values["queue_settings"] = _given({"job_tier": job_tier, "priority": priority})
+
+    def __call__(self, **inputs: Any) -> Command:
+        """The same job with these inputs, as a component is used."""
+        declared = self.values.get("inputs")
+        known = declared if isinstance(declared, Mapping) else {}
+        if unknown := [name for name in inputs if name not in known]:
+            hint = f"It has: {', '.join(known) or 'none'}."
+            raise JobError(f"the component has no input {unknown[0]!r}", hint)
+        given = {name: _filled(known[name], value) for name, value in inputs.items()}
+        return Command({**self.values, "inputs": {**known, **given}}, self.base_dir)
+
+    def checked(self) -> LoadedJob:
+        """The job as Muster runs it; raises JobError with every problem."""
+        data = {key: plain(value) for key, value in self.values.items() if value is not None}
+        settled = settle(with_environment_file(data, self.base_dir))
+        notice = left_out_notice(settled)
+        spec = make_spec(settled.data, "command()")
+        return LoadedJob(spec, (notice,) if notice else (), self.base_dir)
+
+
+def command(
+    *,
+    command: str | None = None,
+    code: str | os.PathLike[str] | None = None,
+    inputs: Mapping[str, Value] | None = None,
+    outputs: Mapping[str, Value] | None = None,
+    timeout: int | None = None,
+    **kwargs: Any,
+) -> Command:
+    """A job from a command line; the keyword arguments are those of v2."""
+    wrong = [
+        name for name in kwargs if name not in (*_KEYS, *_RESOURCES, "job_tier", "priority", "limits", "resources")
+    ]
+    if wrong:
+        raise JobError(f"command() has no argument {wrong[0]!r}", f"It has: {', '.join([*_KEYS, *_RESOURCES])}.")
+    values: dict[str, Value] = {key: kwargs[key] for key in (*_KEYS, "limits") if kwargs.get(key) is not None}
+    values |= _given({"command": command, "code": None if code is None else os.fspath(code)})
+    values |= {"inputs": dict(inputs or {}), "outputs": dict(outputs or {})}
+    resources = {**(kwargs.get("resources") or {}), **_given({key: kwargs.get(key) for key in _RESOURCES})}
+    # `properties` of the job and of its resources have one name among the arguments: the job's.
+    resources.pop("properties", None)
+    if resources:
+        values["resources"] = resources
+    if timeout is not None:
+        values["limits"] = {"timeout": timeout}
+    if queue := _given({"job_tier": kwargs.get("job_tier"), "priority": kwargs.get("priority")}):
+        values["queue_settings"] = queue
+    return Command(values)
+
+
+def _filled(declaration: Value, value: Value) -> Value:
+    """An input with its value: a plain one stays within what was declared of it."""
+    if isinstance(value, Input):
+        return value
+    if isinstance(declaration, Input):
+        declaration = declaration.described()
+    if not isinstance(declaration, Mapping):
+        return value
+    if declaration.get("type") in ("string", "integer", "number", "boolean"):
+        return {**declaration, "default": value}
+    return {**declaration, "path": str(getattr(value, "path", value))}
+
+
+def _given(values: Mapping[str, Value]) -> dict[str, Value]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+__all__ = [
+    "Command",
+    "Input",
+    "MpiDistribution",
+    "Output",
+    "PyTorchDistribution",
+    "TensorFlowDistribution",
+    "command",
+]

@@ -1,0 +1,30 @@
+"""Constants of v2 scripts: texts under their names."""
+
+from __future__ import annotations
+
+
+class AssetTypes:
+    """What data is."""
+
+    URI_FILE = "uri_file"
+    URI_FOLDER = "uri_folder"
+    MLTABLE = "mltable"
+    CUSTOM_MODEL = "custom_model"
+    MLFLOW_MODEL = "mlflow_model"
+    TRITON_MODEL = "triton_model"
+
+
+class InputOutputModes:
+    """How data reaches a job."""
+
+    MOUNT = "mount"
+    DOWNLOAD = "download"
+    UPLOAD = "upload"
+    RO_MOUNT = "ro_mount"
+    RW_MOUNT = "rw_mount"
+    DIRECT = "direct"
+    EVAL_MOUNT = "eval_mount"
+    EVAL_DOWNLOAD = "eval_download"
+
+
+__all__ = ["AssetTypes", "InputOutputModes"]

@@ -1,0 +1,163 @@
+"""Things that v2 scripts make: environments, data, models, clusters, services."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from muster.ml.command import Command, MpiDistribution, PyTorchDistribution, TensorFlowDistribution
+from muster.wire.codec import Json
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """A folder with a Dockerfile."""
+
+    path: str
+    dockerfile_path: str | None = None
+
+    def described(self) -> dict[str, Json]:
+        return {"path": os.fspath(self.path), "dockerfile_path": self.dockerfile_path}
+
+
+class Environment:
+    """What ranks run in."""
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        version: str | None = None,
+        image: str | None = None,
+        build: BuildContext | None = None,
+        conda_file: Any = None,
+        description: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.name = name
+        self.version = version
+        self.image = image
+        self.build = build
+        self.conda_file = os.fspath(conda_file) if isinstance(conda_file, os.PathLike) else conda_file
+        self.description = description
+        self.more: dict[str, Json] = kwargs
+
+    @classmethod
+    def of(cls, described: Mapping[str, Json]) -> Environment:
+        """From what a job file says below `environment`."""
+        made = cls()
+        made.more = dict(described)
+        name = described.get("name")
+        made.name = name if isinstance(name, str) else None
+        return made
+
+    def described(self) -> dict[str, Json]:
+        """As a job file says it; one without a source is a name."""
+        build = self.build.described() if isinstance(self.build, BuildContext) else self.build
+        plain: dict[str, Json] = {"name": self.name, "image": self.image, "build": build, "conda_file": self.conda_file}
+        return {key: value for key, value in {**plain, **self.more}.items() if value is not None}
+
+
+@dataclass
+class Data:
+    """A data asset: a file or folder in a version that never changes."""
+
+    name: str
+    path: str
+    type: str = "uri_folder"
+    version: str | None = None
+    description: str | None = None
+    tags: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Model:
+    """A model: a file or folder."""
+
+    name: str
+    path: str
+    type: str = "custom_model"
+    version: str | None = None
+    description: str | None = None
+    tags: dict[str, str] = field(default_factory=dict)
+
+
+class AmlCompute:
+    """A cluster whose nodes come and go."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        size: str = "",
+        min_instances: int = 0,
+        max_instances: int = 1,
+        idle_time_before_scale_down: int | None = None,
+        tier: str = "dedicated",
+        **kwargs: Any,
+    ) -> None:
+        self.name = name
+        self.size = size
+        self.min_instances = min_instances
+        self.max_instances = max_instances
+        self.idle_time_before_scale_down = idle_time_before_scale_down
+        self.tier = tier
+
+
+class JobService:
+    """A port of rank 0's node that people reach through the server."""
+
+    kind = "custom"
+
+    def __init__(self, *, port: int | None = None, **kwargs: Any) -> None:
+        self.port = port
+        self.more: dict[str, Json] = kwargs
+
+    def described(self) -> dict[str, Json]:
+        kind = self.more.get("type") or self.more.get("job_service_type") or self.kind
+        more = {key: value for key, value in self.more.items() if key not in ("type", "job_service_type")}
+        return {"type": kind, **({"port": self.port} if self.port else {}), **more}
+
+
+class SshJobService(JobService):
+    """A shell in rank 0's node."""
+
+    kind = "ssh"
+
+
+class TensorBoardJobService(JobService):
+    """TensorBoard beside rank 0."""
+
+    kind = "tensor_board"
+
+
+class JupyterLabJobService(JobService):
+    """JupyterLab beside rank 0."""
+
+    kind = "jupyter_lab"
+
+
+class VsCodeJobService(JobService):
+    """Refused when the job is checked."""
+
+    kind = "vs_code"
+
+
+__all__ = [
+    "AmlCompute",
+    "BuildContext",
+    "Command",
+    "Data",
+    "Environment",
+    "JobService",
+    "JupyterLabJobService",
+    "Model",
+    "MpiDistribution",
+    "PyTorchDistribution",
+    "SshJobService",
+    "TensorBoardJobService",
+    "TensorFlowDistribution",
+    "VsCodeJobService",
+]

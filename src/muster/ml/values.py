@@ -1,0 +1,91 @@
+"""Inputs and outputs of a job, in v2's words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from muster.wire.codec import Json
+
+
+@runtime_checkable
+class Described(Protocol):
+    """Something that a job file can say."""
+
+    def described(self) -> dict[str, Json]: ...
+
+
+Value = Json | Described | os.PathLike[str] | Mapping[str, "Value"]
+"""What stands in a job while it can still be changed."""
+
+
+class Input:
+    """A file, a folder, or a declared plain value."""
+
+    def __init__(
+        self,
+        *,
+        type: str = "uri_folder",
+        path: Any = None,
+        mode: str | None = None,
+        default: Json = None,
+        optional: bool | None = None,
+        min: float | None = None,
+        max: float | None = None,
+        enum: list[Json] | None = None,
+        description: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.type = type
+        self.path = None if path is None else str(getattr(path, "path", path))
+        self.mode = mode
+        self.default = default
+        self.optional = optional
+        self.limits: dict[str, Json] = {"min": min, "max": max, "enum": enum}
+        self.description = description
+        self.more: dict[str, Json] = kwargs
+
+    def described(self) -> dict[str, Json]:
+        """As a job file says it."""
+        plain: dict[str, Json] = {"path": self.path, "mode": self.mode, "default": self.default, **self.limits}
+        return {"type": self.type, **_given({**plain, "optional": self.optional}), **self.more}
+
+
+class Output:
+    """A file or folder that a job writes."""
+
+    def __init__(
+        self,
+        *,
+        type: str = "uri_folder",
+        path: str | None = None,
+        mode: str | None = None,
+        name: str | None = None,
+        version: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.type = type
+        self.path = path
+        self.mode = mode
+        self.name = name
+        self.version = version
+        self.more: dict[str, Json] = kwargs
+
+    def described(self) -> dict[str, Json]:
+        """As a job file says it."""
+        plain: dict[str, Json] = {"path": self.path, "mode": self.mode, "name": self.name, "version": self.version}
+        return {"type": self.type, **_given(plain), **self.more}
+
+
+def plain(value: Value) -> Json:
+    """A value and all below it, as a job file says them."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return plain(value.described()) if isinstance(value, Described) else value
+
+
+def _given(values: dict[str, Json]) -> dict[str, Json]:
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,180 @@
+"""What v1 scripts do with workspaces, data and models inside a run, where no server is asked.
+
+Inputs are found by name, models are registered through the run; everything else says what to do instead.
+"""
+
+import importlib
+import shutil
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional
+
+from muster.errors import MusterError
+from muster.runtime.run import PendingModel, Run
+from muster.runtime.workspace import Workspace, unavailable
+
+
+class _Elsewhere:
+    """A name that scripts import and that has no meaning inside a run: using it says so."""
+
+    _what = ""
+    _hint = "Do it where the job is submitted, with `muster`."
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise unavailable(self._what, self._hint)
+
+
+class Dataset:
+    """Data of the run: its inputs, by name."""
+
+    @staticmethod
+    def get_by_name(workspace: Any, name: str, version: Any = "latest") -> "InputDataset":
+        return InputDataset(name)
+
+    get_by_id = get_by_name
+
+    class File:
+        @staticmethod
+        def from_files(path: Any, validate: bool = True, **kwargs: Any) -> "InputDataset":
+            return InputDataset("", path if isinstance(path, str) else "")
+
+    class Tabular(_Elsewhere):
+        _what = "Dataset.Tabular"
+        _hint = "Give the file as an input, and read it with pandas."
+
+
+class InputDataset:
+    """A file or folder that the run has as an input."""
+
+    def __init__(self, name: str, path: str = "") -> None:
+        self.name = name
+        found = path or _input(name)
+        if not Path(found).exists():
+            raise MusterError("{} is not on this node".format(found), "Give it to the job as an input.")
+        self._path = Path(found)
+
+    def download(self, target_path: Optional[str] = None, overwrite: bool = False) -> List[str]:
+        """The files' paths; they are on the node already, so nothing is copied unless a folder is given."""
+        files = self._files()
+        if target_path is None:
+            return [str(file) for file in files]
+        target, base = Path(target_path), self._path.parent if self._path.is_file() else self._path
+        copied = []
+        for file in files:
+            wanted = target / file.relative_to(base)
+            if wanted.exists() and not overwrite:
+                raise MusterError("{} exists already".format(wanted), "Pass overwrite=True, or choose another folder.")
+            wanted.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(str(file), str(wanted))
+            copied.append(str(wanted))
+        return copied
+
+    def to_path(self) -> List[str]:
+        base = self._path.parent if self._path.is_file() else self._path
+        return ["/" + file.relative_to(base).as_posix() for file in self._files()]
+
+    def mount(self, mount_point: Optional[str] = None) -> "MountedDataset":
+        return MountedDataset(str(self._path))
+
+    def to_pandas_dataframe(self) -> Any:
+        """The rows of the one CSV or Parquet file."""
+        pandas = importlib.import_module("pandas")
+        files = self._files()
+        if len(files) != 1:
+            raise MusterError("{} holds {} files".format(self._path, len(files)), "Read them with pandas one by one.")
+        return pandas.read_parquet(files[0]) if files[0].suffix == ".parquet" else pandas.read_csv(files[0])
+
+    def _files(self) -> List[Path]:
+        if self._path.is_file():
+            return [self._path]
+        return sorted(file for file in self._path.rglob("*") if file.is_file())
+
+
+class MountedDataset:
+    """What `dataset.mount()` gives: the path is there already."""
+
+    def __init__(self, path: str) -> None:
+        self.mount_point = path
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def __enter__(self) -> "MountedDataset":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+
+class Model:
+    """Models: registered through the run."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise unavailable("looking up a model", "Give the model to the job as an input.")
+
+    @staticmethod
+    def register(
+        workspace: Any = None,
+        model_path: str = "",
+        model_name: str = "",
+        tags: Optional[Mapping[str, Any]] = None,
+        properties: Optional[Mapping[str, Any]] = None,
+        description: Optional[str] = None,
+        **kwargs: Any,
+    ) -> PendingModel:
+        """Keep a local file or folder with the run and register it; it gets its version when the files are kept."""
+        run, source = Run.get_context(), Path(model_path)
+        if not source.exists():
+            raise MusterError("there is no file or folder {}".format(model_path), "Correct model_path.")
+        stored = "outputs/models/{}/{}".format(model_name, source.resolve().name)
+        if source.is_dir():
+            run.upload_folder(stored, str(source))
+        else:
+            run.upload_file(stored, str(source))
+        return run.register_model(model_name, stored, tags, properties, description)
+
+    @staticmethod
+    def get_model_path(model_name: str, version: Optional[int] = None, _workspace: Any = None) -> str:
+        """Where the model is that the job has as an input of this name."""
+        return _input(model_name)
+
+
+class Datastore(_Elsewhere):
+    """Datastores are reached where the job is submitted."""
+
+    _what = "Datastore"
+    _hint = "Give the script its data as inputs (`run.input_datasets`), and write results as outputs."
+
+    get = get_default = classmethod(lambda cls, *args, **kwargs: cls())
+
+
+class Experiment(_Elsewhere):
+    """Runs are submitted from outside of a run."""
+
+    _what = "Experiment"
+
+
+class Environment(_Elsewhere):
+    """A script runs in its environment already."""
+
+    _what = "Environment"
+
+    get = classmethod(lambda cls, *args, **kwargs: cls())
+
+
+def _input(name: str) -> str:
+    known: Dict[str, str] = Run.get_context().input_datasets
+    for candidate in (name, name.replace("-", "_"), name.replace(" ", "_")):
+        if candidate in known:
+            return known[candidate]
+    raise MusterError(
+        "the run has no input {!r}; it has: {}".format(name, ", ".join(sorted(known)) or "none"),
+        "Declare it under `inputs` of the job, or pass the dataset in the arguments with as_named_input({!r}).".format(
+            name.replace("-", "_")
+        ),
+    )
+
+
+__all__ = ["Dataset", "Datastore", "Environment", "Experiment", "Model", "Workspace"]

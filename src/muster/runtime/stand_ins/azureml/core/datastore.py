@@ -1,0 +1,5 @@
+"""`azureml.core.datastore`, inside a run."""
+
+from muster.runtime.inside import Datastore
+
+__all__ = ["Datastore"]

@@ -1,0 +1,5 @@
+"""`azureml.core.environment`, inside a run."""
+
+from muster.runtime.inside import Environment
+
+__all__ = ["Environment"]

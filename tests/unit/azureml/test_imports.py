@@ -1,0 +1,100 @@
+"""`python -m muster.azureml`: imports of Azure ML's packages mean Muster."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster.azureml.names import MODULES, REFUSED, WHOLE
+
+
+def run(tmp_path: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "submit.py").write_text(code)
+    command = [sys.executable, "-m", "muster.azureml", str(tmp_path / "submit.py"), *arguments]
+    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("module", [name for name, names in MODULES.items() if names])
+def test_every_name_of_the_table_is_there(module: str) -> None:
+    for name, where in MODULES[module].items():
+        home, _, other = where.partition(":")
+        assert hasattr(importlib.import_module(home), other or name), f"{module}.{name}"
+
+
+def test_the_whole_modules_are_there() -> None:
+    for where in WHOLE.values():
+        found = importlib.import_module(where)
+        assert all(hasattr(found, name) for name in found.__all__)
+
+
+def test_a_script_imports_what_it_imports(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("HERE = 1\n")
+    done = run(
+        tmp_path,
+        "import sys\n"
+        "import azureml.core\n"
+        "import azureml.core.run\n"
+        "from beside import HERE\n"
+        "from azureml.core import Environment, Experiment, ScriptRunConfig, Workspace\n"
+        "from azureml.core.authentication import ServicePrincipalAuthentication\n"
+        "from azureml.core.compute import AmlCompute, ComputeTarget\n"
+        "from azureml.core.compute_target import ComputeTargetException\n"
+        "from azureml.core.runconfig import DEFAULT_CPU_IMAGE, MpiConfiguration\n"
+        "from azureml.data import OutputFileDatasetConfig\n"
+        "from azureml.telemetry import set_diagnostics_collection\n"
+        "from azureml.widgets import RunDetails\n"
+        "from azure.ai.ml import Input, MLClient, command\n"
+        "from azure.ai.ml.constants import AssetTypes\n"
+        "from azure.identity import DefaultAzureCredential\n"
+        "set_diagnostics_collection(send_diagnostics=True)\n"
+        "print(ScriptRunConfig.__module__, azureml.core.VERSION, sys.argv[1:], __name__)\n",
+        "--epochs",
+        "3",
+    )
+    assert done.stdout.strip() == "muster.sdk.runconfig 1.60.0 ['--epochs', '3'] __main__", done.stderr
+
+
+@pytest.mark.parametrize("module", [*REFUSED, "azureml.nothing.at.all", "azure.ai.ml.dsl"])
+def test_what_has_no_counterpart_is_refused_by_name(tmp_path: Path, module: str) -> None:
+    code = "import muster.azureml.finder as f\nf.install()\n"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}try:\n import {module}\nexcept ModuleNotFoundError as error: print(error)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "cannot be imported: " in done.stdout and "docs/coming-from-azureml.md" in done.stdout
+
+
+def test_a_name_that_a_module_lacks_is_said(tmp_path: Path) -> None:
+    done = run(tmp_path, "from azureml.core.compute import AksCompute\n")
+    assert done.returncode == 1
+    assert "AksCompute" in done.stderr
+
+
+def test_a_refusal_is_printed_without_a_traceback(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        "from azureml.core import Environment\nEnvironment.from_existing_conda_environment('a', 'b')\n",
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the conda environment 'b' cannot be taken over")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("words", "code"), [([], 2), (["--help"], 0), (["nothing.py"], 2)])
+def test_the_runner_explains_itself(words: list[str], code: int) -> None:
+    command = [sys.executable, "-m", "muster.azureml", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert "usage: python -m muster.azureml SCRIPT" in done.stdout + done.stderr
+
+
+def test_python_m_muster_is_the_command_line() -> None:
+    done = subprocess.run([sys.executable, "-m", "muster", "--help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "muster run train.py" in done.stdout
