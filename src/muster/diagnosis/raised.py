@@ -232,7 +232,18 @@ class Reader:
                 break
             more.append(following.strip())
             end += 1
+        if line.endswith("in user code:"):
+            return self._in_user_code(line, end)
         return line, tuple(more[:_MOST_MORE]), end
+
+    def _in_user_code(self, line: str, end: int) -> tuple[str, tuple[str, ...], int]:
+        """TensorFlow's message has the stack of a traced function, and at its end the exception itself."""
+        told = ""
+        while end < len(self._lines) and (not self._lines[end] or self._lines[end].startswith("    ")):
+            said = self._lines[end].strip()
+            told = said if _MEMBER.match(said) else told
+            end += 1
+        return told or line, (line,), end
 
     def _setting(self, index: int, header: re.Match[str]) -> Setting:
         if header["what"] == "Original ":

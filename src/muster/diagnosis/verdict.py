@@ -199,13 +199,17 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
     first = causes[0]
     said = f"{_where(first.rank)}: {_SOURCE.sub('', first.headline)}"
     ranks = [process.rank for process in processes]
-    told = [line for process in processes if (found := complaint(process)) for line in (found.line,)]
-    blame = gangs.culprit(processes, told, surely_peers=any(c.code in ("rendezvous", "collective") for c in causes))
+    told = {process.rank.rank: found.line for process in processes if (found := complaint(process))}
+    surely = any(cause.code in ("rendezvous", "collective") for cause in causes)
+    failed = [cause.raised for cause in causes if cause.raised is not None]
+    blame = gangs.culprit(processes, told, surely, failed)
     code = first.code if first.code in ("rendezvous", "collective") else "collective"
     if blame.process is not None:
-        message = f"{_where(blame.process.rank)} {blame.why}; {said}"
+        message = f"{_who(blame)} {blame.why}; {said}"
         hint = _why_not_there(blame)
-        return _verdict(code, message, evidence, blame.process.rank, lines=first.lines, hint=hint, counted=ranks)
+        sure: Confidence = "certain" if blame.sure else "likely"
+        of = blame.process.rank
+        return _verdict(code, message, evidence, of, lines=first.lines, hint=hint, counted=ranks, confidence=sure)
     if first.code not in ("rendezvous", "collective"):
         return _of_rank(first, evidence, causes)
     at = gangs.places(processes)
@@ -223,6 +227,11 @@ def _question(blame: gangs.Blame, count: int) -> str:
     return f"it is not known whom they waited for: {_ranks(blame.in_question)} did not answer"
 
 
+def _who(blame: gangs.Blame) -> str:
+    assert blame.process is not None
+    return _ranks(blame.all_of) if blame.all_of else _where(blame.process.rank)
+
+
 def _ranks(numbers: Sequence[int]) -> str:
     return f"{'ranks' if len(numbers) > 1 else 'rank'} {', '.join(map(str, numbers))}"
 
@@ -237,7 +246,11 @@ def _why_not_there(blame: gangs.Blame) -> str:
         )
     if blame.where is not None:
         place = f"{gangs.short(blame.where.file)} line {blame.where.line}"
-        return f"Find out why rank {rank} stayed at {place} while the others waited for it."
+        function = f", in {blame.where.function}," if blame.where.function not in ("", "<module>") else ""
+        who = _ranks(blame.all_of) if blame.all_of else f"rank {rank}"
+        if not blame.sure:
+            return f"Compare {place} with what the others call: all ranks have to call the same in the same order."
+        return f"Find out why {who} stayed at {place}{function} while the others waited."
     return f"`muster logs` of rank {rank} shows how far it came; the others waited for it."
 
 
@@ -269,21 +282,16 @@ def _of_timeout(processes: Sequence[Process], evidence: Evidence) -> Verdict:
         made = _of_rank(spoken, evidence, ())
         return replace(made, message=f"{made.message}; it did not end, and {limit}", confidence="likely")
     running = [p for p in processes if p.rank.essential and p.rank.expected and p.rank.role != "launcher"]
-    blame = gangs.odd_one_out(running, len(running)) if len(running) > 1 and _stuck(running) else None
+    # Only where all the others wait for one is it no lack of time.
+    blame = gangs.has_left(processes) or (gangs.odd_one_out(running, len(running)) if len(running) > 1 else None)
     if blame is not None and blame.process is not None:
-        message = f"{limit}; {_where(blame.process.rank)} {blame.why}, while the others waited for it"
+        message = f"{limit}; {_who(blame)} {blame.why}"
         hint = _why_not_there(blame)
         return _verdict("timeout", message, evidence, blame.process.rank, hint=hint, confidence="likely")
     at = gangs.places(running)
     if not at and len(running) == 1 and (doing := gangs.doing(running[0])):
         at = f"{_where(running[0].rank)} {doing}"
     return _verdict("timeout", f"{limit}; {at}" if at else limit, evidence)
-
-
-def _stuck(running: Sequence[Process]) -> bool:
-    """Whether all but one wait for others: then it is no lack of time."""
-    blame = gangs.odd_one_out(running, len(running))
-    return blame.process is not None
 
 
 def _where(rank: RankEvidence) -> str:
