@@ -20,7 +20,6 @@ PASSED_ON = 2
 RENDEZVOUS = 3
 COLLECTIVE = 4
 
-_WEIGHT = {"exit_code": VAGUE, "rendezvous": RENDEZVOUS, "collective": COLLECTIVE}
 # Sent by people and by other managers of processes, seldom by a fault of the program.
 _POLITE = (signals.SIGTERM, signals.SIGINT, signals.SIGHUP, signals.SIGUSR1, signals.SIGUSR2)
 # A program that aborts says why; one that is killed or crashes does not.
@@ -337,7 +336,7 @@ def _found(process: Process, found: Finding, number: int | None, headline: str) 
 def _weight(found: Finding) -> int:
     if found.rule.victim:
         return RENDEZVOUS if found.rule.code == "rendezvous" else COLLECTIVE
-    return _WEIGHT.get(found.rule.code, DEFINITE)
+    return VAGUE if found.rule.code == "exit_code" else DEFINITE
 
 
 def _by_words(process: Process) -> Cause:

@@ -108,6 +108,7 @@ _NOISE = re.compile(
     r"|\S+:\d+: \w*Warning: |\w*Warning: "
     r"|\[[WI]\d{4} |\[[WI]\S* \d\d|[WIE]\d{4} \d\d:|\d+%\||[^|]{0,60}\d+%\|"
     r"|(?:srun|slurmstepd|salloc): (?!fatal: |error: (?!.{0,80}: tasks? ))"
+    r"|\[[^\]\s]{1,100}\] \*\*\* (?:MPI_ERRORS_ARE_FATAL|  and MPI|on communicator|reported by)"
     r"|(?:Current thread|Thread) 0x[0-9a-f]{4,16} "
     r"|Exception ignored in|object (?:address|refcount|type|type name|repr) +: |lost sys\.stderr"
     r"|.{0,200}resource_tracker|.{0,60}leaked semaphore"

@@ -67,7 +67,9 @@ MEMORY_AND_DISK = (
         "disk full",
         "disk_full",
         r"No space left on device|Errno 28\b|Errno 122\b|[Dd]isk quota exceeded|PytorchStreamWriter failed writing"
-        r"|Wrote only \d+ of \d+ bytes|file write failed|unexpected pos \d+ vs \d+|ENOSPC|kein Speicherplatz|Aucun espace "
+        r"|Wrote only \d+ of \d+ bytes|\d+ requested and \d+ written|file write failed"
+        r"|unexpected pos \d+ vs \d+|ENOSPC|kein Speicherplatz"
+        r"|Aucun espace "
         r"disponible|No queda espacio"
         r"|デバイスに空き領域がありません|设备上没有空间|Не осталось свободного места|Não há espaço|Spazio esaurito",
         "python-disk gang-disk shell-cp-full shell-german-full torchrun-disk",
@@ -121,13 +123,23 @@ MEETING = (
         r"|Gloo connect\w* failed|Timed out waiting for .{1,80} to join|Barrier timed out.{0,200}register"
         r"|(?:RegisterTask|coordination service).{0,200}(?:DEADLINE_EXCEEDED|timed out)|rendezvous .{0,60}timed out"
         r"|RPC: /\S{0,60}CoordinationService/RegisterTask"
-        r"|(?i:rendez-?vous|start-?up|registration)\b.{0,40}\b\d+ (?:of|/) \d+ (?:ranks|workers|peers|nodes|processes|clients)",
+        r"|(?i:rendez-?vous|start-?up|registration)\b.{0,40}\b\d+ (?:of|/) \d+ "
+        r"(?:ranks|workers|peers|nodes|processes|clients)",
         "gang-late gang-wrong-world-size gang-fixed-address gang-store-wait process-2-never-joins",
         victim=True,
     ),
 )
 
 PEERS = (
+    rule(
+        "left MPI early",
+        "collective",
+        r"exited without calling \"?(?:MPI_F|f)inalize",
+        "mpi-leaves-without-finalize",
+        "A rank left while the others still needed it: let all ranks reach MPI_Finalize, without "
+        "`os._exit` or `exit` before.",
+        "said",
+    ),
     rule(
         "collective",
         "collective",
@@ -173,7 +185,8 @@ PEERS = (
         r"|\bgave up waiting\b|\bnever (?:came|arrived|reported|joined|sent|answered|showed up|registered|checked in)\b"
         r"|\bnot (?:written|sent|created|published|delivered) by (?:rank|worker|peer)"
         r"|\bstill waiting for\b.{0,40}\b(?:rank|worker|peer)",
-        "peers-heartbeat peers-unix-files-late file-rendezvous-late-node same-error-seven-of-eight watchdog-in-every-rank",
+        "peers-heartbeat peers-unix-files-late file-rendezvous-late-node same-error-seven-of-eight "
+        "watchdog-in-every-rank",
         victim=True,
     ),
     rule(

@@ -11,7 +11,7 @@ import signal as signals
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from muster.diagnosis import gangs
+from muster.diagnosis import gangs, waiting
 from muster.diagnosis.advice import steps
 from muster.diagnosis.causes import (
     PASSED_ON,
@@ -291,7 +291,17 @@ def _of_timeout(processes: Sequence[Process], evidence: Evidence) -> Verdict:
     at = gangs.places(running)
     if not at and len(running) == 1 and (doing := gangs.doing(running[0])):
         at = f"{_where(running[0].rank)} {doing}"
-    return _verdict("timeout", f"{limit}; {at}" if at else limit, evidence)
+    return _verdict("timeout", f"{limit}; {at}" if at else limit, evidence, hint=_needs_longer(running))
+
+
+def _needs_longer(running: Sequence[Process]) -> str:
+    """At a time limit that nobody is to blame for."""
+    usual = code_of("timeout").next
+    place = waiting.place_of(running[0]) if len(running) == 1 else None
+    if place is None or place.of_library:
+        return usual
+    function = f", in {place.function}" if place.function not in ("", "<module>") else ""
+    return f"{usual} It was at {gangs.short(place.file)} line {place.line}{function}: is that where it should be?"
 
 
 def _where(rank: RankEvidence) -> str:

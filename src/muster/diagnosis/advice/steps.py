@@ -75,4 +75,5 @@ _BY_CODE: Mapping[str, Callable[[Case], str]] = {
     "launcher_missing": programs.launcher,
     "exit_code": programs.exit_code,
     "signal": programs.signal,
+    "host_oom": programs.host_oom,
 }
