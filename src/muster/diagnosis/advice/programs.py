@@ -76,16 +76,25 @@ def bad_input(case: Case) -> str:
         near = difflib.get_close_matches(given, [option for option in known if option != given], 1, 0.5)
         return f"The script has no option {given}" + (f": did you mean {near[0]}?" if near else ".")
     if "can't open file" in line:
-        path = quoted_path(line.partition("can't open file")[2])
-        name = PurePosixPath(path).name
-        near = difflib.get_close_matches(name, case.facts.files, 1, 0.5)
-        return f"There is no {name} in the code folder" + (f": did you mean `{near[0]}`?" if near else ".")
+        return _no_script(quoted_path(line.partition("can't open file")[2]), case)
     if meant := meant_by(case.text):
         return meant
     if line.lower().startswith("usage: "):
         return f"The command lacks arguments: {line[:200]}"
     options = OPTION.findall(line)
     return f"Put {options[0]} right in the command." if options else ""
+
+
+def _no_script(path: str, case: Case) -> str:
+    """Python was given a script that is not there; the one that was meant is elsewhere, or has nearly its name."""
+    name = PurePosixPath(path).name
+    files = case.facts.files
+    same = [file for file in files if PurePosixPath(file).name == name and not path.endswith(f"/work/{file}")]
+    names = {PurePosixPath(file).name: file for file in files}
+    near = same or [names[found] for found in difflib.get_close_matches(name, names, 1, 0.5)]
+    return f"There is no {name}" + (
+        f": did you mean `{near[0]}`?" if near else f" where the command looks for it ({path})."
+    )
 
 
 def launcher(case: Case) -> str:
