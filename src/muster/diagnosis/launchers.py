@@ -43,6 +43,7 @@ _MPI = (
         r"has exited due to process rank (?P<rank>\d+) with PID \d+ on node \S+\s+"
         r"(?:calling\s+\"abort\"|exiting\s+(?P<improperly>improperly))"
     ),
+    re.compile(r"^Process (?P<rank>\d+) exit with status code (?P<code>\d+)\.", re.M),
     re.compile(r"=\s+RANK (?P<rank>\d+) PID \d+ RUNNING AT \S+\n=\s+KILLED BY SIGNAL: (?P<signal>\d+)"),
 )
 _MPI_ERROR = re.compile(
@@ -185,9 +186,16 @@ def of_mpirun(rank: RankEvidence, known: Mapping[int, RankEvidence]) -> list[Pro
         if own is None:
             named.append(child)
             continue
-        tail = own.tail or child.rank.tail
+        early = _NOT_FINALIZED if _NOT_FINALIZED in child.rank.tail else ""
+        tail = f"{own.tail.rstrip()}\n{early}" if early else own.tail or child.rank.tail
         named.append(Process(replace(child.rank, node=own.node, tail=tail, launcher_rank=None), read(tail)))
     return named
+
+
+def children_of(rank: RankEvidence) -> int:
+    """How many processes a launcher was to start on its node; 0 for what is none, or does not say so."""
+    count = _PROCESSES.search(rank.command) if rank.role != "launcher" and rank.launcher_rank is None else None
+    return int(count[1]) if count else 0
 
 
 def _is_lost_peer(text: str) -> bool:

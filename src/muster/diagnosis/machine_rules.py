@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from muster.diagnosis.rule import rule
 
+HAND_MADE_MEETING = "hand-made meeting"
+"""Of ranks that find each other by what a script brings along; a process that is alone has nobody to meet."""
+
 DEVICES = (
     rule(
         "GPU memory",
@@ -122,10 +125,20 @@ MEETING = (
         r"|TCPStore.{0,80}timed out|DistStoreError|wait timeout after \d+ms|connectFullMesh failed"
         r"|Gloo connect\w* failed|Timed out waiting for .{1,80} to join|Barrier timed out.{0,200}register"
         r"|(?:RegisterTask|coordination service).{0,200}(?:DEADLINE_EXCEEDED|timed out)|rendezvous .{0,60}timed out"
-        r"|RPC: /\S{0,60}CoordinationService/RegisterTask"
-        r"|(?i:rendez-?vous|start-?up|registration)\b.{0,40}\b\d+ (?:of|/) \d+ "
-        r"(?:ranks|workers|peers|nodes|processes|clients)",
+        r"|RPC: /\S{0,60}CoordinationService/RegisterTask",
         "gang-late gang-wrong-world-size gang-fixed-address gang-store-wait process-2-never-joins",
+        victim=True,
+    ),
+    rule(
+        HAND_MADE_MEETING,
+        "rendezvous",
+        r"(?i)\b\d+ ?(?:of|/|out of) ?\d+ (?:\w+ )?(?:registered|joined|connected|checked in|reported in|showed up)\b"
+        r"|\b(?:rendez-?vous|registration)\b.{0,60}\b\d+ ?(?:of|/|out of) ?\d+\b"
+        r"|\b(?:never|not) (?:joined|registered|connected|checked in|show(?:ed)? up|join|register|check in)\b"
+        r"|\bwaiting for .{1,60} to (?:join|register|connect|check in|come up)\b"
+        r"|\b(?:no|cannot (?:reach|find)|could not (?:reach|find|connect to)|couldn't (?:reach|find)) (?:the |a )?"
+        r"(?:coordinator|master|leader|rank 0|head node|rendezvous)\b",
+        "file-rendezvous-late-node wrong-port-on-one-node",
         victim=True,
     ),
 )
@@ -164,14 +177,16 @@ PEERS = (
         r"(?:is )?(?:gone|vanished|left|disconnected)"
         r"|[Ss]ocket (?:was )?closed|[Bb]roken pipe|[Cc]onnection (?:was )?(?:lost|closed|reset|refused|aborted)"
         r"|struct\.error: unpack requires|Ran out of input|[Ss]hort read"
-        r"|^(?:[\w.]*\.)?(?:TimeoutError|timeout): |zmq\.error\.Again|DEADLINE_EXCEEDED",
+        r"|^(?:[\w.]*\.)?(?:TimeoutError|timeout): |zmq\.error\.Again|DEADLINE_EXCEEDED"
+        r"|HTTP Error 50[234]\b|\b50[234] (?:Server Error|Gateway|Service|Bad Gateway)",
         "gang-tcp-peer gang-tcp-refused gang-grpc gang-victims-first",
         victim=True,
     ),
     rule(
         "waits for others",
         "exception",
-        r"(?i)^Timeout \(\d+:\d\d:\d\d\)!|time(?:d[ -]?)?[ -]?out.{0,20} waiting for (?:the )?(?:peer|rank|worker|other"
+        r"(?i)^(?:_?queue\.)?Empty\b|^Timeout \(\d+:\d\d:\d\d\)!"
+        r"|time(?:d[ -]?)?[ -]?out.{0,20} waiting for (?:the )?(?:peer|rank|worker|other"
         r"|barrier|all\b|everyone)|waiting for (?:the )?(?:other|rank \d|worker \d|peer)"
         r"|\b(?:heartbeat|reply|answer|response|message|data)s? from (?:rank|worker|peer|process) "
         r"?\d|not all (?:ranks|workers|processes)"
@@ -182,11 +197,12 @@ PEERS = (
         r"|\b(?:rank|worker|peer|member|trainer)s?\b.{0,60}\b(?:not|no|never|only|missing)\b.{0,60}"
         r"\b(?:within|after|for|in) \d+(?:\.\d+)? ?(?:ms|s|sec\w*|min\w*)\b"
         r"|\b(?:only|just|got) \d+ (?:of|/|out of) \d+ (?:ranks|workers|peers|nodes|processes|clients|members)\b"
-        r"|\bgave up waiting\b|\bnever (?:came|arrived|reported|joined|sent|answered|showed up|registered|checked in)\b"
+        r"|\bonly (?:rank|worker|peer|process(?:es)?)s? ?[\[({]?\d|\bgave up waiting\b"
+        r"|\bnever (?:came|arrived|reported|joined|sent|answered|showed up|registered|checked in)\b"
         r"|\bnot (?:written|sent|created|published|delivered) by (?:rank|worker|peer)"
         r"|\bstill waiting for\b.{0,40}\b(?:rank|worker|peer)",
         "peers-heartbeat peers-unix-files-late file-rendezvous-late-node same-error-seven-of-eight "
-        "watchdog-in-every-rank",
+        "watchdog-in-every-rank wide-manager",
         victim=True,
     ),
     rule(

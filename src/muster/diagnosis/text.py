@@ -18,7 +18,7 @@ _MOST_LINES = 10_000
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 _OWNED = re.compile(
     r"(?:\[default(?P<local>\d+)\]:)?\[rank(?P<rank>\d+)\]: ?|\[default(?P<tee>\d+)\]:"
-    r"|\[\d+,(?P<mpi>\d+)\](?:<std(?:out|err)>)?: ?"
+    r"|\[\d+,(?P<mpi>\d+)\](?:<std(?:out|err)>)?: ?|\[(?P<horovod>\d+)\]<std(?:out|err)>:"
 )
 _GLUED_OWNER = re.compile(r"([^\n:])(\[rank\d{1,6}\]: Traceback)")
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? ?")
@@ -107,7 +107,7 @@ def owner_of(line: str) -> tuple[int | None, str]:
     match = _OWNED.match(line)
     if not match:
         return None, line
-    number = next(value for value in match.group("rank", "tee", "mpi") if value is not None)
+    number = next(value for value in match.group("rank", "tee", "mpi", "horovod") if value is not None)
     return int(number), line[match.end() :]
 
 

@@ -22,7 +22,8 @@ from muster.diagnosis.causes import (
     headline_of,
     sounds_like_failure,
 )
-from muster.diagnosis.launchers import Process, processes_of
+from muster.diagnosis.launchers import Process, children_of, processes_of
+from muster.diagnosis.machine_rules import HAND_MADE_MEETING
 from muster.wire.verdicts import (
     CANCELLED,
     COMPLETED,
@@ -68,7 +69,21 @@ def judge(evidence: Evidence) -> Verdict:
         return _verdict(
             code, message, evidence, node=refused.name, lines=why.lines, hint=why.next or code_of(code).next
         )
-    return _of_processes(evidence, processes_of(evidence.ranks))
+    return _as_the_job_counts(_of_processes(evidence, processes_of(evidence.ranks)), evidence)
+
+
+def _as_the_job_counts(made: Verdict, evidence: Evidence) -> Verdict:
+    """Of a launcher that failed by itself, before it had processes: none of theirs is to blame where it was the only
+    one, or all failed; otherwise the first rank that it was to start."""
+    if made.rank is None or made.evidence.launcher_rank is not None:
+        return made
+    launchers = [rank for rank in evidence.ranks if children_of(rank) > 1]
+    own = next((rank for rank in launchers if rank.rank == made.rank), None)
+    if own is None:
+        return made
+    if all(rank.failed for rank in launchers):
+        return replace(made, rank=None)
+    return replace(made, rank=own.rank * children_of(own))
 
 
 def _of_processes(evidence: Evidence, processes: Sequence[Process]) -> Verdict:
@@ -164,7 +179,7 @@ def _in_context(cause: Cause, alone: bool, mpi: bool) -> Cause:
         return replace(cause, code="signal", weight=0)
     if not alone or cause.rank.launcher_rank is not None or cause.finding is None or not cause.finding.rule.victim:
         return cause
-    if cause.code == "rendezvous":
+    if cause.code == "rendezvous" and cause.finding.rule.name != HAND_MADE_MEETING:
         return cause
     return replace(cause, code="exception" if cause.raised else "exit_code", weight=0)
 
@@ -197,6 +212,8 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
     if told_by is not None and told_by.code not in ("collective", "rendezvous"):
         return _of_rank(told_by, evidence, causes)
     first = causes[0]
+    if _went_elsewhere(first, causes, evidence):
+        return _of_rank(first, evidence, causes)
     said = f"{_where(first.rank)}: {_SOURCE.sub('', first.headline)}"
     ranks = [process.rank for process in processes]
     told = {process.rank.rank: found.line for process in processes if (found := complaint(process))}
@@ -219,6 +236,16 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
     return _verdict(
         code, message, evidence, None, lines=first.lines, hint=hint, counted=ranks, confidence="unsure", seen=first.rank
     )
+
+
+def _went_elsewhere(first: Cause, causes: Sequence[Cause], evidence: Evidence) -> bool:
+    """Whether some ranks, and not all, look for the others at a port that Muster did not give them."""
+    given, looked = evidence.facts.master_port, steps.port_in(first.headline)
+    alike = [cause for cause in causes if gangs.likeness(cause) == gangs.likeness(first)]
+    met = first.finding is not None and first.finding.rule.name == HAND_MADE_MEETING
+    if not met and "efused" not in first.headline:
+        return False
+    return given is not None and looked not in (None, given) and len(alike) < len(evidence.ranks)
 
 
 def _question(blame: gangs.Blame, count: int) -> str:
@@ -297,6 +324,8 @@ def _of_timeout(processes: Sequence[Process], evidence: Evidence) -> Verdict:
 def _needs_longer(running: Sequence[Process]) -> str:
     """At a time limit that nobody is to blame for."""
     usual = code_of("timeout").next
+    if len(running) > 1 and all(map(waiting.waits, running)) and gangs.places(running):
+        return "All ranks wait for each other: compare the calls in which they are; each needs its counterpart."
     place = waiting.place_of(running[0]) if len(running) == 1 else None
     if place is None or place.of_library:
         return usual

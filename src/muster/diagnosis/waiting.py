@@ -23,7 +23,8 @@ _WAITS_IN = re.compile(
 )
 _WAITING_NAME = re.compile(
     r"(?i)^_?(?:\w*barrier\w*|wait(?:_for)?_?\w*|recv\w*|receive\w*|accept|\w*gather\w*|\w*reduce\w*|\w*broadcast\w*|bcast"
-    r"|rendezvous|meet\w*|arrive\w*|sync(?:hronize)?|handshake|getresponse|urlopen|total|await_\w+|pull\w*)$"
+    r"|rendezvous|meet\w*|arrive\w*|sync(?:hronize)?|handshake|getresponse|urlopen|total|await_\w+|pull\w*|serve\w*"
+    r"|select|poll)$"
 )
 _NO_NAMES = ("<module>", "main", "train", "run", "worker", "<lambda>", "fit", "step")
 
@@ -84,7 +85,7 @@ def is_where_they_failed(process: Process, failed: Collection[Raised]) -> bool:
             return True
         # A function of the user's own that waits in a loop, and raises when that takes too long.
         own_wait = raised.frames[-1] is frame and frame.source.startswith("raise") and frame.function not in _NO_NAMES
-        if own_wait and any((mine.file, mine.function) == (frame.file, frame.function) for mine in stack.frames):
+        if own_wait and stack.own is not None and (stack.own.file, stack.own.function) == (frame.file, frame.function):
             return True
     return False
 

@@ -28,7 +28,8 @@ _WAITED = re.compile(
     rb"|ConnectionE|ConnectionR|[Bb]roken ?pipe|EOFError|IncompleteRead|[Uu]navailable|[Pp]eer|[Ww]ait(?:ed|ing)\b"
     rb"|within \d"
     rb"|not all |never (?:came|arrived|joined|sent|answered)|(?:rank|worker) \d+ (?:did|is|has|was|sent)|by rank \d"
-    rb"|gloo|NCCL|nccl|[Bb]arrier|[Rr]endezvous|coordinat"
+    rb"|gloo|NCCL|nccl|[Bb]arrier|[Rr]endezvous|coordinat|gave up|^\S.{0,200}\b(?:ranks?|workers?|peers?)\b",
+    re.M,
 )
 _LEFT = re.compile(r"\.muster_stack_\d+_\d+")
 _FRAME = re.compile(rb'^  File "([^"]+)", line (\d+) in ', re.M)

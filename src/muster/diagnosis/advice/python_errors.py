@@ -125,6 +125,16 @@ def port_taken(case: Case) -> str:
     )
 
 
+def not_met(case: Case) -> str:
+    port, given = port_in(case.text), case.facts.master_port
+    if port is None or given is None or port == given:
+        return ""
+    return (
+        f"Rank {case.cause.rank.rank} looked for the others at port {port}, and Muster gave MASTER_PORT {given}: let "
+        f"all ranks take it from the environment."
+    )
+
+
 def shapes(case: Case) -> str:
     shapes = re.search(r"\((\d+)x(\d+) and (\d+)x(\d+)\)", case.text)
     if not shapes:
