@@ -245,7 +245,7 @@ def _went_elsewhere(first: Cause, causes: Sequence[Cause], evidence: Evidence) -
     met = first.finding is not None and first.finding.rule.name == HAND_MADE_MEETING
     if not met and "efused" not in first.headline:
         return False
-    return given is not None and looked not in (None, given) and len(alike) < len(evidence.ranks)
+    return bool(given) and looked not in (None, given) and len(alike) < len(evidence.ranks)
 
 
 def _question(blame: gangs.Blame, count: int) -> str:

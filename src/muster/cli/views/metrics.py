@@ -39,11 +39,5 @@ def loss(metrics: Mapping[str, Json]) -> float | None:
     return None
 
 
-def lost_loss(metrics: Mapping[str, Json]) -> str | None:
-    """The text of the first loss that is no finite number: `NaN`."""
-    found = (value for name, value in list(metrics.items()) if _LOSS.fullmatch(name) and isinstance(value, str))
-    return next((value for value in found if value in ("NaN", "Infinity", "-Infinity")), None)
-
-
 def is_number(value: Json) -> TypeGuard[int | float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)

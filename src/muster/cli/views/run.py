@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from muster.cli.console import Paint
 from muster.cli.text import ago, counted, duration, moment, number, shorten, size, table
-from muster.cli.views.metrics import loss, lost_loss, throughput
+from muster.cli.views.metrics import loss, throughput
 from muster.wire import states, verdicts
 from muster.wire.codec import Json
 from muster.wire.environments import EnvironmentBrief
@@ -167,12 +167,10 @@ def _gang(view: RunView) -> str:
 
 def _figures(view: RunView) -> list[tuple[str, str | None]]:
     value = loss(view.metrics)
-    became = [text for text in view.notices if any(text.startswith(f"{name} became ") for name in view.metrics)]
     return [
         ("why", view.verdict.message if view.verdict and view.status == states.CANCELED else None),
         ("throughput", throughput(view.metrics)),
-        ("loss", lost_loss(view.metrics) if value is None else number(value)),
-        *(("notice", text) for text in became),
+        ("loss", None if value is None else number(value)),
     ]
 
 

@@ -127,7 +127,7 @@ def port_taken(case: Case) -> str:
 
 def not_met(case: Case) -> str:
     port, given = port_in(case.text), case.facts.master_port
-    if port is None or given is None or port == given:
+    if port is None or not given or port == given:
         return ""
     return (
         f"Rank {case.cause.rank.rank} looked for the others at port {port}, and Muster gave MASTER_PORT {given}: let "

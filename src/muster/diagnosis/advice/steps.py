@@ -45,7 +45,10 @@ def of_script(cause: Cause, facts: JobFacts) -> bool:
     if cause.code != "port_trouble":
         return False
     port = port_in("\n".join((cause.headline, *cause.lines)))
-    return port is not None and facts.master_port is not None and port != facts.master_port
+    if not facts.master_port:
+        # A process that is alone gets no port: whichever it uses is its own choice.
+        return True
+    return port is not None and port != facts.master_port
 
 
 def _place(case: Case) -> str:

@@ -24,7 +24,6 @@ from muster.wire.text import storable
 
 _LIMIT_BYTES = 8 << 20
 _ADD_METRICS = insert(tables.metrics)
-_MOST_NOTICES = 32
 
 UNUSABLE = (
     DataError, IntegrityError, InterfaceError, ProgrammingError, UserError,
@@ -122,7 +121,6 @@ def _apply(transaction: Transaction, run_id: str, attempt: int, items: Sequence[
     points = [item for item in items if isinstance(item, MetricPoint)]
     add_points(transaction, run_id, points)
     _advise_on_data_wait(transaction, run_id, attempt, points)
-    _note_non_finite(transaction, run_id, points)
     if tags := {item.name: item.value for item in items if isinstance(item, logged.Tag)}:
         known = transaction.execute(select(tables.runs.c.tags).where(tables.runs.c.id == run_id)).scalar() or {}
         transaction.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(tags={**known, **tags}))
@@ -141,30 +139,9 @@ def _note_lost(transaction: Transaction, run_id: str, lost: logged.Lost) -> None
     """Keep on the run that a script logged what its node's disk had no room for."""
     who, what = lost.source.replace("_", " "), "event" if lost.count == 1 else "events"
     text = f"{who} logged {lost.count:,} {what} that could not be written and are missing (disk full?)"
-    _add_notices(transaction, run_id, [*_notices(transaction, run_id), text])
+    notices = transaction.execute(select(tables.runs.c.notices).where(tables.runs.c.id == run_id)).scalar() or []
+    transaction.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(notices=[*notices, text]))
     add_note(transaction, run_id, "error", text)
-
-
-def _note_non_finite(transaction: Transaction, run_id: str, points: Sequence[MetricPoint]) -> None:
-    """Keep on the run, once for each metric, that a loss has become no number: it may still end well."""
-    told = {point.name: text for point in reversed(points) if (text := logged.lost_its_way(point))}
-    if not told:
-        return
-    known = _notices(transaction, run_id)
-    new = [text for name, text in told.items() if not any(notice.startswith(f"{name} became ") for notice in known)]
-    if new and len(known) < _MOST_NOTICES:
-        _add_notices(transaction, run_id, [*known, *new][:_MOST_NOTICES])
-        for text in new:
-            add_note(transaction, run_id, "warning", text)
-
-
-def _notices(transaction: Transaction, run_id: str) -> list[str]:
-    found = transaction.execute(select(tables.runs.c.notices).where(tables.runs.c.id == run_id)).scalar()
-    return list(found or ())
-
-
-def _add_notices(transaction: Transaction, run_id: str, notices: Sequence[str]) -> None:
-    transaction.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(notices=list(notices)))
 
 
 def _advise_on_data_wait(transaction: Transaction, run_id: str, attempt: int, points: Sequence[MetricPoint]) -> None:

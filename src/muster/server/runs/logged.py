@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,8 +17,6 @@ _TEXT_LENGTH = 64 << 10
 _DEPTH = 16
 """Of a value; a table is two deep."""
 _WHOLE = 1 << 63
-_NON_FINITE = ("NaN", "Infinity", "-Infinity")
-_OF_TRAINING = re.compile(r"(?i)loss|perplexity|grad")
 
 
 class Unusable(ValueError):
@@ -78,14 +75,6 @@ def read_line(line: bytes, attempt: int, source: str) -> Logged | None:
     if kind == "lost":
         return Lost(source, int(number(item.get("count")) or 0))
     return None
-
-
-def lost_its_way(point: MetricPoint) -> str | None:
-    """What to tell of a loss or a gradient that is no finite number; None for all other points."""
-    if point.value not in _NON_FINITE or not _OF_TRAINING.search(point.name):
-        return None
-    step = "" if point.step is None else f" at step {point.step:g}"
-    return f"{point.name} became {point.value}{step} ({point.source.replace('_', ' ')})"
 
 
 def rank_of(source: str) -> int | None:

@@ -164,11 +164,3 @@ def test_a_run_that_waited_says_how_good_its_forecast_was(run_view: View, now: f
     assert "after 5.0s (1.0s to 15s were expected, that held)" in lines
     missed = run_view(told_at_first={**told, "held": False})
     assert "that did not hold" in "\n".join(everything(missed, PLAIN, now))
-
-
-def test_the_summary_of_a_run_whose_loss_became_nan_says_so(run_view: View, now: float) -> None:
-    lost = run_view(metrics={"loss": "NaN"}, notices=["loss became NaN at step 40 (rank 0)", "something at the start"])
-    lines = summary(lost, PLAIN, now)
-    assert "  loss     NaN" in lines
-    assert "  notice   loss became NaN at step 40 (rank 0)" in lines
-    assert not any("something at the start" in line for line in lines)

@@ -210,15 +210,3 @@ def test_names_that_a_rank_makes_up_hold_no_delivery_up(server: Server, name: st
     assert status == 200
     assert {(item[2], item[3]) for item in answer["lengths"]} == {(name, len(line)), ("events/rank_0.jsonl", len(line))}
     assert "kept" in names(server, run_id)
-
-
-def test_a_loss_that_becomes_no_number_is_told_once(server: Server) -> None:
-    run_id = started(server)
-    point = {"kind": "metric", "name": "train/loss", "at": 1.0}
-    log(server, run_id, 0, {**point, "value": 0.5, "step": 1}, {**point, "value": "NaN", "step": 2})
-    log(server, run_id, 0, {**point, "value": "NaN", "step": 3}, {**point, "name": "auc", "value": "NaN", "step": 3})
-    log(server, run_id, 1, {**point, "value": "Infinity", "step": 2})
-    query = select(tables.runs.c.notices).where(tables.runs.c.id == run_id)
-    kept = server.context.database.read_now(lambda c: c.execute(query).scalar())
-    assert [text for text in kept if "became" in text] == ["train/loss became NaN at step 2 (rank 0)"]
-    assert notes(server, run_id).count("train/loss became NaN at step 2 (rank 0)") == 1
