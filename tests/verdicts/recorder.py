@@ -29,7 +29,15 @@ KILL_AFTER_TERM_S = 0.3
 GRACE_AT_LIMIT_S = 2.0
 MOST_LOG = 1 << 20
 STACKS = signal.SIGRTMAX - 6
-STACKS_SET_UP = f"import faulthandler\nfaulthandler.register({int(STACKS)}, file=2, all_threads=True, chain=False)\n"
+STACKS_SET_UP = f"""import faulthandler, os
+faulthandler.register({int(STACKS)}, file=2, all_threads=True, chain=False)
+if "TORCHELASTIC_RUN_ID" in os.environ and "RANK" in os.environ and "TMPDIR" in os.environ:
+    name = os.environ["TMPDIR"] + "/.muster_stack_" + os.environ["RANK"] + "_" + str(os.getpid())
+    faulthandler.register(15, file=open(name, "ab"), all_threads=True, chain=True)
+    os.register_at_fork(after_in_child=lambda: faulthandler.unregister(15))
+"""
+"""What each Python of a job runs first: it answers with its stacks, and below torchrun leaves them at SIGTERM."""
+LIBRARY = r"site-packages|dist-packages|/lib(?:64)?/python3|^<"
 HERE = Path(__file__).resolve().parent
 
 
@@ -151,12 +159,21 @@ def start(failure: Failure, base: Path, code: Path, binaries: Path, port: int) -
         if failure.convention in ("process", "torchrun"):
             env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "NODE_RANK": str(rank // per_node)}
             env |= {"RANK": str(rank), "WORLD_SIZE": str(count)}
+        if failure.convention == "torchrun":
+            env["TMPDIR"] = str(process_folder(base, rank))
         if failure.convention == "process":
             env |= {"LOCAL_RANK": str(rank % per_node), "LOCAL_WORLD_SIZE": str(per_node)}
         log = base / f"rank_{rank}.log"
         popen = _start(["bash", "-c", failure.command], {**env, **failure.variables}, code, log)
         started.append(Process(rank, f"node-{rank // per_node}", log, popen))
     return started
+
+
+def process_folder(base: Path, rank: int) -> Path:
+    """A launcher's own TMPDIR, as each node has one."""
+    folder = base / "tmp" / str(rank)
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 def base_environment(base: Path, binaries: Path) -> dict[str, str]:
@@ -263,6 +280,46 @@ def show_stacks(process: Process) -> None:
             log.write(f"muster: where {whose} (process {pid}) was when it was stopped:\n".encode())
         _send(pid, STACKS)
         time.sleep(0.03)
+    show_sources(process)
+
+
+def collect_stacks(process: Process) -> None:
+    """Of a launcher that has failed: where its processes were when it ended them."""
+    shown = ""
+    for file in sorted((process.log.parent / "tmp" / str(process.rank)).glob(".muster_stack_*")):
+        _, _, rank, pid = file.name.split("_")
+        stacks = file.read_text(errors="replace")[: 1 << 14]
+        file.unlink()
+        if stacks:
+            shown += f"muster: where rank {rank} (process {pid}) was when it was stopped:\n{stacks}"
+    if shown:
+        with process.log.open("a") as log:
+            log.write(shown)
+        show_sources(process)
+
+
+def show_sources(process: Process) -> None:
+    """Below the stacks, the lines of the user's own code that they name."""
+    logs = {process.log}
+    for pid in _descendants(process.popen.pid):
+        own_log = Path(f"/proc/{pid}/fd/2")
+        logs |= {own_log.resolve()} if own_log.is_file() else set()
+    for path in logs:
+        text = _log(path)
+        _, mark, shown = text.partition("muster: where rank ")
+        named = re.findall(r'^  File "([^"]+)", line (\d+) in ', shown, re.M)
+        own = dict.fromkeys(item for item in named if not re.search(LIBRARY, item[0]))
+        with path.open("a") as log:
+            for file, line in own if mark and '\nmuster: "' not in shown else ():
+                log.write(source_line(file, int(line), Path(file)))
+
+
+def source_line(shown: str, line: int, file: Path) -> str:
+    try:
+        source = file.read_text(errors="replace").split("\n")[line - 1].strip()[:160]
+    except (OSError, IndexError):
+        return ""
+    return f'muster: "{shown}" line {line}: {source}\n'
 
 
 def wrap(base: Path, argv: Sequence[str]) -> None:
@@ -357,6 +414,8 @@ def _reap(processes: Sequence[Process], kills: int) -> bool:
     for process in processes:
         if process.ended_at is None and process.popen.poll() is not None:
             process.ended_at = time.time()
+            if process.popen.returncode and not process.expected:
+                collect_stacks(process)
             killed = process.popen.returncode in (-9, 137)
             process.oom_killed = killed and not process.expected and _oom_kills() > kills
     return any(process.ended_at is None for process in processes)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from muster.agent.run.stacks import complains
 from muster.diagnosis.passages import shortened
 from muster.diagnosis.verdict import judge
 from muster.wire.codec import from_json
@@ -21,6 +22,12 @@ from muster.wire.verdicts import Evidence, Verdict
 HERE = Path(__file__).parent
 FOLDERS = ("corpus", "learning", "unseen")
 DOCUMENT = Path(__file__).parents[2] / "docs" / "verdicts.md"
+_STACK = re.compile(
+    r"muster: where rank \d+ \(process \d+\) was when it was stopped:\n"
+    r'|^(?:Current thread|Thread) 0x[0-9a-f]+ .*\n|^  File "[^"]*", line \d+ in .*\n'
+    r'|^  (?:Garbage-collecting|<no Python frame>|\.\.\.)\n|^muster: "[^"]*" line \d+: .*\n',
+    re.M,
+)
 BEGIN, END = "<!-- table: begin -->\n", "<!-- table: end -->"
 
 
@@ -32,6 +39,8 @@ class Score:
     verdict: Verdict
     seconds: float
     code: bool
+    strict: bool
+    """The code is the very one of the label, not one that an expert would accept as well."""
     rank: bool | None
     line: bool | None
     step: str | None
@@ -61,8 +70,17 @@ def load(folder: Path = HERE / "corpus") -> list[dict[str, Any]]:
 def judged(case: dict[str, Any]) -> Verdict:
     """The verdict of a case, from as much of its logs as the server would look at."""
     evidence = from_json(Evidence, case["evidence"])
-    ranks = tuple(replace(rank, tail=shortened(rank.tail, rank)) for rank in evidence.ranks)
+    ranks = evidence.ranks
+    # The recorder always asks for stacks; a keeper does so at a time limit and where a failed rank complains of others.
+    if evidence.stop_reason == "rank_failed" and not any(complains(r.tail.encode()) for r in ranks if r.failed):
+        ranks = tuple(replace(rank, tail=_without_stacks(rank.tail)) for rank in ranks)
+    ranks = tuple(replace(rank, tail=shortened(rank.tail, rank)) for rank in ranks)
     return judge(replace(evidence, ranks=ranks))
+
+
+def _without_stacks(tail: str) -> str:
+    before, mark, after = tail.partition("muster: where rank ")
+    return before + _STACK.sub("", mark + after)
 
 
 def score(case: dict[str, Any]) -> Score:
@@ -79,6 +97,7 @@ def score(case: dict[str, Any]) -> Score:
         verdict,
         seconds,
         verdict.code in (case["code"], *case.get("also_codes", ())),
+        verdict.code == case["code"],
         rank_right,
         _has(verdict.message, wanted) if wanted else None,
         _step(verdict.next, case) if wanted is not None else None,
@@ -149,9 +168,9 @@ def table(scores: Sequence[Score], by: Callable[[Score], str], what: str) -> str
     for item in scores:
         groups[by(item)].append(item)
     lines = [
-        f"| {what} | cases | code right | rank right (bare tool) | wanted line (bare tool) "
+        f"| {what} | cases | code right | the very code | rank right (bare tool) | wanted line (bare tool) "
         "| next step: helpful, none, misleading |",
-        "|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|",
     ]
     for name in sorted(groups):
         lines.append(_row(f"`{name}`", groups[name]))
@@ -160,8 +179,8 @@ def table(scores: Sequence[Score], by: Callable[[Score], str], what: str) -> str
 
 
 def _row(name: str, scores: Sequence[Score]) -> str:
-    code = sum(item.code for item in scores)
-    share = f"{code} ({100 * code / len(scores):.1f} %)" if name.startswith("**") else str(code)
+    code = _share([item.code for item in scores], name)
+    strict = _share([item.strict for item in scores], name)
     rank = _of([item.rank for item in scores], [item.bare_rank for item in scores])
     line = _of([item.line for item in scores], [item.bare_line for item in scores])
     steps = [item.step for item in scores if item.step is not None]
@@ -169,7 +188,12 @@ def _row(name: str, scores: Sequence[Score]) -> str:
     if steps:
         counts = [steps.count("helpful"), steps.count("none") + steps.count("other"), steps.count("misleading")]
         step = f"{counts[0]}, {counts[1]}, {counts[2]} of {len(steps)}"
-    return f"| {name} | {len(scores)} | {share} | {rank} | {line} | {step} |"
+    return f"| {name} | {len(scores)} | {code} | {strict} | {rank} | {line} | {step} |"
+
+
+def _share(right: Sequence[bool], name: str) -> str:
+    count = sum(right)
+    return f"{count} ({100 * count / len(right):.1f} %)" if name.startswith("**") else str(count)
 
 
 def _of(right: Sequence[bool | None], bare_right: Sequence[bool | None]) -> str:

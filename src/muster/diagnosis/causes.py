@@ -20,9 +20,8 @@ PASSED_ON = 2
 RENDEZVOUS = 3
 COLLECTIVE = 4
 
-_WEIGHT = {"exit_code": VAGUE, "rendezvous": RENDEZVOUS, "collective": COLLECTIVE}
 # Sent by people and by other managers of processes, seldom by a fault of the program.
-_POLITE = (signals.SIGTERM, signals.SIGINT, signals.SIGHUP)
+_POLITE = (signals.SIGTERM, signals.SIGINT, signals.SIGHUP, signals.SIGUSR1, signals.SIGUSR2)
 # A program that aborts says why; one that is killed or crashes does not.
 _SPEAKING = (signals.SIGABRT, signals.SIGBUS)
 _CRASHES = {
@@ -56,13 +55,15 @@ _HANDLED = re.compile(
     r"|continu(?:e|ing)|without (?:it|cache)|fall(?:ing)? ?back"
     r"|skipp(?:ed|ing)|ignor(?:ed|ing)|recover(?:ed|ing)|instead|is off|disabled|halving|giving up)\b"
 )
+_MERE_WARNING = re.compile(r"(?:^|[\s\[|:])(?:WARNING|WARN|INFO|DEBUG)\b")
+_LOUD = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|^(?i:fatal|error)\b")
 _PROGRESS = re.compile(r"(?i)\b(?:step|epoch|iter(?:ation)?|batch|loss|acc(?:uracy)?|it/s)\b.{0,3}\W*\d")
 _FAILURE = re.compile(
     r"(?i)\b(?:error|fail(?:ed|ure|s)?|fatal|abort\w*|cannot|could not|couldn't|can't|giving "
     r"up|refus\w+|invalid|missing|unable"
     r"|exceed\w*|unsupported|not|no such|denied|stopping|exit(?:ing)?|nan|below"
     r"|undefined|out of|too (?:many|few|large|small)|corrupt\w*|truncated|unbound|died|used up"
-    r"|left out|expired|quota|required|unexpected|wrong)\b"
+    r"|left out|expired|quota|required|unexpected|wrong)\b| at \S{1,200} line \d{1,6}\.$"
 )
 _GENERIC = re.compile(
     r"(?i)not recoverable|ld returned|exiting now|exit(?:ed with)? (?:status|code)|see "
@@ -78,6 +79,7 @@ _WAITED_IN_VAIN = re.compile(
 _PYTHON = re.compile(r"python|torchrun|accelerate|deepspeed|horovodrun")
 _AT_EXIT = "terminate called without an active exception"
 _STOPPED = re.compile(r"SignalException|^(?:KeyboardInterrupt|SystemExit)\b")
+_TOLD = re.compile(r"(?i)\bsig(?:term|int|nal)|terminat|preempt|interrupt|shut(?:ting)? ?down|\bstop")
 _NATIVE_FORMS = ("c++",)
 
 
@@ -179,6 +181,9 @@ def _final(log: Log, rank: RankEvidence, shared: bool = False) -> Raised | None:
     if not candidates:
         return None
     last = candidates[-1]
+    if last.setting == "task" and (rank.exit_code not in (None, 1) or sounds_like_failure(telling_line(log))):
+        # Nobody waited for the task: it did not end the program.
+        return None
     if (last.setting == "main" and _WAITED_IN_VAIN.search(last.line)) or last.setting in ("thread", "process", "task"):
         # It only noticed that something else had failed: a thread, a worker, a child process.
         others = [raised for raised in candidates[:-1] if raised.line and not _WAITED_IN_VAIN.search(raised.line)]
@@ -194,7 +199,11 @@ def _was_handled(log: Log, raised: Raised, rank: RankEvidence, until: int | None
     """Whether the program went on after an exception that it printed, and ended for another reason."""
     after = log.words_between(raised.end, until)
     before = log.lines[raised.begin - 1] if raised.begin else ""
-    if raised.setting == "logged" and _HANDLED.search(before) and after:
+    if raised.setting == "logged" and after and _HANDLED.search(before):
+        return True
+    # One that ends a Python program ends it with code 1.
+    mere = raised.setting == "logged" and rank.exit_code not in (None, 1) and _MERE_WARNING.search(before)
+    if mere and after and _LOUD.search(after[-1]):
         return True
     if not after:
         return False
@@ -212,10 +221,12 @@ def _standing_last(log: Log) -> Raised | None:
     """The exception after which a process printed nothing of a program that goes on."""
     # What a stop makes a program print comes after what it had to say by itself.
     spoken = [raised for raised in log.raised if raised.setting != "ignored" and raised.line]
-    candidates = [raised for raised in spoken if not _STOPPED.search(raised.line)]
+    limit = log.stopped_at
+    by_itself = [raised for raised in spoken if limit is None or raised.begin < limit or not _TOLD.search(raised.line)]
+    candidates = [raised for raised in by_itself if not _STOPPED.search(raised.line)]
     if not candidates:
         return None
-    after = log.words_after(candidates[-1])
+    after = log.words_between(candidates[-1].end, limit if limit and limit > candidates[-1].end else None)
     going_on = _progress(log, candidates[-1])
     handled = any(_HANDLED.search(line) for line in after[:3])
     return None if going_on >= 2 or len(after) > 8 or handled else candidates[-1]
@@ -249,6 +260,9 @@ def _by_signal(process: Process, number: int, final: Raised | None) -> Cause:
     if number in _SPEAKING and found is None:
         found = find([line for raised in log.raised if raised.form == "c++" for line in raised.all_lines], "raised")
         found = found or find(log.last_words(8), "said")
+    if found is not None and found.rule.victim and final is not None and not is_victim(final):
+        # It had failed by itself; what it said of the others came while it was leaving.
+        return _by_exception(process, final)
     if found is not None and number in _SPEAKING and found.rule.code != "exception":
         return _found(process, found, number, native or found.line)
     lines = log.from_line(native) if native else log.closing(None)
@@ -281,8 +295,7 @@ def _by_exception(process: Process, final: Raised) -> Cause:
     made = Cause("exception", process, None, headline, lines, DEFINITE, final, found, not after, earlier)
     if found is None:
         return made
-    weight = COLLECTIVE if found.rule.victim else DEFINITE
-    return replace(made, code=found.rule.code, weight=_WEIGHT.get(found.rule.code, weight))
+    return replace(made, code=found.rule.code, weight=_weight(found))
 
 
 def headline_of(raised: Raised) -> str:
@@ -316,11 +329,14 @@ def _shortened(line: str) -> str:
 
 
 def _found(process: Process, found: Finding, number: int | None, headline: str) -> Cause:
-    weight = COLLECTIVE if found.rule.victim else DEFINITE
-    code = found.rule.code
-    return Cause(
-        code, process, number, _shortened(headline), process.log.closing(None), _WEIGHT.get(code, weight), None, found
-    )
+    code, lines = found.rule.code, process.log.closing(None)
+    return Cause(code, process, number, _shortened(headline), lines, _weight(found), None, found)
+
+
+def _weight(found: Finding) -> int:
+    if found.rule.victim:
+        return RENDEZVOUS if found.rule.code == "rendezvous" else COLLECTIVE
+    return VAGUE if found.rule.code == "exit_code" else DEFINITE
 
 
 def _by_words(process: Process) -> Cause:

@@ -32,6 +32,8 @@ _SHELL_SIGNALS = (
     (re.compile(r"(?:^|\s)Killed$"), 9),
     (re.compile(r"(?:^|\s)Terminated$"), 15),
 )
+# Python and argparse end with 2 when they cannot begin.
+_BAD_START = re.compile(r"python[\d.]*: can't open file '|^\S+\.py: error: ")
 _CODE = re.compile(r"(?:exit(?:ed)?(?: with)?(?: exit)? (?:code|status)[ :]+|exitcode[ :]+)(\d{1,3})\b", re.I)
 _REASONS: Mapping[str, tuple[str, str]] = {
     "TIME LIMIT": ("timeout", ""),
@@ -87,14 +89,14 @@ def _rank(number: int, file: LogFile, count: int) -> RankEvidence:
 
 
 def _end(last: Sequence[str]) -> tuple[int | None, int | None]:
-    """The signal or the exit code of which the last lines tell; 1 where they tell of none."""
+    """The signal or the exit code of which the last lines tell; what they usually mean where they tell of none."""
     for line in reversed(last):
         for pattern, number in _SHELL_SIGNALS:
             if pattern.search(line):
                 return number, None
         if (found := _CODE.search(line)) and int(found[1]):
             return None, int(found[1])
-    return None, 1
+    return None, 2 if any(_BAD_START.search(line) for line in last[-3:]) else 1
 
 
 def _killed(last: Sequence[str], signal: int | None) -> bool:

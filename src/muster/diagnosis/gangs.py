@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from muster.diagnosis import waiting
 from muster.diagnosis.causes import DEFINITE, Cause, cause_of, complaint, last_words
 from muster.diagnosis.launchers import Process
-from muster.diagnosis.log import Log, Stack
-from muster.diagnosis.raised import Frame
+from muster.diagnosis.log import Log
+from muster.diagnosis.raised import Frame, Raised
 
 _NAMED = re.compile(
-    r"[Rr]anks? (?P<failed>\d+) (?:failed to (?:pass|respond|join)|did not|is not ready|exited"
+    r"[Rr]anks? \[?(?P<failed>\d+)(?:, ?\d+){0,8}\]? (?:failed to (?:pass|respond|join)|did not|is not ready|exited"
     r"|was lost|disconnected|timed out)"
-    r"|(?:remote|peer) rank (?P<remote>\d+)|[Mm]issing ranks: (?P<missing>\d+)"
+    r"|(?:remote|peer) rank (?P<remote>\d+)|[Mm]issing (?:ranks|workers|peers|tasks)?:? ?\[?(?P<missing>\d+)"
     r"|(?:from|waiting for) (?:rank|worker|peer|process) ?(?P<awaited>\d+)"
     r"|(?:worker|peer) (?P<worker>\d+) (?:is not responding|did not|went silent|is gone|vanished|timed out)"
     r"|rank: (?P<nccl>\d+), .{0,300}(?:remote process exited|timed? ?out)"
 )
+_MENTIONED = re.compile(r"(?i)\b(?:rank|worker|peer|process|client|trainer|member|task)s?[ _#:=]{0,2}(\d{1,6})\b")
 _KEY = re.compile(r"keys: \S{0,80}//(?:cpu|cuda)//\d+/(\d+)$")
 _BLAMED = re.compile(
     r"\b(?:[Rr]ank|[Ww]orker) (?P<rank>\d+)\b(?: on \S+)?(?::| failed| raised| had| hit| reported)\s*(?P<said>.{3,200})"
@@ -44,6 +46,8 @@ class Blame:
     """Where none can be named: the ranks that it may have been."""
     where: Frame | None = None
     sure: bool = True
+    all_of: tuple[int, ...] = ()
+    """Where several were in the same place, while the rest waited for them."""
 
 
 def spoken(processes: Sequence[Process]) -> Cause | None:
@@ -100,52 +104,113 @@ def hinted(first: Cause, processes: Sequence[Process]) -> Cause | None:
     return replace(first, process=process, headline=line, sure=False)
 
 
-def culprit(processes: Sequence[Process], complaints: Sequence[str], surely_peers: bool) -> Blame:
+def culprit(
+    processes: Sequence[Process], complaints: Mapping[int, str], surely_peers: bool, failed: Sequence[Raised] = ()
+) -> Blame:
     """Every failure is a lost peer: find the process that the others lost.
 
-    Not `surely_peers`: the connection that was lost may have been one to somebody else.
+    `complaints`: by rank. Not `surely_peers`: the connection that was lost may have been one to somebody else.
     """
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
-    left = [process for process in essential if process.rank.succeeded and not process.rank.expected]
-    stayed = [process for process in essential if not process.rank.failed and process not in left]
-    if left and (surely_peers or stayed):
-        first = min(left, key=lambda process: process.rank.ended_at or 0.0)
-        return Blame(first, "had ended (exit code 0) while the others still needed it", where=None)
+    stayed = [process for process in essential if not process.rank.failed and not _has_left(process)]
     named = _named(essential, complaints)
-    waits = named is not None and (stack := _stack(named)) is not None and bool(stack.waits)
-    if named is not None and not waits and not complaint(named):
-        return Blame(
-            named, _not_there(named) if _doing(named) else "did not answer the others, who name it", where=_place(named)
-        )
+    left = [process for process in essential if _has_left(process) and complaint(process) is None]
+    if left and (surely_peers or stayed or len(complaints) > 1 or named in left):
+        return _left_by(left, named, essential)
+    if named is not None and not waiting.waits(named) and not complaint(named):
+        why = _not_there(named) if doing(named) else "did not answer the others, who name it"
+        return Blame(named, why, where=waiting.place_of(named))
     silent = [process for process in essential if not process.rank.failed and complaint(process) is None]
-    blame = odd_one_out(silent, len(essential)) if silent else _none_silent(essential)
-    shown = blame.process is not None and _stack(blame.process) is not None
+    blame = odd_one_out(silent, len(essential), failed) if silent else _none_silent(essential)
+    shown = blame.process is not None and waiting.stack_of(blame.process) is not None
+    if blame.process is None and surely_peers and (odd := _elsewhere(essential)) is not None:
+        return odd
     return blame if surely_peers or shown else _none_silent(essential)
 
 
-def odd_one_out(silent: Sequence[Process], num_ranks: int) -> Blame:
+def has_left(processes: Sequence[Process]) -> Blame | None:
+    """One that had ended well, while all that are left wait for others."""
+    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
+    left = [process for process in essential if _has_left(process)]
+    running = [process for process in essential if not _has_left(process)]
+    if not left or not running or not all(waiting.waits(item) or waiting.seems_to_wait(item) for item in running):
+        return None
+    return _left_by(left, None, essential)
+
+
+def odd_one_out(silent: Sequence[Process], num_ranks: int, failed: Sequence[Raised] = ()) -> Blame:
     """Of those that were still running, the one that did not wait for the others."""
-    waiting = [process for process in silent if (stack := _stack(process)) and stack.waits]
-    candidates = [process for process in silent if process not in waiting]
+    waited = [process for process in silent if waiting.waits(process) or waiting.is_where_they_failed(process, failed)]
+    candidates = [process for process in silent if process not in waited]
+    if len(candidates) > 1 and len(odd := waiting.at_an_odd_place(candidates)) == 1:
+        candidates = odd
     if len(candidates) > 1:
-        candidates = _at_an_odd_place(candidates)
+        candidates = [process for process in candidates if not waiting.seems_to_wait(process)] or candidates
+        candidates = waiting.at_an_odd_place(candidates)
     if len(candidates) == 1 and num_ranks > 1:
-        return Blame(candidates[0], _not_there(candidates[0]), where=_place(candidates[0]))
+        return Blame(candidates[0], _not_there(candidates[0]), where=waiting.place_of(candidates[0]))
     numbers = tuple(sorted(process.rank.rank for process in candidates or silent))
+    if candidates and len(candidates) <= num_ranks / 2 and waiting.in_one_place(candidates):
+        first = min(candidates, key=lambda process: process.rank.rank)
+        where = doing(first).replace("was ", "were ", 1)
+        return Blame(first, f"did not answer the others: they {where}", where=waiting.place_of(first), all_of=numbers)
     return Blame(None, "", numbers, sure=False)
+
+
+def _has_left(process: Process) -> bool:
+    """It ended well, and nobody had told it to."""
+    return process.rank.succeeded and not process.rank.expected
+
+
+def _left_by(left: Sequence[Process], named: Process | None, essential: Sequence[Process]) -> Blame:
+    first = named if named in left else min(left, key=lambda process: process.rank.ended_at or 0.0)
+    return Blame(first, "had ended (exit code 0) while the others still needed it")
+
+
+def _elsewhere(essential: Sequence[Process]) -> Blame | None:
+    """Where all complain or wait: the only one that did so in another call than all the rest."""
+    at = {process.rank.rank: _calls(process) for process in essential}
+    counted = Counter(at.values())
+    all_wait = all(waiting.waits(process) or complaint(process) is not None for process in essential)
+    if len(essential) < 3 or len(counted) != 2 or () in counted or not all_wait:
+        return None
+    (common, count), (_, single) = counted.most_common(2)
+    if single != 1 or count < 2:
+        return None
+    odd = next(process for process in essential if at[process.rank.rank] != common)
+    where = waiting.place_of(odd) or waiting.failed_at(odd.log.raised[-1])
+    assert where is not None
+    place = f"{short(where.file)} line {where.line}"
+    return Blame(odd, f"was in another call ({place}) than all the others", where=where, sure=False)
+
+
+def _calls(process: Process) -> tuple[waiting.Place, ...]:
+    """The lines of the user's own code in which a process waited, as its stack or its traceback shows them."""
+    if stack := waiting.stack_of(process):
+        return tuple((frame.file, frame.line) for frame in reversed(stack.frames) if not frame.of_library)
+    raised = process.log.raised[-1] if process.log.raised else None
+    return tuple((frame.file, frame.line) for frame in raised.frames if not frame.of_library) if raised else ()
 
 
 def doing(process: Process) -> str:
     """What its stack says, to follow "rank 2"; empty where it showed none."""
-    return _doing(process)
+    stack = waiting.stack_of(process)
+    if stack is None:
+        return ""
+    place = stack.own or stack.frames[0]
+    inside = f"in {stack.waits}, " if stack.waits else ""
+    inner = stack.frames[0]
+    within = f" ({inner.function} of {short(inner.file)})" if inner.of_library and not stack.waits else ""
+    source = f": `{place.source[:80]}`" if place.source and not within else ""
+    return f"was {inside}at {short(place.file)} line {place.line}, in {place.function}{within}{source}"
 
 
 def places(processes: Sequence[Process]) -> str:
     """Where the ranks were, each place once: `ranks 0, 2 in all_reduce (train.py line 12); rank 1 in barrier (…)`."""
     found: dict[str, list[int]] = {}
     for process in processes:
-        if doing := _doing(process):
-            found.setdefault(doing.removeprefix("was "), []).append(process.rank.rank)
+        if said := doing(process):
+            found.setdefault(said.removeprefix("was "), []).append(process.rank.rank)
     if len(found) < 2:
         return ""
     return "; ".join(
@@ -154,68 +219,36 @@ def places(processes: Sequence[Process]) -> str:
 
 
 def _not_there(process: Process) -> str:
-    doing = _doing(process)
-    return f"did not answer the others: it {doing}" if doing else "did not answer the others"
+    said = doing(process)
+    return f"did not answer the others: it {said}" if said else "did not answer the others"
 
 
 def _none_silent(essential: Sequence[Process]) -> Blame:
     return Blame(None, "", tuple(sorted(process.rank.rank for process in essential)), sure=False)
 
 
-def _named(essential: Sequence[Process], complaints: Sequence[str]) -> Process | None:
+def _named(essential: Sequence[Process], complaints: Mapping[int, str]) -> Process | None:
     """The rank that most complaints name, or whose entry they miss in the store."""
-    counted = Counter(number for line in complaints for number in _numbers(_NAMED, line))
-    missed = Counter(number for line in complaints for number in _numbers(_KEY, line))
+    counted = Counter(number for line in complaints.values() for number in _numbers(_NAMED, line))
+    missed = Counter(number for line in complaints.values() for number in _numbers(_KEY, line))
     for number, _ in [*counted.most_common(), *missed.most_common()]:
         process = next((process for process in essential if process.rank.rank == number), None)
         # Rank 0 serves the store and waits for all before it enters itself, unless a launcher serves it.
         waits = number not in counted and number == 0 and process is not None and process.rank.launcher_rank is None
-        if process is not None and not waits:
+        if process is not None and not waits and number not in complaints:
             return process
-    return None
+    return _accused(essential, complaints)
+
+
+def _accused(essential: Sequence[Process], complaints: Mapping[int, str]) -> Process | None:
+    """The only rank of which others complain and that complains of nobody itself."""
+    told = {number for own, line in complaints.items() for number in _numbers(_MENTIONED, line) if number != own}
+    accused = [process for process in essential if process.rank.rank in told and process.rank.rank not in complaints]
+    return accused[0] if len(accused) == 1 else None
 
 
 def _numbers(pattern: re.Pattern[str], line: str) -> list[int]:
     return [int(next(group for group in match.groups() if group is not None)) for match in pattern.finditer(line)]
-
-
-def _at_an_odd_place(candidates: Sequence[Process]) -> list[Process]:
-    """Those that are not where most are, if most are in one place."""
-    at = {process.rank.rank: _key(process) for process in candidates}
-    counted = Counter(at.values())
-    common, count = counted.most_common(1)[0]
-    if count <= len(candidates) / 2 or (common is None and count < len(candidates) - 1):
-        return list(candidates)
-    odd = [process for process in candidates if at[process.rank.rank] != common]
-    return odd or list(candidates)
-
-
-def _key(process: Process) -> tuple[str, int] | None:
-    place = _place(process)
-    return (place.file, place.line) if place else None
-
-
-def _stack(process: Process) -> Stack | None:
-    stacks = process.log.stacks
-    own = [stack for stack in stacks if stack.rank == process.rank.rank]
-    return next((stack for stack in own or list(stacks) if stack.frames), None)
-
-
-def _place(process: Process) -> Frame | None:
-    stack = _stack(process)
-    return stack.own or stack.frames[0] if stack else None
-
-
-def _doing(process: Process) -> str:
-    """What its stack says, to follow "rank 2"."""
-    stack = _stack(process)
-    if stack is None:
-        return ""
-    place = stack.own or stack.frames[0]
-    inside = f"in {stack.waits}, " if stack.waits else ""
-    inner = stack.frames[0]
-    within = f" ({inner.function} of {short(inner.file)})" if inner.of_library and not stack.waits else ""
-    return f"was {inside}at {short(place.file)} line {place.line}, in {place.function}{within}"
 
 
 def short(file: str) -> str:

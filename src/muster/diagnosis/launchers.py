@@ -39,6 +39,11 @@ _MPI = (
     re.compile(
         r"Process name: \[(?:[^\]\n]{0,200},\s*|\[[^\]\n]{0,200}\],)(?P<rank>\d+)\]\s*\n\s*Exit code:\s+(?P<code>\d+)"
     ),
+    re.compile(
+        r"has exited due to process rank (?P<rank>\d+) with PID \d+ on node \S+\s+"
+        r"(?:calling\s+\"abort\"|exiting\s+(?P<improperly>improperly))"
+    ),
+    re.compile(r"^Process (?P<rank>\d+) exit with status code (?P<code>\d+)\.", re.M),
     re.compile(r"=\s+RANK (?P<rank>\d+) PID \d+ RUNNING AT \S+\n=\s+KILLED BY SIGNAL: (?P<signal>\d+)"),
 )
 _MPI_ERROR = re.compile(
@@ -54,6 +59,7 @@ _MANY_NODES = re.compile(r"--(?:nnodes|num[-_]machines)[= ](?!1\b)")
 _ABORTS = re.compile(
     r"^(?:terminate called.*|  what\(\):.*|.*Assertion `.*|.*Check failed: .*|(?:double free|malloc).*)$", re.M
 )
+_NOT_FINALIZED = 'mpirun: it exited without calling "finalize" (MPI_Finalize)\n'
 _BY_FORCE = "forcefully exiting via"
 _LEAVING = "terminate called without an active exception"
 _OWN_STACK = re.compile(r"torch/distributed/(?:elastic|run\.py|launcher)|accelerate/commands")
@@ -99,6 +105,7 @@ def split(rank: RankEvidence) -> list[Process]:
         return [Process(rank, read(rank.tail))]
     owned = _owned_lines(rank.tail)
     rest = _unowned(rank.tail)
+    stacks = read(rank.tail).stacks if "muster: where rank " in rank.tail else ()
     children = []
     for position, report in enumerate(reports):
         text = owned.get(report.rank, "")
@@ -113,12 +120,14 @@ def split(rank: RankEvidence) -> list[Process]:
             text = rest if position == 0 and _LEAVING in rest else "\n".join(_ABORTS.findall(rest))
         elif text and not ended and position == 0 and _is_lost_peer(text):
             text = rest + text
+        if report.traceback == _NOT_FINALIZED:
+            text += _NOT_FINALIZED
         children.append(
             Process(
                 replace(
                     rank,
                     rank=report.rank,
-                    exit_code=report.exit_code,
+                    exit_code=report.exit_code if report.exit_code or report.signal else rank.exit_code,
                     signal=report.signal,
                     expected=ended,
                     tail=text or report.traceback,
@@ -126,7 +135,7 @@ def split(rank: RankEvidence) -> list[Process]:
                     oom_killed=rank.oom_killed and report.signal == signal.SIGKILL,
                     role="",
                 ),
-                read(text or report.traceback),
+                replace(read(text or report.traceback), stacks=tuple(one for one in stacks if one.rank == report.rank)),
                 shared=bool(text) and report.rank not in owned,
             )
         )
@@ -177,9 +186,16 @@ def of_mpirun(rank: RankEvidence, known: Mapping[int, RankEvidence]) -> list[Pro
         if own is None:
             named.append(child)
             continue
-        tail = own.tail or child.rank.tail
+        early = _NOT_FINALIZED if _NOT_FINALIZED in child.rank.tail else ""
+        tail = f"{own.tail.rstrip()}\n{early}" if early else own.tail or child.rank.tail
         named.append(Process(replace(child.rank, node=own.node, tail=tail, launcher_rank=None), read(tail)))
     return named
+
+
+def children_of(rank: RankEvidence) -> int:
+    """How many processes a launcher was to start on its node; 0 for what is none, or does not say so."""
+    count = _PROCESSES.search(rank.command) if rank.role != "launcher" and rank.launcher_rank is None else None
+    return int(count[1]) if count else 0
 
 
 def _is_lost_peer(text: str) -> bool:
@@ -227,6 +243,8 @@ def _of(match: re.Match[str]) -> _Report:
     rank = int(groups["rank"])
     if groups.get("signal") is not None:
         return _Report(rank, None, int(groups["signal"]))
+    if groups.get("code") is None:
+        return _Report(rank, None, None, _NOT_FINALIZED if groups.get("improperly") else "")
     code = int(groups["code"])
     traceback = "\n".join(line.removeprefix("  ") for line in (groups.get("traceback") or "").split("\n"))
     return _Report(rank, None, -code, traceback) if code < 0 else _Report(rank, code, None, traceback)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from muster.diagnosis.raised import Frame, Raised, Reader
@@ -46,6 +46,8 @@ class Log:
     lines: tuple[str, ...]
     raised: tuple[Raised, ...]
     stacks: tuple[Stack, ...]
+    stopped_at: int | None = None
+    """The first of the lines that were printed after Muster had begun to end it; None: not known."""
 
     @cached_property
     def _inside(self) -> frozenset[int]:
@@ -71,7 +73,7 @@ class Log:
 
     def without(self, said: str) -> Log:
         """The log without a line."""
-        return Log(tuple("" if line.strip() == said else line for line in self.lines), self.raised, self.stacks)
+        return replace(self, lines=tuple("" if line.strip() == said else line for line in self.lines))
 
     def from_line(self, said: str) -> tuple[str, ...]:
         """The lines to show from one on."""
@@ -87,12 +89,13 @@ class Log:
 
 
 _WAITS = re.compile(
-    r"torch/distributed/(?!elastic)|horovod/|torch/_C/|multihost_utils|jax/_src/distributed"
-    r"|deepspeed/comm|mpi4py|/grpc/"
+    r"torch/distributed/(?!elastic)|horovod/|torch/_C/|torch/autograd/graph\.py|multihost_utils|jax/_src/distributed"
+    r"|deepspeed/comm|mpi4py|/grpc/|tensorflow/python/(?:distribute|eager)/"
 )
 _WRAPPERS = ("wrapper", "inner", "decorate_context", "_call_impl", "_wrapped_call_impl")
 _MARK = "muster: where rank "
 _STACK_OF = re.compile(r"muster: where rank (\d+) \(process \d+\) was when it was stopped:$")
+_SOURCE_OF = re.compile(r'muster: "(?P<file>[^"]*)" line (?P<line>\d+): (?P<source>.*)$')
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ (?:\[[^\]]*\] )?\(most recent call first\):$")
 _STACK_FRAME = re.compile(r'  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<function>.+)$')
 _OF_STACK = re.compile(
@@ -104,7 +107,9 @@ _NOISE = re.compile(
     r"|make(?:\[\d+\])?: \*\*\*|ninja: build stopped"
     r"|\S+:\d+: \w*Warning: |\w*Warning: "
     r"|\[[WI]\d{4} |\[[WI]\S* \d\d|[WIE]\d{4} \d\d:|\d+%\||[^|]{0,60}\d+%\|"
-    r"|(?:srun|slurmstepd|salloc): "
+    r"|(?:srun|slurmstepd|salloc): (?!fatal: |error: (?!.{0,80}: tasks? ))"
+    r"|\[[^\]\s]{1,100}\] \*\*\* (?:MPI_ERRORS_ARE_FATAL|  and MPI|on communicator|reported by)"
+    r"|(?:Current thread|Thread) 0x[0-9a-f]{4,16} "
     r"|Exception ignored in|object (?:address|refcount|type|type name|repr) +: |lost sys\.stderr"
     r"|.{0,200}resource_tracker|.{0,60}leaked semaphore"
     r"|(?:\S+: line \d+: +\d+ )?(?:Aborted|Killed|Terminated|Segmentation fault|Bus error)\b.{0,200}$"
@@ -121,11 +126,12 @@ def read(text: str) -> Log:
     """Parse what one process printed."""
     lines = [owner_of(line)[1] for line in lines_of(text)]
     stacks: list[Stack] = []
+    stopped_at = None
     if _MARK in text:
-        lines, stacks = _without_stacks(lines)
+        lines, stacks, stopped_at = _without_stacks(lines)
     while lines and not lines[-1]:
         lines.pop()
-    return Log(tuple(lines), tuple(Reader(lines).read()), tuple(stacks))
+    return Log(tuple(lines), tuple(Reader(lines).read()), tuple(stacks), stopped_at)
 
 
 def is_noise(line: str) -> bool:
@@ -133,12 +139,18 @@ def is_noise(line: str) -> bool:
     return bool(_NOISE.match(line)) or bool(_RECORD.match(line))
 
 
-def _without_stacks(lines: Sequence[str]) -> tuple[list[str], list[Stack]]:
-    """What the program printed itself, and the stacks that it was made to show."""
+def _without_stacks(lines: Sequence[str]) -> tuple[list[str], list[Stack], int | None]:
+    """What the program printed itself, the stacks that it was made to show, and where those began."""
     kept: list[str] = []
-    stacks: list[Stack] = []
+    found: list[tuple[int, tuple[Frame, ...]]] = []
+    sources: dict[tuple[str, int], str] = {}
+    stopped_at = None
     index = 0
     while index < len(lines):
+        if source := _SOURCE_OF.match(lines[index]):
+            sources[source["file"], int(source["line"])] = source["source"]
+            index += 1
+            continue
         # Glued to a line without an end.
         before, mark, rest = lines[index].partition(_MARK)
         match = _STACK_OF.match(mark + rest) if mark else None
@@ -148,12 +160,18 @@ def _without_stacks(lines: Sequence[str]) -> tuple[list[str], list[Stack]]:
             continue
         if before.strip():
             kept.append(before.rstrip())
+        stopped_at = len(kept) if stopped_at is None else stopped_at
         end = index + 1
         while end < len(lines) and (not lines[end] or _OF_STACK.match(lines[end])):
             end += 1
-        stacks.append(Stack(int(match[1]), _main_thread(lines[index + 1 : end])))
+        found.append((int(match[1]), _main_thread(lines[index + 1 : end])))
         index = end
-    return kept, stacks
+    stacks = [Stack(rank, tuple(_with_source(frame, sources) for frame in frames)) for rank, frames in found]
+    return kept, stacks, stopped_at
+
+
+def _with_source(frame: Frame, sources: Mapping[tuple[str, int], str]) -> Frame:
+    return replace(frame, source=sources.get((frame.file, frame.line), ""))
 
 
 def _main_thread(lines: Sequence[str]) -> tuple[Frame, ...]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from muster.diagnosis.rule import rule
 
+HAND_MADE_MEETING = "hand-made meeting"
+"""Of ranks that find each other by what a script brings along; a process that is alone has nobody to meet."""
+
 DEVICES = (
     rule(
         "GPU memory",
@@ -67,7 +70,9 @@ MEMORY_AND_DISK = (
         "disk full",
         "disk_full",
         r"No space left on device|Errno 28\b|Errno 122\b|[Dd]isk quota exceeded|PytorchStreamWriter failed writing"
-        r"|file write failed|unexpected pos \d+ vs \d+|ENOSPC|kein Speicherplatz|Aucun espace "
+        r"|Wrote only \d+ of \d+ bytes|\d+ requested and \d+ written|file write failed"
+        r"|unexpected pos \d+ vs \d+|ENOSPC|kein Speicherplatz"
+        r"|Aucun espace "
         r"disponible|No queda espacio"
         r"|デバイスに空き領域がありません|设备上没有空间|Не осталось свободного места|Não há espaço|Spazio esaurito",
         "python-disk gang-disk shell-cp-full shell-german-full torchrun-disk",
@@ -119,13 +124,35 @@ MEETING = (
         r"|client socket has (?:failed to connect|timed out)|failed to connect/validate to host"
         r"|TCPStore.{0,80}timed out|DistStoreError|wait timeout after \d+ms|connectFullMesh failed"
         r"|Gloo connect\w* failed|Timed out waiting for .{1,80} to join|Barrier timed out.{0,200}register"
-        r"|(?:RegisterTask|coordination service).{0,200}(?:DEADLINE_EXCEEDED|timed out)|rendezvous .{0,60}timed out",
+        r"|(?:RegisterTask|coordination service).{0,200}(?:DEADLINE_EXCEEDED|timed out)|rendezvous .{0,60}timed out"
+        r"|RPC: /\S{0,60}CoordinationService/RegisterTask",
         "gang-late gang-wrong-world-size gang-fixed-address gang-store-wait process-2-never-joins",
+        victim=True,
+    ),
+    rule(
+        HAND_MADE_MEETING,
+        "rendezvous",
+        r"(?i)\b\d+ ?(?:of|/|out of) ?\d+ (?:\w+ )?(?:registered|joined|connected|checked in|reported in|showed up)\b"
+        r"|\b(?:rendez-?vous|registration)\b.{0,60}\b\d+ ?(?:of|/|out of) ?\d+\b"
+        r"|\b(?:never|not) (?:joined|registered|connected|checked in|show(?:ed)? up|join|register|check in)\b"
+        r"|\bwaiting for .{1,60} to (?:join|register|connect|check in|come up)\b"
+        r"|\b(?:no|cannot (?:reach|find)|could not (?:reach|find|connect to)|couldn't (?:reach|find)) (?:the |a )?"
+        r"(?:coordinator|master|leader|rank 0|head node|rendezvous)\b",
+        "file-rendezvous-late-node wrong-port-on-one-node",
         victim=True,
     ),
 )
 
 PEERS = (
+    rule(
+        "left MPI early",
+        "collective",
+        r"exited without calling \"?(?:MPI_F|f)inalize",
+        "mpi-leaves-without-finalize",
+        "A rank left while the others still needed it: let all ranks reach MPI_Finalize, without "
+        "`os._exit` or `exit` before.",
+        "said",
+    ),
     rule(
         "collective",
         "collective",
@@ -135,7 +162,7 @@ PEERS = (
         r"|[Aa]pplication timeout caused pair closure|gloo/transport|DistNetworkError|DistBackendError|recvValue failed"
         r"|sendBytes failed|failed to recv|HorovodInternalError|[Cc]ollective ops? (?:is|was) aborted"
         r"|Watchdog caught collective operation timeout|monitoredBarrier|MPI_ERR_PROC_FAILED|\bSocket closed$"
-        r"|An error occurred in Socket closed|Connection closed by peer",
+        r"|An error occurred in Socket closed|Connection closed by peer|JAX distributed service detected fatal errors",
         "gang-hangs gang-misses-barrier gang-leaves-early process-2-hangs torchrun-hangs",
         victim=True,
     ),
@@ -150,20 +177,32 @@ PEERS = (
         r"(?:is )?(?:gone|vanished|left|disconnected)"
         r"|[Ss]ocket (?:was )?closed|[Bb]roken pipe|[Cc]onnection (?:was )?(?:lost|closed|reset|refused|aborted)"
         r"|struct\.error: unpack requires|Ran out of input|[Ss]hort read"
-        r"|^(?:[\w.]*\.)?(?:TimeoutError|timeout): |zmq\.error\.Again|DEADLINE_EXCEEDED",
+        r"|^(?:[\w.]*\.)?(?:TimeoutError|timeout): |zmq\.error\.Again|DEADLINE_EXCEEDED"
+        r"|HTTP Error 50[234]\b|\b50[234] (?:Server Error|Gateway|Service|Bad Gateway)",
         "gang-tcp-peer gang-tcp-refused gang-grpc gang-victims-first",
         victim=True,
     ),
     rule(
         "waits for others",
         "exception",
-        r"(?i)time(?:d[ -]?)?[ -]?out.{0,20} waiting for (?:the )?(?:peer|rank|worker|other"
+        r"(?i)^(?:_?queue\.)?Empty\b|^Timeout \(\d+:\d\d:\d\d\)!"
+        r"|time(?:d[ -]?)?[ -]?out.{0,20} waiting for (?:the )?(?:peer|rank|worker|other"
         r"|barrier|all\b|everyone)|waiting for (?:the )?(?:other|rank \d|worker \d|peer)"
         r"|\b(?:heartbeat|reply|answer|response|message|data)s? from (?:rank|worker|peer|process) "
         r"?\d|not all (?:ranks|workers|processes)"
         r"|(?:rank|worker|peer) \d+ (?:is not responding|did not (?:respond|answer|reply)|went "
-        r"silent|is gone|vanished)",
-        "peers-heartbeat peers-unix-files-late",
+        r"silent|is gone|vanished)"
+        r"|\b(?:not|no|never|only|missing|waiting|waited)\b.{0,80}\b(?:rank|worker|peer|member|trainer)s?\b.{0,40}"
+        r"\b(?:within|after|for|in) \d+(?:\.\d+)? ?(?:ms|s|sec\w*|min\w*)\b"
+        r"|\b(?:rank|worker|peer|member|trainer)s?\b.{0,60}\b(?:not|no|never|only|missing)\b.{0,60}"
+        r"\b(?:within|after|for|in) \d+(?:\.\d+)? ?(?:ms|s|sec\w*|min\w*)\b"
+        r"|\b(?:only|just|got) \d+ (?:of|/|out of) \d+ (?:ranks|workers|peers|nodes|processes|clients|members)\b"
+        r"|\bonly (?:rank|worker|peer|process(?:es)?)s? ?[\[({]?\d|\bgave up waiting\b"
+        r"|\bnever (?:came|arrived|reported|joined|sent|answered|showed up|registered|checked in)\b"
+        r"|\bnot (?:written|sent|created|published|delivered) by (?:rank|worker|peer)"
+        r"|\bstill waiting for\b.{0,40}\b(?:rank|worker|peer)",
+        "peers-heartbeat peers-unix-files-late file-rendezvous-late-node same-error-seven-of-eight "
+        "watchdog-in-every-rank wide-manager",
         victim=True,
     ),
     rule(

@@ -76,7 +76,7 @@ _MAY_BEGIN = re.compile(
 )
 _NAME = re.compile(r"[\w.<>]+(?:: |:$|$)|[\w.<>]+(?:Error|Exception|Group)\b")
 _LIBRARY = re.compile(
-    r"\.p(?:yx|xi|xd)$|site-packages|dist-packages|/lib/python3|/lib64/python3|^<|/usr/lib/|node:internal|/rustc/"
+    r"\.p(?:yx|xi|xd)$|site-packages|dist-packages|/lib/python3|/lib64/python3|^<|/usr/lib/|node:internal|/rustc/|__autograph_generated"
 )
 _HEADER = re.compile(
     r"(?P<margin>\s*)(?P<what>Original |Exception Group |\+ Exception Group |traceback : )?"
@@ -124,6 +124,8 @@ _CONTINUES = re.compile(
 )
 _MEMBER = re.compile(r"(?:\w+\.)*\w+(?:Error|Exception|Group|Interrupt|Exit|Warning)\b")
 _MOST_MORE = 12
+_CUT_WITHIN = 4
+"""How many lines of a log may lie before the rest of a traceback whose beginning was cut off."""
 
 
 class Reader:
@@ -232,7 +234,18 @@ class Reader:
                 break
             more.append(following.strip())
             end += 1
+        if line.endswith("in user code:"):
+            return self._in_user_code(line, end)
         return line, tuple(more[:_MOST_MORE]), end
+
+    def _in_user_code(self, line: str, end: int) -> tuple[str, tuple[str, ...], int]:
+        """TensorFlow's message has the stack of a traced function, and at its end the exception itself."""
+        told = ""
+        while end < len(self._lines) and (not self._lines[end] or self._lines[end].startswith("    ")):
+            said = self._lines[end].strip()
+            told = said if _MEMBER.match(said) else told
+            end += 1
+        return told or line, (line,), end
 
     def _setting(self, index: int, header: re.Match[str]) -> Setting:
         if header["what"] == "Original ":
@@ -274,12 +287,20 @@ class Reader:
 
     def _syntax(self, index: int, frame: re.Match[str]) -> Raised | None:
         if frame["function"]:
-            return None
+            return self._beheaded(index)
         for at in range(index + 1, min(index + 5, len(self._lines))):
             if _SYNTAX.match(self._lines[at]):
                 place = Frame(frame["file"], int(frame["line"]), "", self._lines[index + 1].strip())
                 return Raised("syntax", self._lines[at], index, at + 1, (place,))
         return None
+
+    def _beheaded(self, index: int) -> Raised | None:
+        """A traceback of which only the end is there, because a log was cut."""
+        frames, at, _ = self._stack(index, "")
+        if index > _CUT_WITHIN or len(frames) < 2 or at >= len(self._lines) or not _MEMBER.match(self._lines[at]):
+            return None
+        line, more, end = self._message(at, "")
+        return Raised("python", line, index, end, tuple(frames), more=more)
 
     def _rich(self, index: int) -> Raised:
         frames: list[Frame] = []

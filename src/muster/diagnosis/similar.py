@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from muster.wire.verdicts import Similar, Verdict
@@ -23,7 +23,7 @@ class Earlier:
     at: float
     verdict: Verdict
     code: str = ""
-    """The beginning of the digest of its code."""
+    """Its code, as people call it: `commit 1a2b3c4d`, or `code 5e6f7a8b` where only a digest is known."""
 
 
 def likeness(verdict: Verdict) -> str:
@@ -32,8 +32,13 @@ def likeness(verdict: Verdict) -> str:
     return hashlib.sha256(f"{verdict.code}\n{_ADDRESSES.sub('#', first)}".encode()).hexdigest()[:16]
 
 
-def similar_to(verdict: Verdict, earlier: Sequence[Earlier], now: float) -> Similar | None:
-    """Those of the last week that failed in the same way; None where there is none."""
+def similar_to(
+    verdict: Verdict, earlier: Sequence[Earlier], now: float, code_of: Callable[[str], str] | None = None
+) -> Similar | None:
+    """Those of the last week that failed in the same way; None where there is none.
+
+    `code_of`: a better name for the code of a run, such as its commit; empty where there is none.
+    """
     mine = likeness(verdict)
     alike = [run for run in earlier if now - run.at <= WINDOW_S and likeness(run.verdict) == mine]
     if not alike:
@@ -42,6 +47,7 @@ def similar_to(verdict: Verdict, earlier: Sequence[Earlier], now: float) -> Simi
     first = alike[-1]
     times = f"{len(alike)} time{'s' if len(alike) > 1 else ''}"
     shown = ", ".join(run.run for run in alike[:_SHOWN]) + (", …" if len(alike) > _SHOWN else "")
-    since = f", first with code {first.code}" if first.code else ""
+    code = (code_of(first.run) if code_of else "") or first.code
+    since = f", first with {code}" if code else ""
     text = f"failed in the same way {times} this week (run{'s' if len(alike) > 1 else ''} {shown}){since}"
     return Similar(len(alike), tuple(run.run for run in alike[:_SHOWN]), first.run, text)

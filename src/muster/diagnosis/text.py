@@ -11,18 +11,20 @@ HEADER = "Traceback (most recent call last)"
 _HEAD_CHARS = 1500
 _END_CHARS = 300
 _RAW_CHARS = 8000
+_LONGEST_PREFIX = 120
 _MOST_CHARS = 1 << 20
 _MOST_LINES = 10_000
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 _OWNED = re.compile(
     r"(?:\[default(?P<local>\d+)\]:)?\[rank(?P<rank>\d+)\]: ?|\[default(?P<tee>\d+)\]:"
-    r"|\[\d+,(?P<mpi>\d+)\](?:<std(?:out|err)>)?: ?"
+    r"|\[\d+,(?P<mpi>\d+)\](?:<std(?:out|err)>)?: ?|\[(?P<horovod>\d+)\]<std(?:out|err)>:"
 )
 _GLUED_OWNER = re.compile(r"([^\n:])(\[rank\d{1,6}\]: Traceback)")
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? ?")
 # What may stand in front of the header of a traceback in the same line and belongs to it.
 _BEFORE_HEADER = re.compile(r"[\s|+]*(?:Original |Exception Group )?$|\s*traceback : $|[╭+][─-]+ $|[\w.]+\s{2,}$")
+_RECORD = re.compile(r"(?:^|[\s\[:])[WEIF]\d{4} ")
 _ESCAPED_HEADER = HEADER + ":\\n"
 
 
@@ -69,14 +71,33 @@ def plain(raw: str) -> str:
 def lines_of(text: str) -> list[str]:
     """The lines of a log; a traceback's header that is glued to something gets a line of its own."""
     found: list[str] = []
-    for raw in text.split("\n"):
+    prefix: re.Pattern[str] | None = None
+    raws = text.split("\n")
+    for index, raw in enumerate(raws):
         if HEADER in raw:
+            prefix = _prefix_of(raw, raws[index + 1] if index + 1 < len(raws) else "")
+        if prefix is not None and (match := prefix.match(raw)):
+            found.append(plain(raw[match.end() :]))
+        elif HEADER in raw:
             found += _around_header(raw)
         else:
             found.append(plain(raw))
     while found and not found[-1]:
         found.pop()
     return found
+
+
+def _prefix_of(header: str, following: str) -> re.Pattern[str] | None:
+    """What a collector of logs put in front of a traceback's header and of the line below it; numbers may differ."""
+    said = header[:_LONGEST_PREFIX].partition(HEADER)[0]
+    if not said.strip() or len(said) >= _LONGEST_PREFIX or _OWNED.fullmatch(said) or _BEFORE_HEADER.fullmatch(said):
+        return None
+    if _RECORD.search(said):
+        # A library's own record of what it handles itself.
+        return None
+    pattern = re.compile(re.sub(r"\d+", r"\\d+", re.escape(said)))
+    match = pattern.match(following)
+    return pattern if match and following.startswith('  File "', match.end()) else None
 
 
 def owner_of(line: str) -> tuple[int | None, str]:
@@ -86,7 +107,7 @@ def owner_of(line: str) -> tuple[int | None, str]:
     match = _OWNED.match(line)
     if not match:
         return None, line
-    number = next(value for value in match.group("rank", "tee", "mpi") if value is not None)
+    number = next(value for value in match.group("rank", "tee", "mpi", "horovod") if value is not None)
     return int(number), line[match.end() :]
 
 

@@ -11,7 +11,7 @@ import signal as signals
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from muster.diagnosis import gangs
+from muster.diagnosis import gangs, waiting
 from muster.diagnosis.advice import steps
 from muster.diagnosis.causes import (
     PASSED_ON,
@@ -22,7 +22,8 @@ from muster.diagnosis.causes import (
     headline_of,
     sounds_like_failure,
 )
-from muster.diagnosis.launchers import Process, processes_of
+from muster.diagnosis.launchers import Process, children_of, processes_of
+from muster.diagnosis.machine_rules import HAND_MADE_MEETING
 from muster.wire.verdicts import (
     CANCELLED,
     COMPLETED,
@@ -68,7 +69,21 @@ def judge(evidence: Evidence) -> Verdict:
         return _verdict(
             code, message, evidence, node=refused.name, lines=why.lines, hint=why.next or code_of(code).next
         )
-    return _of_processes(evidence, processes_of(evidence.ranks))
+    return _as_the_job_counts(_of_processes(evidence, processes_of(evidence.ranks)), evidence)
+
+
+def _as_the_job_counts(made: Verdict, evidence: Evidence) -> Verdict:
+    """Of a launcher that failed by itself, before it had processes: none of theirs is to blame where it was the only
+    one, or all failed; otherwise the first rank that it was to start."""
+    if made.rank is None or made.evidence.launcher_rank is not None:
+        return made
+    launchers = [rank for rank in evidence.ranks if children_of(rank) > 1]
+    own = next((rank for rank in launchers if rank.rank == made.rank), None)
+    if own is None:
+        return made
+    if all(rank.failed for rank in launchers):
+        return replace(made, rank=None)
+    return replace(made, rank=own.rank * children_of(own))
 
 
 def _of_processes(evidence: Evidence, processes: Sequence[Process]) -> Verdict:
@@ -164,7 +179,7 @@ def _in_context(cause: Cause, alone: bool, mpi: bool) -> Cause:
         return replace(cause, code="signal", weight=0)
     if not alone or cause.rank.launcher_rank is not None or cause.finding is None or not cause.finding.rule.victim:
         return cause
-    if cause.code == "rendezvous":
+    if cause.code == "rendezvous" and cause.finding.rule.name != HAND_MADE_MEETING:
         return cause
     return replace(cause, code="exception" if cause.raised else "exit_code", weight=0)
 
@@ -197,15 +212,21 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
     if told_by is not None and told_by.code not in ("collective", "rendezvous"):
         return _of_rank(told_by, evidence, causes)
     first = causes[0]
+    if _went_elsewhere(first, causes, evidence):
+        return _of_rank(first, evidence, causes)
     said = f"{_where(first.rank)}: {_SOURCE.sub('', first.headline)}"
     ranks = [process.rank for process in processes]
-    told = [line for process in processes if (found := complaint(process)) for line in (found.line,)]
-    blame = gangs.culprit(processes, told, surely_peers=any(c.code in ("rendezvous", "collective") for c in causes))
+    told = {process.rank.rank: found.line for process in processes if (found := complaint(process))}
+    surely = any(cause.code in ("rendezvous", "collective") for cause in causes)
+    failed = [cause.raised for cause in causes if cause.raised is not None]
+    blame = gangs.culprit(processes, told, surely, failed)
     code = first.code if first.code in ("rendezvous", "collective") else "collective"
     if blame.process is not None:
-        message = f"{_where(blame.process.rank)} {blame.why}; {said}"
+        message = f"{_who(blame)} {blame.why}; {said}"
         hint = _why_not_there(blame)
-        return _verdict(code, message, evidence, blame.process.rank, lines=first.lines, hint=hint, counted=ranks)
+        sure: Confidence = "certain" if blame.sure else "likely"
+        of = blame.process.rank
+        return _verdict(code, message, evidence, of, lines=first.lines, hint=hint, counted=ranks, confidence=sure)
     if first.code not in ("rendezvous", "collective"):
         return _of_rank(first, evidence, causes)
     at = gangs.places(processes)
@@ -217,10 +238,25 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
     )
 
 
+def _went_elsewhere(first: Cause, causes: Sequence[Cause], evidence: Evidence) -> bool:
+    """Whether some ranks, and not all, look for the others at a port that Muster did not give them."""
+    given, looked = evidence.facts.master_port, steps.port_in(first.headline)
+    alike = [cause for cause in causes if gangs.likeness(cause) == gangs.likeness(first)]
+    met = first.finding is not None and first.finding.rule.name == HAND_MADE_MEETING
+    if not met and "efused" not in first.headline:
+        return False
+    return bool(given) and looked not in (None, given) and len(alike) < len(evidence.ranks)
+
+
 def _question(blame: gangs.Blame, count: int) -> str:
     if not blame.in_question or len(blame.in_question) == count:
         return ""
     return f"it is not known whom they waited for: {_ranks(blame.in_question)} did not answer"
+
+
+def _who(blame: gangs.Blame) -> str:
+    assert blame.process is not None
+    return _ranks(blame.all_of) if blame.all_of else _where(blame.process.rank)
 
 
 def _ranks(numbers: Sequence[int]) -> str:
@@ -237,7 +273,11 @@ def _why_not_there(blame: gangs.Blame) -> str:
         )
     if blame.where is not None:
         place = f"{gangs.short(blame.where.file)} line {blame.where.line}"
-        return f"Find out why rank {rank} stayed at {place} while the others waited for it."
+        function = f", in {blame.where.function}," if blame.where.function not in ("", "<module>") else ""
+        who = _ranks(blame.all_of) if blame.all_of else f"rank {rank}"
+        if not blame.sure:
+            return f"Compare {place} with what the others call: all ranks have to call the same in the same order."
+        return f"Find out why {who} stayed at {place}{function} while the others waited."
     return f"`muster logs` of rank {rank} shows how far it came; the others waited for it."
 
 
@@ -269,21 +309,28 @@ def _of_timeout(processes: Sequence[Process], evidence: Evidence) -> Verdict:
         made = _of_rank(spoken, evidence, ())
         return replace(made, message=f"{made.message}; it did not end, and {limit}", confidence="likely")
     running = [p for p in processes if p.rank.essential and p.rank.expected and p.rank.role != "launcher"]
-    blame = gangs.odd_one_out(running, len(running)) if len(running) > 1 and _stuck(running) else None
+    # Only where all the others wait for one is it no lack of time.
+    blame = gangs.has_left(processes) or (gangs.odd_one_out(running, len(running)) if len(running) > 1 else None)
     if blame is not None and blame.process is not None:
-        message = f"{limit}; {_where(blame.process.rank)} {blame.why}, while the others waited for it"
+        message = f"{limit}; {_who(blame)} {blame.why}"
         hint = _why_not_there(blame)
         return _verdict("timeout", message, evidence, blame.process.rank, hint=hint, confidence="likely")
     at = gangs.places(running)
     if not at and len(running) == 1 and (doing := gangs.doing(running[0])):
         at = f"{_where(running[0].rank)} {doing}"
-    return _verdict("timeout", f"{limit}; {at}" if at else limit, evidence)
+    return _verdict("timeout", f"{limit}; {at}" if at else limit, evidence, hint=_needs_longer(running))
 
 
-def _stuck(running: Sequence[Process]) -> bool:
-    """Whether all but one wait for others: then it is no lack of time."""
-    blame = gangs.odd_one_out(running, len(running))
-    return blame.process is not None
+def _needs_longer(running: Sequence[Process]) -> str:
+    """At a time limit that nobody is to blame for."""
+    usual = code_of("timeout").next
+    if len(running) > 1 and all(map(waiting.waits, running)) and gangs.places(running):
+        return "All ranks wait for each other: compare the calls in which they are; each needs its counterpart."
+    place = waiting.place_of(running[0]) if len(running) == 1 else None
+    if place is None or place.of_library:
+        return usual
+    function = f", in {place.function}" if place.function not in ("", "<module>") else ""
+    return f"{usual} It was at {gangs.short(place.file)} line {place.line}{function}: is that where it should be?"
 
 
 def _where(rank: RankEvidence) -> str:

@@ -63,8 +63,10 @@ def test_failures_of_the_same_kind_are_counted() -> None:
     verdict = Verdict("exception", "rank 3 on node-1: ValueError: 17 of 10 classes", 3)
     same = Verdict("exception", "rank 0 on node-7: ValueError: 11 of 10 classes", 0)
     other = Verdict("exception", "rank 0 on node-7: KeyError: 'x'", 0)
-    earlier = [Earlier("a", 990.0, same), Earlier("b", 980.0, same, "1a2b"), Earlier("c", 985.0, other)]
+    earlier = [Earlier("a", 990.0, same), Earlier("b", 980.0, same, "code 1a2b"), Earlier("c", 985.0, other)]
     found = similar_to(verdict, earlier, 1000.0)
     assert found is not None and (found.count, found.runs) == (2, ("a", "b"))
     assert found.text == "failed in the same way 2 times this week (runs a, b), first with code 1a2b"
     assert similar_to(verdict, [Earlier("a", -1e6, same)], 1000.0) is None
+    named = similar_to(verdict, earlier, 1000.0, {"b": "commit 5e6f7a8b"}.__getitem__)
+    assert named is not None and named.text.endswith("(runs a, b), first with commit 5e6f7a8b")

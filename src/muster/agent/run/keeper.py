@@ -291,6 +291,8 @@ class Keeper:
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
         by_itself = ended.essential and code != 0 and not self._signalled and not interrupted
+        if by_itself and (launch := self._of(ended.rank)) is not None:
+            stacks.collect(launch["log"], launch["env"].get("TMPDIR", ""), launch["cwd"])
         waited = by_itself and stacks.has_waited(self._logs.get(ended.rank, ""))
         self._record(
             "exited",
@@ -313,6 +315,9 @@ class Keeper:
         if not needed:
             # mpirun's daemon ends by itself, a moment after the last rank.
             self._ending.done(now + (DAEMON_PATIENCE_S if self._mpi and self._mpi.listen else 0.0))
+
+    def _of(self, rank: int) -> LaunchRank | None:
+        return next((launch for launch in self._launches if launch["rank"] == rank), None)
 
     def _pursue(self) -> None:
         """Send the signals whose time has come."""

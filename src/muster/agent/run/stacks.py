@@ -2,6 +2,7 @@
 
 Standard library only: it is part of the keeper. The answer comes from `muster.runtime.parts.stacks`, in a signal
 handler that works while the process hangs; a process without a handler would die of the signal, and is left alone.
+Below the stacks stand the lines of the user's own code that they name, which the handler cannot read.
 """
 
 from __future__ import annotations
@@ -23,8 +24,21 @@ _TAIL_BYTES = 4096
 _CAUGHT = re.compile(rb"^SigCgt:\s*([0-9a-f]+)", re.M)
 _RANK = re.compile(rb"(?:^|\0)(?:RANK|OMPI_COMM_WORLD_RANK|PMI_RANK)=(\d+)")
 _WAITED = re.compile(
-    rb"[Tt]imed out|[Tt]ime ?out|Connection (?:closed|reset|refused)|monitoredBarrier|clients joined|lost (?:a )?peer"
+    rb"[Tt]imed? ?-?[Oo]ut|DEADLINE|monitoredBarrier|clients joined|onnection ?(?:closed|reset|refused|lost|aborted)"
+    rb"|ConnectionE|ConnectionR|[Bb]roken ?pipe|EOFError|IncompleteRead|[Uu]navailable|[Pp]eer|[Ww]ait(?:ed|ing)\b"
+    rb"|within \d"
+    rb"|not all |never (?:came|arrived|joined|sent|answered)|(?:rank|worker) \d+ (?:did|is|has|was|sent)|by rank \d"
+    rb"|gloo|NCCL|nccl|[Bb]arrier|[Rr]endezvous|coordinat|gave up|^\S.{0,200}\b(?:ranks?|workers?|peers?)\b",
+    re.M,
 )
+_LEFT = re.compile(r"\.muster_stack_\d+_\d+")
+_FRAME = re.compile(rb'^  File "([^"]+)", line (\d+) in ', re.M)
+_LIBRARY = re.compile(rb"site-packages|dist-packages|/lib(?:64)?/python3|^<")
+_MOST_STACKS_BYTES = 1 << 18
+_MOST_STACK_BYTES = 1 << 14
+_MOST_SOURCES = 24
+_MOST_SCRIPT_BYTES = 1 << 20
+_LONGEST_SOURCE = 160
 
 
 def has_waited(log: str) -> bool:
@@ -32,9 +46,14 @@ def has_waited(log: str) -> bool:
     try:
         with open(log, "rb") as file:  # noqa: PTH123
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-            return bool(_WAITED.search(file.read()))
+            return complains(file.read())
     except OSError:
         return False
+
+
+def complains(text: bytes) -> bool:
+    """Whether the end of a log may speak of other ranks."""
+    return bool(_WAITED.search(text[-_TAIL_BYTES:]))
 
 
 def show(living: Iterable[processes.Process], ranks: Mapping[int, int]) -> None:
@@ -42,13 +61,45 @@ def show(living: Iterable[processes.Process], ranks: Mapping[int, int]) -> None:
     below = [process for process in living if not process.dead and not processes.is_part_of_parent(process)]
     asked = [process for process in below if _answers(process.pid)][:_MOST]
     parents = {process.pid: process.parent for process in below}
+    logs: dict[tuple[int, int], tuple[int, int]] = {}
     for process in asked:
-        _say(process.pid, _rank_of(process.pid, ranks, parents))
+        begun = _say(process.pid, _rank_of(process.pid, ranks, parents))
+        if begun is not None:
+            logs.setdefault(begun[0], (process.pid, begun[1]))
         processes.send(process.pid, NUMBER)
         # One after the other, or they would write into each other's lines.
         time.sleep(_PAUSE_S)
     if asked:
         time.sleep(_LAST_S)
+    for pid, offset in logs.values():
+        _add_sources(pid, offset)
+
+
+def collect(log: str, folder: str, cwd: str) -> None:
+    """Add to a launcher's log where its processes were when it ended them, each of which has left a file."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries if _LEFT.fullmatch(entry.name)]
+    except OSError:
+        return
+    shown = b""
+    for name in sorted(names, key=lambda name: [int(number) for number in name.split("_")[2:]])[:_MOST]:
+        try:
+            with open(f"{folder}/{name}", "rb") as file:  # noqa: PTH123
+                stacks = file.read(_MOST_STACK_BYTES)
+            if stacks:
+                os.unlink(f"{folder}/{name}")  # noqa: PTH108
+        except OSError:
+            continue
+        _, _, rank, pid = name.split("_")
+        if stacks:
+            shown += f"muster: where rank {rank} (process {pid}) was when it was stopped:\n".encode() + stacks
+    if shown:
+        try:
+            with open(log, "ab") as file:  # noqa: PTH123
+                file.write(shown + _sources(shown, "", cwd))
+        except OSError:
+            return
 
 
 def _answers(pid: int) -> bool:
@@ -67,19 +118,55 @@ def _rank_of(pid: int, ranks: Mapping[int, int], parents: Mapping[int, int]) -> 
     return str(ranks[above]) if above is not None else "0"
 
 
-def _say(pid: int, rank: str) -> None:
-    """A line in the process's own standard error, where that is a file."""
+def _say(pid: int, rank: str) -> tuple[tuple[int, int], int] | None:
+    """A line in the process's own standard error, where that is a file: which one, and how long it was before."""
     try:
         descriptor = os.open(f"/proc/{pid}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
     except OSError:
-        return
+        return None
     try:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.write(descriptor, f"muster: where rank {rank} (process {pid}) was when it was stopped:\n".encode())
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        os.write(descriptor, f"muster: where rank {rank} (process {pid}) was when it was stopped:\n".encode())
+        return (found.st_dev, found.st_ino), found.st_size
     except OSError:
-        pass
+        return None
     finally:
         os.close(descriptor)
+
+
+def _add_sources(pid: int, offset: int) -> None:
+    """The source of the user's own lines that the stacks in a process's log name."""
+    try:
+        with open(f"/proc/{pid}/fd/2", "rb") as log:  # noqa: PTH123
+            log.seek(offset)
+            shown = log.read(_MOST_STACKS_BYTES)
+        # As the process sees its files: in its folder, in its container.
+        if text := _sources(shown, f"/proc/{pid}/root", f"/proc/{pid}/cwd"):
+            with open(f"/proc/{pid}/fd/2", "ab") as log:  # noqa: PTH123
+                log.write(text)
+    except OSError:
+        return
+
+
+def _sources(shown: bytes, root: str, cwd: str) -> bytes:
+    own = dict.fromkeys((file, int(line)) for file, line in _FRAME.findall(shown) if not _LIBRARY.search(file))
+    return b"".join(_source(file, line, root, cwd) for file, line in list(own)[:_MOST_SOURCES])
+
+
+def _source(file: bytes, line: int, root: str, cwd: str) -> bytes:
+    """One line of a script."""
+    path = os.fsdecode(file)
+    place = f"{root}{path}" if path.startswith("/") else f"{cwd}/{path}"
+    try:
+        with open(place, "rb") as script:  # noqa: PTH123
+            lines = script.read(_MOST_SCRIPT_BYTES).split(b"\n", line)
+    except (OSError, ValueError):
+        return b""
+    if line < 1 or len(lines) < line:
+        return b""
+    return b'muster: "%b" line %d: %b\n' % (file, line, lines[line - 1].strip()[:_LONGEST_SOURCE])
 
 
 def _contents(pid: int, name: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,9 @@ from muster.wire.verdicts import JobFacts
 
 _MOST_BYTES = 64 << 20
 _STDIN = "-"
+_TAIL_CHARS = 4096
+_MOST_SCRIPTS = 2000
+_SOUGHT = re.compile(r"can't open file '([^'\n]{1,500})'")
 _ELSEWHERE = {
     "timeout": "Ask for more time, or go on from a checkpoint.",
     "cancelled": "",
@@ -44,7 +48,7 @@ def explain(
     """
     logs = [_read(name, exit_code) for name in files]
     evidence = evidence_of(logs)
-    known = JobFacts(files=_beside(files))
+    known = JobFacts(files=_beside(files, logs))
     ranks = tuple(replace(rank, tail=shortened(rank.tail, rank)) for rank in evidence.ranks)
     made = judge(replace(evidence, ranks=ranks, facts=known))
     made = replace(made, next=_ELSEWHERE.get(made.code, made.next))
@@ -73,7 +77,16 @@ def _read(name: str, exit_code: int | None) -> LogFile:
     return LogFile(Path(name).name, text, **ended)
 
 
-def _beside(names: list[str]) -> tuple[str, ...]:
-    """Scripts in the current folder, of which a next step may speak."""
-    logs = {Path(name).resolve() for name in names}
-    return tuple(sorted(path.name for path in Path.cwd().glob("*.py") if path.resolve() not in logs))
+def _beside(names: list[str], logs: list[LogFile]) -> tuple[str, ...]:
+    """Scripts in the current folder, and where a script was looked for, of which a next step may speak."""
+    given = {Path(name).resolve() for name in names}
+    sought = {Path(path).parent for log in logs for path in _SOUGHT.findall(log.text[-_TAIL_CHARS:])}
+    found = {path.name for folder in (Path.cwd(), *sought) for path in _scripts(folder) if path.resolve() not in given}
+    return tuple(sorted(found))
+
+
+def _scripts(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.glob("*.py"))[:_MOST_SCRIPTS]
+    except OSError:
+        return []

@@ -14,6 +14,7 @@ from muster.diagnosis.advice.case import (
     has_crlf,
     meant_by,
     missing_path,
+    own_frame,
     path_in,
     quoted_path,
 )
@@ -23,21 +24,24 @@ from muster.wire.verdicts import code_of
 
 _FROM_OUTSIDE = (signals.SIGKILL, signals.SIGTERM, signals.SIGINT, signals.SIGHUP)
 _OUTSIDE = (
-    "Something outside the program sent this signal, and it was not Muster: look for a "
-    "person, a watchdog or a limit on the "
-    "node. `retry.user_error` has it tried again."
+    "Something outside the program sent {name}, and it was not Muster: look for a person, a watchdog or a limit on "
+    "the node. `retry.user_error` has it tried again."
 )
 _KILLED = (
-    "Something outside the program sent this signal, and it was neither Muster nor, as far as "
-    "is known, the kernel for want of "
-    "memory: look for a person, a watchdog or a memory limit on the node. `retry.user_error` has it tried again."
+    "Something outside the program sent {name}, and it was neither Muster nor, as far as is known, the kernel for want "
+    "of memory: look for a person, a watchdog or a memory limit on the node. `retry.user_error` has it tried again."
 )
+_UNCAUGHT = "Nothing caught this C++ exception: `catch throw` in `gdb` shows where it comes from."
+_NATIVE = "The program crashed in native code: run it under `gdb` or `valgrind`, or look for a core file."
 _SIGNALS = {
     signals.SIGPIPE: "What it wrote to had ended first: the other end of a pipe, such as `| head`.",
     signals.SIGXCPU: "A limit of CPU time ended it (`ulimit -t`): raise it in the command or on the node.",
     signals.SIGXFSZ: "A limit of file sizes ended it (`ulimit -f`): raise it in the command or on the node.",
     signals.SIGILL: "The CPU does not know an instruction: a library was built for a newer CPU. Use another "
     "build of it.",
+    signals.SIGALRM: "A timer of the program's own went off (`alarm`, `setitimer`), and nothing handles SIGALRM.",
+    signals.SIGBUS: "What it had mapped could not be read or written: a file that was cut short meanwhile, or shared "
+    "memory (`resources.shm_size`) or a disk without room. `python -X faulthandler` shows the line.",
     signals.SIGUSR1: "It was sent by something outside, a batch system for example, and the program does not "
     "handle it.",
     signals.SIGUSR2: "It was sent by something outside, a batch system for example, and the program does not "
@@ -52,6 +56,11 @@ _NO_PROGRAM = re.compile(
     r"found|Kommando nicht gefunden|commande introuvable|orden no encontrada|コマンドが見つかりません)"
 )
 _INTERPRETER = re.compile(r"(?<!\S)(/\S+?): bad interpreter")
+_NATIVE_PLACE = re.compile(r"(?<![\w./-])([\w./-]+\.(?:c|cc|cpp|cxx|cu|h|hpp|f90)):(\d+)")
+_SCRIPT_LINE = re.compile(r"(?<![\w./-])([\w./-]+\.(?:sh|bash|pl|pm|rb|R|m|txt|cmake))(?:: line |:| line )(\d+)\b")
+_HOST = re.compile(r"[Cc]ould not resolve host(?:name)?:? ([\w.-]+)|unable to resolve host address .([\w.-]+)")
+_NO_PROGRAM_ENV = re.compile(r"env: .([^\s'’]+).: (?:No such file|Datei oder)")
+_MPI_CALL = re.compile(r"An error occurred in (MPI_\w+)")
 _FAULT = re.compile(r'  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<function>.+)$')
 
 
@@ -67,16 +76,25 @@ def bad_input(case: Case) -> str:
         near = difflib.get_close_matches(given, [option for option in known if option != given], 1, 0.5)
         return f"The script has no option {given}" + (f": did you mean {near[0]}?" if near else ".")
     if "can't open file" in line:
-        path = quoted_path(line.partition("can't open file")[2])
-        name = PurePosixPath(path).name
-        near = difflib.get_close_matches(name, case.facts.files, 1, 0.5)
-        return f"There is no {name} in the code folder" + (f": did you mean `{near[0]}`?" if near else ".")
+        return _no_script(quoted_path(line.partition("can't open file")[2]), case)
     if meant := meant_by(case.text):
         return meant
     if line.lower().startswith("usage: "):
         return f"The command lacks arguments: {line[:200]}"
     options = OPTION.findall(line)
     return f"Put {options[0]} right in the command." if options else ""
+
+
+def _no_script(path: str, case: Case) -> str:
+    """Python was given a script that is not there; the one that was meant is elsewhere, or has nearly its name."""
+    name = PurePosixPath(path).name
+    files = case.facts.files
+    same = [file for file in files if PurePosixPath(file).name == name and not path.endswith(f"/work/{file}")]
+    names = {PurePosixPath(file).name: file for file in files}
+    near = same or [names[found] for found in difflib.get_close_matches(name, names, 1, 0.5)]
+    return f"There is no {name}" + (
+        f": did you mean `{near[0]}`?" if near else f" where the command looks for it ({path})."
+    )
 
 
 def launcher(case: Case) -> str:
@@ -96,7 +114,7 @@ def launcher(case: Case) -> str:
         )
     if case.cause.rank.exit_code == 126:
         return _not_executable(case)
-    if found := _NO_PROGRAM.search(case.line):
+    if found := _NO_PROGRAM.search(case.line) or _NO_PROGRAM_ENV.search(case.line):
         return (
             f"There is no program `{found[1]}` on PATH: check its spelling, or use an environment or image that has it."
         )
@@ -126,6 +144,13 @@ def exit_code(case: Case) -> str:
         return f"A child process was ended by {name}{why}."
     if found := re.search(r"^FAILED (\S+)", text, re.M):
         return f"The test {found[1]} failed."
+    if found := _HOST.search(text):
+        host = found[1] or found[2]
+        return f"The node does not know the host {host}: check its name, and whether the node may go out to it."
+    if found := _MPI_CALL.search("\n".join(case.cause.lines)):
+        return (
+            f"Rank {case.cause.rank.rank} called {found[1]} with what MPI does not take: look at its arguments there."
+        )
     if found := _UNBOUND.search(text):
         return f"Set {found[1]} in `environment_variables` of the job."
     if "syntax error" in text or re.search(r"line \d+: (?:import|from|def|class|print)\b", text):
@@ -159,6 +184,8 @@ def exit_code(case: Case) -> str:
         return f"The archive {archive[1] if archive else ''} is damaged, or not what its name says.".replace("  ", " ")
     if found := re.search(r"No matching distribution found for (\S+)", text):
         return f"pip knows no `{found[1]}`: check its spelling, its version and the index."
+    if found := _SCRIPT_LINE.search(case.line):
+        return f"{short(found[1])} line {found[2]}."
     if path := path_in(case.line):
         return f"Look at `{path}` on the node: is it there, and may the job use it?"
     return ""
@@ -168,10 +195,30 @@ def signal(case: Case) -> str:
     if case.cause.signal in _SIGNALS:
         return _SIGNALS[signals.Signals(case.cause.signal)]
     if case.cause.signal in _FROM_OUTSIDE:
-        return _KILLED if case.cause.signal == signals.SIGKILL else _OUTSIDE
+        told = _KILLED if case.cause.signal == signals.SIGKILL else _OUTSIDE
+        at = own_frame(case.cause.earlier)
+        where = f" It was at {short(at.file)} line {at.line}." if at and case.cause.signal == signals.SIGINT else ""
+        return told.format(name=signals.Signals(case.cause.signal).name) + where
     found = [match for line in case.cause.lines if (match := _FAULT.match(line))]
     frames = [Frame(match["file"], int(match["line"]), match["function"]) for match in found]
     own = next((frame for frame in frames if not frame.of_library), None)
     if own is not None:
         return f"It crashed in native code called at {short(own.file)} line {own.line}, in {own.function}."
-    return ""
+    if found := _NATIVE_PLACE.search(case.line):
+        return f"{short(found[1])} line {found[2]}."
+    if _is_python(case):
+        return ""
+    return _UNCAUGHT if any("terminate called after" in line for line in case.cause.lines) else _NATIVE
+
+
+def host_oom(case: Case) -> str:
+    """By what ran: nothing but training has batches."""
+    if case.cause.process.rank.launcher_rank is not None or re.search(r"torch|tensorflow|jax|DataLoader", case.text):
+        return ""
+    if _is_python(case):
+        return "Let it hold less in memory at a time, or use a node (or a limit) with more memory."
+    return "It needs more memory than it may have: raise the limit (`ulimit -v`), or use a node with more memory."
+
+
+def _is_python(case: Case) -> bool:
+    return bool(re.search(r"python|torchrun|accelerate|deepspeed|pytest|\.py\b", case.cause.rank.command))

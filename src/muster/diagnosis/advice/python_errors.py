@@ -39,6 +39,11 @@ _DISTRIBUTIONS = {
     "zmq": "pyzmq",
     "win32api": "pywin32",
 }
+_READER = re.compile(r"\|&? ?((?:head|grep|less|awk|sed|tee|tail|cut|sort)\b[^|;&]{0,60})")
+_OPTIONAL = re.compile(
+    r"[Ii]mport (\w+)` failed|(?:requires|needs|[Ii]nstall|pip install)(?: the| package)? [`'\"]?([A-Za-z][\w.-]+)"
+    r"[`'\"]?(?: package| library| to|\.|$|`)"
+)
 _VARIABLE = re.compile(r"^KeyError: '([A-Z][A-Z0-9_]{2,})'")
 _EXPECTED = re.compile(r"environment variable ([A-Z][A-Z0-9_]{2,}) expected, but not set")
 
@@ -127,6 +132,16 @@ def port_taken(case: Case) -> str:
     )
 
 
+def not_met(case: Case) -> str:
+    port, given = port_in(case.text), case.facts.master_port
+    if port is None or not given or port == given:
+        return ""
+    return (
+        f"Rank {case.cause.rank.rank} looked for the others at port {port}, and Muster gave MASTER_PORT {given}: let "
+        f"all ranks take it from the environment."
+    )
+
+
 def shapes(case: Case) -> str:
     shapes = re.search(r"\((\d+)x(\d+) and (\d+)x(\d+)\)", case.text)
     if not shapes:
@@ -153,6 +168,8 @@ def exception(case: Case) -> str:
         return f"`{variable}` is not set: give it in `environment_variables` of the job (`--env {variable}=…`)."
     if "FileNotFoundError" in line or "No such file" in line or "Errno 2]" in line:
         return _file_missing(case)
+    if "BrokenPipeError" in line and (reader := _READER.search(case.cause.rank.command)):
+        return f"`{reader[1].strip()}` in the command had ended before all was written to it."
     if "Permission denied" in line or "Errno 13]" in line:
         path = quoted_path(line)
         return (
@@ -228,4 +245,10 @@ def data(case: Case) -> str:
 
 
 def environment(case: Case) -> str:
-    return shadowed(case)
+    return shadowed(case) or _optional(case)
+
+
+def _optional(case: Case) -> str:
+    """A package that another one asks for by name."""
+    found = _OPTIONAL.search("\n".join((case.text, *case.cause.lines)))
+    return _to_install(case, found[1] or found[2].rstrip(".")) if found else ""

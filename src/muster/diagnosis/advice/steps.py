@@ -8,6 +8,7 @@ from muster.diagnosis.advice import programs, python_errors
 from muster.diagnosis.advice.case import Case, own_frame, port_in
 from muster.diagnosis.causes import Cause
 from muster.diagnosis.gangs import short
+from muster.diagnosis.machine_rules import HAND_MADE_MEETING
 from muster.wire.verdicts import JobFacts, code_of
 
 # Codes whose usual advice says nothing that the message does not.
@@ -44,7 +45,10 @@ def of_script(cause: Cause, facts: JobFacts) -> bool:
     if cause.code != "port_trouble":
         return False
     port = port_in("\n".join((cause.headline, *cause.lines)))
-    return port is not None and facts.master_port is not None and port != facts.master_port
+    if not facts.master_port:
+        # A process that is alone gets no port: whichever it uses is its own choice.
+        return True
+    return port is not None and port != facts.master_port
 
 
 def _place(case: Case) -> str:
@@ -70,6 +74,7 @@ _BY_RULE: Mapping[str, Callable[[Case], str]] = {
     "shapes": python_errors.shapes,
     "data": python_errors.data,
     "lost peer": python_errors.exception,
+    HAND_MADE_MEETING: python_errors.not_met,
 }
 _BY_CODE: Mapping[str, Callable[[Case], str]] = {
     "exception": python_errors.exception,
@@ -78,4 +83,5 @@ _BY_CODE: Mapping[str, Callable[[Case], str]] = {
     "launcher_missing": programs.launcher,
     "exit_code": programs.exit_code,
     "signal": programs.signal,
+    "host_oom": programs.host_oom,
 }

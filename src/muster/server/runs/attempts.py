@@ -343,7 +343,7 @@ def _finish(context: Context, transaction: Transaction, record: AttemptRecord) -
     action = retries.next_step(following) if isinstance(following, Retry) else following.why
     now = clock.now()
     status = _STATUS.get(verdict.code, states.FAILED)
-    similar = facts.similar_runs(transaction, record, verdict, now) if status == states.FAILED else None
+    similar = facts.similar_runs(context, transaction, record, verdict, now) if status == states.FAILED else None
     verdict = replace(verdict, action=action, similar=similar)
     record.attempt.set(status=status, ended_at=now, verdict=to_json(verdict))
     transaction.after_commit.append(lambda: context.publish(run.id, number))

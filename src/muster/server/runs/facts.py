@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 from sqlalchemy import select
 
 from muster.diagnosis.similar import WINDOW_S, Earlier, similar_to
+from muster.errors import MusterError
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
@@ -19,6 +22,9 @@ from muster.wire.verdicts import JobFacts, Similar, Verdict
 _MOST_FILES = 2000
 _MOST_RUNS = 300
 _SHORT_DIGEST = 8
+_PROVENANCE = "muster/provenance.json"
+"""What a client keeps among the files of a run that it submits: the commit, for one."""
+_MOST_PROVENANCE_BYTES = 1 << 20
 
 
 def facts_of(context: Context, transaction: Transaction, record: AttemptRecord) -> JobFacts:
@@ -37,7 +43,9 @@ def facts_of(context: Context, transaction: Transaction, record: AttemptRecord) 
     )
 
 
-def similar_runs(transaction: Transaction, record: AttemptRecord, verdict: Verdict, now: float) -> Similar | None:
+def similar_runs(
+    context: Context, transaction: Transaction, record: AttemptRecord, verdict: Verdict, now: float
+) -> Similar | None:
     """Runs of the last week that failed in the same way."""
     runs = tables.runs
     rows = transaction.execute(
@@ -47,11 +55,31 @@ def similar_runs(transaction: Transaction, record: AttemptRecord, verdict: Verdi
         .limit(_MOST_RUNS)
     ).all()
     earlier = [
-        Earlier(row.id, row.ended_at, from_json(Verdict, row.verdict), (row.snapshot or "")[:_SHORT_DIGEST])
+        Earlier(row.id, row.ended_at, from_json(Verdict, row.verdict), _digest(row.snapshot))
         for row in rows
         if row.verdict
     ]
-    return similar_to(verdict, earlier, now)
+    return similar_to(verdict, earlier, now, lambda run_id: _commit(context, run_id))
+
+
+def _digest(snapshot: str | None) -> str:
+    return f"code {snapshot[:_SHORT_DIGEST]}" if snapshot else ""
+
+
+def _commit(context: Context, run_id: str) -> str:
+    """The commit that a run's client recorded, if it did; a store that lies elsewhere is not waited for."""
+    store = context.files.store
+    if store.local_root is None:
+        return ""
+    try:
+        with store.open(f"runs/{run_id}/attempts/0/{_PROVENANCE}") as file:
+            found = json.loads(file.read(_MOST_PROVENANCE_BYTES))
+        commit, dirty = found["git"]["commit"], found["git"].get("dirty")
+    except (MusterError, OSError, ValueError, KeyError, TypeError, AttributeError):
+        return ""
+    if not isinstance(commit, str) or not re.fullmatch(r"[0-9a-f]{8,64}", commit):
+        return ""
+    return f"commit {commit[:_SHORT_DIGEST]}" + (" and changes that were not committed" if dirty else "")
 
 
 def _files(context: Context, snapshot: str | None) -> tuple[str, ...]:

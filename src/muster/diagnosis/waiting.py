@@ -1,0 +1,107 @@
+"""Where processes were, and whether they waited for others there: by the library that they were in, by the source of
+their line, by the names of their functions."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+from muster.diagnosis.launchers import Process
+from muster.diagnosis.log import Stack
+from muster.diagnosis.raised import Frame, Raised
+
+# Calls that return when all ranks have come, whoever wrote them: mpi4py leaves no frames of its own in a stack.
+_MEETS_ALL = re.compile(
+    r"(?:comm|COMM_WORLD|MPI|dist|hvd|world|group|cart)\w*\.(?:I?[Bb]arrier|I?[Aa]ll_?reduce|I?[Bb](?:road)?cast|I?[Gg]ather"
+    r"|I?[Ss]catter|I?[Rr]educe|I?[Aa]ll_?gather|I?[Aa]ll_?to_?all|[Ss]can|[Ss]end_?recv|[Rr]ecv|[Ss]end|[Pp]robe)\w*\("
+    r"|\.(?:Barrier|Allreduce|allreduce|Bcast|Allgather|allgather|Alltoall|monitored_barrier)\w*\("
+)
+# Calls and functions that usually wait for somebody else.
+_WAITS_IN = re.compile(
+    r"\b(?:recv\w*|accept|sendall|urlopen|getresponse|wait_for\w*|barrier|rendezvous|gather\w*|all_?reduce|broadcast)\("
+)
+_WAITING_NAME = re.compile(
+    r"(?i)^_?(?:\w*barrier\w*|wait(?:_for)?_?\w*|recv\w*|receive\w*|accept|\w*gather\w*|\w*reduce\w*|\w*broadcast\w*|bcast"
+    r"|rendezvous|meet\w*|arrive\w*|sync(?:hronize)?|handshake|getresponse|urlopen|total|await_\w+|pull\w*|serve\w*"
+    r"|select|poll)$"
+)
+_NO_NAMES = ("<module>", "main", "train", "run", "worker", "<lambda>", "fit", "step")
+
+Place = tuple[str, int]
+
+
+def stack_of(process: Process) -> Stack | None:
+    """Where a process was when Muster ended it."""
+    stacks = process.log.stacks
+    own = [stack for stack in stacks if stack.rank == process.rank.rank]
+    return next((stack for stack in own or list(stacks) if stack.frames), None)
+
+
+def waits(process: Process) -> bool:
+    """Whether it certainly waited for others: in a collective or a meeting."""
+    stack = stack_of(process)
+    if stack is None:
+        return False
+    return bool(stack.waits) or bool(not stack.frames[0].of_library and _MEETS_ALL.search(stack.frames[0].source))
+
+
+def seems_to_wait(process: Process) -> bool:
+    """Whether names speak for it: of functions, or of what its line calls."""
+    stack = stack_of(process)
+    if stack is None:
+        return False
+    # What was called from the outermost function on; that one is the script itself.
+    return any(_WAITING_NAME.match(frame.function) or _WAITS_IN.search(frame.source) for frame in stack.frames)
+
+
+def place_of(process: Process) -> Frame | None:
+    """The innermost line of the user's own code."""
+    stack = stack_of(process)
+    return stack.own or stack.frames[0] if stack else None
+
+
+def key_of(process: Process) -> Place | None:
+    place = place_of(process)
+    return (place.file, place.line) if place else None
+
+
+def failed_at(raised: Raised | None) -> Frame | None:
+    """The innermost line of the user's own code in a traceback."""
+    frames = raised.frames if raised is not None else ()
+    return next((frame for frame in reversed(frames) if not frame.of_library), None)
+
+
+def is_where_they_failed(process: Process, failed: Collection[Raised]) -> bool:
+    """Whether it was in the call in which others gave up waiting."""
+    stack = stack_of(process)
+    if stack is None:
+        return False
+    for raised in failed:
+        frame = failed_at(raised)
+        if frame is None:
+            continue
+        if stack.own is not None and (stack.own.file, stack.own.line) == (frame.file, frame.line):
+            return True
+        # A function of the user's own that waits in a loop, and raises when that takes too long.
+        own_wait = raised.frames[-1] is frame and frame.source.startswith("raise") and frame.function not in _NO_NAMES
+        if own_wait and stack.own is not None and (stack.own.file, stack.own.function) == (frame.file, frame.function):
+            return True
+    return False
+
+
+def at_an_odd_place(candidates: Sequence[Process]) -> list[Process]:
+    """Those that are not where most are, if most are in one place."""
+    at = {process.rank.rank: key_of(process) for process in candidates}
+    counted = Counter(at.values())
+    common, count = counted.most_common(1)[0]
+    if count <= len(candidates) / 2 or (common is None and count < len(candidates) - 1):
+        return list(candidates)
+    odd = [process for process in candidates if at[process.rank.rank] != common]
+    return odd or list(candidates)
+
+
+def in_one_place(candidates: Sequence[Process]) -> bool:
+    """Whether all are known to have been at the same line."""
+    keys = {key_of(process) for process in candidates}
+    return len(keys) == 1 and None not in keys
