@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,12 +170,10 @@ class Leftovers:
 def marked(run_id: str) -> list[psutil.Process]:
     """Living processes of a run, by the mark in their environment."""
     needle, found = f"MUSTER_RUN_ID={run_id}".encode(), []
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
+    for pid in psutil.pids():
         try:
-            if needle in Path("/proc", name, "environ").read_bytes().split(b"\0"):
-                process = psutil.Process(int(name))
+            if needle in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                process = psutil.Process(pid)
                 found += [process] if process.status() != psutil.STATUS_ZOMBIE else []
         except (OSError, psutil.Error):
             continue
