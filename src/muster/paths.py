@@ -96,6 +96,8 @@ class NodePaths:
     """What the engine tells the agent (AgentConfig); mode 0600, holds the token."""
     lock = _Below("agent.lock")
     """Held by the living agent: a second one exits at once."""
+    seen = _Below("agent.seen")
+    """There once a server on another machine saw the lock held: it then also sees when nobody holds it any more."""
     log = _Below("agent.log")
     contact = _Below("contact.json")
     """Whether the agent has reached the server, and what it met instead (ServerContact)."""

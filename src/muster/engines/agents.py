@@ -67,6 +67,16 @@ class Collectors:
     def __init__(self) -> None:
         self._agents: dict[Path, subprocess.Popen[bytes]] = {}
         self._tries: dict[Path, int] = {}
+        self._seen: set[Path] = set()
+
+    def finds_dead(self, paths: NodePaths) -> bool:
+        """Whether an agent that was seen to live lives no more; false where its lock was never seen from here."""
+        if not paths.agent_lives():
+            return paths.seen.exists()
+        if paths.root not in self._seen:
+            paths.seen.touch()
+            self._seen.add(paths.root)
+        return False
 
     def work_on(self, paths: NodePaths) -> bool:
         """Whether something is still to be delivered out of a node's folder, and somebody is at it."""

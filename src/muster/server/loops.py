@@ -122,6 +122,8 @@ async def watch_nodes(context: Context) -> None:
         try:
             if loop.time() - tidied > TIDY_S:
                 tidied = loop.time()
+                # What nodes left that were given up is delivered once their engine says that they are over.
+                await poll(context, await context.database.read(allocations.given_up))
                 await asyncio.to_thread(allocations.tidy, context)
             await managers.watch(context, known)
             open_nodes = await context.database.read(_open_nodes)

@@ -290,10 +290,11 @@ class SlurmEngine(QueueEngine):
             self._ease(allocation, job, chosen)
             return replace(_all(allocation, "starting", explanations.why_it_waits(job)), starts_at=job.starts_at)
         if job.state in _STATES_OF_WORK and job.used_s > _START_PATIENCE_S:
-            return AllocationState(dict.fromkeys(allocation.nodes, "up"), unreached=self._unreached(allocation))
+            return AllocationState(self._alive(allocation), unreached=self._unreached(allocation))
         why = f"Slurm job {job.id} is {job.state.lower()}" + (f" on {job.nodes}" if job.nodes else "")
         lives: dict[str, NodeLife] = {
-            name: "up" if paths.log.exists() else "starting" for name, paths in allocation.nodes.items()
+            name: life if allocation.nodes[name].log.exists() else "starting"
+            for name, life in self._alive(allocation).items()
         }
         return AllocationState(lives, f"{why}; its agents are on their way", unreached=self._unreached(allocation))
 
@@ -343,6 +344,13 @@ class SlurmEngine(QueueEngine):
             return ending
         last = _last_words(allocation)
         return Ending("", f"{ending.message} before its agents came" + (f": {last}" if last else ""))
+
+    def _alive(self, allocation: Allocation) -> dict[str, NodeLife]:
+        """The nodes of a job that runs; what an agent left that died there is delivered from here."""
+        return {
+            name: "starting" if self._collectors.finds_dead(paths) and self._collectors.work_on(paths) else "up"
+            for name, paths in allocation.nodes.items()
+        }
 
     def _collected(self, allocation: Allocation, ending: Ending) -> AllocationState:
         """It is over; what its agents could not deliver is delivered from here, out of the shared folder."""

@@ -249,9 +249,10 @@ def _record_hello(context: Context, transaction: Transaction, body: Hello, holdi
         context.hub.leaving_nodes.add(body.node)
         transaction.after_commit.append(lambda: context.hub.changed(nodes=[body.node]))
     begun = (states.PREPARED, states.STARTED, states.ENDED)
-    if any(row.phase in begun and (row.run_id, row.number) not in holding for row in open_here):
-        # The agent's folder has lost what the server waits for: nothing more will come of it.
-        attempts.lose_node(context, transaction, body.node, give_up=True)
+    for key in [(row.run_id, row.number) for row in open_here if row.phase in begun]:
+        if key not in holding:
+            # The agent's folder has lost what the server waits for: nothing more will come of that attempt.
+            attempts.lose_node(context, transaction, body.node, give_up=True, only=key)
     for run_id in sorted({row.run_id for row in open_here}):
         attempts.advance(context, transaction, run_id)
 

@@ -53,11 +53,13 @@ async def ensure_agents(context: Context, wanted: Sequence[tuple[str, str]]) -> 
 
 async def living_agents(context: Context) -> list[str]:
     """Nodes whose agents are still there, as their engines see it."""
-    known = await context.database.read(
-        lambda c: [(row.cluster, row.name) for row in c.execute(select(tables.nodes.c.cluster, tables.nodes.c.name))]
-    )
+    contacts, engines = context.hub.contacts, context.nodes.engines
+    columns = (tables.nodes.c.cluster, tables.nodes.c.name, tables.clusters.c.engine)
+    joined = select(*columns).join(tables.clusters, tables.clusters.c.name == tables.nodes.c.cluster)
+    rows = await context.database.read(lambda c: c.execute(joined).all())
+    # To ask after nodes that came with an attempt and are silent would only have what they left be delivered now.
+    known = [(row.cluster, row.name) for row in rows if row.name in contacts or engines.queue(row.engine) is None]
     lives = await poll(context, known)
-    contacts = context.hub.contacts
     # One that has said hello is there, though its engine may not vouch for it yet.
     return [node for node, (life, _) in lives.items() if life == "up" or (life == "starting" and node in contacts)]
 

@@ -126,6 +126,15 @@ def release_after(context: Context, transaction: Transaction, run: Any, number: 
     transaction.after_commit.append(lambda: context.hub.in_background(lambda: engine.release(allocation, followed)))
 
 
+def given_up(connection: Connection) -> list[tuple[str, str]]:
+    """Nodes, with their clusters, that came with an attempt and from which nothing more was expected."""
+    columns = tables.placements.c["cluster", "node", "run_id", "number", "node_rank"]
+    rows = connection.execute(select(*columns).where(tables.placements.c.phase == states.GIVEN_UP))
+    return sorted(
+        (row.cluster, row.node) for row in rows if is_brought(row.node, row.run_id, row.number, row.node_rank)
+    )
+
+
 def tidy(context: Context) -> None:
     """Remove the folders, tokens and records of nodes whose attempt is over and whose agents have left."""
     queueing = {

@@ -32,6 +32,7 @@ from muster.wire import states
 from muster.wire.codec import from_json, to_json
 from muster.wire.environments import BuiltEnvironment
 from muster.wire.node.agents import (
+    AttemptKey,
     Ended,
     Event,
     Exited,
@@ -106,8 +107,12 @@ def lose_node(
     give_up: bool,
     why: str = "",
     unreached: ServerContact | None = None,
+    only: AttemptKey | None = None,
 ) -> None:
-    """A node's agent is gone or cannot reach this server: its attempts end; with `give_up` nothing more comes."""
+    """A node's agent is gone or cannot reach this server: its attempts end; with `give_up` nothing more comes.
+
+    `only`: the one attempt that is lost there, where the others are well.
+    """
     placements = tables.placements
     rows = transaction.execute(
         select(placements.c.run_id, placements.c.number).where(
@@ -115,6 +120,8 @@ def lose_node(
         )
     ).all()
     for run_id, number in rows:
+        if only not in (None, (run_id, number)):
+            continue
         record = AttemptRecord.load(transaction, run_id, number)
         placement = record.node(node) if record else None
         if record is None or placement is None:

@@ -15,6 +15,7 @@ from muster.engines.base import Allocation, AllocationState, Cluster, Gang, Gang
 from muster.engines.slurm.commands import Busy, Commands, Refused
 from muster.engines.slurm.engine import SlurmEngine
 from muster.engines.slurm.script import job_name
+from muster.host.locks import FileLock
 from muster.paths import NodePaths
 from muster.testing.slurm import FakeSlurm
 
@@ -390,3 +391,18 @@ def test_a_site_that_lacks_a_setting_refuses_the_cluster_by_its_name(bed: Bed, m
         bed.engine.check(Cluster("hpc", "slurm", {"account": "nip"}))
     assert refused.value.hint == "Your accounts: nlp, vision."
     assert bed.engine.check(Cluster("hpc", "slurm", {"account": "nlp", "time": 60})) == []
+
+
+def test_what_a_dead_agent_left_is_delivered_while_its_job_still_runs(bed: Bed):
+    allocation = bed.allocation()
+    job = bed.submitted(allocation)
+    bed.slurm.move(job, state="RUNNING", used="2:00", nodes="n[1-2]")
+    paths = allocation.nodes["run.1.0"]
+    (paths.attempts / "run.1").mkdir(parents=True)
+    assert set(bed.poll(allocation).nodes.values()) == {"up"}, "a lock that was never seen says nothing"
+    with FileLock(paths.lock).acquire():
+        assert set(bed.poll(allocation).nodes.values()) == {"up"}
+    assert bed.poll(allocation).nodes == {"run.1.0": "starting", "run.1.1": "up"}
+    assert paths.log.exists(), "an agent was started on this machine for what lies in the folder"
+    # It finds no configuration and ends; nobody tries for ever.
+    wait_until(lambda: set(bed.poll(allocation).nodes.values()) == {"up"}, 20, "the last try")

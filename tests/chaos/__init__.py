@@ -1,0 +1,1 @@
+"""Seeded faults: gangs on every engine, and what became of them compared with a record kept outside Muster."""

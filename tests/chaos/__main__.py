@@ -1,0 +1,63 @@
+"""`python -m tests.chaos`: inject faults by seed, and check what became of every run."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import sys
+import time
+from collections.abc import Iterator
+
+from tests.chaos import campaign
+from tests.chaos.grounds import GROUNDS
+
+KEPT = {"CI", "HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
+
+
+def main() -> int:
+    options = _arguments()
+    for name in list(os.environ):
+        if name not in KEPT and not name.startswith(("LC_", "MUSTER_TEST_")):
+            del os.environ[name]
+    grounds = [ground for ground in GROUNDS if ground.name in (options.ground or [item.name for item in GROUNDS])]
+    share_s = options.minutes * 60 / max(1, len(grounds))
+    failed = 0
+    for ground in grounds:
+        if why := ground.missing():
+            print(f"{ground.name}: left out, {why}", flush=True)
+            failed += bool(os.environ.get("CI"))
+            continue
+        outcomes = campaign.run(ground, _seeds(options, ground), time.monotonic() + share_s)
+        bad = [item for item in outcomes if item.broken]
+        failed += len(bad)
+        lines = sum(item.lines for item in outcomes)
+        print(f"{ground.name}: {len(outcomes)} faults, {lines:,} lines compared, {len(bad)} broken", flush=True)
+    return 1 if failed else 0
+
+
+def _seeds(options: argparse.Namespace, ground: campaign.Ground) -> Iterator[int]:
+    if options.seed is not None:
+        return iter([options.seed] * options.times)
+    if options.fault:
+        chosen = [n for n, fault in enumerate(ground.faults) if options.fault in fault.name]
+        every = len(ground.faults)
+        return (base * every + n for base in range(options.times) for n in chosen)
+    first = campaign.next_seed(ground)
+    return iter(range(first, first + options.count)) if options.count else itertools.count(first)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    names = ", ".join(ground.name for ground in GROUNDS)
+    parser.add_argument("--ground", action="append", help=f"one of {names}; may be given again; default: all")
+    parser.add_argument("--seed", type=int, help="play this seed alone")
+    parser.add_argument("--times", type=int, default=1, help="how often, with --seed or --fault")
+    parser.add_argument("--fault", help="only faults whose name has these words")
+    parser.add_argument("--count", type=int, default=0, help="how many seeds on each ground; default: as time allows")
+    parser.add_argument("--minutes", type=float, default=4.0, help="for all grounds together")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

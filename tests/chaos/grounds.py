@@ -1,0 +1,14 @@
+"""Every ground: where gangs run, and the faults that they meet there."""
+
+from __future__ import annotations
+
+from tests.chaos import clusters
+from tests.chaos.campaign import Ground
+from tests.chaos.processes import PROCESSES
+from tests.chaos.stage import Stage
+
+GROUNDS = (
+    Ground("local", "local", Stage, PROCESSES),
+    Ground("slurm", "slurm", clusters.SlurmStage, clusters.SLURM, clusters.no_slurm),
+    Ground("ray", "ray", clusters.RayStage, clusters.RAY, clusters.no_ray),
+)
