@@ -40,10 +40,11 @@ def has_waited(log: str) -> bool:
 def show(living: Iterable[processes.Process], ranks: Mapping[int, int]) -> None:
     """Have each process write its stacks, under a line that says whose they are; `ranks`: pids of ranks."""
     below = [process for process in living if not process.dead and not processes.is_part_of_parent(process)]
-    asked = [process for process in below if _answers(process.pid)][:_MOST]
+    asked = [process for process in below if answers(process.pid)][:_MOST]
     parents = {process.pid: process.parent for process in below}
     for process in asked:
-        _say(process.pid, _rank_of(process.pid, ranks, parents))
+        rank = _rank_of(process.pid, ranks, parents)
+        say(process.pid, f"muster: where rank {rank} (process {process.pid}) was when it was stopped:\n")
         processes.send(process.pid, NUMBER)
         # One after the other, or they would write into each other's lines.
         time.sleep(_PAUSE_S)
@@ -51,7 +52,8 @@ def show(living: Iterable[processes.Process], ranks: Mapping[int, int]) -> None:
         time.sleep(_LAST_S)
 
 
-def _answers(pid: int) -> bool:
+def answers(pid: int) -> bool:
+    """Whether a process has a handler for the signal; one without would die of it."""
     mask = _CAUGHT.search(_contents(pid, "status"))
     return NUMBER > 0 and bool(mask and int(mask[1], 16) >> (NUMBER - 1) & 1)
 
@@ -67,7 +69,7 @@ def _rank_of(pid: int, ranks: Mapping[int, int], parents: Mapping[int, int]) -> 
     return str(ranks[above]) if above is not None else "0"
 
 
-def _say(pid: int, rank: str) -> None:
+def say(pid: int, line: str) -> None:
     """A line in the process's own standard error, where that is a file."""
     try:
         descriptor = os.open(f"/proc/{pid}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
@@ -75,7 +77,7 @@ def _say(pid: int, rank: str) -> None:
         return
     try:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.write(descriptor, f"muster: where rank {rank} (process {pid}) was when it was stopped:\n".encode())
+            os.write(descriptor, line.encode())
     except OSError:
         pass
     finally:
