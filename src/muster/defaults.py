@@ -37,6 +37,13 @@ RAY_LINGER_S = 600.0
 ORDERS_WAIT_S = 20.0
 ORDERS_WAIT_MOST_S = 60.0
 
+# Tunnels
+TUNNELS_MOST = 512
+TUNNELS_PER_NODE = 128
+"""How many there may be at once, those that wait for an end included."""
+TUNNEL_DIAL_S = 20.0
+"""In which both ends must have come."""
+
 # Ending ranks
 GRACE_FAILURE_S = 0.5
 KILL_AFTER_TERM_S = 0.3

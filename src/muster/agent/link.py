@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import http.client
 import logging
+import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
+from muster.defaults import TUNNEL_DIAL_S
 from muster.errors import MusterError, ServerUnavailable
 from muster.host.http import Address, Body, Connection, PerThread
 from muster.host.server import ServerConnection
+from muster.host.tunnels import dial
 from muster.wire.access import FileList, HashedFile
 from muster.wire.checkpoints import CheckpointFile, Publication
 from muster.wire.codec import from_json, to_json
@@ -27,6 +31,7 @@ from muster.wire.node.requests import (
     OutputNames,
     encode_files,
 )
+from muster.wire.node.tunnels import TunnelRefusal
 
 log = logging.getLogger(__name__)
 
@@ -140,6 +145,15 @@ class Link:
         """Settle the versions of a gang's environment, where one was built; what is settled, if anything."""
         report = EnvironmentReport(order.run, order.attempt, built)
         return from_json(AgreedVersions, self._post("environment", report))
+
+    def dial_tunnel(self, tunnel: str) -> socket.socket:
+        """This node's end of a tunnel, on a connection of its own; a shared folder carries none."""
+        address = replace(self.reached_at(), token=self._config.token)
+        return dial(address, self._path(f"tunnels/{quote(tunnel, safe='')}"), TUNNEL_DIAL_S)
+
+    def refuse_tunnel(self, tunnel: str, message: str, hint: str = "") -> None:
+        """Say why this node's end does not come."""
+        self._post(f"tunnels/{quote(tunnel, safe='')}/refusal", TunnelRefusal(message, hint))
 
     def reached_at(self) -> Address:
         """How a child process reaches the server, without a token."""

@@ -28,6 +28,7 @@ from muster.agent.services import NodeServices
 from muster.agent.ship import checkpoints, files
 from muster.agent.ship.outputs import Sender, undelivered
 from muster.agent.threads import Loop, Workers
+from muster.agent.tunnels import Tunnels
 from muster.defaults import GRACE_CANCEL_S, KILL_AFTER_TERM_S
 from muster.environments.images import engines
 from muster.paths import AttemptPaths
@@ -45,6 +46,7 @@ from muster.wire.node.agents import (
     Refused,
     TimedOut,
 )
+from muster.wire.node.tunnels import TunnelOrder
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +81,7 @@ class Node:
         self._fetchers = Workers("prepare", 4)
         self._builders = Workers("environments", 16)
         self._senders = Workers("files", 2)
+        self._tunnels = Tunnels(self._link, loop, self._keepers.enter, config.address)
         self._publisher = checkpoints.Publisher(self._link)
         self._outputs = Sender(services)
         self.holding: tuple[AttemptKey, ...] = ()
@@ -111,6 +114,8 @@ class Node:
         self._leave = answer.leave
         for order in sorted(answer.orders, key=lambda order: order.key):
             self._apply(order)
+        for tunnel in answer.tunnels:
+            self._tunnels.open(tunnel, self._refusal_to_enter(tunnel))
 
     def _apply(self, order: Order) -> None:
         attempt = self._attempts.get(order.key)
@@ -122,6 +127,13 @@ class Node:
             self._supersede(order)
         attempt.order = order
         self._advance(attempt)
+
+    def _refusal_to_enter(self, tunnel: TunnelOrder) -> str:
+        """Why nobody can enter an attempt; empty where it runs."""
+        attempt = self._attempts.get((tunnel.run, tunnel.attempt))
+        if attempt is None or attempt.phase is not Phase.RUNNING:
+            return f"attempt {tunnel.attempt} of {tunnel.run} does not run on {self._config.node}"
+        return ""
 
     def _supersede(self, order: Order) -> None:
         """A newer attempt of a run: an older one that still lives here has no business any more."""
@@ -392,6 +404,7 @@ class Node:
         return may_leave(phases, asked=self._leave, long_lived=self._config.long_lived, had_any=self._had_any)
 
     def _close(self) -> None:
+        self._tunnels.close()
         self._sampler.close()
         self._publisher.close()
         self._outputs.close()

@@ -42,6 +42,27 @@ PANELS = {
         "wait": Word("runs:wait", "Wait until runs have ended.", "muster wait @latest --timeout 1h"),
         "bench": Word("bench:COMMANDS", "Measure how a job scales.", "muster bench scaling job.yml --procs 1,2,4"),
     },
+    "Enter": {
+        "shell": Word(
+            "inside.shell:shell",
+            "Open a shell where a rank runs, or run a command there.",
+            "muster shell @latest --rank 1",
+            takes_script=True,
+        ),
+        "stacks": Word(
+            "inside.stacks:stacks",
+            "Show where each rank is: the Python stacks, equal ones once.",
+            "muster stacks @latest",
+        ),
+        "forward": Word(
+            "inside.forward:forward", "Bring a port of a rank to this machine.", "muster forward @latest 8888"
+        ),
+        "tensorboard": Word(
+            "inside.tensorboard:tensorboard",
+            "Start TensorBoard on the event files of runs, also while they grow.",
+            "muster tensorboard @latest",
+        ),
+    },
     "Keep and remove": {
         "download": Word(
             "files:download",

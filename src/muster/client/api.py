@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from muster.client.calls import LONG_S, PIECE_BYTES, Calls, checking, segment
 from muster.client.clusters import Clusters
 from muster.client.runs import Runs
+from muster.client.tunnels import Tunnels
 from muster.errors import MusterError
 from muster.host.files import is_safe_path
 from muster.host.http import Address
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 _ROTATION_S = 86_400.0
 
 
-class Client(Runs, Clusters):
+class Client(Runs, Clusters, Tunnels):
     """Speaks to one server; may be shared between threads.
 
     `reconnect` finds the server again (and starts an embedded one) when it does not answer.

@@ -94,6 +94,7 @@ _WAITS = re.compile(
 )
 _WRAPPERS = ("wrapper", "inner", "decorate_context", "_call_impl", "_wrapped_call_impl")
 _MARK = "muster: where rank "
+_ASKED = "muster: somebody asks where rank "
 _STACK_OF = re.compile(r"muster: where rank (\d+) \(process \d+\) was when it was stopped:$")
 _SOURCE_OF = re.compile(r'muster: "(?P<file>[^"]*)" line (?P<line>\d+): (?P<source>.*)$')
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ (?:\[[^\]]*\] )?\(most recent call first\):$")
@@ -127,6 +128,8 @@ def read(text: str) -> Log:
     lines = [owner_of(line)[1] for line in lines_of(text)]
     stacks: list[Stack] = []
     stopped_at = None
+    if _ASKED in text:
+        lines = _without_answers(lines)
     if _MARK in text:
         lines, stacks, stopped_at = _without_stacks(lines)
     while lines and not lines[-1]:
@@ -137,6 +140,21 @@ def read(text: str) -> Log:
 def is_noise(line: str) -> bool:
     """Whether a line says nothing about how the program ended: decoration, bars, records of no importance."""
     return bool(_NOISE.match(line)) or bool(_RECORD.match(line))
+
+
+def _without_answers(lines: Sequence[str]) -> list[str]:
+    """What the program printed itself, without the stacks that `muster stacks` asked for while it ran."""
+    kept: list[str] = []
+    inside = False
+    for line in lines:
+        before, mark, _ = line.partition(_ASKED)
+        if mark:
+            kept += [before.rstrip()] if before.strip() else []
+            inside = True
+        elif not (inside and (not line or _OF_STACK.match(line))):
+            inside = False
+            kept.append(line)
+    return kept
 
 
 def _without_stacks(lines: Sequence[str]) -> tuple[list[str], list[Stack], int | None]:

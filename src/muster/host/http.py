@@ -8,6 +8,7 @@ small.
 from __future__ import annotations
 
 import http.client
+import io
 import ipaddress
 import json
 import os
@@ -34,6 +35,7 @@ Refused = Callable[[int, bytes], Exception]
 _HINT = "Is it running? `muster status` tells; `muster up` starts one for a team."
 _CONNECT_S = 10.0
 """A host that does not answer at all is given up sooner than one that takes its time over an answer."""
+_HEAD_BYTES = 64 << 10
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _PASSING = {408, 429, 500, 502, 503, 504}
 """Statuses that another try may not meet."""
@@ -154,6 +156,30 @@ class Connection:
         if not response.isclosed():
             # The rest of the body would be taken for the next answer.
             self.close()
+
+    def upgrade(self, target: str, protocol: str) -> socket.socket:
+        """Turn the connection into a stream of bytes for another protocol; it is the caller's from then on.
+
+        Raises what a request would, where the server refuses.
+        """
+        if self.address.url.startswith("file:"):
+            raise ServerUnavailable(f"{self.address.shown} is a shared folder, which carries no streams")
+        connection = self._connect(self.timeout_s)
+        try:
+            connection.putrequest("POST", target)
+            for name, value in {**self._headers, "Connection": "Upgrade", "Upgrade": protocol}.items():
+                connection.putheader(name, value)
+            connection.putheader("Content-Length", "0")
+            connection.endheaders()
+            status, body = _switched(connection.sock)
+        except (http.client.HTTPException, OSError, ValueError) as error:
+            self.close()
+            raise ServerUnavailable(f"the server at {self.address.url} did not answer: {error}", _HINT) from error
+        if status == http.HTTPStatus.SWITCHING_PROTOCOLS:
+            taken, self._http = connection.sock, None
+            return taken
+        self.close()
+        raise (self._refused or _unexplained)(status, body)
 
     def close(self) -> None:
         if self._http is not None:
@@ -328,6 +354,30 @@ def next_cursor(link: str | None) -> str | None:
     if 'rel="next"' not in relation:
         return None
     return next(iter(parse_qs(urlsplit(target.lstrip(" <")).query).get("cursor", ())), None)
+
+
+def _switched(end: socket.socket) -> tuple[int, bytes]:
+    """The status of the answer, and its body where it is a refusal. Not a byte more is read: the rest is a stream."""
+    head = bytearray()
+    while not head.endswith(b"\r\n\r\n"):
+        byte = end.recv(1)
+        if not byte or len(head) > _HEAD_BYTES:
+            raise http.client.RemoteDisconnected("the connection ended before an answer came")
+        head += byte
+    first, _, rest = bytes(head).partition(b"\r\n")
+    status = int(first.split(None, 2)[1])
+    length = int(http.client.parse_headers(io.BytesIO(rest)).get("Content-Length") or 0)
+    body = bytearray()
+    while status >= 300 and len(body) < min(length, _HEAD_BYTES):
+        piece = end.recv(_HEAD_BYTES)
+        if not piece:
+            break
+        body += piece
+    return status, bytes(body)
+
+
+def _unexplained(status: int, _body: bytes) -> Exception:
+    return ServerUnavailable(f"the server answered {status}")
 
 
 class _UnixConnection(http.client.HTTPConnection):

@@ -15,6 +15,7 @@ from muster.server.nodes.state import NodesState, RemoteAccess
 from muster.server.people.access import Tokens
 from muster.server.people.vault import Vault
 from muster.server.queue.state import RunsState
+from muster.server.tunnels.state import Tunnels
 
 
 @dataclass
@@ -34,6 +35,7 @@ class Context:
     data: DataState = field(default_factory=DataState)
     remote: RemoteAccess = field(default_factory=RemoteAccess)
     disk: DiskState = field(default_factory=DiskState)
+    tunnels: Tunnels = field(default_factory=Tunnels)
     missing_runs: str = ""
     """Which runs the store has and the database lacks, for people."""
     touched: float = field(default_factory=time.monotonic)

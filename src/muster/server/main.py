@@ -138,6 +138,7 @@ class Process:
         for server, _ in sockets:
             server.should_exit = True
         context.hub.close()
+        context.tunnels.close()
         await remote.close()
         await asyncio.wait(serving, timeout=SERVER_LEAVE_S)
         context.database.close()

@@ -18,7 +18,9 @@ from typing import NamedTuple
 from muster.agent.run import stacks
 from muster.agent.run.memory import MemoryWatch
 from muster.agent.run.mpi.coordinator import MpiCoordinator
-from muster.agent.run.records import Channel, Launch, LaunchRank, StopCommand, Value, entry_line
+from muster.agent.run.records import Channel, Launch, LaunchRank, SessionCommand, StopCommand, Value, entry_line
+from muster.agent.run.sessions import process
+from muster.agent.run.sessions.place import Place, place_of
 from muster.host import processes
 
 KILL_PASS_S = 0.01
@@ -82,8 +84,9 @@ def _become(launch: LaunchRank, parent: int, trouble: int) -> None:
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        processes.allow_tracing(parent)
         stage = "exec"
-        os.execve(launch["program"], launch["argv"], launch["env"])
+        os.execve(launch["program"], launch["argv"], {**launch["env"], "MUSTER_KEEPER": str(parent)})
     except OSError as error:
         os.write(trouble, json.dumps([stage, error.errno, os.strerror(error.errno or 0)]).encode())
     except BaseException as error:
@@ -182,6 +185,8 @@ class Keeper:
         self._deserted: tuple[str, float] | None = None
         """What should have waited for ranks and has ended, and when to look whether any is left."""
         self._memory = MemoryWatch()
+        self._sessions: set[int] = set()
+        """What people who entered have running."""
 
     def run(self) -> None:
         self._record("keeper", pid=os.getpid())
@@ -239,6 +244,7 @@ class Keeper:
             if self._mpi is not None and self._mpi.reaped(pid, status):
                 self._deserted = ("daemon of mpirun", time.monotonic() + DESERTED_S)
                 continue
+            self._sessions.discard(pid)
             ended = self._running.pop(pid, None)
             if ended is None:
                 continue
@@ -353,7 +359,9 @@ class Keeper:
             return
         self._signalled = True
         ranks = sorted(running.rank for running in self._running.values())
-        left = [process.pid for process in self._descendants() if not process.dead and process.pid not in self._running]
+        entered = {below.pid for below in processes.descendants(self._sessions, processes.table())} | self._sessions
+        known = entered | self._running.keys()
+        left = [process.pid for process in self._descendants() if not process.dead and process.pid not in known]
         self._record(kind, reason=self._ending.reason, ranks=ranks, other_pids=left[:100])
         # Last, so that the signal follows at once: a script may look at the file before its handler has run.
         try:
@@ -404,13 +412,39 @@ class Keeper:
             self._refuse_wrapped(trouble)
 
     def _listen(self) -> None:
-        commands: list[StopCommand] | None = self._agent.receive()
+        commands: list[StopCommand | SessionCommand] | None = self._agent.receive()
         if commands is None:
             self._agent_gone = True
             self._ending.stop(time.monotonic(), 0.0, "agent_lost")
             return
         for command in commands:
-            self._ending.stop(time.monotonic(), command["grace_s"], command["reason"])
+            if "session" in command:
+                self._begin_session(command)
+            else:
+                self._ending.stop(time.monotonic(), command["grace_s"], command["reason"])
+
+    def _begin_session(self, command: SessionCommand) -> None:
+        """Somebody enters; the session ends with the ranks, because it is a descendant like any other."""
+        descriptor = self._agent.take_descriptor()
+        if descriptor is None:
+            return
+        if self._signalled:
+            os.close(descriptor)
+            return
+        try:
+            self._sessions.add(process.start(command, descriptor, self._places()))
+        except OSError:
+            os.close(descriptor)
+
+    def _places(self) -> dict[int, Place]:
+        """Where somebody can enter. A rank that mpirun started has the environment that it was given by it."""
+        pids = {running.rank: pid for pid, running in self._running.items()}
+        if self._mpi is not None:
+            return {rank: place_of(rank, pids[rank]) for rank in self._mpi.ranks if rank in pids}
+        return {
+            item["rank"]: Place(item["rank"], item["env"], item["cwd"], pids.get(item["rank"]))
+            for item in self._launches
+        }
 
     def _record(self, kind: str, **data: Value) -> None:
         """One line, to the journal and to the agent; neither a full disk nor a busy agent may hold it up."""

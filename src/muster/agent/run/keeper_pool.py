@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Protocol
 
 import muster.agent
-from muster.agent.run.records import Channel, Entry, StopCommand
+from muster.agent.run.records import Channel, Entry, SessionCommand, StopCommand
 from muster.agent.run.variables import NODE_MARK
 from muster.host import processes
 from muster.host.children import own_children, spawning
@@ -151,6 +151,13 @@ class KeeperPool:
         command: StopCommand = {"grace_s": grace_s, "reason": reason}
         if not kept.channel.send(json.dumps(command).encode() + b"\n"):
             log.info("the keeper of %s is not listening", key)
+
+    def enter(self, key: AttemptKey, command: SessionCommand, tunnel: int) -> bool:
+        """Have a session begun at the other end of a tunnel, of which the keeper gets its own descriptor."""
+        kept = self._kept.get(key)
+        if kept is None or kept.silent or kept.told_to_stop:
+            return False
+        return kept.channel.send(json.dumps(command).encode() + b"\n", tunnel)
 
     def tend(self) -> bool:
         """Look after deadlines and what outlived its nursery; True when it wants to be called again soon."""

@@ -5,10 +5,14 @@ Standard library only, and valid in the Python 3.8 of an image.
 
 from __future__ import annotations
 
+import array
 import json
+import os
 import socket
 import time
-from typing import Any, List, Literal, TypedDict, Union  # noqa: UP035
+from typing import Any, List, Literal, TypedDict, Union, final  # noqa: UP035
+
+_DESCRIPTORS = 8
 
 # The launch file
 
@@ -100,11 +104,29 @@ class RemoteTable(TypedDict):
     hosts: dict[str, tuple[str, int]]
 
 
+@final
 class StopCommand(TypedDict):
     """What the agent says to a keeper."""
 
     grace_s: float
     reason: str
+
+
+@final
+class SessionCommand(TypedDict):
+    """What the agent says to a keeper when somebody enters: a descriptor comes along, the other side of the tunnel."""
+
+    session: str
+    """shell | stacks | port"""
+    rank: int | None
+    command: list[str]
+    terminal: list[Any] | None
+    """Rows, columns and type."""
+    port: int
+    addresses: list[str]
+    """Where the rank's ports may be."""
+    py_spy: str
+    """Where the agent has it; empty: nowhere."""
 
 
 # The journal, which the agent also hears line by line
@@ -189,30 +211,52 @@ def entry_line(kind: str, **data: Value) -> bytes:
 
 
 class Channel:
-    """A socket on which both sides say JSON values, one per line."""
+    """A socket on which both sides say JSON values, one per line, some with a descriptor."""
 
     def __init__(self, end: socket.socket) -> None:
         self.socket = end
         self._unread = b""
+        self._descriptors: list[int] = []
 
     def fileno(self) -> int:
         return self.socket.fileno()
 
     def receive(self) -> list[Any] | None:
         """The values that have arrived, waiting for some; None once the other side is gone."""
+        descriptors: list[int] = []
         try:
-            data = self.socket.recv(65536)
+            data = self._receive(descriptors)
         except OSError:
             data = b""
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+        self._descriptors += descriptors
         *lines, self._unread = (self._unread + data).split(b"\n")
         return [json.loads(line) for line in lines] if data else None
 
-    def send(self, line: bytes) -> bool:
+    def _receive(self, descriptors: list[int]) -> bytes:
+        size = array.array("i").itemsize
+        data, ancillary, _, _ = self.socket.recvmsg(65536, socket.CMSG_SPACE(_DESCRIPTORS * size))
+        for level, kind, content in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                found = array.array("i")
+                found.frombytes(content[: len(content) - len(content) % size])
+                descriptors += found
+        return data
+
+    def take_descriptor(self) -> int | None:
+        """The descriptor that came with the oldest value that has one."""
+        return self._descriptors.pop(0) if self._descriptors else None
+
+    def send(self, line: bytes, descriptor: int | None = None) -> bool:
         """Say a line, without waiting for somebody who is busy or gone; False when it was not heard."""
+        along = [] if descriptor is None else [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
         try:
-            return self.socket.send(line, socket.MSG_DONTWAIT) == len(line)
+            return self.socket.sendmsg([line], along, socket.MSG_DONTWAIT) == len(line)
         except OSError:
             return False
 
     def close(self) -> None:
         self.socket.close()
+        while self._descriptors:
+            os.close(self._descriptors.pop())

@@ -59,11 +59,12 @@ def complains(text: bytes) -> bool:
 def show(living: Iterable[processes.Process], ranks: Mapping[int, int]) -> None:
     """Have each process write its stacks, under a line that says whose they are; `ranks`: pids of ranks."""
     below = [process for process in living if not process.dead and not processes.is_part_of_parent(process)]
-    asked = [process for process in below if _answers(process.pid)][:_MOST]
+    asked = [process for process in below if answers(process.pid)][:_MOST]
     parents = {process.pid: process.parent for process in below}
     logs: dict[tuple[int, int], tuple[int, int]] = {}
     for process in asked:
-        begun = _say(process.pid, _rank_of(process.pid, ranks, parents))
+        rank = _rank_of(process.pid, ranks, parents)
+        begun = say(process.pid, f"muster: where rank {rank} (process {process.pid}) was when it was stopped:\n")
         if begun is not None:
             logs.setdefault(begun[0], (process.pid, begun[1]))
         processes.send(process.pid, NUMBER)
@@ -102,7 +103,8 @@ def collect(log: str, folder: str, cwd: str) -> None:
             return
 
 
-def _answers(pid: int) -> bool:
+def answers(pid: int) -> bool:
+    """Whether a process has a handler for the signal; one without would die of it."""
     mask = _CAUGHT.search(_contents(pid, "status"))
     return NUMBER > 0 and bool(mask and int(mask[1], 16) >> (NUMBER - 1) & 1)
 
@@ -118,7 +120,7 @@ def _rank_of(pid: int, ranks: Mapping[int, int], parents: Mapping[int, int]) -> 
     return str(ranks[above]) if above is not None else "0"
 
 
-def _say(pid: int, rank: str) -> tuple[tuple[int, int], int] | None:
+def say(pid: int, line: str) -> tuple[tuple[int, int], int] | None:
     """A line in the process's own standard error, where that is a file: which one, and how long it was before."""
     try:
         descriptor = os.open(f"/proc/{pid}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
@@ -128,7 +130,7 @@ def _say(pid: int, rank: str) -> tuple[tuple[int, int], int] | None:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             return None
-        os.write(descriptor, f"muster: where rank {rank} (process {pid}) was when it was stopped:\n".encode())
+        os.write(descriptor, line.encode())
         return (found.st_dev, found.st_ino), found.st_size
     except OSError:
         return None

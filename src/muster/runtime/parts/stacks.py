@@ -18,7 +18,7 @@ else:
     # Without the names of signals as an enumeration, which take as long to make as all the rest.
     import _signal as signal
 
-
+_PR_SET_PTRACER = 0x59616D61
 _HIGH = 240
 
 
@@ -28,6 +28,7 @@ def install() -> None:
     if number > 0 and sys.stderr is not None and signal.getsignal(number) == signal.SIG_DFL:
         # Standard error by its number: a file of our own would have to stay open in every process.
         faulthandler.register(number, file=2, all_threads=True, chain=False)
+    _let_keeper_look()
     folder, rank = os.environ.get("TMPDIR"), os.environ.get("RANK", "")
     if folder and rank.isdigit() and "TORCHELASTIC_RUN_ID" in os.environ:
         _show_at_end("{}/.muster_stack_{}_{}".format(folder, rank, os.getpid()))
@@ -53,3 +54,23 @@ def _show_at_end(path: str) -> None:
     faulthandler.register(signal.SIGTERM, file=kept, all_threads=True, chain=True)
     # What a process forks may be ended at any time, and is no rank.
     os.register_at_fork(after_in_child=lambda: faulthandler.unregister(signal.SIGTERM))
+
+
+def _let_keeper_look() -> None:
+    """Where the kernel lets only parents read a process (Yama), let the keeper of the ranks read this one.
+
+    A rank that the keeper started itself has said so before it began.
+    """
+    keeper = os.environ.get("MUSTER_KEEPER", "")
+    if not keeper.isdigit() or int(keeper) == os.getppid():
+        return
+    try:
+        with open("/proc/sys/kernel/yama/ptrace_scope") as file:  # noqa: PTH123
+            is_restricted = file.read(1) == "1"
+    except OSError:
+        return
+    if is_restricted:
+        # It takes milliseconds to load.
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(int(keeper)), 0, 0, 0)

@@ -34,6 +34,7 @@ from muster.server.people.access import Caller, allow
 from muster.server.runs import checkpoint_routes
 from muster.server.runs import routes as run_routes
 from muster.server.tracking import routes as tracking_routes
+from muster.server.tunnels import routes as tunnel_routes
 from muster.storage.granting import DATA_ROUTE
 from muster.version import VERSION
 from muster.wire.access import GRANT_HEADER
@@ -56,6 +57,7 @@ ROUTERS = tuple(
         node_routes,
         people_routes,
         model_routes,
+        tunnel_routes,
         workspace_routes,
     )
 )

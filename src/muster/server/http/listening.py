@@ -6,6 +6,7 @@ import asyncio
 import resource
 from typing import Any, ClassVar
 
+from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEADER_BYTES = 64 << 10
@@ -13,6 +14,7 @@ HEADER_S = 20.0
 MOST_UNFINISHED = 256
 """Connections that wait for the end of a request's headers; beyond that the oldest goes."""
 _OTHER_FILES = 128
+_CONNECTION = "muster.connection"
 
 
 def most_connections() -> int:
@@ -33,6 +35,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope["extensions"] = {_CONNECTION: {"protocol": self}}
         if self._deadline is None:
             self._await_headers()
 
@@ -51,6 +54,17 @@ class BoundedHttp(HttpToolsProtocol):
         self._settle()
         super().connection_lost(exc)
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """The route knows what it can be upgraded to."""
+
+    def take_over(self) -> asyncio.Transport:
+        """Let go of the connection: whoever called gives it a protocol of its own, and no answer follows."""
+        self._settle()
+        self._unset_keepalive_if_required()
+        self.connections.discard(self)
+        self.cycle.disconnected = True
+        return self.transport
+
     def _await_headers(self) -> None:
         self._header_bytes = 0
         self._deadline = self.loop.call_later(HEADER_S, self._drop)
@@ -67,3 +81,11 @@ class BoundedHttp(HttpToolsProtocol):
     def _drop(self) -> None:
         self._settle()
         self.transport.abort()
+
+
+def taken_over(scope: Scope) -> asyncio.Transport:
+    """The connection of a request, which speaks HTTP no more; ConnectionResetError where whoever asked has gone."""
+    protocol: BoundedHttp = scope["extensions"][_CONNECTION]["protocol"]
+    if protocol.transport.is_closing():
+        raise ConnectionResetError("whoever asked has gone")
+    return protocol.take_over()

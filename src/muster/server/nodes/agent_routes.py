@@ -92,7 +92,7 @@ async def orders(node: str, request: Request, context: Context, caller: Caller) 
     # Also when nothing seems to have changed: orders are levels, and a lost wake-up must not cost a run.
     found = await context.database.read(lambda c: orders_for(context, c, node))
     leave = context.hub.leaving or node in context.hub.leaving_nodes
-    return Orders(version, found, leave)
+    return Orders(version, found, leave, context.tunnels.waiting_for(node))
 
 
 async def deliveries(node: str, request: Request, context: Context, caller: Caller) -> DeliveryAnswer:

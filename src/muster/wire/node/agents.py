@@ -24,6 +24,7 @@ from muster.wire.node.containers import Container
 from muster.wire.node.devices import Devices
 from muster.wire.node.plan import Needs, NodePlan
 from muster.wire.node.recipes import Recipe
+from muster.wire.node.tunnels import TunnelOrder
 from muster.wire.states import Level
 from muster.wire.verdicts import Refusal
 
@@ -194,6 +195,8 @@ class Orders:
     orders: tuple[Order, ...]
     leave: bool = False
     """The agent is to end once its attempts have."""
+    tunnels: tuple[TunnelOrder, ...] = field(default=(), metadata=OMIT)
+    """Those that wait for this node."""
 
 
 # Events

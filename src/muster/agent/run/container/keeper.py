@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from muster.agent.run.container.inside import SOCKET
-from muster.agent.run.records import Channel, Entry, LaunchContainer, StopCommand, Value, entry_line
+from muster.agent.run.records import Channel, Entry, LaunchContainer, SessionCommand, StopCommand, Value, entry_line
 from muster.host import processes
 
 OVERDUE_S = 10.0
@@ -126,7 +126,7 @@ class ContainerKeeper:
 
     def _hear_agent(self) -> None:
         assert self._agent is not None
-        commands: list[StopCommand] | None = self._agent.receive()
+        commands: list[StopCommand | SessionCommand] | None = self._agent.receive()
         if commands is None:
             self._agent = None
             self._reason = self._reason or "agent_lost"
@@ -134,12 +134,24 @@ class ContainerKeeper:
             self._end_by(time.monotonic() + CLOSING_S)
             return
         for command in commands:
+            if "session" in command:
+                self._pass_on_session(command)
+                continue
             self._reason = self._reason or command["reason"]
             self._end_by(time.monotonic() + command["grace_s"] + OVERDUE_S)
             if self._listener is not None:
                 self._held.append(command)
             else:
                 self._pass_on(command)
+
+    def _pass_on_session(self, command: SessionCommand) -> None:
+        """Have the keeper inside begin it: the descriptor is as good there as here."""
+        descriptor = self._agent.take_descriptor() if self._agent is not None else None
+        if descriptor is None:
+            return
+        if self._inner is not None:
+            self._inner.send(json.dumps(command).encode() + b"\n", descriptor)
+        os.close(descriptor)
 
     def _pass_on(self, command: StopCommand) -> None:
         if self._inner is not None and not self._inner.send(json.dumps(command).encode() + b"\n"):

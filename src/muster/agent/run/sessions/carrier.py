@@ -1,0 +1,92 @@
+"""The loop of a session: frames to and from the tunnel, until one side has ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+
+from muster.host import frames
+from muster.host.streams import End, Incoming, Outgoing, SocketEnd, Waiting
+
+_STOPPED_S = 0.5
+STOPPED = "the attempt is being stopped"
+
+
+class Trouble(Exception):
+    """Why a session cannot go on, for the person at the other end."""
+
+
+class Carrier:
+    """The session's end of a tunnel."""
+
+    def __init__(self, tunnel: socket.socket) -> None:
+        self._tunnel = SocketEnd(tunnel)
+        self._outgoing = Outgoing(self._tunnel, {})
+        self._stopped = False
+        self._wake, self._wake_write = os.pipe()
+        for end in (self._wake, self._wake_write):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+
+    def stop(self) -> None:
+        """In a signal handler: the attempt ends."""
+        self._stopped = True
+
+    def say(self, kind: bytes, payload: bytes) -> None:
+        """One frame, in pieces where it is long."""
+        for begin in range(0, max(1, len(payload)), frames.PIECE_BYTES):
+            self._outgoing.send(frames.frame(kind, payload[begin : begin + frames.PIECE_BYTES]))
+
+    def say_trouble(self, text: str) -> None:
+        self._outgoing.send(frames.frame(frames.TROUBLE, text.encode(errors="replace")[:8000]))
+
+    def say_exit(self, code: int) -> None:
+        self._outgoing.send(frames.exit_frame(code))
+
+    def run(
+        self,
+        sources: Mapping[bytes, End],
+        sink: End,
+        control: Callable[[bytes, memoryview], None],
+        is_over: Callable[[], bool],
+    ) -> bool:
+        """Carry bytes both ways; False when the person has gone. `is_over` is asked whenever something happened.
+
+        It is over once all that the sources brought has been sent. Raises Trouble when the attempt is stopped.
+        """
+        outgoing = self._outgoing = Outgoing(self._tunnel, sources)
+        incoming = Incoming(self._tunnel, {frames.DATA: sink}, control)
+        while True:
+            waiting = Waiting()
+            waiting.add(outgoing.turn())
+            try:
+                waiting.add(incoming.turn())
+            except frames.FrameError as error:
+                raise Trouble(f"what came through the tunnel cannot be read: {error}") from error
+            if incoming.ended or outgoing.broken:
+                return False
+            if self._stopped:
+                outgoing.drop_sources()
+                raise Trouble(STOPPED)
+            if is_over() and outgoing.drained:
+                return True
+            waiting.watch(self._wake)
+            if self._wake in waiting.wait():
+                os.read(self._wake, 4096)
+
+    def finish(self, patience_s: float) -> None:
+        """Send what is left, for so long at most, and no longer than a moment once the attempt ends."""
+        deadline = time.monotonic() + patience_s
+        while not self._outgoing.drained and not self._outgoing.broken and time.monotonic() < deadline:
+            waiting = Waiting()
+            waiting.add(self._outgoing.turn())
+            if not self._outgoing.drained:
+                waiting.watch(self._wake)
+                if self._wake in waiting.wait(max(0.01, deadline - time.monotonic())):
+                    os.read(self._wake, 4096)
+            if self._stopped:
+                deadline = min(deadline, time.monotonic() + _STOPPED_S)
+        self._tunnel.finish()

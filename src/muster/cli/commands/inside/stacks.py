@@ -1,0 +1,57 @@
+"""`muster stacks`: where the ranks of a run are."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated
+
+from muster.cli.console import notice
+from muster.cli.options import Json, Run, option, print_result, switch
+from muster.cli.views.stacks import grouped, page
+from muster.client.api import Client
+from muster.client.connect import connect
+from muster.errors import MusterError
+from muster.wire.tunnels import StacksReport
+
+_AT_ONCE = 16
+
+
+def stacks(
+    run: Run,
+    rank: Annotated[int | None, option("N", "One rank alone.", min=0, show_default=False)] = None,
+    threads: Annotated[bool, switch("Every thread, not the main one alone.", "--threads")] = False,
+    json_output: Json = False,
+) -> None:
+    """Show where each rank is: the Python stacks, equal ones once.
+
+    The ranks go on. With py-spy on the node (`pip install py-spy`) they do not notice; otherwise each writes its
+    stacks to its log, from where they are read.
+
+    \b
+    Examples:
+      muster stacks @latest
+      muster stacks @latest --rank 3 --threads
+    """
+    client = connect(start=False)
+    report = _report(client, run, rank)
+    for text in report.notices:
+        notice(text)
+    print_result(report, page(grouped(report.processes, threads)), json_output)
+
+
+def _report(client: Client, run: str, rank: int | None) -> StacksReport:
+    """What all nodes of the run say; those that say nothing are named."""
+    view, first = client.stacks(run, rank, None if rank is not None else 0)
+    if rank is not None or view.num_nodes == 1:
+        return first
+    reports, notices = [first], list(first.notices)
+    with ThreadPoolExecutor(_AT_ONCE) as workers:
+        asked = [workers.submit(client.stacks, view.run, None, node) for node in range(1, view.num_nodes)]
+        for number, future in enumerate(asked, 1):
+            try:
+                reports.append(future.result()[1])
+            except MusterError as error:
+                notices.append(f"node {number} says nothing: {error.message}")
+    ways = ", ".join(sorted({report.how for report in reports}))
+    processes = tuple(process for report in reports for process in report.processes)
+    return StacksReport(processes, ways, tuple(notices))

@@ -1,0 +1,325 @@
+"""Byte streams that are joined, with bounded buffers: nothing is read before what was read has been passed on.
+
+Single-threaded and without waiting, so that one loop can carry many. Standard library only, Python 3.8: it is part of
+the keeper.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+
+from muster.host import frames
+
+READ, WRITE = select.POLLIN, select.POLLOUT
+_AT_ONCE = 16
+"""Pieces that one stream moves before others have their turn."""
+
+
+class End:
+    """One end of a stream; reading and writing never wait."""
+
+    def fileno(self) -> int:
+        raise NotImplementedError
+
+    def read_into(self, target: memoryview) -> int | None:
+        """How many bytes came; 0 at the end, None where there are none yet."""
+        raise NotImplementedError
+
+    def write(self, data: memoryview) -> int | None:
+        """How many bytes went; None where there is no room, 0 where nobody takes them any more."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Nothing more is written."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+class SocketEnd(End):
+    """A plain socket."""
+
+    def __init__(self, end: socket.socket) -> None:
+        end.setblocking(False)
+        self._socket = end
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def read_into(self, target: memoryview) -> int | None:
+        try:
+            return self._socket.recv_into(target)
+        except (BlockingIOError, InterruptedError):
+            return None
+        except OSError:
+            return 0
+
+    def write(self, data: memoryview) -> int | None:
+        try:
+            return self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            return None
+        except OSError:
+            return 0
+
+    def finish(self) -> None:
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class FileEnd(End):
+    """A descriptor of our own: a pipe or a terminal's master. Two of them may share one, for its two directions."""
+
+    def __init__(self, descriptor: int, is_terminal: bool = False) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        self._is_terminal = is_terminal
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def read_into(self, target: memoryview) -> int | None:
+        try:
+            return os.readv(self._descriptor, [target])
+        except (BlockingIOError, InterruptedError):
+            return None
+        except OSError:
+            # What a terminal says when its last user has gone.
+            return 0
+
+    def write(self, data: memoryview) -> int | None:
+        try:
+            return os.write(self._descriptor, data)
+        except (BlockingIOError, InterruptedError):
+            return None
+        except OSError:
+            return 0
+
+    def finish(self) -> None:
+        if self._is_terminal:
+            # A terminal has no end of input of its own but this sign.
+            self.write(memoryview(b"\x04"))
+        else:
+            self.close()
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class SharedEnd(End):
+    """A descriptor that others have too (standard input and output), so that its mode must stay as it is."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.broken = False
+        """Whoever read what is written has gone."""
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def read_into(self, target: memoryview) -> int | None:
+        look = select.poll()
+        look.register(self._descriptor, READ)
+        if not look.poll(0):
+            return None
+        try:
+            return os.readv(self._descriptor, [target])
+        except OSError:
+            return 0
+
+    def write(self, data: memoryview) -> int | None:
+        try:
+            return os.write(self._descriptor, data)
+        except BlockingIOError:
+            return None
+        except OSError:
+            self.broken = True
+            return 0
+
+    def close(self) -> None:
+        pass
+
+
+class Duct:
+    """Passes bytes on from one end to another as they are."""
+
+    def __init__(self, source: End, sink: End) -> None:
+        self._source = source
+        self._sink = sink
+        self._buffer = memoryview(bytearray(frames.PIECE_BYTES))
+        self._left = self._buffer[:0]
+        self.ended = False
+
+    def turn(self) -> list[tuple[int, int]] | None:
+        """Move what can be moved; what to wait for, or None where there is more to do."""
+        for _ in range(_AT_ONCE):
+            while self._left:
+                count = self._sink.write(self._left)
+                if count is None:
+                    return [(self._sink.fileno(), WRITE)]
+                if count == 0:
+                    self.ended = True
+                    return []
+                self._left = self._left[count:]
+            got = self._source.read_into(self._buffer)
+            if got is None:
+                return [(self._source.fileno(), READ)]
+            if got == 0:
+                self.ended = True
+                return []
+            self._left = self._buffer[:got]
+        return None
+
+
+class Outgoing:
+    """Frames to one end: what several sources bring, and single frames between them."""
+
+    def __init__(self, sink: End, sources: Mapping[bytes, End]) -> None:
+        self._sink = sink
+        self._sources = dict(sources)
+        self._buffer = memoryview(bytearray(frames.HEADER_BYTES + frames.PIECE_BYTES))
+        self._left = self._buffer[:0]
+        self._waiting: deque[bytes] = deque()
+        self.broken = False
+        """Nobody takes frames any more."""
+
+    @property
+    def drained(self) -> bool:
+        """Whether everything that came has gone."""
+        return not self._sources and not self._waiting and not self._left
+
+    def send(self, data: bytes) -> None:
+        """A frame of one's own, after the one that is on its way."""
+        if not (self._waiting and data[:1] == frames.WINDOW == self._waiting[-1][:1]):
+            self._waiting.append(data)
+        else:
+            self._waiting[-1] = data
+
+    def drop_sources(self) -> None:
+        self._sources.clear()
+
+    def turn(self) -> list[tuple[int, int]] | None:
+        """Move what can be moved; what to wait for, or None where there is more to do."""
+        for _ in range(_AT_ONCE):
+            while self._left:
+                count = self._sink.write(self._left)
+                if count is None:
+                    return [(self._sink.fileno(), WRITE)]
+                if count == 0:
+                    self.broken = True
+                    return []
+                self._left = self._left[count:]
+            if self._waiting:
+                self._left = memoryview(self._waiting.popleft())
+            elif not self._fill():
+                return [(source.fileno(), READ) for source in self._sources.values()]
+        return None
+
+    def _fill(self) -> bool:
+        """Take the next bytes of the sources, in turns; False where there are none now."""
+        for kind, source in list(self._sources.items()):
+            got = source.read_into(self._buffer[frames.HEADER_BYTES :])
+            if got is None:
+                continue
+            del self._sources[kind]
+            if got == 0:
+                if not self._sources:
+                    self.send(frames.frame(frames.END))
+                return True
+            # Last in line from now on.
+            self._sources[kind] = source
+            frames.put_header(self._buffer, kind, got)
+            self._left = self._buffer[: frames.HEADER_BYTES + got]
+            return True
+        return False
+
+
+class Incoming:
+    """Frames from one end: bytes go to the end of their kind, the rest to `control`."""
+
+    def __init__(self, source: End, sinks: Mapping[bytes, End], control: Callable[[bytes, memoryview], None]) -> None:
+        self._source = source
+        self._sinks = dict(sinks)
+        self._control = control
+        self._decoder = frames.Decoder()
+        self._buffer = memoryview(bytearray(frames.PIECE_BYTES))
+        self._pieces = self._decoder.pieces(self._buffer[:0])
+        self._kind = b""
+        self._left = self._buffer[:0]
+        self.ended = False
+
+    def turn(self) -> list[tuple[int, int]] | None:
+        """Move what can be moved; what to wait for, or None where there is more to do. Raises FrameError."""
+        for _ in range(_AT_ONCE):
+            waits = self._empty()
+            if waits:
+                return waits
+            got = self._source.read_into(self._buffer)
+            if got is None:
+                return [(self._source.fileno(), READ)]
+            if got == 0:
+                self.ended = True
+                return []
+            self._pieces = self._decoder.pieces(self._buffer[:got])
+        return None
+
+    def _empty(self) -> list[tuple[int, int]]:
+        """Pass on all that was read; what to wait for where that cannot be."""
+        while True:
+            while self._left:
+                sink = self._sinks.get(self._kind)
+                count = sink.write(self._left) if sink else 0
+                if count is None and sink:
+                    return [(sink.fileno(), WRITE)]
+                if not count:
+                    # Nobody takes them: the rest of this kind goes nowhere, and the stream goes on.
+                    self._sinks.pop(self._kind, None)
+                    self._left = self._left[:0]
+                else:
+                    self._left = self._left[count:]
+            piece = next(self._pieces, None)
+            if piece is None:
+                return []
+            if piece.kind in (frames.DATA, frames.ERRORS):
+                self._kind, self._left = piece.kind, piece.data
+            else:
+                self._control(piece.kind, piece.data)
+
+
+class Waiting:
+    """What one turn of a loop has to wait for."""
+
+    def __init__(self) -> None:
+        self._masks: dict[int, int] = {}
+        self.more = False
+        """Somebody has more to do at once."""
+
+    def add(self, waits: Iterable[tuple[int, int]] | None) -> None:
+        """What somebody waits for, as a turn says it."""
+        self.more = self.more or waits is None
+        for descriptor, mask in waits or ():
+            if descriptor >= 0:
+                self._masks[descriptor] = self._masks.get(descriptor, 0) | mask
+
+    def watch(self, descriptor: int) -> None:
+        """Wake up for this descriptor too."""
+        self._masks[descriptor] = self._masks.get(descriptor, 0) | READ
+
+    def wait(self, timeout_s: float | None = None) -> set[int]:
+        """The descriptors that are ready."""
+        waiting = select.poll()
+        for descriptor, mask in self._masks.items():
+            waiting.register(descriptor, mask)
+        timeout_ms = 0 if self.more else None if timeout_s is None else max(0, int(timeout_s * 1000))
+        return {descriptor for descriptor, _ in waiting.poll(timeout_ms)}

@@ -1,0 +1,80 @@
+"""Two connections that are one stream: what comes from one goes to the other, no faster than that takes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from muster.host.tunnels import keep_alive
+
+BUFFER_BYTES = 256 << 10
+_LAST_BYTES_S = 10.0
+"""In which an end takes what is left once the other has gone."""
+
+
+class End(asyncio.Protocol):
+    """One end of a tunnel. Nothing is read from it before it is joined."""
+
+    def __init__(self, transport: asyncio.Transport, ended: Callable[[], None]) -> None:
+        self._transport = transport
+        self._ended = ended
+        self._peer: End | None = None
+        self._lost = False
+        transport.set_write_buffer_limits(high=BUFFER_BYTES)
+        transport.pause_reading()
+        transport.set_protocol(self)
+        if (connection := transport.get_extra_info("socket")) is not None:
+            keep_alive(connection)
+
+    def join(self, peer: End) -> None:
+        """Let bytes flow, both ways."""
+        for one, other in ((self, peer), (peer, self)):
+            one._peer = other
+        for one in (self, peer):
+            if not one._lost:
+                one._transport.resume_reading()
+
+    @property
+    def lost(self) -> bool:
+        return self._lost or self._transport.is_closing()
+
+    def close(self) -> None:
+        """Send what is left, for a while, and go."""
+        if not self._lost:
+            self._transport.close()
+            asyncio.get_running_loop().call_later(_LAST_BYTES_S, self._abort)
+
+    def _abort(self) -> None:
+        if not self._lost:
+            self._transport.abort()
+
+    # Called by the transport
+
+    def data_received(self, data: bytes) -> None:
+        if self._peer is not None and not self._peer.lost:
+            self._peer._transport.write(data)
+
+    def pause_writing(self) -> None:
+        if self._peer is not None and not self._peer.lost:
+            self._peer._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._peer is not None and not self._peer.lost:
+            self._peer._transport.resume_reading()
+
+    def eof_received(self) -> bool:
+        # Ends say by a frame that nothing more comes; an end of the connection is the end of the tunnel.
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._lost = True
+        if self._peer is not None:
+            self._peer.close()
+        self._ended()
+
+
+def switch(transport: Any, protocol: str) -> None:
+    """Tell whoever asked that the connection is a stream from now on."""
+    head = f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n"
+    cast(asyncio.Transport, transport).write(head.encode())

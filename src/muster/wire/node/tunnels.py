@@ -1,0 +1,24 @@
+"""Tunnels, as agents hear of them."""
+
+from __future__ import annotations
+
+from muster.wire.message import wire
+from muster.wire.tunnels import TunnelTarget
+
+
+@wire
+class TunnelOrder:
+    """A person waits for this node: its agent is to dial `agents/NODE/tunnels/ID`, or to say why it does not."""
+
+    id: str
+    run: str
+    attempt: int
+    target: TunnelTarget
+
+
+@wire
+class TunnelRefusal:
+    """The body of `POST agents/NODE/tunnels/ID/refusal`."""
+
+    message: str
+    hint: str = ""

@@ -1,0 +1,113 @@
+"""Tunnels into nodes: what a person asks for, and what the server answers. What goes through one: `host.frames`."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Literal
+
+from muster.wire.codec import OMIT
+from muster.wire.message import check_range, wire
+
+TunnelKind = Literal["shell", "stacks", "port"]
+
+_ARGUMENTS = 1000
+_ARGUMENT_BYTES = 32_000
+_PORTS = 65_535
+
+
+@wire
+class Terminal:
+    """The terminal of whoever opens a shell."""
+
+    rows: int
+    columns: int
+    type: str = "xterm"
+
+    def __post_init__(self) -> None:
+        check_range("rows", self.rows, 0, _PORTS)
+        check_range("columns", self.columns, 0, _PORTS)
+        check_range("the length of type", len(self.type), 0, 64)
+
+
+@wire
+class TunnelTarget:
+    """Where a tunnel leads."""
+
+    kind: TunnelKind
+    rank: int | None = None
+    """Whose environment, port or stack; None: rank 0, and for stacks every rank of the node."""
+    command: tuple[str, ...] = ()
+    """Of a shell: what to run; empty: a shell."""
+    terminal: Terminal | None = field(default=None, metadata=OMIT)
+    """Of a shell: gives it a terminal of its own; None: input, output and errors are kept apart."""
+    port: int = 0
+
+    def __post_init__(self) -> None:
+        check_range("rank", self.rank or 0, 0)
+        check_range("the number of arguments", len(self.command), 0, _ARGUMENTS)
+        check_range("the size of the command", sum(map(len, self.command)), 0, _ARGUMENT_BYTES)
+        if any("\0" in text for text in self.command):
+            raise ValueError("the command holds a zero byte")
+        if self.kind == "port":
+            check_range("port", self.port, 1, _PORTS)
+
+
+@wire
+class NewTunnel:
+    """The body of `POST runs/RUN/tunnels`."""
+
+    target: TunnelTarget
+    node_rank: int | None = None
+    """Which node, where that is not the one of the rank."""
+
+
+@wire
+class TunnelView:
+    """A tunnel that waits for both its ends: `POST tunnels/ID` with an upgrade is the person's."""
+
+    id: str
+    run: str
+    attempt: int
+    node: str
+    node_rank: int
+    num_nodes: int
+
+
+@wire
+class StackFrame:
+    """One call of a stack."""
+
+    function: str
+    file: str
+    line: int
+
+
+@wire
+class ThreadStack:
+    """Where a thread is: the innermost call first."""
+
+    name: str
+    frames: tuple[StackFrame, ...]
+
+
+@wire
+class ProcessStacks:
+    """Where one Python process of a rank is."""
+
+    rank: int
+    pid: int
+    command: str
+    threads: tuple[ThreadStack, ...] = ()
+    """The main thread first."""
+    trouble: str = ""
+    """Why nothing is known of it."""
+
+
+@wire
+class StacksReport:
+    """What a tunnel to the stacks of a node brings."""
+
+    processes: tuple[ProcessStacks, ...]
+    how: str = ""
+    """`py-spy` or `faulthandler`."""
+    notices: tuple[str, ...] = ()
