@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from muster.diagnosis import gangs, waiting
 from muster.diagnosis.advice import steps
+from muster.diagnosis.advice.case import port_in
 from muster.diagnosis.causes import (
     PASSED_ON,
     RENDEZVOUS,
@@ -240,7 +241,7 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
 
 def _went_elsewhere(first: Cause, causes: Sequence[Cause], evidence: Evidence) -> bool:
     """Whether some ranks, and not all, look for the others at a port that Muster did not give them."""
-    given, looked = evidence.facts.master_port, steps.port_in(first.headline)
+    given, looked = evidence.facts.master_port, port_in(first.headline)
     alike = [cause for cause in causes if gangs.likeness(cause) == gangs.likeness(first)]
     met = first.finding is not None and first.finding.rule.name == HAND_MADE_MEETING
     if not met and "efused" not in first.headline:

@@ -1,5 +1,7 @@
 """Gangs under torchrun, and gangs in which one rank leaves with a code, a message or nothing at all."""
 
+from dataclasses import replace
+
 from recorder import Failure
 
 SET_UP = """\
@@ -44,7 +46,7 @@ def child(
 
 def gang(name: str, script: str, rank: int | None, count: int = 4, nodes: int = 1, **more: object) -> Failure:
     made = {"command": "python -u train.py", "convention": "process", "processes": count, "num_ranks": None}
-    return child(name, script, rank, count, nodes, **{"name": f"wide-{name}", **made, **more})
+    return replace(child(name, script, rank, count, nodes, **{**made, **more}), name=f"wide-{name}")
 
 
 HANGS = """\
