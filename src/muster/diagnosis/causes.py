@@ -80,6 +80,7 @@ _PYTHON = re.compile(r"python|torchrun|accelerate|deepspeed|horovodrun")
 _AT_EXIT = "terminate called without an active exception"
 _STOPPED = re.compile(r"SignalException|^(?:KeyboardInterrupt|SystemExit)\b")
 _TOLD = re.compile(r"(?i)\bsig(?:term|int|nal)|terminat|preempt|interrupt|shut(?:ting)? ?down|\bstop")
+_COMPLAINT_WORDS = 12
 _NATIVE_FORMS = ("c++",)
 
 
@@ -148,7 +149,7 @@ def complaint(process: Process) -> Finding | None:
         found = find(raised.all_lines, "raised")
         if found and found.rule.victim:
             return found
-    found = find(process.log.last_words(20), "said")
+    found = find(process.log.last_words(_COMPLAINT_WORDS), "said")
     return found if found and found.rule.victim else None
 
 

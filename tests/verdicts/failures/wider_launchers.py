@@ -169,7 +169,7 @@ dist.barrier()
 time.sleep(20)
 """
 
-NODE = "if [ $NODE_RANK = 1 ]; then cd /nonexistent-folder; fi; "
+NODE = "if [ $NODE_RANK = 1 ]; then cd /nonexistent-folder || exit 1; fi; "
 
 FAILURES = [
     child("hangs-5", HANGS.replace("{guilty}", "3"), 3, 5, seconds=5, code="collective"),
@@ -184,6 +184,7 @@ FAILURES = [
     child("early-3", EARLY, 1, 3, seconds=5, code="collective"),
     child("killed-2x2", KILLED, 2, 4, 2, code="signal", wanted="SIGKILL", helpful=("SIGKILL",)),
     child("late-3", RAISES_LATE, 1, 3, wanted="LookupError: token 40000 is not in the vocabulary"),
+    child("left-2x2", EARLY, 1, 4, 2, seconds=5, code="collective"),
     child("node-folder-2x2", EARLY, 2, 4, 2, also=(3,), command=NODE + TWO_NODES.replace("{count}", "2"),
           code="exit_code", also_codes=("launcher_missing", "bad_input", "exception", "data_unavailable"),
           wanted=("No such file", "nonexistent"), helpful=("nonexistent",)),
