@@ -45,6 +45,7 @@ def gather(streams: Streams, run: Any, attempt: Any, nodes: Sequence[Any], ranks
                 essential=row.essential,
                 state=row.state,
                 ended_at=row.ended_at,
+                said_at=row.evidence.get("said_at"),
                 oom_killed=bool(row.evidence.get("oom_killed")),
                 refusal=row.evidence.get("refusal"),
                 lost_with=row.evidence.get("lost_with"),
