@@ -82,6 +82,7 @@ class Process:
     popen: subprocess.Popen[bytes]
     role: str = ""
     ended_at: float | None = None
+    said_at: float | None = None
     expected: bool = False
     oom_killed: bool = False
 
@@ -364,6 +365,7 @@ def _fact(process: Process, failure: Failure) -> dict[str, Any]:
         "signal": -code if code < 0 else None,
         "expected": process.expected,
         "ended_at": process.ended_at,
+        **({"said_at": process.said_at} if process.said_at is not None else {}),
         "oom_killed": process.oom_killed,
         "tail": _log(process.log),
         "command": failure.command,
@@ -415,6 +417,7 @@ def _reap(processes: Sequence[Process], kills: int) -> bool:
         if process.ended_at is None and process.popen.poll() is not None:
             process.ended_at = time.time()
             if process.popen.returncode and not process.expected:
+                process.said_at = process.log.stat().st_mtime if process.log.stat().st_size else None
                 collect_stacks(process)
             killed = process.popen.returncode in (-9, 137)
             process.oom_killed = killed and not process.expected and _oom_kills() > kills

@@ -215,7 +215,23 @@ def tables() -> str:
         text += f"\n**{title}**, by launcher and by cause:\n\n"
         text += table(scores, lambda item: str(item.case["convention"]), "launcher") + "\n"
         text += table(scores, lambda item: str(item.case["code"]), "true cause")
+        if folder != "corpus":
+            text += f"\n{worse(scores)}\n"
     return text + "\n"
+
+
+def worse(scores: Sequence[Score]) -> str:
+    """Against the bare tool: where a verdict, with all that it shows, says less."""
+    lines = sum(bool(item.bare_line) and not _shows(item) for item in scores)
+    ranks = sum(bool(item.bare_rank) and item.rank is False for item in scores)
+    return (
+        f"The message and the lines below it lack the wanted line in {lines} cases in which the bare tool's last lines "
+        f"have it; the bare tool names the right rank in {ranks} cases in which the verdict does not."
+    )
+
+
+def _shows(item: Score) -> bool:
+    return _has("\n".join((item.verdict.message, *item.verdict.lines)), item.case["wanted"])
 
 
 def with_table(text: str, made: str) -> str:

@@ -80,6 +80,7 @@ _PYTHON = re.compile(r"python|torchrun|accelerate|deepspeed|horovodrun")
 _AT_EXIT = "terminate called without an active exception"
 _STOPPED = re.compile(r"SignalException|^(?:KeyboardInterrupt|SystemExit)\b")
 _TOLD = re.compile(r"(?i)\bsig(?:term|int|nal)|terminat|preempt|interrupt|shut(?:ting)? ?down|\bstop")
+_COMPLAINT_WORDS = 12
 _NATIVE_FORMS = ("c++",)
 
 
@@ -110,7 +111,10 @@ class Cause:
     def order(self) -> tuple[int, bool, bool, float, int]:
         """The first cause has the smallest; a launcher passes on what its ranks did."""
         mute = self.code == "exit_code" and not sounds_like_failure(self.headline)
-        return (self.weight, self.rank.role == "launcher", mute, self.rank.ended_at or 0.0, self.rank.rank)
+        # Who fails says so, then others miss it; a slow end may come after theirs.
+        at = self.rank.ended_at or 0.0
+        said_at = min(self.rank.said_at, at) if self.rank.said_at and self.raised is not None else at
+        return (self.weight, self.rank.role == "launcher", mute, said_at, self.rank.rank)
 
 
 def cause_of(process: Process) -> Cause:
@@ -148,7 +152,7 @@ def complaint(process: Process) -> Finding | None:
         found = find(raised.all_lines, "raised")
         if found and found.rule.victim:
             return found
-    found = find(process.log.last_words(20), "said")
+    found = find(process.log.last_words(_COMPLAINT_WORDS), "said")
     return found if found and found.rule.victim else None
 
 
@@ -214,7 +218,9 @@ def _was_handled(log: Log, raised: Raised, rank: RankEvidence, until: int | None
         return going_on >= 3 and (
             raised.setting == "logged" or rank.exit_code is None or bool(_FAILURE.search(after[-1]))
         )
-    return going_on >= 3 or len(after) > 5
+    # One that ends a Python program ends it with code 1: what came last says why it ended with another.
+    said = _FAILURE.search(after[-1]) and not _GENERIC.search(after[-1])
+    return going_on >= 3 or len(after) > 5 or (raised.form == "python" and bool(said))
 
 
 def _standing_last(log: Log) -> Raised | None:

@@ -30,6 +30,9 @@ _BLAMED = re.compile(
     r"|[Rr]anks?(?:\(s\))? ?\[(?P<only>\d+)\]"
 )
 _LAST_WORDS = 40
+_FEW_WORDS = 10
+_MANY = 64
+"""Of more ranks than these, fewer words are compared: a verdict must not be late."""
 _TROUBLE = re.compile(
     r"(?i)\b(?:error|exception|cannot|can't|could not|failed|fatal|nan|inf|corrupt|truncated|traceback)\b|Error\b"
 )
@@ -90,7 +93,11 @@ def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | Non
 
 def hinted(first: Cause, processes: Sequence[Process]) -> Cause | None:
     """Where the rank that failed first says nothing about it: the only one whose log tells of trouble."""
-    if first.code != "exit_code" or _TROUBLE.search(first.headline) or len(processes) < 2:
+    if first.code != "exit_code" or len(processes) < 2:
+        return None
+    # What several say is what they were told.
+    told = sum(first.headline in process.log.last_words(3) for process in processes) > 1
+    if _TROUBLE.search(first.headline) and not told:
         return None
     if said := spoken(processes):
         return replace(said, sure=False)
@@ -114,16 +121,16 @@ def culprit(
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
     stayed = [process for process in essential if not process.rank.failed and not _has_left(process)]
     named = _named(essential, complaints)
-    left = [process for process in essential if _has_left(process) and complaint(process) is None]
+    left = [process for process in essential if _has_left(process) and process.rank.rank not in complaints]
     if left and (surely_peers or stayed or len(complaints) > 1 or named in left):
         return _left_by(left, named, essential)
-    if named is not None and not waiting.waits(named) and not complaint(named):
+    if named is not None and not waiting.waits(named) and named.rank.rank not in complaints:
         why = _not_there(named) if doing(named) else "did not answer the others, who name it"
         return Blame(named, why, where=waiting.place_of(named))
-    silent = [process for process in essential if not process.rank.failed and complaint(process) is None]
+    silent = [process for process in essential if not process.rank.failed and process.rank.rank not in complaints]
     blame = odd_one_out(silent, len(essential), failed) if silent else _none_silent(essential)
     shown = blame.process is not None and waiting.stack_of(blame.process) is not None
-    if blame.process is None and surely_peers and (odd := _elsewhere(essential)) is not None:
+    if blame.process is None and surely_peers and (odd := _elsewhere(essential, complaints)) is not None:
         return odd
     return blame if surely_peers or shown else _none_silent(essential)
 
@@ -140,8 +147,8 @@ def has_left(processes: Sequence[Process]) -> Blame | None:
 
 def odd_one_out(silent: Sequence[Process], num_ranks: int, failed: Sequence[Raised] = ()) -> Blame:
     """Of those that were still running, the one that did not wait for the others."""
-    waited = [process for process in silent if waiting.waits(process) or waiting.is_where_they_failed(process, failed)]
-    candidates = [process for process in silent if process not in waited]
+    places = waiting.given_up(failed)
+    candidates = [item for item in silent if not waiting.waits(item) and not waiting.is_where_they_failed(item, places)]
     if len(candidates) > 1 and len(odd := waiting.at_an_odd_place(candidates)) == 1:
         candidates = odd
     if len(candidates) > 1:
@@ -167,11 +174,11 @@ def _left_by(left: Sequence[Process], named: Process | None, essential: Sequence
     return Blame(first, "had ended (exit code 0) while the others still needed it")
 
 
-def _elsewhere(essential: Sequence[Process]) -> Blame | None:
+def _elsewhere(essential: Sequence[Process], complaints: Mapping[int, str]) -> Blame | None:
     """Where all complain or wait: the only one that did so in another call than all the rest."""
     at = {process.rank.rank: _calls(process) for process in essential}
     counted = Counter(at.values())
-    all_wait = all(waiting.waits(process) or complaint(process) is not None for process in essential)
+    all_wait = all(waiting.waits(process) or process.rank.rank in complaints for process in essential)
     if len(essential) < 3 or len(counted) != 2 or () in counted or not all_wait:
         return None
     (common, count), (_, single) = counted.most_common(2)
@@ -271,7 +278,8 @@ def _normal(text: str) -> str:
 def _only_once(processes: Sequence[Process]) -> dict[int, str]:
     """By rank, what it said of a failure and no other rank did."""
     ranks = [process for process in processes if process.rank.role != "launcher"]
-    words = {process.rank.rank: process.log.last_words(_LAST_WORDS) for process in ranks}
+    count = _LAST_WORDS if len(ranks) <= _MANY else _FEW_WORDS
+    words = {process.rank.rank: process.log.last_words(count) for process in ranks}
     said_by = Counter(line for lines in words.values() for line in {_normal(line) for line in lines})
     found = {}
     for number, lines in words.items():

@@ -46,6 +46,8 @@ _MPI = (
     re.compile(r"^Process (?P<rank>\d+) exit with status code (?P<code>\d+)\.", re.M),
     re.compile(r"=\s+RANK (?P<rank>\d+) PID \d+ RUNNING AT \S+\n=\s+KILLED BY SIGNAL: (?P<signal>\d+)"),
 )
+_MPI_MARKS = (" with PID ", "MPI_ABORT was invoked", "Process name: [", "exit with status code", "KILLED BY SIGNAL")
+"""One of them is in every text that a pattern of `_MPI` fits."""
 _MPI_ERROR = re.compile(
     r"^\[[^\]\n]*\] \*\*\* An error occurred in [^\n]*\n[^\n]*\*\*\* reported by process \[\d+,(?P<rank>\d+)\]\n"
     r"(?:\[[^\]\n]*\] \*\*\*[^\n]*\n)*",
@@ -209,27 +211,33 @@ def _after_abort(rank: RankEvidence, aborts: Mapping[int, int]) -> RankEvidence:
 
 
 def _all_of(rank: RankEvidence) -> set[int]:
-    """The ranks that a launcher on a single node starts."""
+    """The ranks that a launcher starts; of several nodes, those that it starts unless they find each other freely."""
     count = _PROCESSES.search(rank.command)
-    return set(range(int(count[1]))) if count and not _MANY_NODES.search(rank.command) else set()
+    if not count:
+        return set()
+    first = rank.rank * int(count[1]) if _MANY_NODES.search(rank.command) else 0
+    return set(range(first, first + int(count[1])))
 
 
 def _unreported(rank: RankEvidence, reported: set[int]) -> list[Process]:
-    """Children of torch's launcher on a single node that its report leaves out: they had ended well."""
-    if not _ELASTIC_REPORT.search(rank.tail):
+    """Children of torch's launcher that its report leaves out: they had ended well."""
+    started = _all_of(rank)
+    if not _ELASTIC_REPORT.search(rank.tail) or not reported <= started:
         return []
     well = replace(rank, exit_code=0, signal=None, tail="", launcher_rank=rank.rank, oom_killed=False)
-    return [Process(replace(well, rank=number), read("")) for number in sorted(_all_of(rank) - reported)]
+    return [Process(replace(well, rank=number), read("")) for number in sorted(started - reported)]
 
 
 def _reports(text: str) -> list[_Report]:
     """Children that the launcher names, the one that it saw fail first in front."""
-    elastic = list(_ELASTIC_REPORT.finditer(text))
+    elastic = list(_ELASTIC_REPORT.finditer(text)) if "ChildFailedError" in text else []
     if elastic:
         report = text[elastic[-1].start() :]
         others, _, root = report.partition(_ROOT_CAUSE)
         return [_of(match) for part in (root, others) for match in _ELASTIC.finditer(part)]
     found: dict[int, _Report] = {}
+    if not any(mark in text for mark in _MPI_MARKS):
+        return []
     plain = "\n".join(owner_of(line)[1] for line in text.split("\n")) if "<std" in text else text
     for pattern in _MPI:
         for match in pattern.finditer(plain):

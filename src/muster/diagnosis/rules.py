@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from muster.diagnosis import machine_rules, program_rules
 from muster.diagnosis.rule import Rule, Where
@@ -41,10 +42,20 @@ class Finding:
 def find(lines: Iterable[str], where: Where) -> Finding | None:
     """The first rule of the table that fits one of the lines."""
     seen = list(lines)
-    for rule in RULES:
-        if rule.where not in ("both", where):
-            continue
-        for line in seen:
-            if match := rule.pattern.search(line):
-                return Finding(rule, line, {name: text or "" for name, text in match.groupdict().items()})
+    first = min((index for line in seen if (index := _first(line, where)) is not None), default=None)
+    if first is None:
+        return None
+    rule = RULES[first]
+    line = next(line for line in seen if _first(line, where) == first)
+    match = rule.pattern.search(line)
+    assert match is not None
+    return Finding(rule, line, {name: text or "" for name, text in match.groupdict().items()})
+
+
+@lru_cache(maxsize=4096)
+def _first(line: str, where: Where) -> int | None:
+    """Where in the table the first rule stands that fits a line. The ranks of a gang say the same again and again."""
+    for index, rule in enumerate(RULES):
+        if rule.where in ("both", where) and rule.pattern.search(line):
+            return index
     return None

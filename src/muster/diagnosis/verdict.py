@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from muster.diagnosis import gangs, waiting
 from muster.diagnosis.advice import steps
+from muster.diagnosis.advice.case import port_in
 from muster.diagnosis.causes import (
     PASSED_ON,
     RENDEZVOUS,
@@ -46,6 +47,13 @@ _FROM_OUTSIDE = (signals.SIGKILL, signals.SIGTERM, signals.SIGINT, signals.SIGHU
 _ASKED_TO_END = re.compile(r"SignalException|got signal: 15|SIGTERM|signal 15\b")
 _SOURCE = re.compile(r"\[/[^\]\s]{1,300}\.(?:cc|cpp|h|hpp):\d{1,5}\] ")
 _REACHED = re.compile(r"connect to \(([\w.:]+), (\d+)\)")
+_MEETING_WORDS = re.compile(
+    r"(?i)\b(?:announce|discover|join|regist(?:er|ra)|handshake|bootstrap|rendez-?vous|check(?:ed)? in)"
+)
+_MEETING_CALL = re.compile(
+    r"(?i)(?:^|_)(?:rendezvous|discover\w*|join|register|handshake|bootstrap|init|initiali[sz]e|connect|hello|start_?up)(?:_|$)"
+)
+_GAVE_UP = re.compile(r"(?i)time(?:d )?-?out|within \d|\bwait(?:ed|ing)\b|only \d|DEADLINE|not all\b|clients joined")
 _MPI_LOG = "The log of mpirun, user_logs/mpi_log.txt, says more."
 
 
@@ -99,6 +107,8 @@ def _of_processes(evidence: Evidence, processes: Sequence[Process]) -> Verdict:
         return _of_node(gone, evidence)
     if first is not None and first.weight >= RENDEZVOUS:
         return _of_connection(causes, processes, evidence)
+    if (waited := _waited_for_somebody(causes, processes, evidence)) is not None:
+        return waited
     if first is not None:
         told = gangs.origin(causes, processes) or gangs.hinted(first, processes)
         return _of_rank(told or first, evidence, causes)
@@ -108,6 +118,18 @@ def _of_processes(evidence: Evidence, processes: Sequence[Process]) -> Verdict:
     if unfinished:
         return _verdict("platform", f"rank {unfinished.rank} has no record of its end", evidence, unfinished)
     return _of_delivery(evidence)
+
+
+def _waited_for_somebody(causes: Sequence[Cause], processes: Sequence[Process], evidence: Evidence) -> Verdict | None:
+    """Where some ranks gave up waiting, and another left with a mere code at the same moment: whom they waited for.
+
+    Waiting takes its time: whoever left just now is not the one, unless nobody else is found.
+    """
+    waited = [cause for cause in causes if cause.weight >= RENDEZVOUS and _GAVE_UP.search(cause.headline)]
+    if not waited or causes[0].code != "exit_code" or causes[0].signal is not None:
+        return None
+    made = _of_connection(waited, processes, evidence)
+    return made if made.rank is not None and all(made.rank != cause.rank.rank for cause in causes) else None
 
 
 def _of_delivery(evidence: Evidence) -> Verdict:
@@ -220,7 +242,7 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
     surely = any(cause.code in ("rendezvous", "collective") for cause in causes)
     failed = [cause.raised for cause in causes if cause.raised is not None]
     blame = gangs.culprit(processes, told, surely, failed)
-    code = first.code if first.code in ("rendezvous", "collective") else "collective"
+    code = _code_of_waiting(first)
     if blame.process is not None:
         message = f"{_who(blame)} {blame.why}; {said}"
         hint = _why_not_there(blame)
@@ -238,9 +260,18 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
     )
 
 
+def _code_of_waiting(first: Cause) -> str:
+    """Whether ranks that lost each other were still looking for each other: by words and by names of functions."""
+    if first.code in ("rendezvous", "collective"):
+        return first.code
+    calls = [frame.function for frame in first.raised.frames if not frame.of_library][-2:] if first.raised else []
+    meeting = _MEETING_WORDS.search(first.headline) or any(map(_MEETING_CALL.search, calls))
+    return "rendezvous" if meeting else "collective"
+
+
 def _went_elsewhere(first: Cause, causes: Sequence[Cause], evidence: Evidence) -> bool:
     """Whether some ranks, and not all, look for the others at a port that Muster did not give them."""
-    given, looked = evidence.facts.master_port, steps.port_in(first.headline)
+    given, looked = evidence.facts.master_port, port_in(first.headline)
     alike = [cause for cause in causes if gangs.likeness(cause) == gangs.likeness(first)]
     met = first.finding is not None and first.finding.rule.name == HAND_MADE_MEETING
     if not met and "efused" not in first.headline:

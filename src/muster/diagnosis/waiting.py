@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from muster.diagnosis.launchers import Process
 from muster.diagnosis.log import Stack
@@ -72,22 +73,33 @@ def failed_at(raised: Raised | None) -> Frame | None:
     return next((frame for frame in reversed(frames) if not frame.of_library), None)
 
 
-def is_where_they_failed(process: Process, failed: Collection[Raised]) -> bool:
-    """Whether it was in the call in which others gave up waiting."""
-    stack = stack_of(process)
-    if stack is None:
-        return False
+@dataclass(frozen=True)
+class GivenUp:
+    """Where ranks gave up waiting, as their tracebacks show it."""
+
+    lines: frozenset[Place]
+    functions: frozenset[tuple[str, str]]
+    """Of the user's own, that wait in a loop and raise when that takes too long."""
+
+
+def given_up(failed: Iterable[Raised]) -> GivenUp:
+    lines: set[Place] = set()
+    functions: set[tuple[str, str]] = set()
     for raised in failed:
         frame = failed_at(raised)
         if frame is None:
             continue
-        if stack.own is not None and (stack.own.file, stack.own.line) == (frame.file, frame.line):
-            return True
-        # A function of the user's own that waits in a loop, and raises when that takes too long.
-        own_wait = raised.frames[-1] is frame and frame.source.startswith("raise") and frame.function not in _NO_NAMES
-        if own_wait and stack.own is not None and (stack.own.file, stack.own.function) == (frame.file, frame.function):
-            return True
-    return False
+        lines.add((frame.file, frame.line))
+        if raised.frames[-1] is frame and frame.source.startswith("raise") and frame.function not in _NO_NAMES:
+            functions.add((frame.file, frame.function))
+    return GivenUp(frozenset(lines), frozenset(functions))
+
+
+def is_where_they_failed(process: Process, failed: GivenUp) -> bool:
+    """Whether it was in the call in which others gave up waiting."""
+    stack = stack_of(process)
+    own = stack.own if stack else None
+    return own is not None and ((own.file, own.line) in failed.lines or (own.file, own.function) in failed.functions)
 
 
 def at_an_odd_place(candidates: Sequence[Process]) -> list[Process]:

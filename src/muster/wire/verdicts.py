@@ -121,6 +121,8 @@ class RankEvidence(RankExit, RankEnd):
 
     essential: bool = True
     state: str = "ended"
+    said_at: float | None = field(default=None, metadata=OMIT)
+    """When it last wrote to its log."""
     oom_killed: bool = False
     """The kernel counted a kill for want of memory on the node while it ended by SIGKILL."""
     refusal: str | None = None

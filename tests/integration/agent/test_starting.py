@@ -282,6 +282,29 @@ def test_what_torchrun_starts_shows_its_stacks_too(node: Harness) -> None:
     assert node.log(key).count(b"goes on") == 2
 
 
+def test_what_torchrun_ends_has_said_where_it_was(node: Harness) -> None:
+    script = """
+import os, pathlib, time
+ready = pathlib.Path(os.environ["TMPDIR"], "ready")
+def unpack():
+    ready.touch()
+    time.sleep(600)
+if os.environ["RANK"] == "1":
+    unpack()
+while not ready.exists():
+    time.sleep(0.01)
+raise TimeoutError("rank 1 did not answer")
+"""
+    digest = node.server.add_code({"train.py": script.encode()})
+    node.start_agent()
+    key = node.run(["torchrun", "--standalone", "--nproc-per-node", "2", "train.py"], snapshot=digest)
+    node.server.wait_event(key, "delivered", timeout_s=120)
+    said = node.log(key)
+    assert b"muster: where rank 1 (process " in said and b"in unpack\n" in said
+    assert b"line 8: unpack()\n" in said
+    assert b"where rank 0" not in said
+
+
 def test_a_job_switches_the_hooks_off(node: Harness) -> None:
     script = f"import os; os.kill(os.getpid(), {int(signal.SIGRTMAX - 6)})"
     node.start_agent()

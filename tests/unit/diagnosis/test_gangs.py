@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from muster.diagnosis.verdict import judge
@@ -106,3 +107,107 @@ def test_an_accident_while_a_failure_is_handled_is_the_cause() -> None:
     after = 'Traceback (most recent call last):\n  File "a.py", line 4, in f\n    {source}\nTypeError: no\n'
     assert verdict(rank(0, handled + then + after.format(source="shrink(x)"))).code == "exception"
     assert verdict(rank(0, handled + then + after.format(source="raise TypeError('no')"))).code == "host_oom"
+
+
+def raised(line: str, at: int = 5, function: str = "<module>", source: str = "") -> str:
+    shown = f"    {source}\n" if source else ""
+    return f'Traceback (most recent call last):\n  File "/job/work/train.py", line {at}, in {function}\n{shown}{line}\n'
+
+
+def test_several_that_were_in_one_place_while_the_rest_waited_are_all_named() -> None:
+    late = raised(
+        "TimeoutError: rendezvous: 2 of 4 workers registered within 2 s", 16, "barrier", "raise TimeoutError(m)"
+    )
+    made = verdict(rank(0, late), rank(1, late), stopped(2, stack(2, 6)), stopped(3, stack(3, 6)))
+    assert (made.code, made.rank) == ("rendezvous", 2)
+    assert "ranks 2, 3 did not answer the others: they were at train.py line 6" in made.message
+    assert made.next.startswith("Find out why ranks 2, 3 stayed")
+
+
+def test_a_rank_that_waits_in_the_function_in_which_others_gave_up_is_a_victim() -> None:
+    gave_up = raised("TimeoutError: not all ranks came", 16, "meet", "raise TimeoutError(name)")
+    waits = stack(1, 14).replace("in <module>", "in meet")
+    made = verdict(rank(0, gave_up), stopped(1, waits), stopped(2, stack(2, 3)))
+    assert made.rank == 2
+
+
+def test_the_rank_that_others_accuse_and_that_accuses_nobody_is_named() -> None:
+    made = verdict(
+        rank(3, raised("ConnectionError: ring broken: rank 2 sent 0 of 1000 bytes")),
+        rank(0, raised("ConnectionError: ring broken: rank 3 sent 0 of 1000 bytes")),
+        rank(1, raised("BrokenPipeError: [Errno 32] Broken pipe")),
+        rank(2, "max steps reached\n", exit_code=0),
+    )
+    assert (made.code, made.rank) == ("collective", 2)
+    assert "rank 2 on node-0 had ended (exit code 0)" in made.message
+
+
+def test_the_only_one_that_was_in_another_call_is_named() -> None:
+    elsewhere = TIMED_OUT.replace("line 9", "line 7")
+    made = verdict(rank(0, TIMED_OUT), rank(1, elsewhere), rank(2, TIMED_OUT), rank(3, TIMED_OUT))
+    assert (made.code, made.rank, made.confidence) == ("collective", 1, "likely")
+    assert "another call (train.py line 7)" in made.message
+
+
+def test_two_groups_in_two_calls_leave_it_open() -> None:
+    elsewhere = TIMED_OUT.replace("line 9", "line 7")
+    made = verdict(rank(0, TIMED_OUT), rank(1, elsewhere), rank(2, TIMED_OUT), rank(3, elsewhere))
+    assert made.rank is None
+
+
+def test_a_code_at_the_moment_in_which_others_gave_up_is_not_the_cause() -> None:
+    made = verdict(rank(0, "no quorum\n", exit_code=4), rank(1, TIMED_OUT), stopped(2, stack(2, 3)))
+    assert (made.code, made.rank) == ("collective", 2)
+    alone = verdict(rank(0, "no quorum\n", exit_code=4), rank(1, TIMED_OUT), stopped(2, stack(2, 9, True)))
+    assert (alone.code, alone.rank) == ("exit_code", 0)
+
+
+def test_who_said_it_first_is_named_though_it_ended_last() -> None:
+    first = rank(1, raised("ValueError: shard 1 has no labels"), said_at=0.1)
+    then = rank(0, raised("AssertionError: 3 answers of 4"), said_at=0.4)
+    assert then.ended_at is not None and first.ended_at is not None and then.ended_at < first.ended_at
+    assert verdict(then, first).rank == 0, "an end before what was said is taken as the time"
+    late = rank(2, raised("AssertionError: 3 answers of 4"), said_at=1.4)
+    assert verdict(late, first).rank == 1
+
+
+def test_at_a_time_limit_the_rank_that_had_left_is_named() -> None:
+    made = verdict(
+        rank(1, "early stopping\n", exit_code=0),
+        stopped(0, stack(0, 9, True)),
+        stopped(2, stack(2, 9, True)),
+        reason="timeout",
+    )
+    assert (made.code, made.rank) == ("timeout", 1)
+    assert "limits.timeout" not in made.next
+
+
+def test_ranks_that_all_wait_at_a_time_limit_need_no_more_time() -> None:
+    made = verdict(stopped(0, stack(0, 9, True)), stopped(1, stack(1, 7, True)), reason="timeout")
+    assert made.rank is None and made.next.startswith("All ranks wait for each other")
+
+
+def test_a_launcher_that_fails_by_itself_blames_none_of_its_ranks() -> None:
+    command = "torchrun --nnodes 2 --nproc-per-node 4 train.py"
+    said = "usage: torchrun [-h]\ntorchrun: error: unrecognized arguments: --bogus\n"
+    wrong = [rank(number, said, exit_code=2, command=command) for number in (0, 1)]
+    assert (verdict(*wrong).code, verdict(*wrong).rank) == ("bad_input", None)
+    one = verdict(rank(1, said, exit_code=2, command=command), replace(stopped(0), command=command))
+    assert one.rank == 4, "the first rank that the launcher of node 1 was to start"
+
+
+def test_processes_of_torchrun_on_several_nodes_that_ended_well_are_known() -> None:
+    report = (
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+        "Root Cause (first observed failure):\n[0]:\n  rank      : 2 (local_rank: 0)\n  exitcode  : 1 (pid: 7) \n"
+    )
+    closed = "[rank2]: RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1437\n"
+    command = "torchrun --nnodes 2 --nproc-per-node 2 train.py"
+    assert verdict(rank(1, closed + report, command=command)).rank == 3
+
+
+def test_the_source_of_a_line_shows_that_mpi_waits() -> None:
+    barrier = 'muster: "/job/work/train.py" line 12: comm.Barrier()\n'
+    waits = [stopped(number, stack(number, 12) + barrier) for number in (0,)]
+    made = verdict(*waits, stopped(1, stack(1, 5)), reason="timeout")
+    assert made.rank == 1

@@ -1,5 +1,7 @@
 """Gangs under torchrun, and gangs in which one rank leaves with a code, a message or nothing at all."""
 
+from dataclasses import replace
+
 from recorder import Failure
 
 SET_UP = """\
@@ -44,7 +46,7 @@ def child(
 
 def gang(name: str, script: str, rank: int | None, count: int = 4, nodes: int = 1, **more: object) -> Failure:
     made = {"command": "python -u train.py", "convention": "process", "processes": count, "num_ranks": None}
-    return child(name, script, rank, count, nodes, **{"name": f"wide-{name}", **made, **more})
+    return replace(child(name, script, rank, count, nodes, **{**made, **more}), name=f"wide-{name}")
 
 
 HANGS = """\
@@ -167,7 +169,53 @@ dist.barrier()
 time.sleep(20)
 """
 
-NODE = "if [ $NODE_RANK = 1 ]; then cd /nonexistent-folder; fi; "
+CAUGHT_FEW = """\
+try:
+    if RANK == 0:
+        raise BlockingIOError("cache is locked")
+except BlockingIOError:
+    traceback.print_exc()
+for step in range(3):
+    reduce()
+if RANK == 1:
+    print("quota: 0 of 5000 GPU minutes are left for this project", flush=True)
+    sys.exit(11)
+time.sleep(60)
+"""
+
+BEFORE = """\
+if RANK == 2:
+    raise PermissionError("cannot take the licence of this seat")
+"""
+
+NOISY = """\
+reduce()
+if RANK == 1:
+    import json
+    json.loads('{"lr": }')
+print("rank", RANK, "waits for the others", file=sys.stderr, flush=True)
+dist.barrier()
+"""
+
+ASSERTS = """\
+seen = reduce(float(RANK))
+assert RANK != 3 or seen < 3, f"sum of ranks is {seen}"
+time.sleep(60)
+"""
+
+WORKER = """\
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self): return 64
+    def __getitem__(self, index):
+        if RANK == 1 and index == 17:
+            raise ValueError(f"image {index} is truncated")
+        return torch.ones(2)
+if __name__ == "__main__":
+    for batch in torch.utils.data.DataLoader(Numbers(), 8, num_workers=2):
+        reduce()
+"""
+
+NODE = "if [ $NODE_RANK = 1 ]; then cd /nonexistent-folder || exit 1; fi; "
 
 FAILURES = [
     child("hangs-5", HANGS.replace("{guilty}", "3"), 3, 5, seconds=5, code="collective"),
@@ -182,9 +230,19 @@ FAILURES = [
     child("early-3", EARLY, 1, 3, seconds=5, code="collective"),
     child("killed-2x2", KILLED, 2, 4, 2, code="signal", wanted="SIGKILL", helpful=("SIGKILL",)),
     child("late-3", RAISES_LATE, 1, 3, wanted="LookupError: token 40000 is not in the vocabulary"),
+    child("left-2x2", EARLY, 1, 4, 2, seconds=5, code="collective"),
     child("node-folder-2x2", EARLY, 2, 4, 2, also=(3,), command=NODE + TWO_NODES.replace("{count}", "2"),
           code="exit_code", also_codes=("launcher_missing", "bad_input", "exception", "data_unavailable"),
           wanted=("No such file", "nonexistent"), helpful=("nonexistent",)),
+    child("caught-4", CAUGHT, 2, code="exit_code", wanted="budget of tokens is used up", helpful=()),
+    child("caught-few-3", CAUGHT_FEW, 1, 3, code="exit_code", wanted="quota: 0 of 5000 GPU minutes", helpful=(),
+          misleading=("cache|Blocking",)),
+    child("before-4", "", 2, wanted="PermissionError: cannot take the licence of this seat",
+          files={"train.py": SET_UP.split("dist.init")[0] + BEFORE + "dist.init_process_group('gloo')\n"}),
+    child("noisy-3", NOISY, 1, 3, wanted="JSONDecodeError"),
+    child("asserts-2x2", ASSERTS, 3, 4, 2, wanted="AssertionError: sum of ranks"),
+    child("worker-2", WORKER, 1, 2, wanted="ValueError: image 17 is truncated"),
+    child("killed-3", KILLED, 2, 3, code="signal", wanted="SIGKILL", helpful=("SIGKILL",)),
     gang("caught-exit-4", CAUGHT, 2, code="exit_code", wanted="budget of tokens is used up", helpful=()),
     gang("silent-exit-4", SILENT, 1, 4, 2, code="exit_code", wanted=("code 7",), helpful=(),
          also_codes=("collective",)),

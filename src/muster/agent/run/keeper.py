@@ -297,6 +297,7 @@ class Keeper:
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
         by_itself = ended.essential and code != 0 and not self._signalled and not interrupted
+        said_at = stacks.last_said(self._logs.get(ended.rank, "")) if by_itself else None
         if by_itself and (launch := self._of(ended.rank)) is not None:
             stacks.collect(launch["log"], launch["env"].get("TMPDIR", ""), launch["cwd"])
         waited = by_itself and stacks.has_waited(self._logs.get(ended.rank, ""))
@@ -311,6 +312,7 @@ class Keeper:
             expected=self._signalled or interrupted,
             oom_killed=code != 0 and not self._signalled and self._memory.killed(),
             waited=waited,
+            **({"said_at": said_at} if said_at is not None else {}),
         )
         now = time.monotonic()
         if by_itself:

@@ -179,6 +179,8 @@ class ExitedEntry(ExitedRequired, total=False):
     """Nobody saw its end."""
     waited: bool
     """Its log complains of others."""
+    said_at: float
+    """When it last wrote to its log."""
 
 
 class SignalledEntry(TypedDict):

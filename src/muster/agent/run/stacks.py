@@ -51,6 +51,15 @@ def has_waited(log: str) -> bool:
         return False
 
 
+def last_said(log: str) -> float | None:
+    """When something was last written to a log; None where nothing was."""
+    try:
+        found = os.stat(log)  # noqa: PTH116
+    except OSError:
+        return None
+    return found.st_mtime if found.st_size else None
+
+
 def complains(text: bytes) -> bool:
     """Whether the end of a log may speak of other ranks."""
     return bool(_WAITED.search(text[-_TAIL_BYTES:]))

@@ -134,6 +134,11 @@ def exit_code(case: Case) -> str:
     text = "\n".join((case.line, *case.cause.lines[-8:]))
     if has_crlf(text):
         return _CRLF
+    return _of_children(case, text) or _of_shells(case, text) or _of_names(case, text)
+
+
+def _of_children(case: Case, text: str) -> str:
+    """What a program says of those that it started or called."""
     if not case.line and (moved := re.search(r"--(?:redirects|log[-_]dir)[= ]\S+", case.cause.rank.command)):
         return f"What its processes printed was sent elsewhere (`{moved[0]}`): add `--tee 3` to have it in the log too."
     if meant := meant_by(text):
@@ -151,6 +156,11 @@ def exit_code(case: Case) -> str:
         return (
             f"Rank {case.cause.rank.rank} called {found[1]} with what MPI does not take: look at its arguments there."
         )
+    return ""
+
+
+def _of_shells(case: Case, text: str) -> str:
+    """What a shell does not understand."""
     if found := _UNBOUND.search(text):
         return f"Set {found[1]} in `environment_variables` of the job."
     if "syntax error" in text or re.search(r"line \d+: (?:import|from|def|class|print)\b", text):
@@ -163,6 +173,11 @@ def exit_code(case: Case) -> str:
         return f"Look at {script[1]}{wrong}." if script else ""
     if found := re.search(r"[Cc]ommand not found|: not found", text):
         return launcher(case)
+    return ""
+
+
+def _of_names(case: Case, text: str) -> str:
+    """What the last words name: options, addresses, files."""
     if options := OPTION.findall(case.line):
         return f"The program asks for {options[0]} in the command."
     if url := address_in(case.line):
@@ -204,8 +219,8 @@ def signal(case: Case) -> str:
     own = next((frame for frame in frames if not frame.of_library), None)
     if own is not None:
         return f"It crashed in native code called at {short(own.file)} line {own.line}, in {own.function}."
-    if found := _NATIVE_PLACE.search(case.line):
-        return f"{short(found[1])} line {found[2]}."
+    if place := _NATIVE_PLACE.search(case.line):
+        return f"{short(place[1])} line {place[2]}."
     if _is_python(case):
         return ""
     return _UNCAUGHT if any("terminate called after" in line for line in case.cause.lines) else _NATIVE

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from muster.diagnosis.passages import TAIL_BYTES, is_explained, whole
@@ -14,10 +15,14 @@ from muster.wire.codec import from_json
 from muster.wire.verdicts import Ending, Evidence, NodeEvidence, RankEvidence, Refusal
 
 _SHORT_TAIL_BYTES = 8 << 10
+_SHORTEST_TAIL_BYTES = 4 << 10
 _TAILS = 1024
+_SHORT_TAILS = 256
 _LONG_TAILS = 32
 _SEARCHED = 4
 """Logs that are searched as a whole where their ends explain nothing."""
+_ASKED = 64
+"""Of the first ranks that failed it is asked whether their ends explain it."""
 _COMMAND_CHARS = 2000
 
 
@@ -40,6 +45,7 @@ def gather(streams: Streams, run: Any, attempt: Any, nodes: Sequence[Any], ranks
                 essential=row.essential,
                 state=row.state,
                 ended_at=row.ended_at,
+                said_at=row.evidence.get("said_at"),
                 oom_killed=bool(row.evidence.get("oom_killed")),
                 refusal=row.evidence.get("refusal"),
                 lost_with=row.evidence.get("lost_with"),
@@ -62,7 +68,11 @@ def gather(streams: Streams, run: Any, attempt: Any, nodes: Sequence[Any], ranks
 
 def _tails(streams: Streams, run: Any, attempt: Any, rows: Sequence[Any]) -> dict[int, str]:
     """The ends of logs: of the first ones long, of many more short."""
-    lengths = [TAIL_BYTES] * _LONG_TAILS + [_SHORT_TAIL_BYTES] * (_TAILS - _LONG_TAILS)
+    lengths = [
+        *[TAIL_BYTES] * _LONG_TAILS,
+        *[_SHORT_TAIL_BYTES] * (_SHORT_TAILS - _LONG_TAILS),
+        *[_SHORTEST_TAIL_BYTES] * (_TAILS - _SHORT_TAILS),
+    ]
     return {
         row.rank: streams.tail(run.id, attempt.number, row.log, length)
         for row, length in zip(rows, lengths, strict=False)
@@ -71,9 +81,10 @@ def _tails(streams: Streams, run: Any, attempt: Any, rows: Sequence[Any]) -> dic
 
 def _searched(evidence: Evidence, streams: Streams, run: Any, attempt: Any, logs: Mapping[int, str]) -> Evidence:
     """With the trouble that lies further back in logs whose ends do not say why their ranks ended."""
-    unexplained = [rank.rank for rank in evidence.ranks if rank.failed and rank.tail and not is_explained(rank)]
+    failed = islice((rank for rank in evidence.ranks if rank.failed and rank.tail), _ASKED)
+    unexplained = (rank.rank for rank in failed if not is_explained(rank))
     found = {}
-    for number in unexplained[:_SEARCHED]:
+    for number in islice(unexplained, _SEARCHED):
         size = streams.length(run.id, attempt.number, logs[number])
         if size > TAIL_BYTES:
             found[number] = partial(streams.read, run.id, attempt.number, logs[number]), size

@@ -275,6 +275,8 @@ class Exited:
     """Nobody saw its end: it went with its "keeper", "agent" or "mpirun"."""
     waited: bool | None = field(default=None, metadata=OMIT)
     """The end of its log complains of others, so that it matters where those are."""
+    said_at: float | None = field(default=None, metadata=OMIT)
+    """When it last wrote to its log: what a rank says comes before others miss it, its end may come after theirs."""
 
 
 @wire
