@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -246,12 +247,19 @@ class Postgres:
             self.port = probe.getsockname()[1]
         data = str(self.root / "data")
         self._run("initdb", "-D", data, "-U", "muster", "-A", "trust", "-E", "UTF8", "--no-sync")
-        options = ["-D", data, "-k", str(self.root), "-p", str(self.port), "-c", "listen_addresses=", "-F"]
-        with (self.root / "postgres.log").open("wb") as log:
-            self.process = subprocess.Popen(
-                [str(bin_dir / "postgres"), *options], user=self.user, cwd=self.root, stdout=log, stderr=log
-            )
+        self._options = ["-D", data, "-k", str(self.root), "-p", str(self.port), "-c", "listen_addresses=", "-F"]
+        self.start()
+
+    def start(self) -> None:
+        with (self.root / "postgres.log").open("ab") as log:
+            command = [str(self.bin_dir / "postgres"), *self._options]
+            self.process = subprocess.Popen(command, user=self.user, cwd=self.root, stdout=log, stderr=log)
         wait_until(self._answers, 20.0, "the start of PostgreSQL")
+
+    def stop(self, at_once: bool = False) -> None:
+        """End it; `at_once`: as in a crash, so that it has to recover."""
+        self.process.send_signal(signal.SIGQUIT if at_once else signal.SIGINT)
+        self.process.wait(20)
 
     def new_database(self) -> str:
         """The SQLAlchemy URL of a fresh, empty database."""

@@ -11,6 +11,8 @@ WATCH_S = 1.0
 """How often the server looks after nodes and clusters when nothing has changed."""
 NODE_REVIVE_S = 10.0
 """How long an agent that has gone is brought back before its node is given up."""
+DATABASE_AWAY_S = 20.0
+"""How long a call waits for a database server that is away."""
 CLOCK_JUMP_S = 1.0
 """From what on a machine's clock counts as set."""
 TIDY_S = 60.0

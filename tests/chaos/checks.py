@@ -36,12 +36,14 @@ class Expected:
     """False where it depends on the moment whether the fault meets the run at all."""
 
 
-def broken(client: Client, record: Record, run_id: str, expected: Expected, lines: int, left: Leftovers) -> list[str]:
+def broken(
+    client: Client, record: Record, run_id: str, expected: Expected, lines: int, left: Leftovers, most_s: float
+) -> list[str]:
     """What does not hold of a run that has ended; empty: all is well."""
     view = client.run(run_id)
     shown: dict[str, Any] = json.loads(json.dumps(_plain(view)))
     found = [*_wrong_verdict(shown, expected), *_wrong_bytes(client, record, shown, expected, lines)]
-    found += _tracebacks(client, shown)
+    found += [*_tracebacks(client, shown), *_wrong_times(shown, most_s)]
     found += left.of(run_id)
     return found
 
@@ -132,6 +134,18 @@ def _log(client: Client, run_id: str, attempt: dict[str, Any], rank: dict[str, A
         return client.read_file(run_id, name)
     except NotFound:
         return b""
+
+
+def _wrong_times(view: dict[str, Any], most_s: float) -> Iterator[str]:
+    """Nothing took longer than the seed did, or less than no time, whatever became of the clock."""
+    spans = [(f"attempt {item['number']}", item["created_at"], item["ended_at"]) for item in view["attempts"]]
+    for attempt in view["attempts"]:
+        for rank in attempt["ranks"]:
+            where = f"rank {rank['rank']} of attempt {attempt['number']}"
+            spans.append((where, rank["started_at"], rank["ended_at"]))
+    for what, began, ended in spans:
+        if began is not None and ended is not None and not -0.5 <= ended - began <= most_s + 0.5:
+            yield f"{what} lasted {ended - began:.1f} s, says Muster; the whole seed took {most_s:.1f} s"
 
 
 def _tracebacks(client: Client, view: dict[str, Any]) -> Iterator[str]:

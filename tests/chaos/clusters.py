@@ -40,6 +40,11 @@ class SlurmStage(Stage):
         options = {"partition": "batch", "poll_seconds": 0.5, "server_address": "127.0.0.1"}
         self.client.create_cluster("hpc", "slurm", options)
 
+    def submit(self, command: str, nodes: int, ranks: int, **more: object) -> str:
+        # A node whose daemon was killed is the site's again once Slurm says so.
+        until(self.slurm._all_idle, "idle nodes", 60.0)
+        return super().submit(command, nodes, ranks, **more)
+
     def job_of(self, run_id: str) -> str:
         listed = [line.split() for line in self.slurm.command("squeue", "-h", "-o", "%i %j").splitlines()]
         return next(job for job, name in listed if run_id in name)
@@ -62,7 +67,6 @@ def slurmd_killed(scene: Scene) -> Expected:
     stage.slurm.kill_node(node)
     until(lambda: _has_verdict(stage.client.run(scene.run_id)), "the verdict on a node that is down")
     stage.slurm.start_node(node)
-    until(stage.slurm._all_idle if not scene.retried else lambda: True, "the node's return")
     return scene.fails("node_lost", node=node)
 
 

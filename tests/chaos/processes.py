@@ -163,7 +163,8 @@ def cancelled_while_stopped(scene: Scene) -> Expected:
 def cancelled_and_server_killed(scene: Scene) -> Expected:
     scene.stage.client.cancel(scene.run_id, force=True)
     scene.stage.server().kill()
-    return Expected(("cancelled",))
+    # Ranks that end well before the next server can stop them have completed.
+    return Expected(("cancelled",), exact=False)
 
 
 def idle_agent_killed(scene: Scene) -> Expected:

@@ -58,6 +58,8 @@ class Fault:
     shapes: tuple[tuple[int, int], ...] = ((2, 1), (2, 1), (1, 2))
     """Nodes and ranks per node."""
     retried: tuple[bool, ...] = (False, True)
+    before: Callable[[Stage, random.Random], None] | None = None
+    """Done before the run is submitted."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +103,12 @@ def play(stage: Stage, faults: Sequence[Fault], seed: int) -> Outcome:
 def _play(
     stage: Stage, fault: Fault, moment: str, shape: tuple[int, int], retried: bool, chance: random.Random
 ) -> list[str]:
-    nodes, ranks = shape
+    began, (nodes, ranks) = time.monotonic(), shape
     hold = {"begun": 1, "flowing": -1, "middle": LINES // 2, "last": LINES - 1}.get(moment, -1)
     pause_s = 0.02 if moment == "flowing" else 0.002
     command = stage.record.command(LINES, hold, pause_s)
+    if fault.before is not None:
+        fault.before(stage, chance)
     run_id = stage.submit(command, nodes, ranks, retry=RETRY if retried else NO_RETRY)
     scene = Scene(stage, run_id, nodes, ranks, moment, retried, chance)
     _wait_for(scene, hold)
@@ -117,7 +121,7 @@ def _play(
     view = stage.wait_for_end(run_id)
     if view.status not in states.TERMINAL:
         return [f"{run_id} is {view.status}"]
-    found = broken(stage.client, stage.record, run_id, expected, LINES, stage.leftovers)
+    found = broken(stage.client, stage.record, run_id, expected, LINES, stage.leftovers, time.monotonic() - began)
     return [*found, *lost_submissions(stage.client, stage.record.submitted)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shutil
 from contextlib import suppress
@@ -13,6 +14,8 @@ from muster.host.files import PRIVATE, read_json, remove_aside, remove_tree, wri
 from muster.paths import AttemptPaths, shared_memory_dir, user_runtime_dir
 from muster.wire.codec import WireError, from_json, to_json
 from muster.wire.node.agents import Order
+
+log = logging.getLogger(__name__)
 
 # multiprocessing puts sockets below TMPDIR, and a socket's path may have 107 bytes.
 _LONGEST_TMP = 60
@@ -68,15 +71,19 @@ def short_tmp(paths: AttemptPaths) -> Path:
     return link
 
 
-def remove(paths: AttemptPaths) -> None:
-    """Remove an attempt's folder, even where the job left folders that may not be written to."""
-    _tmp_link(paths).unlink(missing_ok=True)
-    shutil.rmtree(shared_memory_dir(paths.root), ignore_errors=True)
-    mounts.release(paths.root)
+def remove(paths: AttemptPaths) -> bool:
+    """Remove an attempt's folder, even where the job left folders that may not be written to; whether it is gone."""
     # By another name first, so that a half-removed attempt is never taken for one.
     gone = paths.root.with_name(f"{paths.root.name}.gone")
-    remove_tree(gone)
-    remove_aside(paths.root, gone)
+    try:
+        _tmp_link(paths).unlink(missing_ok=True)
+        shutil.rmtree(shared_memory_dir(paths.root), ignore_errors=True)
+        mounts.release(paths.root)
+        remove_tree(gone)
+        remove_aside(paths.root, gone)
+    except OSError as error:
+        log.warning("%s is not removed: %s", paths.root, error)
+    return not gone.exists() and not paths.root.exists()
 
 
 def _tmp_link(paths: AttemptPaths) -> Path:

@@ -54,6 +54,7 @@ _TICK_S = 1.0
 _TEND_S = 0.01
 _LAST_DELIVERY_S = 10.0
 _REMEMBERED = 10_000
+_REMOVE_AGAIN_S = 5.0
 _FILES_NAMED = 1_000
 _CLEARED_UP = (
     "Find what clears up there (a cron job, systemd-tmpfiles, a quota script) and exempt it, or move the workspace."
@@ -73,6 +74,9 @@ class Node:
         self._shipper = services.shipper
         self._attempts: dict[AttemptKey, Attempt] = {}
         self._forgotten: deque[AttemptKey] = deque(maxlen=_REMEMBERED)
+        self._unremoved: list[AttemptPaths] = []
+        """Folders of forgotten attempts that could not be removed yet."""
+        self._remove_again_at = 0.0
         self._had_any = False
         self._leave = False
         self._terminated_at: float | None = None
@@ -339,7 +343,12 @@ class Node:
         del self._attempts[attempt.key]
         self._forgotten.append(attempt.key)
         self._update_holding()
-        self._fetchers.submit(partial(folder.remove, attempt.paths))
+        self._fetchers.submit(partial(self._remove_folder, attempt.paths))
+
+    def _remove_folder(self, paths: AttemptPaths) -> None:
+        """In a worker: what stays, as when descriptors are used up, is removed later."""
+        if not folder.remove(paths):
+            self._loop.post(partial(self._unremoved.append, paths))
 
     # Events out
 
@@ -377,6 +386,11 @@ class Node:
         if self._terminated_at is None and not self._paths.lock.exists():
             log.error("the node's folder %s was removed", self._paths.root)
             self._terminate()
+        if self._unremoved and now >= self._remove_again_at:
+            self._remove_again_at = now + _REMOVE_AGAIN_S
+            again, self._unremoved = self._unremoved, []
+            for paths in again:
+                self._fetchers.submit(partial(self._remove_folder, paths))
         stale = self._link.silence_s > self._config.stale_after_s
         for attempt in list(self._attempts.values()):
             if attempt.phase is Phase.RUNNING:

@@ -19,6 +19,7 @@ _BY_CODE: dict[str, type[errors.MusterError]] = {
         errors.DiskFull,
         errors.MissingExtra,
         errors.ProtocolMismatch,
+        errors.ServerUnavailable,
     )
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import resource
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.agent import devices
+from muster.agent import devices, folder
 from muster.agent.prepare import code
 from muster.agent.prepare.code import Archive
 from muster.agent.refusal import Refusal, refusal_of
@@ -150,3 +151,16 @@ def _tar(info: tarfile.TarInfo) -> io.BytesIO:
 def test_a_failure_of_the_system_is_named(tmp_path: Path, number: int, code: str, said: str) -> None:
     refusal = refusal_of(OSError(number, os.strerror(number)), tmp_path)
     assert refusal.event.code == code and said in refusal.event.message
+
+
+def test_a_folder_that_cannot_be_removed_now_is_removed_later(tmp_path: Path) -> None:
+    paths = AttemptPaths(tmp_path / "run.1")
+    (paths.work / "deep").mkdir(parents=True)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, most[1]))
+    try:
+        assert not folder.remove(paths), "its descriptors are used up"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
+    assert folder.remove(paths)
+    assert list(tmp_path.iterdir()) == []

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from muster import errors
 from muster.server.database import tables
-from muster.server.database.faults import explained
+from muster.server.database.faults import explained, is_away
 from muster.server.database.json_text import JSON_TEXT
-from muster.server.database.writer import Transaction, Writer
+from muster.server.database.writer import Patience, Transaction, Writer
 
 __all__ = ["Database", "Transaction"]
 
@@ -24,6 +27,7 @@ T = TypeVar("T")
 SCHEMA_REVISION = "0004"
 _NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "afs", "9p", "fuse.sshfs"}
 _OWNER_KEY = 0x6D757374
+_OWNER_S = 2.0
 
 
 class Database:
@@ -31,9 +35,16 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self._engine = connect(url)
-        self._owner = _own(self._engine)
+        try:
+            self._owner = _patiently(lambda: _own(self._engine))
+        except errors.MusterError:
+            self._engine.dispose()
+            raise
         migrate(self._engine)
         self.writer = Writer(self._engine)
+        self._owning = threading.Lock()
+        if self._owner is not None:
+            event.listen(self._engine, "connect", self._own_again)
 
     @property
     def url(self) -> str:
@@ -55,17 +66,50 @@ class Database:
         return await asyncio.to_thread(self.read_now, work)
 
     def read_now(self, work: Callable[[Connection], T]) -> T:
+        return _patiently(lambda: self._read(work))
+
+    def _read(self, work: Callable[[Connection], T]) -> T:
+        with self._engine.connect() as connection:
+            return work(connection)
+
+    def _own_again(self, _connection: object, _record: object) -> None:
+        """With every new connection: the database may have ended the one that holds the lock too."""
+        if not self._owning.acquire(blocking=False):
+            return
         try:
-            with self._engine.connect() as connection:
-                return work(connection)
-        except DBAPIError as error:
-            raise explained(error) from error
+            if self._owner is None or not _answers(self._owner):
+                self._owner = None
+                self._owner = _own(self._engine)
+        finally:
+            self._owning.release()
 
     def close(self) -> None:
         self.writer.close()
         if self._owner is not None:
             self._owner.close()
         self._engine.dispose()
+
+
+def _patiently(work: Callable[[], T]) -> T:
+    """What it returns, however often a database server that went away has to be asked."""
+    patience = Patience()
+    while True:
+        try:
+            return work()
+        except DBAPIError as error:
+            if not (is_away(error) and patience.wait()):
+                raise explained(error) from error
+
+
+def _answers(connection: Connection) -> bool:
+    try:
+        connection.execute(text("SELECT 1"))
+        connection.commit()
+    except SQLAlchemyError:
+        with suppress(SQLAlchemyError):
+            connection.close()
+        return False
+    return True
 
 
 def sqlite_file(url: str) -> Path | None:
@@ -75,7 +119,7 @@ def sqlite_file(url: str) -> Path | None:
 
 def connect(url: str) -> Engine:
     if not url.startswith("sqlite"):
-        return create_engine(url, pool_size=8, max_overflow=8, **JSON_TEXT)
+        return create_engine(url, pool_size=8, max_overflow=8, pool_pre_ping=True, **JSON_TEXT)
     engine = create_engine(url, **JSON_TEXT, connect_args={"check_same_thread": False, "timeout": 30})
     path = sqlite_file(url)
     journal = "DELETE" if path is not None and on_network_filesystem(path.parent) else "WAL"
@@ -100,10 +144,13 @@ def _own(engine: Engine) -> Connection | None:
     """A shared database belongs to one server, wherever its workspace folder lies; a file has its own lock."""
     if engine.dialect.name != "postgresql":
         return None
-    connection = engine.connect()
-    if not connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": _OWNER_KEY}).scalar():
+    connection, deadline = engine.connect(), time.monotonic() + _OWNER_S
+    while not connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": _OWNER_KEY}).scalar():
+        if time.monotonic() < deadline:
+            # A connection that was lost holds it until the database has noticed.
+            time.sleep(0.1)
+            continue
         connection.close()
-        engine.dispose()
         raise errors.Conflict(
             f"another server has the database {engine.url.render_as_string(hide_password=True)}",
             "Give each workspace a database of its own, or end the other server.",

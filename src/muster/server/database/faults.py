@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy.exc import DatabaseError, DBAPIError
+from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError
 
 from muster import errors
 
@@ -22,10 +22,28 @@ def is_damaged(error: BaseException) -> bool:
     return isinstance(error, DatabaseError) and any(word in str(error.orig).lower() for word in _DAMAGED)
 
 
+def is_away(error: BaseException) -> bool:
+    """Whether a database server does not answer, or has ended the connection; it may come back."""
+    if not isinstance(error, DBAPIError):
+        return False
+    if error.connection_invalidated:
+        return True
+    # Errors of SQLite have no such state, and a connection that was never made has none.
+    state = getattr(error.orig, "sqlstate", "")
+    return isinstance(error, OperationalError) and (state is None or state.startswith(("08", "57P")))
+
+
 def explained(error: Exception) -> Exception:
     """The error in words that say what to do, where there are any; others as they are."""
     if is_full(error):
         return disk_full("the disk of the workspace's database is full")
+    if is_away(error):
+        assert isinstance(error, DBAPIError)
+        said = str(error.orig).strip().splitlines()[0]
+        return errors.ServerUnavailable(
+            f"the workspace's database does not answer: {said}",
+            "Start it, or see that this machine reaches it; what was under way goes on once it answers.",
+        )
     if is_damaged(error):
         assert isinstance(error, DBAPIError)
         return errors.MusterError(

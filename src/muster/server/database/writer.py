@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -14,13 +15,29 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidRequestError, OperationalError
 
 from muster import errors
-from muster.server.database.faults import explained, is_full
+from muster.defaults import DATABASE_AWAY_S
+from muster.server.database.faults import explained, is_away, is_full
 
 log = logging.getLogger("muster.server")
 
 T = TypeVar("T")
 
 _BATCH = 256
+_AGAIN_S = 0.2
+
+
+class Patience:
+    """For how long a database that does not answer is waited for."""
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + DATABASE_AWAY_S
+
+    def wait(self) -> bool:
+        """Whether to try once more, after a moment."""
+        if time.monotonic() > self._until:
+            return False
+        time.sleep(_AGAIN_S)
+        return True
 
 
 class Transaction:
@@ -118,24 +135,35 @@ class Writer:
     def _commit(self, items: list[_Write]) -> None:
         if not items:
             return
-        batch = _Batch()
-        try:
-            with self._engine.begin() as connection:
-                for item in items:
-                    self._apply(connection, item, batch, alone=len(items) == 1)
-                if batch.freed and self.before_commit is not None:
-                    last = Transaction(connection)
-                    self.before_commit(last)
-                    batch.hooks += last.after_commit
-        except Exception as error:
-            self._abort(items, error)
-            return
+        patience = Patience()
+        while True:
+            try:
+                batch = self._transact(items)
+                break
+            except Exception as error:
+                if not (is_away(error) and patience.wait()):
+                    self._abort(items, error)
+                    return
+                log.warning("the database does not answer; the write is tried again: %s", error)
+                if self.after_abort is not None:
+                    _call(self.after_abort)
         for hook in batch.hooks:
             _call(hook)
         for item, result in batch.done:
             item.future.set_result(result)
         for item, reason in batch.failed:
             item.future.set_exception(reason)
+
+    def _transact(self, items: list[_Write]) -> _Batch:
+        batch = _Batch()
+        with self._engine.begin() as connection:
+            for item in items:
+                self._apply(connection, item, batch, alone=len(items) == 1)
+            if batch.freed and self.before_commit is not None:
+                last = Transaction(connection)
+                self.before_commit(last)
+                batch.hooks += last.after_commit
+        return batch
 
     def _apply(self, connection: Connection, item: _Write, batch: _Batch, alone: bool) -> None:
         transaction = Transaction(connection)

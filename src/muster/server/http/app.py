@@ -68,6 +68,7 @@ _STATUS: tuple[tuple[type[errors.MusterError], int], ...] = (
     (errors.UserError, 422),
     (errors.ProtocolMismatch, 426),
     (errors.DiskFull, 507),
+    (errors.ServerUnavailable, 503),
 )
 _READER_S = 120.0
 _UNFIT: tuple[type[Exception], ...] = (DataError, OverflowError, RecursionError, UnicodeError)

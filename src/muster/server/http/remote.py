@@ -169,9 +169,15 @@ def remove_old(folder: Path, before: float) -> None:
 
 async def _answer(request: Path, socket_path: Path) -> None:
     part, answer = request.with_suffix(PART), request.with_suffix(ANSWER)
-    left_over = False
     try:
         reader, writer = await asyncio.open_unix_connection(str(socket_path))
+    except OSError as error:
+        # This server is going, and the next one answers it; or it is asked again in a moment.
+        log.info("the call %s waits for the next server: %s", request.name, error)
+        await asyncio.sleep(WATCH_S)
+        return
+    left_over = False
+    try:
         try:
             with request.open("rb") as source:
                 while piece := await asyncio.to_thread(source.read, _PIECE):

@@ -123,3 +123,29 @@ def test_a_call_that_a_server_leaves_behind_is_answered_by_the_next(tmp_path: Pa
     assert request.exists() and not answered.exists()
     asyncio.run(live(answers=True))
     assert answered.read_bytes().startswith(b"HTTP/1.1 200")
+
+
+def test_a_call_that_finds_a_closed_socket_waits_for_the_next_server(tmp_path: Path):
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    request = spool / "one.request"
+    request.write_bytes(b"GET / HTTP/1.1\r\n\r\n")
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        writer.close()
+
+    async def live() -> None:
+        relay = asyncio.create_task(serve_spool(spool, tmp_path / "sock"))
+        # Nobody listens yet: as long as that takes, the call lies there.
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+            assert request.exists()
+        async with asyncio.timeout(10), await asyncio.start_unix_server(answer, tmp_path / "sock"):
+            while request.exists():
+                await asyncio.sleep(0.01)
+        relay.cancel()
+
+    asyncio.run(live())
+    assert (spool / "one.answer").read_bytes().startswith(b"HTTP/1.1 200")
