@@ -91,6 +91,8 @@ MAX_RUN_S = 2_592_000
 LOCAL_MAX_NODES = 64
 
 # Scheduling
+SCHEDULE_AGAIN_S = 30.0
+"""How often the queue is looked at while runs wait and nothing changes."""
 PRIORITY_HEADSTART_S = 43_200.0
 START_MARGIN_S = 120.0
 # What a run takes, before anything is known of it: half end within 15 minutes, nine of ten within 5 hours.
@@ -111,13 +113,14 @@ LIMIT_GENEROUS = 10.0
 LENGTH_HANDICAP = 1.0
 LENGTH_HANDICAP_MOST_S = 21_600.0
 # By how much those who pass the first in the queue may be expected to delay it, all together: an hour, and a quarter
-# of what it has waited; each counts for half a day at most. After two weeks, or
-# after so many for each node that is kept for it, nobody passes it.
+# of what it has waited; each counts for half a day at most.
 DELAY_S = 3600.0
 DELAY_SHARE = 0.25
 DELAY_COUNTED_S = 43_200.0
-PASSED_MOST_PER_NODE = 1000
-PATIENCE_S = 1_209_600.0
+# Whatever was expected: nobody passes it any more three days after it would have started first-in-first-out, and as
+# long again as it would have waited then.
+LATE_S = 259_200.0
+LATE_SHARE = 1.0
 # Other nodes are kept for it only where they are likely to be free so many times sooner.
 KEEP_FACTOR = 4.0
 # Fair shares: what was used counts half after three days, and puts a user back by half a day at most.

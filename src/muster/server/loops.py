@@ -20,6 +20,7 @@ from muster.defaults import (
     PUBLISH_S,
     RECORD_S,
     RECORDS_AT_ONCE,
+    SCHEDULE_AGAIN_S,
     TIDY_S,
     WATCH_S,
 )
@@ -43,9 +44,17 @@ _MAYBE_BEHIND = 100
 
 
 async def scheduler(context: Context) -> None:
-    """Start what fits, whenever something in the queue or on the nodes has changed."""
+    """Start what fits, whenever something in the queue or on the nodes has changed, and now and then while some wait.
+
+    Time alone changes what is decided: who has waited for long may pass, be let through, or have others paused.
+    """
     while True:
-        await context.hub.scheduler.wait()
+        try:
+            async with asyncio.timeout(SCHEDULE_AGAIN_S):
+                await context.hub.scheduler.wait()
+        except TimeoutError:
+            if not context.runs.queue.has_waiting:
+                continue
         context.hub.scheduler.clear()
         try:
             started = await context.database.write(lambda transaction: schedule_pass(context, transaction))
@@ -99,7 +108,7 @@ def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str,
         capacity.hold(item, now)
     rules = queue.with_shares(rules, running, now)
     decision = schedule(queue.queues, capacity, rules, now)
-    queue.note(transaction, decision, now)
+    queue.note(transaction, decision, capacity, now)
     queue.explain(decision, capacity, rules, now)
     started: list[tuple[str, str]] = []
     for start in decision.starts:

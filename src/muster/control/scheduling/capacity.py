@@ -166,6 +166,9 @@ class Capacity:
         """Whether all of these pools are still there."""
         return all(name in self._by_name for name in pools)
 
+    def named(self, pools: Iterable[str]) -> list[Pool]:
+        return [self._by_name[name] for name in pools]
+
     def holders(self, pools: Iterable[str]) -> list[Running]:
         """Those who hold something of these pools."""
         found = {run_id for name in pools for run_id in self._by_name[name].holders}
@@ -190,9 +193,9 @@ class Capacity:
     def ever(self, cluster: str, need: Need, excluded: Collection[str] = ()) -> int:
         """How many parts could start if nothing ran."""
         if excluded:
-            return sum(_empty(pool, cluster, need, excluded) for pool in self.pools_of(cluster))
+            return sum(empty(pool, cluster, need, excluded) for pool in self.pools_of(cluster))
         if (cluster, need) not in self._ever:
-            self._ever[cluster, need] = sum(_empty(pool, cluster, need, ()) for pool in self.pools_of(cluster))
+            self._ever[cluster, need] = sum(empty(pool, cluster, need, ()) for pool in self.pools_of(cluster))
         return self._ever[cluster, need]
 
     def gpus_per_node(self, cluster: str) -> int:
@@ -315,6 +318,9 @@ class Capacity:
             self._clusters[cluster].put(pool.index, pool.condition(cluster))
 
 
-def _empty(pool: Pool, cluster: str, need: Need, excluded: Collection[str]) -> int:
+def empty(pool: Pool, cluster: str, need: Need, excluded: Collection[str]) -> int:
+    """How many parts of a gang the pool could take if nothing ran on it."""
+    if cluster not in pool.members:
+        return 0
     members = sum(node.name not in excluded for node in pool.members[cluster])
     return fitting(Condition(True, len(pool.gpus), pool.cpus, len(pool.gpus), members), need)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from muster.control.scheduling.capacity import Capacity
 from muster.control.scheduling.model import UNKNOWN, Gang, Head, Need, Node, Rules, Running
 from muster.control.scheduling.queue import NEVER, Passed
-from muster.defaults import PATIENCE_S
+from muster.defaults import LATE_S
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def head_reason(
     nodes = capacity.nodes(gang.cluster)
     shared = len({node.pool_name for node in nodes}) == 1 and len(nodes) > 1
     if shared:
-        return _on_one_machine(gang, capacity) + _guarantee(head, capacity, passed)
+        return _on_one_machine(gang, capacity) + _guarantee(head, capacity, passed, now)
     free = capacity.count(gang.cluster, need, excluded=gang.excluded)
     said = f"needs {describe(need)}; {free or 'none'} {'is' if free == 1 else 'are'} free"
     missing = need.nodes - free
@@ -88,11 +88,13 @@ def head_reason(
     if gone_for:
         return f"{said}, {gone_for} makes room"
     if not holders:
-        return said + _guarantee(head, capacity, passed)
+        return said + _guarantee(head, capacity, passed, now)
     which = f"the {_ordinal(need.nodes)} is" if missing == 1 and need.nodes > 1 else "the rest is"
     if need.nodes == 1:
         which = "the next is"
-    return f"{said}, {which} held by {_names(holders)}{_until(head.likely_at)}" + _guarantee(head, capacity, passed)
+    return f"{said}, {which} held by {_names(holders)}{_until(head.likely_at)}" + _guarantee(
+        head, capacity, passed, now
+    )
 
 
 def describe(need: Need) -> str:
@@ -141,22 +143,21 @@ def _on_one_machine(gang: Gang, capacity: Capacity) -> str:
     return f"needs {ranks} CPU slot{'s' if ranks > 1 else ''} for its ranks; {free} of {pool.cpus} are free{rest}"
 
 
-def _guarantee(head: Head, capacity: Capacity, passed: Passed) -> str:
+def _guarantee(head: Head, capacity: Capacity, passed: Passed, now: float) -> str:
     """How often it was passed over, and when it starts at the latest if that goes on for as long as it may."""
     if not passed.times:
         return ""
     often = {1: "once", 2: "twice"}.get(passed.times, f"{passed.times} times")
     if head.starts_by != UNKNOWN:
-        latest = f"by {clock(head.starts_by)}"
-    elif holders := capacity.holders(head.pools):
-        latest = f"when {_names(holders)} {'has' if len(holders) == 1 else 'have'} ended"
-    else:
+        return f"; passed over {often}; starts at the latest by {clock(head.starts_by)}"
+    holders = capacity.holders(head.pools)
+    if not holders:
         return f"; passed over {often}"
-    return f"; passed over {often}; starts at the latest {latest}, as nobody passes it after {clock(_last_pass(head))}"
-
-
-def _last_pass(head: Head) -> float:
-    return head.gang.queued_at + PATIENCE_S
+    latest = f"when {_names(holders)} {'has' if len(holders) == 1 else 'have'} ended"
+    if now >= head.closes_at:
+        return f"; passed over {often}, and by nobody any more; starts at the latest {latest}"
+    until = f"in the {LATE_S / 86_400:g} days after that" if head.due_at == UNKNOWN else f"by {clock(head.closes_at)}"
+    return f"; passed over {often}; starts at the latest {latest}, and those who pass it {until}"
 
 
 def _names(holders: Sequence[Running]) -> str:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from muster.control.estimates.length import Length
 from muster.defaults import (
+    LATE_S,
+    LATE_SHARE,
     LENGTH_HANDICAP,
     LENGTH_HANDICAP_MOST_S,
     LIKELY_SHARE,
@@ -214,6 +216,15 @@ class Head:
     """When those have probably ended."""
     cases: tuple[float, ...] = ()
     """Moments at which it may start, each as likely as the others."""
+    first_at: float = 0.0
+    """Since when it is the first that waits."""
+    due_at: float = UNKNOWN
+    """When it would have started if nobody behind it had started since then; infinite while that has not come."""
+
+    @property
+    def closes_at(self) -> float:
+        """From when on nobody passes it, whatever is expected: a while after it would have started."""
+        return self.due_at + LATE_S + LATE_SHARE * max(0.0, self.due_at - self.gang.queued_at)
 
 
 @dataclass(frozen=True, slots=True)

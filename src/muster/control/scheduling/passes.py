@@ -28,9 +28,9 @@ from muster.control.scheduling.model import (
 )
 from muster.control.scheduling.queue import Passed, Queue
 from muster.control.scheduling.quota import Usage
-from muster.control.scheduling.reservation import reserve_for, victims_for
+from muster.control.scheduling.reservation import reserve_for, victims_for, would_fit_first
 from muster.control.scheduling.shares import standings
-from muster.defaults import DELAY_COUNTED_S, DELAY_S, DELAY_SHARE, PASSED_MOST_PER_NODE, PATIENCE_S
+from muster.defaults import DELAY_COUNTED_S, DELAY_S, DELAY_SHARE
 
 
 def schedule(queues: Mapping[str, Queue], capacity: Capacity, rules: Mapping[str, Rules], now: float) -> Decision:
@@ -138,10 +138,20 @@ class _Pass:
         self.head = Head(gang, UNKNOWN)
         if self._rules.backfill:
             passed = self._queue.passed(gang.run_id)
-            self.head = reserve_for(gang, self._capacity, self._now, victims, passed.pools)
-            self._allowance_s = allowance_s(gang, passed, self._now)
+            first = self._with_due(Head(gang, UNKNOWN), passed)
+            found = reserve_for(first, self._capacity, self._now, victims, passed.pools)
+            self.head = replace(found, first_at=first.first_at, due_at=first.due_at)
+            self._allowance_s = allowance_s(self.head, passed, self._now)
         if not gang.excluded:
             self._hopeless.add(gang.need)
+
+    def _with_due(self, head: Head, passed: Passed) -> Head:
+        """When it would have started first-in-first-out, once that is in the past."""
+        first_at = self._now if passed.first_at is None else passed.first_at
+        due_at = passed.due_at
+        if due_at == UNKNOWN and would_fit_first(head.gang, self._capacity, first_at):
+            due_at = self._now
+        return replace(head, first_at=first_at, due_at=due_at)
 
     def _try_early(self, gang: Gang) -> None:
         """On nodes that are not kept for the first that waits, or on those if it is hardly delayed."""
@@ -157,7 +167,7 @@ class _Pass:
         if delay_s > self._allowance_s:
             return
         self._allowance_s -= delay_s
-        if delay_s:
+        if delay_s or gang.limit_s is None:
             self.overtakings.append(Overtaking(self.head.gang.run_id, gang.run_id, delay_s))
         self._start(gang)
 
@@ -174,6 +184,9 @@ class _Pass:
 
 def expected_delay_s(gang: Gang, head: Head, now: float) -> float:
     """By how much the gang, started on the nodes kept for the first that waits, is expected to delay that one."""
+    if now >= head.closes_at:
+        # Expectations have failed it: from now on only promises count.
+        return 0.0 if head.starts_by != UNKNOWN and gang.until(now) <= head.starts_by else UNKNOWN
     if gang.planned_until(now) <= head.likely_at:
         return 0.0
     # Where limits say when everybody ends, they are kept to: a promise is better than an expectation.
@@ -183,12 +196,11 @@ def expected_delay_s(gang: Gang, head: Head, now: float) -> float:
     return sum(gang.length.excess_s(at - now, most_s=DELAY_COUNTED_S) for at in starts) / len(starts)
 
 
-def allowance_s(gang: Gang, passed: Passed, now: float) -> float:
-    """By how much others may still be expected to delay it; nothing once it has been passed over enough."""
-    waited_s = now - gang.queued_at
-    if passed.times >= PASSED_MOST_PER_NODE * gang.need.nodes or waited_s >= PATIENCE_S:
+def allowance_s(head: Head, passed: Passed, now: float) -> float:
+    """By how much others may still be expected to delay it; nothing once they have in fact delayed it for long."""
+    if now >= head.closes_at:
         return 0.0
-    return max(0.0, DELAY_S + DELAY_SHARE * waited_s - passed.delay_s)
+    return max(0.0, DELAY_S + DELAY_SHARE * (now - head.gang.queued_at) - passed.delay_s)
 
 
 def running_of(gang: Gang, start: Start, now: float) -> Running:

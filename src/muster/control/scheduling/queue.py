@@ -5,9 +5,9 @@ from __future__ import annotations
 import bisect
 import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from muster.control.scheduling.model import Decision, Gang, Need
+from muster.control.scheduling.model import UNKNOWN, Decision, Gang, Need
 from muster.control.scheduling.shares import Standing
 
 _Lane = tuple[Need, str]
@@ -23,6 +23,10 @@ class Passed:
     """By how much those who passed were expected to delay it, all together."""
     pools: frozenset[str] = frozenset()
     """The nodes that were kept for it last."""
+    first_at: float | None = None
+    """When it became the first that waits."""
+    due_at: float = UNKNOWN
+    """When it would have started if nobody had passed it; infinite while that has not come."""
 
 
 NEVER = Passed()
@@ -76,11 +80,11 @@ class Queue:
         if head is None:
             return
         old = self.passed(head.gang.run_id)
-        self._passed[head.gang.run_id] = Passed(old.times, old.delay_s, head.pools)
+        self._passed[head.gang.run_id] = Passed(old.times, old.delay_s, head.pools, head.first_at, head.due_at)
         for item in decision.overtakings:
             if item.run_id in self._passed:
                 old = self._passed[item.run_id]
-                self._passed[item.run_id] = Passed(old.times + 1, old.delay_s + item.delay_s, old.pools)
+                self._passed[item.run_id] = replace(old, times=old.times + 1, delay_s=old.delay_s + item.delay_s)
 
     def in_order(self, standings: Mapping[str, Standing]) -> Iterator[Gang]:
         """By priority, arrival and what each user has used lately."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from muster.control.scheduling.capacity import Capacity, Condition, Pool, fitting
+from muster.control.scheduling.capacity import Capacity, Condition, Pool, empty, fitting
 from muster.control.scheduling.model import UNKNOWN, Gang, Head, Need, Running
 from muster.defaults import KEEP_FACTOR, PAUSE_FOR_S, PAUSE_RAN_S, PAUSE_WAITED_S, START_MARGIN_S
 
@@ -13,9 +13,17 @@ _CASES = (1 / 6, 1 / 2, 5 / 6)
 
 
 def reserve_for(
-    gang: Gang, capacity: Capacity, now: float, victims: Collection[Running] = (), kept: Collection[str] = ()
+    first: Head, capacity: Capacity, now: float, victims: Collection[Running] = (), kept: Collection[str] = ()
 ) -> Head:
-    """The moment at which the gang is likely to fit, at the latest by declared limits, and the nodes kept for it."""
+    """The moment at which the first gang is likely to fit, at the latest by declared limits, and the nodes kept for it.
+
+    Once nobody may pass it any more it keeps its nodes, so that no estimate can move it on to others.
+    """
+    gang = first.gang
+    if now >= first.closes_at and kept and capacity.has(kept) and not victims:
+        same = _head(gang, frozenset(kept), capacity, now)
+        if _enough(gang, same.pools, capacity):
+            return same
     future = _Future(capacity, gang)
     told = {item.run_id for item in victims} | {item.run_id for item in capacity.running.values() if item.stopping}
     for run_id in sorted(told):
@@ -35,6 +43,26 @@ def reserve_for(
             return _same_nodes(sooner, capacity, now, kept) or sooner
     # Of somebody who holds its nodes nothing at all is known: every node is kept.
     return Head(gang, UNKNOWN, frozenset(pool.name for pool in capacity.pools_of(gang.cluster)))
+
+
+def _enough(gang: Gang, pools: frozenset[str], capacity: Capacity) -> bool:
+    """Whether the gang fits on these pools once they are empty."""
+    return sum(empty(pool, gang.cluster, gang.need, gang.excluded) for pool in capacity.named(pools)) >= gang.need.nodes
+
+
+def would_fit_first(gang: Gang, capacity: Capacity, first_at: float) -> bool:
+    """Whether it would fit now if nobody behind it had started since it was the first that waits."""
+    late = [
+        item
+        for item in capacity.running.values()
+        if item.since >= first_at and item.order > gang.order and item.cluster == gang.cluster
+    ]
+    if not late:
+        return False
+    future = _Future(capacity, gang)
+    for item in late:
+        future.end(item)
+    return future.total >= gang.need.nodes
 
 
 def _same_nodes(sooner: Head, capacity: Capacity, now: float, kept: Collection[str]) -> Head | None:

@@ -6,6 +6,7 @@ Read from the database once, then kept up as runs end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import BindParameter, bindparam, select, update
@@ -15,7 +16,8 @@ from muster.control.estimates.length import Length
 from muster.control.estimates.runs import Estimates, from_progress
 from muster.control.estimates.traits import traits_of
 from muster.control.estimates.waits import Interval, Waits
-from muster.control.scheduling.shares import Ledger
+from muster.control.scheduling.model import Running
+from muster.control.scheduling.shares import Ledger, weight_of
 from muster.defaults import SHARE_HALF_LIFE_S
 from muster.host import clock
 from muster.server.database import tables
@@ -26,10 +28,18 @@ from muster.wire.runs import Progress, slowest
 _RUNS, _ATTEMPTS, _PLACEMENTS, _PROGRESS = tables.runs, tables.attempts, tables.placements, tables.progress
 _REMEMBERED = 3000
 _OLDEST_S = 5 * SHARE_HALF_LIFE_S
+_IDS: BindParameter[list[str]] = bindparam("ids", expanding=True)
 _ENDED = (
-    select(_RUNS)
+    select(
+        *_RUNS.c["num_nodes", "ranks_per_node", "gpus_per_node", "submitted_by", "experiment", "spec"],
+        *_RUNS.c["attempt", "started_at", "ended_at", "timeout_s"],
+    )
     .where(_RUNS.c.status.in_(states.TERMINAL), _RUNS.c.started_at.is_not(None))
     .order_by(_RUNS.c.seq.desc())
+    .limit(_REMEMBERED)
+)
+_ENDS = select(*_RUNS.c["id", "attempt", "started_at", "ended_at", "timeout_s", "submitted_by"]).where(
+    _RUNS.c.status.in_(states.TERMINAL), _RUNS.c.started_at.is_not(None), _RUNS.c.id.in_(_IDS)
 )
 _WAITED = (
     select(_RUNS.c.forecast, _RUNS.c.started_at)
@@ -50,7 +60,15 @@ _USED = (
     .where(_ATTEMPTS.c.ended_at > bindparam("after"))
     .order_by(_ATTEMPTS.c.ended_at)
 )
-_IDS: BindParameter[list[str]] = bindparam("ids", expanding=True)
+_KEEP_FORECAST = update(_RUNS).where(_RUNS.c.id == bindparam("run_id")).values(forecast=bindparam("record"))
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What is remembered of a run while it holds nodes, so that nothing has to be read again when it ends."""
+
+    traits: Traits
+    length: Length
 
 
 class Learned:
@@ -60,50 +78,45 @@ class Learned:
         self.lengths = Estimates()
         self.waits = Waits()
         self._ledgers: dict[str, Ledger] = {}
-        self._used_until = 0.0
-        self._ending: set[str] = set()
+        self._ending: dict[str, Traits] = {}
 
     def load(self, transaction: Transaction) -> None:
         """Start with what the database remembers."""
         now = clock.now()
-        for row in reversed(transaction.execute(_ENDED.limit(_REMEMBERED)).all()):
-            self._learn(row)
+        for row in reversed(transaction.execute(_ENDED).all()):
+            self._learn(row, traits_of_run(row))
         for row in reversed(transaction.execute(_WAITED).all()):
             traits, told = forecast_of(row.forecast)
             self.waits.learn(traits, row.forecast["told_at"], row.started_at, told)
-        self._add_use(transaction.execute(_USED, {"after": now - _OLDEST_S}))
-        self._used_until = max(self._used_until, now - _OLDEST_S)
+        for row in transaction.execute(_USED, {"after": now - _OLDEST_S}):
+            held_s = (len(row.gpus) or 1) * (row.ended_at - row.created_at)
+            self.ledger(row.cluster).add(row.submitted_by or "", held_s, row.ended_at)
 
-    def note_ends(self, transaction: Transaction, let_go: Iterable[str], changed: Iterable[str]) -> None:
-        """Learn from runs that let go of their nodes, once their record is complete."""
-        self._ending |= set(let_go)
-        ids = sorted(self._ending.intersection(changed))
-        if not ids:
-            return
-        for row in transaction.execute(_ENDED.where(_RUNS.c.id.in_(_IDS)), {"ids": ids}):
-            self._learn(row)
-            self._ending.discard(row.id)
-        mine = _USED.where(_PLACEMENTS.c.run_id.in_(_IDS))
-        self._add_use(transaction.execute(mine, {"after": self._used_until, "ids": ids}))
+    def let_go(self, running: Running, traits: Traits | None, now: float) -> None:
+        """A run holds no nodes any more; its length is learned once its record is complete."""
+        self.ledger(running.cluster).add(running.user, weight_of(running) * max(0.0, now - running.since), now)
+        if traits is not None:
+            self._ending[running.run_id] = traits
+
+    def note_ends(self, transaction: Transaction, changed: Iterable[str]) -> None:
+        """Learn from runs that let go of their nodes and whose record is complete."""
+        ids = sorted(self._ending.keys() & set(changed)) if self._ending else ()
+        for row in transaction.execute(_ENDS, {"ids": ids}) if ids else ():
+            self._learn(row, self._ending.pop(row.id))
 
     def ledger(self, cluster: str) -> Ledger:
         return self._ledgers.setdefault(cluster, Ledger())
 
-    def length_of(self, row: Any) -> Length:
+    def length_of(self, row: Any, traits: Traits | None = None) -> Length:
         """How long a run is likely to take."""
-        return self.lengths.length(traits_of_run(row), row.timeout_s, row.submitted_by or "")
+        return self.lengths.length(
+            traits_of_run(row) if traits is None else traits, row.timeout_s, row.submitted_by or ""
+        )
 
-    def _learn(self, row: Any) -> None:
+    def _learn(self, row: Any, traits: Traits) -> None:
         """Only from runs of one attempt: between several of them a run waits."""
         if row.attempt == 1 and row.ended_at is not None:
-            length_s = row.ended_at - row.started_at
-            self.lengths.learn(traits_of_run(row), length_s, row.timeout_s, row.submitted_by or "")
-
-    def _add_use(self, rows: Iterable[Any]) -> None:
-        for row in rows:
-            held_s = (len(row.gpus) or 1) * (row.ended_at - row.created_at)
-            self.ledger(row.cluster).add(row.submitted_by or "", held_s, row.ended_at)
-            self._used_until = max(self._used_until, row.ended_at)
+            self.lengths.learn(traits, row.ended_at - row.started_at, row.timeout_s, row.submitted_by or "")
 
 
 def traits_of_run(row: Any) -> Traits:
@@ -132,7 +145,14 @@ def forecast_of(record: Any) -> tuple[Traits, Interval]:
     return tuple(record["traits"]), Interval(record["low_at"], record["high_at"])
 
 
-def keep_forecast(transaction: Transaction, run_id: str, traits: Traits, told: Interval, now: float) -> None:
-    """Write down what a run was told first, so that it can be compared with what came."""
-    record = {"told_at": now, "low_at": told.low_at, "high_at": told.high_at, "traits": list(traits)}
-    transaction.execute(update(_RUNS).where(_RUNS.c.id == run_id).values(forecast=record))
+def keep_forecasts(transaction: Transaction, told: Sequence[tuple[str, Traits, Interval]], now: float) -> None:
+    """Write down what runs were told first, so that it can be compared with what came."""
+    rows = [
+        {
+            "run_id": run_id,
+            "record": {"told_at": now, "low_at": first.low_at, "high_at": first.high_at, "traits": list(traits)},
+        }
+        for run_id, traits, first in told
+    ]
+    if rows:
+        transaction.execute(_KEEP_FORECAST, rows)

@@ -26,7 +26,15 @@ from muster.host import clock
 from muster.job.parts import Retry
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.queue.estimates import Learned, forecast_of, keep_forecast, load_progress, with_progress
+from muster.server.queue.estimates import (
+    Holder,
+    Learned,
+    forecast_of,
+    keep_forecasts,
+    load_progress,
+    traits_of_run,
+    with_progress,
+)
 from muster.server.runs.record_files import Unrecorded
 from muster.wire import states
 from muster.wire.runs import Progress
@@ -84,8 +92,11 @@ class RunQueue:
         self.learned = Learned()
         self._gangs: dict[str, Gang] = {}
         self._told: dict[str, Told] = {}
-        self._lengths: dict[str, Length] = {}
-        """Of those who hold nodes."""
+        self._kinds: dict[str, Traits] = {}
+        """What each queued run has in common with others."""
+        self._held: dict[str, Running] = {}
+        """Who holds nodes, as the last pass left it."""
+        self._holders: dict[str, Holder] = {}
         self._untold: set[str] = set()
         self._seen: int | None = None
 
@@ -105,6 +116,11 @@ class RunQueue:
             self._load(transaction)
         return ids
 
+    @property
+    def has_waiting(self) -> bool:
+        """Callable from any thread."""
+        return bool(self._gangs)
+
     def first_waiting(self, cluster: str, most: int) -> list[Gang]:
         """Gangs that nodes would help, as the last pass saw them; callable from any thread."""
         known = self.explanations
@@ -117,17 +133,21 @@ class RunQueue:
         for row in transaction.execute(_HOLDING):
             rows[row.run_id] = row
             parts.setdefault(row.run_id, []).append(Part(row.node, row.host, row.ranks, tuple(row.gpus)))
-        self.learned.note_ends(transaction, self._lengths.keys() - rows.keys(), changed)
-        unknown = sorted(rows.keys() - self._lengths.keys())
+        for run_id in self._held.keys() - rows.keys():
+            holder = self._holders.pop(run_id, None)
+            self.learned.let_go(self._held[run_id], holder and holder.traits, now)
+        self.learned.note_ends(transaction, changed)
+        unknown = sorted(rows.keys() - self._holders.keys())
         for row in transaction.execute(_SPECS, {"ids": unknown}) if unknown else ():
-            self._lengths[row.id] = self.learned.length_of(row)
-        self._lengths = {run_id: self._lengths[run_id] for run_id in rows if run_id in self._lengths}
+            traits = traits_of_run(row)
+            self._holders[row.id] = Holder(traits, self.learned.length_of(row, traits))
         # Where nobody waits, nobody asks how far they are.
         progress = load_progress(transaction, sorted(rows)) if self._gangs and rows else {}
-        return [
-            _running(row, tuple(parts[run_id]), now, self._lengths.get(run_id), progress.get(run_id))
+        self._held = {
+            run_id: _running(row, tuple(parts[run_id]), now, self._holders.get(run_id), progress.get(run_id))
             for run_id, row in rows.items()
-        ]
+        }
+        return list(self._held.values())
 
     def with_shares(self, rules: Mapping[str, Rules], running: Sequence[Running], now: float) -> dict[str, Rules]:
         """What each of those who wait has used of a cluster lately."""
@@ -139,23 +159,33 @@ class RunQueue:
                 found[name] = replace(rules[name], used=self.learned.ledger(name).with_running(mine, users, now))
         return found
 
-    def note(self, transaction: Transaction, decision: Decision, now: float) -> None:
+    def note(self, transaction: Transaction, decision: Decision, capacity: Capacity, now: float) -> None:
         """Remember who was passed over, compare starts with what was told, and tell those who have come."""
         for queue in self.queues.values():
             queue.note(decision)
         started = {start.run_id for start in decision.starts}
         for run_id in started:
-            told = self._told.pop(run_id, None)
-            if told is not None:
-                self.learned.waits.learn(told.traits, told.since, now, told.first)
+            self._begin(run_id, capacity.running[run_id], now)
+        news: list[tuple[str, Traits, Interval]] = []
         for run_id in self._untold - started:
             gang = self._gangs.get(run_id)
             if gang is None or run_id in self._told:
                 continue
             traits = wait_traits(gang, self.queues[gang.cluster], decision.heads.get(gang.cluster), now)
             told = self._told[run_id] = Told(traits, now, self.learned.waits.interval(traits, now, now))
-            keep_forecast(transaction, run_id, traits, told.first, now)
+            news.append((run_id, traits, told.first))
+        keep_forecasts(transaction, news, now)
         self._untold.clear()
+
+    def _begin(self, run_id: str, running: Running, now: float) -> None:
+        told = self._told.pop(run_id, None)
+        if told is not None:
+            self.learned.waits.learn(told.traits, told.since, now, told.first)
+        gang = self._gangs[run_id]
+        if gang.length is not None:
+            # It may have ended by the next pass, and counts all the same.
+            self._held[run_id] = running
+            self._holders[run_id] = Holder(self._kinds[run_id], gang.length)
 
     def starts_between(self, run_id: str, now: float) -> Interval | None:
         """When a queued run is likely to start; callable from any thread."""
@@ -191,7 +221,8 @@ class RunQueue:
         self._seen = transaction.execute(_LAST_CHANGE).scalar() or 0
         self.learned = Learned()
         self.learned.load(transaction)
-        self._gangs, self._told, self._untold, self._lengths = {}, {}, set(), {}
+        self._gangs, self._told, self._untold = {}, {}, set()
+        self._kinds, self._held, self._holders = {}, {}, {}
         by_cluster: dict[str, list[Gang]] = {}
         for row in transaction.execute(_WAITING):
             gang = self._gang(row)
@@ -201,6 +232,7 @@ class RunQueue:
 
     def _put(self, run_id: str, row: Any | None) -> None:
         old = self._gangs.pop(run_id, None)
+        self._kinds.pop(run_id, None)
         if old is not None:
             self.queues[old.cluster].remove(old)
         if row is not None:
@@ -209,7 +241,8 @@ class RunQueue:
 
     def _gang(self, row: Any) -> Gang:
         """A queued run; only its first wait is forecast."""
-        gang = self._gangs[row.id] = gang_of(row, self.learned.length_of(row))
+        traits = self._kinds[row.id] = traits_of_run(row)
+        gang = self._gangs[row.id] = gang_of(row, self.learned.length_of(row, traits))
         if row.forecast is not None and row.started_at is None:
             traits, first = forecast_of(row.forecast)
             self._told[row.id] = Told(traits, row.forecast["told_at"], first)
@@ -269,7 +302,7 @@ def gang_of(row: Any, length: Length) -> Gang:
 
 
 def _running(
-    row: Any, parts: tuple[Part, ...], now: float, length: Length | None, progress: Progress | None
+    row: Any, parts: tuple[Part, ...], now: float, holder: Holder | None, progress: Progress | None
 ) -> Running:
     since = row.started_at or row.created_at
     until = UNKNOWN if row.timeout_s is None else since + row.timeout_s + START_MARGIN_S
@@ -286,6 +319,6 @@ def _running(
         user=row.submitted_by or "",
         experiment=row.experiment,
         stopping=bool(row.stop_reason),
-        length=None if length is None else with_progress(length, now - since, progress),
+        length=None if holder is None else with_progress(holder.length, now - since, progress),
         checkpoints=row.checkpoints,
     )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.unit.control.scheduling.conftest import capacity, cluster, gang, running
 
 from muster.control.estimates.length import Length, log_normal
-from muster.control.scheduling.model import LOW, Rules
+from muster.control.scheduling.model import LOW, UNKNOWN, Head, Rules
 from muster.control.scheduling.passes import allowance_s, schedule
 from muster.control.scheduling.queue import Passed, Queue
+from muster.control.scheduling.reservation import would_fit_first
 from muster.control.scheduling.shares import Ledger, standings
 from muster.defaults import (
     DELAY_S,
     FAIR_SHARE_MOST_S,
-    PASSED_MOST_PER_NODE,
-    PATIENCE_S,
+    LATE_S,
+    LATE_SHARE,
     PAUSE_WAITED_S,
     SHARE_HALF_LIFE_S,
 )
@@ -66,12 +69,29 @@ def test_whoever_may_delay_the_first_uses_up_what_is_allowed():
 
 def test_nobody_is_passed_over_for_ever_whatever_was_expected():
     waiting = gang("wide", nodes=2, ranks=2, length=MINUTES)
-    assert allowance_s(waiting, Passed(), PATIENCE_S) == 0.0
-    assert allowance_s(waiting, Passed(2 * PASSED_MOST_PER_NODE), 3600.0) == 0.0
-    assert allowance_s(waiting, Passed(), 3600.0) > allowance_s(waiting, Passed(), 0.0) > 0
     liar = gang("liar", ranks=2, length=Length(log_normal(2400.0, 1.2)), seq=1)
-    late = decide([waiting, liar], blocked(), now=PATIENCE_S)
-    assert names(late) == [] and names(decide([waiting, liar], blocked())) == ["liar"]
+    first = Head(waiting, UNKNOWN)
+    due = replace(first, due_at=7200.0)
+    assert due.closes_at == 7200.0 + LATE_S + LATE_SHARE * 7200.0
+    assert allowance_s(first, Passed(), 3600.0) > allowance_s(first, Passed(), 0.0) > 0
+    assert allowance_s(due, Passed(), due.closes_at - 1) > 0
+    assert allowance_s(due, Passed(), due.closes_at) == 0.0
+    queue = Queue([waiting, liar])
+    assert names(decide(queue, blocked())) == ["liar"]
+    queue.note(replace(decide(queue, blocked()), heads={"c": due}))
+    assert names(decide(queue, blocked(), now=due.closes_at)) == []
+
+
+def test_a_gang_is_due_when_it_would_fit_had_nobody_behind_it_started():
+    nodes = cluster(2)
+    waiting = gang("wide", nodes=2, ranks=2, length=MINUTES, queued_at=0.0)
+    before = running("before", nodes[0], ranks=2, since=-100.0, order=(-100.0, 0), length=MINUTES)
+    passer = running("passer", nodes[1], ranks=2, since=50.0, order=(20.0, 2), length=MINUTES)
+    assert not would_fit_first(waiting, capacity(nodes, before, passer), first_at=10.0)
+    assert would_fit_first(waiting, capacity(nodes, passer), first_at=10.0)
+    ahead = running("ahead", nodes[1], ranks=2, since=50.0, order=(-1e6, 0), length=MINUTES)
+    assert not would_fit_first(waiting, capacity(nodes, ahead), first_at=10.0)
+    assert not would_fit_first(waiting, capacity(nodes, passer), first_at=60.0)
 
 
 def test_the_first_keeps_its_nodes_unless_others_are_free_much_sooner():

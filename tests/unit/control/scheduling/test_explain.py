@@ -11,7 +11,7 @@ from muster.control.scheduling.explain import Explanations, clock, head_reason, 
 from muster.control.scheduling.model import UNKNOWN, Head, Node, Rules
 from muster.control.scheduling.passes import schedule
 from muster.control.scheduling.queue import Passed, Queue
-from muster.defaults import PATIENCE_S
+from muster.defaults import LATE_S
 
 
 def explained(queue, found, rules=None, now=0.0):
@@ -60,11 +60,14 @@ def test_one_that_was_passed_over_is_told_how_often_and_when_it_starts_at_the_la
     nodes = cluster(2)
     head = Head(gang("wide", nodes=2, ranks=2, queued_at=now), UNKNOWN, frozenset({"c-0", "c-1"}), now + 60)
     held = capacity(nodes, running("x", nodes[0], ranks=2), running("y", nodes[1], ranks=2, until=now + 600))
-    last = clock(now + PATIENCE_S)
     said = head_reason(head, held, Rules(), now, passed=Passed(2, 60.0))
-    assert said.endswith(
-        f"; passed over twice; starts at the latest when x, y have ended, as nobody passes it after {last}"
-    )
+    latest = "; passed over twice; starts at the latest when x, y have ended, and those who pass it "
+    assert said.endswith(latest + "in the 3 days after that")
+    due = replace(head, due_at=now)
+    said = head_reason(due, held, Rules(), now, passed=Passed(2, 60.0))
+    assert said.endswith(latest + f"by {clock(now + LATE_S)}")
+    said = head_reason(due, held, Rules(), due.closes_at, passed=Passed(9))
+    assert said.endswith("; passed over 9 times, and by nobody any more; starts at the latest when x, y have ended")
     limited = replace(head, starts_by=now + 600)
     assert f"starts at the latest by {clock(now + 600)}" in head_reason(limited, held, Rules(), now, passed=Passed(1))
     assert "passed over" not in head_reason(head, held, Rules(), now)

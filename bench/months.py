@@ -1,0 +1,131 @@
+"""Many months made from one trace: does the queue do as well on what it was not tuned on?
+
+Windows of the trace, its jobs in other orders, drawn again with other arrivals, and on clusters of other shapes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bench.measure import Figure, report
+from muster.simulation.jobs import DAY_S, Job, Machines, Outcome
+from muster.simulation.simulator import FIFO, MUSTER, WITHOUT_LIMITS, simulate
+from muster.simulation.trace import Entry, Selection, read, select
+
+LOAD = 0.85
+
+
+@dataclass(frozen=True)
+class Case:
+    """One month and the cluster that it is tried on."""
+
+    name: str
+    machines: Machines
+    jobs: tuple[Job, ...]
+
+    @property
+    def load(self) -> float:
+        """The work that is submitted, as a share of what the nodes could do."""
+        return work(self.jobs) / (self.machines.num_gpus * self.machines.days * DAY_S)
+
+
+def work(jobs: Sequence[Job]) -> float:
+    return sum(job.run_s * job.gang.need.nodes * (job.gang.need.gpus or 0) for job in jobs)
+
+
+def cases(entries: Sequence[Entry], seeds: int) -> Iterator[Case]:
+    """All of them; what is random is so by its number."""
+    yield from windows(entries)
+    yield from shuffles(entries, seeds)
+    yield from drawn(entries, seeds)
+    yield from shapes(entries, max(1, seeds // 3))
+
+
+def windows(entries: Sequence[Entry]) -> Iterator[Case]:
+    for name, chosen in (
+        ("first 3,000 jobs", Selection(most_jobs=3000)),
+        ("first 2,000 jobs", Selection(most_jobs=2000)),
+        ("all jobs", Selection()),
+    ):
+        yield _case(name, entries, chosen)
+    busy = entries[-4438:]
+    yield _case("last 3,000 jobs", busy[-3000:], Selection(from_day=0))
+    yield _case("middle 3,000 jobs", busy[700:3700], Selection(from_day=0))
+    yield _case("last 2,000 jobs", busy[-2000:], Selection(from_day=0))
+
+
+def shuffles(entries: Sequence[Entry], seeds: int) -> Iterator[Case]:
+    """The same arrivals with the jobs behind them shuffled, in blocks or one by one."""
+    base = _case("", entries, Selection(most_jobs=3000))
+    for size in (50, 1):
+        for seed in range(seeds):
+            dice = random.Random(seed)
+            blocks = [base.jobs[start : start + size] for start in range(0, len(base.jobs), size)]
+            dice.shuffle(blocks)
+            mixed = [job for block in blocks for job in block]
+            arrivals = [job.gang.queued_at for job in base.jobs]
+            yield Case(f"shuffled in blocks of {size} ({seed})", base.machines, rearranged(mixed, arrivals))
+
+
+def drawn(entries: Sequence[Entry], seeds: int) -> Iterator[Case]:
+    """3,000 jobs drawn again with the arrivals of blocks of time drawn again, at the same load."""
+    whole = _case("", entries, Selection())
+    gaps = [b.gang.queued_at - a.gang.queued_at for a, b in zip(whole.jobs, whole.jobs[1:], strict=False)]
+    for seed in range(seeds):
+        dice = random.Random(1000 + seed)
+        jobs, steps = [], []
+        while len(jobs) < 3000:
+            start = dice.randrange(len(gaps) - 100)
+            jobs += whole.jobs[start : start + 100]
+            steps += gaps[start : start + 100]
+        dice.shuffle(jobs)
+        yield stretched(f"drawn again ({seed})", Machines(2, 8, 1.0), jobs, steps, LOAD)
+
+
+def shapes(entries: Sequence[Entry], seeds: int) -> Iterator[Case]:
+    """Other clusters: larger ones with more work, smaller nodes, less and more load."""
+    for name, nodes, gpus, load in (
+        ("4 nodes of 4 GPUs", 4, 4, LOAD),
+        ("4 nodes of 8 GPUs", 4, 8, LOAD),
+        ("16 nodes of 8 GPUs", 16, 8, LOAD),
+        ("2 nodes of 8 GPUs, load 0.7", 2, 8, 0.7),
+        ("2 nodes of 8 GPUs, load 0.95", 2, 8, 0.95),
+    ):
+        trace = select(entries, Selection(), gpus, nodes * gpus)
+        gaps = [b.gang.queued_at - a.gang.queued_at for a, b in zip(trace.jobs, trace.jobs[1:], strict=False)]
+        for seed in range(seeds):
+            dice = random.Random(2000 + seed)
+            jobs, steps = [], []
+            while len(jobs) < 4000:
+                start = dice.randrange(len(gaps) - 100)
+                jobs += trace.jobs[start : start + 100]
+                steps += gaps[start : start + 100]
+            yield stretched(f"{name} ({seed})", Machines(nodes, gpus, 1.0), jobs, steps, load)
+
+
+def stretched(name: str, machines: Machines, jobs: Sequence[Job], gaps: Sequence[float], load: float) -> Case:
+    """Jobs with these gaps between them, made longer or shorter so that the load is as wanted."""
+    span_s = work(jobs) / (machines.num_gpus * load)
+    scale = span_s / sum(gaps)
+    at, arrivals = 0.0, []
+    for gap in gaps:
+        arrivals.append(at)
+        at += gap * scale
+    return Case(name, replace(machines, days=span_s / DAY_S), rearranged(jobs, arrivals))
+
+
+def rearranged(jobs: Sequence[Job], arrivals: Sequence[float]) -> tuple[Job, ...]:
+    return tuple(
+        replace(job, gang=replace(job.gang, run_id=f"j{number}", title=f"j{number}", queued_at=at, seq=number))
+        for number, (job, at) in enumerate(zip(jobs, arrivals, strict=True))
+    )
+
+
+def _case(name: str, entries: Sequence[Entry], chosen: Selection) -> Case:
+    trace = select(entries, chosen, 8, 16)
+    return Case(name, Machines(2, 8, trace.days), trace.jobs)
