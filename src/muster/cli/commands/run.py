@@ -21,7 +21,7 @@ from muster.job.jobfile import LoadedJob, read_job_file
 
 
 def run(
-    target: Annotated[str, argument("JOBFILE|SCRIPT", "A job file (.yml, .yaml), a script, or a program.")],
+    target: Annotated[str, argument("JOBFILE|SCRIPT", "A job file (.yml, .yaml, .json), a script, or a program.")],
     arguments: Annotated[
         list[str] | None, argument("ARGS", "After `--`: arguments of the script; $NAME is filled in per rank.")
     ] = None,
