@@ -88,7 +88,7 @@ def run(
     )
     job = load(target, arguments or [], overrides)
     if dry_run:
-        find("commands.dry_run:show_plan")(job, as_json)
+        find("planning.dry_run:show_plan")(job, as_json)
         return
     raise typer.Exit(start(job, detach=detach, quiet=quiet, as_json=as_json))
 
