@@ -147,3 +147,5 @@ IMAGES_PER_SHARD = 1000
 SERVER_START_S = 60.0
 CONNECT_S = 5.0
 CLUSTER_WAIT_S = 1500.0
+GROWING_S = 2.0
+"""So often a progress bar becomes a line where there is no terminal to draw it on."""
