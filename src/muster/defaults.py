@@ -159,6 +159,8 @@ IMAGES_PER_SHARD = 1000
 SERVER_START_S = 60.0
 CONNECT_S = 5.0
 CLUSTER_WAIT_S = 1500.0
+GROWING_S = 2.0
+"""So often a progress bar becomes a line where there is no terminal to draw it on."""
 
 SILENCE_S = 120.0
 """A run that has neither printed nor logged anything for so long says so, in place of its old rate."""

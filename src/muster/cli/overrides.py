@@ -15,7 +15,7 @@ from muster.errors import JobError
 from muster.job.environmentfile import environment_of, is_environment_file
 from muster.wire.codec import Json
 
-JOB_FILE_SUFFIXES = (".yml", ".yaml")
+JOB_FILE_SUFFIXES = (".yml", ".yaml", ".json")
 JOB_FILE = "job file"
 CURRENT_PYTHON = "none"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,17 +11,20 @@ from typing import NamedTuple
 
 from muster.client.api import Client
 from muster.client.snapshot import FileChanged, push, scan, with_includes
+from muster.environments import names
 from muster.environments.current import installed
 from muster.environments.files import with_contents
 from muster.errors import JobError
 from muster.job.check import check_files, local_path
-from muster.job.parts import EnvironmentSpec, Input, Scalar
+from muster.job.parts import EnvironmentSpec, Input, Mpi, Scalar
 from muster.job.rules import SNAPSHOT, is_snapshot
 from muster.job.spec import JobSpec
 from muster.wire.environments import EnvironmentView
 from muster.wire.runs import RunView
 
 _TRIES = 3
+_SCANNED_FILES, _SCANNED_BYTES = 500, 1 << 20
+_HOROVOD = re.compile(rb"^\s*(?:import|from)\s+horovod\b", re.MULTILINE)
 
 
 class SentCode(NamedTuple):
@@ -42,6 +47,8 @@ def submit(
     """Check the job's files, send its code unless it is `sent` already, submit it; returns the run's view."""
     base = Path(base_dir).resolve()
     all_notices = [*notices, *check_files(spec, base)]
+    spec, about_horovod = with_horovod(spec, base)
+    all_notices += about_horovod
     described = with_contents(absolute_inputs(with_build(client, spec, base), base), base)
     snapshot = None
     if spec.code is not None or spec.additional_includes:
@@ -55,6 +62,31 @@ def submit(
         list(dict.fromkeys(all_notices)),
         _packages(spec, python),
     )
+
+
+def with_horovod(spec: JobSpec, base_dir: Path) -> tuple[JobSpec, list[str]]:
+    """A name of Azure ML's in an MPI job means a compiled Horovod where the code imports it, and only there."""
+    name = spec.environment
+    other = names.with_horovod(name) if isinstance(name, str) and isinstance(spec.distribution, Mpi) else None
+    if other is None or spec.code is None or not imports_horovod(base_dir / spec.code):
+        return spec, []
+    return spec.model_copy(update={"environment": other}), [
+        f"environment {name}: the code imports horovod, so it stands for {other}, which is compiled once"
+    ]
+
+
+def imports_horovod(code: Path) -> bool:
+    """Whether a Python file of the code imports Horovod; looked for in the first few hundred."""
+    files = [code] if code.is_file() else itertools.islice(sorted(code.rglob("*.py")), _SCANNED_FILES)
+    return any(_HOROVOD.search(_content(file)) for file in files)
+
+
+def _content(file: Path) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(_SCANNED_BYTES)
+    except OSError:
+        return b""
 
 
 def with_build(client: Client, spec: JobSpec, base_dir: Path) -> JobSpec:

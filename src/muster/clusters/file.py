@@ -34,6 +34,7 @@ _IGNORED = {
     "created_on": "is a record of Azure",
 }
 _TYPES = ("amlcompute", "cluster")
+_BATCH_AI = {"vmSize": "vm_size", "vmPriority": "vm_priority"}
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def load_cluster_file(path: Path) -> ClusterFile:
 
 def parse_cluster(data: Mapping[str, Json], source: str = "the cluster file") -> ClusterFile:
     """A cluster out of a mapping; keys that only a cloud understands are passed over with a notice."""
-    given = dict(data)
+    given = _of_batch_ai(data)
     kind = str(given.get("type", "amlcompute")).lower()
     if kind not in _TYPES:
         raise errors.JobError(f"{source}: type {kind!r} is not a cluster", f"Types here: {', '.join(_TYPES)}.")
@@ -79,3 +80,24 @@ def parse_cluster(data: Mapping[str, Json], source: str = "the cluster file") ->
             given[new] = given.pop(old)
     parse_options(given)
     return ClusterFile(str(name) if name else None, engine, given, notices)
+
+
+def _of_batch_ai(data: Mapping[str, Json]) -> dict[str, Json]:
+    """A cluster of Batch AI in Muster's words; anything else as it is."""
+    properties = data.get("properties")
+    inner = properties if isinstance(properties, Mapping) else data
+    scale = inner.get("scaleSettings")
+    if not isinstance(scale, Mapping):
+        return dict(data)
+    made: dict[str, Json] = {key: data[key] for key in ("name", "engine") if key in data}
+    made |= {new: inner[old] for old, new in _BATCH_AI.items() if inner.get(old) is not None}
+    manual, auto = scale.get("manual"), scale.get("autoScale")
+    if isinstance(manual, Mapping):
+        made |= {"min_nodes": manual.get("targetNodeCount"), "max_nodes": manual.get("targetNodeCount")}
+    if isinstance(auto, Mapping):
+        made |= {"min_nodes": auto.get("minimumNodeCount"), "max_nodes": auto.get("maximumNodeCount")}
+    setup = inner.get("nodeSetup")
+    task = setup.get("setupTask") if isinstance(setup, Mapping) else None
+    if isinstance(task, Mapping) and task.get("commandLine"):
+        made["setup"] = task["commandLine"]
+    return made

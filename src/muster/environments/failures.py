@@ -13,12 +13,16 @@ _LINES = 25
 class Failure(Exception):
     """Why an environment could not be built; `code` is the verdict, `environment` or `disk_full`."""
 
-    def __init__(self, code: str, message: str, next: str, lines: Sequence[str] = ()) -> None:
+    def __init__(
+        self, code: str, message: str, next: str, lines: Sequence[str] = (), *, is_version: bool = False
+    ) -> None:
         super().__init__(f"{message}. {next}")
         self.code = code
         self.message = message
         self.next = next
         self.lines = tuple(lines)
+        self.is_version = is_version
+        """Another version of what is asked for might do."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class _Pattern:
     message: str
     next: str
     code: str = "environment"
+    is_version: bool = False
 
 
 _NETWORK_NEXT = (
@@ -68,11 +73,13 @@ _PATTERNS = (
         re.compile(r"requires a different python|does not satisfy Python|Requires-Python|current Python version", re.I),
         "a package does not run on this version of Python",
         "Ask for another version of it, or set `python` in the environment.",
+        is_version=True,
     ),
     _Pattern(
         re.compile(r"(?:there (?:is|are) no versions? of|no version of) (?P<what>\S+)", re.I),
         "there is no version {what}",
         _VERSION_NEXT,
+        is_version=True,
     ),
     _Pattern(
         re.compile(
@@ -89,11 +96,13 @@ _PATTERNS = (
         re.compile(r"(?:No matching distribution found for|satisfies the requirement) (?P<what>[^\n(]+)", re.I),
         "no version fits {what}",
         _VERSION_NEXT,
+        is_version=True,
     ),
     _Pattern(
         re.compile(r"ResolutionImpossible|unsatisfiable|conflicting dependencies|are incompatible", re.I),
         "the requirements contradict each other",
         "Loosen one of the versions that the lines name.",
+        is_version=True,
     ),
     _Pattern(
         re.compile(
@@ -103,6 +112,7 @@ _PATTERNS = (
         ),
         "a package could not be compiled",
         "Ask for a version that has a wheel for this Python, or install the compilers and headers that it needs.",
+        is_version=True,
     ),
     _Pattern(
         re.compile(r"Invalid requirement|Failed to parse|Couldn't parse|InvalidMatchSpec|expected one of", re.I),
@@ -153,7 +163,7 @@ def classify(program: str, returncode: int, printed: Sequence[str]) -> Failure:
         if match:
             what = next((group for group in match.groupdict().values() if group), "what is asked for")
             message = pattern.message.format(what=what.strip("`'\",;:() ").removesuffix("."))
-            return Failure(pattern.code, message, pattern.next, lines)
+            return Failure(pattern.code, message, pattern.next, lines, is_version=pattern.is_version)
     return Failure("environment", f"{program} ended with code {returncode}", "The lines say why.", lines)
 
 

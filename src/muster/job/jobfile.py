@@ -9,6 +9,7 @@ from pathlib import Path
 from muster.errors import JobError
 from muster.job import refusal
 from muster.job.azure import left_out_notice, settle
+from muster.job.batchai import is_batch_ai, translate
 from muster.job.document import MAX_BYTES, BadDocument, MappingNode, Node, ScalarNode, SequenceNode, read_document
 from muster.job.environmentfile import with_environment_file
 from muster.job.explain import make_spec
@@ -40,6 +41,7 @@ class JobDocument:
     base_dir: Path
     source: str
     root: MappingNode
+    notices: tuple[str, ...] = ()
 
     def checked(self, data: Mapping[str, Json]) -> LoadedJob:
         """The job of this file, or of what became of it; raises JobError with file, line and key of every problem."""
@@ -47,7 +49,7 @@ class JobDocument:
         lines = {path: _line_of(self.root, path) for path in settled.left_out}
         notice = left_out_notice(settled, lines)
         spec = make_spec(settled.data, self.source, lambda path: _line_of(self.root, path))
-        return LoadedJob(spec, (f"{self.source}: {notice}",) if notice else (), self.base_dir)
+        return LoadedJob(spec, (*self.notices, *([f"{self.source}: {notice}"] if notice else [])), self.base_dir)
 
 
 def load_job_file(path: str | Path) -> LoadedJob:
@@ -82,7 +84,15 @@ def parse_job(text: str, source: str = "job.yml", base_dir: str | Path = ".") ->
 
 def _document(text: str, source: str, base_dir: Path) -> JobDocument:
     root = _root(text, source)
-    return JobDocument(_mapping(root, ()), base_dir, source, root)
+    data = _mapping(root, ())
+    if not is_batch_ai(data):
+        return JobDocument(data, base_dir, source, root)
+    try:
+        # Below another key, so that no value is taken as text.
+        job = translate(_mapping(root, ("",)), lambda path: (base_dir / path).is_dir())
+    except JobError as error:
+        raise JobError(f"{source}: {error.message}", error.hint) from error
+    return JobDocument(job.data, base_dir, source, root, tuple(f"{source}: {notice}" for notice in job.notices))
 
 
 def _root(text: str, source: str) -> MappingNode:

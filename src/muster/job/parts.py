@@ -216,6 +216,8 @@ class EnvironmentSpec(Model):
     """A Python interpreter's path, or a version."""
     pip: Annotated[tuple[Text, ...], BeforeValidator(as_tuple)] = ()
     """Requirements that pip installs: alone, with `python`, or on top of `image` or `build`."""
+    strict: bool = False
+    """Refuse a Python, version or image that cannot be had; otherwise the nearest is taken, with a notice."""
 
     @property
     def is_a_name(self) -> bool:

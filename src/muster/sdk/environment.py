@@ -148,7 +148,7 @@ class Environment:
             stored = workspace.client.environment(short, version or names.version_of(name))
             return from_spec(short, stored.spec, str(stored.version))
         environment = curated(name)
-        if notice := old_name_notice(name):
+        if notice := azure_name_notice(name):
             tell(notice)
         environment.version = version
         return environment
@@ -261,16 +261,12 @@ def curated(name: str) -> Environment:
     return made
 
 
-def old_name_notice(name: str) -> str:
-    """What an old name of Azure ML's stands for; empty for a name of Muster's own."""
+def azure_name_notice(name: str) -> str:
+    """What a name of Azure ML's stands for; empty for a name of Muster's own."""
     meaning = names.meaning(name, is_mpi=False)
     if meaning is None or not meaning.old:
         return ""
-    with_mpi = names.meaning(name, is_mpi=True)
-    stands_for = meaning.curated or "the current Python"
-    if with_mpi is not None and with_mpi.curated != meaning.curated:
-        stands_for += f", and for {with_mpi.curated} in an MPI job"
-    return f"environment {name!r} is an old name of Azure ML; it stands for {stands_for}"
+    return names.azure_notice(name, meaning.curated)
 
 
 def from_spec(name: str, spec: Mapping[str, Json], version: str | None = None) -> Environment:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from muster.client.api import Client
+from muster.defaults import GROWING_S
 from muster.errors import MusterError, NotFound, RunFailed
 from muster.host.files import is_safe_path
 from muster.runtime import values
@@ -338,6 +339,7 @@ class _LineMerger:
     def __init__(self, num_ranks: int) -> None:
         self._prefixed = num_ranks > 1
         self._rest: dict[str, bytes] = {}
+        self._shown_at: dict[str, float] = {}
 
     def feed(self, log: LogPiece) -> str:
         """The lines that a log event completes."""
@@ -347,7 +349,17 @@ class _LineMerger:
             lines.append(rest)
             rest = b""
         self._rest[stream] = rest
+        if not lines and b"\r" in log.data and self._is_due(stream):
+            # A progress bar, as it stands.
+            lines.append(rest)
         return "".join(self._line(stream, line) for line in lines)
+
+    def _is_due(self, stream: str) -> bool:
+        now = time.monotonic()
+        if now - self._shown_at.get(stream, -GROWING_S) < GROWING_S:
+            return False
+        self._shown_at[stream] = now
+        return True
 
     def finish(self) -> str:
         """What is left without an end of line."""

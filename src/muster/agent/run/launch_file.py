@@ -62,10 +62,16 @@ class LaunchFiles:
         env["PATH"] = f"{prepared.python_bin}:{SYSTEM_PATH}"
         env["TMPDIR"] = prepared.tmp
         env["MUSTER_HOOKS"] = ",".join(RANK_HOOKS)
+        runtime, own = str(self._services.runtime), given.get("PYTHONPATH", "")
         if not used:
             env["TORCHINDUCTOR_CACHE_DIR"] = _compiled(agent_env)
+        if prepared.environment and not used:
+            # What a command adds with pip is the attempt's own: others use the same environment.
+            added, version = self._paths.root / "pip", ".".join(prepared.environment.built.python.split(".")[:2])
+            env["PIP_PREFIX"] = str(added)
+            env["PATH"] = f"{prepared.python_bin}:{added / 'bin'}:{SYSTEM_PATH}"
+            runtime = f"{runtime}:{added / 'lib' / f'python{version}' / 'site-packages'}"
         env.update(given)
-        runtime, own = str(self._services.runtime), given.get("PYTHONPATH", "")
         env["PYTHONPATH"] = f"{runtime}:{own}" if own else runtime
         env.update(self._muster_variables(rank.rank))
         return describe.rank_environment(used, self._paths, env, given) if used else env

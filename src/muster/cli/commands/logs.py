@@ -21,6 +21,7 @@ from muster.cli.views.run import ref
 from muster.client.api import Client
 from muster.client.calls import checking
 from muster.client.connect import connect_to_read
+from muster.defaults import GROWING_S
 from muster.errors import NotFound, UserError
 from muster.wire.runs import RunView
 from muster.wire.stream import LogPiece, LogQuery
@@ -124,8 +125,9 @@ def _print_raw(client: Client, view: RunView, query: LogQuery, follow: bool) -> 
 
 def _print_lines(client: Client, view: RunView, query: LogQuery, follow: bool, as_json: bool) -> None:
     state = RunState.of(view)
-    merger = Merger(color=Paint.of(sys.stdout).color and not as_json)
     follow = follow and not state.ended
+    growing_s = GROWING_S if follow and not as_json and not is_terminal(sys.stdout) else None
+    merger = Merger(color=Paint.of(sys.stdout).color and not as_json, growing_s=growing_s)
     chosen: AbstractContextManager[Display]
     if as_json:
         chosen = nullcontext(JsonDisplay(sys.stdout, states=False))

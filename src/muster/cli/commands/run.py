@@ -21,7 +21,7 @@ from muster.job.jobfile import LoadedJob, read_job_file
 
 
 def run(
-    target: Annotated[str, argument("JOBFILE|SCRIPT", "A job file (.yml, .yaml), a script, or a program.")],
+    target: Annotated[str, argument("JOBFILE|SCRIPT", "A job file (.yml, .yaml, .json), a script, or a program.")],
     arguments: Annotated[
         list[str] | None, argument("ARGS", "After `--`: arguments of the script; $NAME is filled in per rank.")
     ] = None,
@@ -88,7 +88,7 @@ def run(
     )
     job = load(target, arguments or [], overrides)
     if dry_run:
-        find("commands.dry_run:show_plan")(job, as_json)
+        find("planning.dry_run:show_plan")(job, as_json)
         return
     raise typer.Exit(start(job, detach=detach, quiet=quiet, as_json=as_json))
 

@@ -13,13 +13,14 @@ from typing import Protocol, Self
 import typer
 
 from muster.cli import exits
-from muster.cli.console import Paint, columns, print_lines, say
+from muster.cli.console import Paint, columns, is_terminal, print_lines, say
 from muster.cli.following.display import Display, QuietDisplay, open_display
 from muster.cli.following.lines import Merger
 from muster.cli.following.state import RunState
 from muster.cli.options import print_json
 from muster.cli.views.run import ref, summary
 from muster.client.sse import StreamItem
+from muster.defaults import GROWING_S
 from muster.wire.runs import RunView
 from muster.wire.states import RunStatus
 from muster.wire.stream import LogPiece, Note, RunEnded, StateChanged
@@ -38,7 +39,9 @@ class Streaming(Protocol):
 def follow(client: Streaming, view: RunView, quiet: bool, shown: set[str] | None = None) -> RunStatus:
     """Show the run until it ends; returns its final state. A quiet one does not repeat the notes in `shown`."""
     state = RunState.of(view)
-    merger = Merger(color=Paint.of(sys.stdout).color)
+    # A terminal shows bars below the lines.
+    growing_s = None if is_terminal(sys.stdout) else GROWING_S
+    merger = Merger(color=Paint.of(sys.stdout).color, growing_s=growing_s)
     shown = set() if shown is None else shown
     try:
         with (

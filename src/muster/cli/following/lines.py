@@ -1,13 +1,16 @@
 """Bytes of many ranks in, whole lines out. Pure.
 
 A carriage return starts a line again: only its last state becomes a line, and what is under way can be
-asked for. So progress bars of many ranks never garble each other, however their writes interleave.
+asked for. So progress bars of many ranks never garble each other, however their writes interleave. Where nobody asks,
+as in a pipe, a bar becomes a line now and then while it grows.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -38,14 +41,29 @@ class Merger:
 
     color: bool = False
     max_line_bytes: int = MAX_LINE_BYTES
+    growing_s: float | None = None
+    """So often a line that is written over becomes one as it stands, where nothing else shows it; None: never."""
+    clock: Callable[[], float] = time.monotonic
     _sources: dict[str, _Unfinished] = field(default_factory=dict)
+    _shown_at: dict[str, float] = field(default_factory=dict)
 
     def feed(self, source: str, data: bytes) -> list[Line]:
         """Add bytes of a source; returns the lines that they finish."""
         unfinished = self._sources.get(source)
         if unfinished is None:
             unfinished = self._sources[source] = _Unfinished(self.max_line_bytes)
-        return [Line(source, self._text(raw)) for raw in unfinished.feed(data)]
+        lines = [Line(source, self._text(raw)) for raw in unfinished.feed(data)]
+        if self.growing_s is not None and not lines and b"\r" in data:
+            lines += self._growing(source, unfinished, self.growing_s)
+        return lines
+
+    def _growing(self, source: str, unfinished: _Unfinished, every_s: float) -> list[Line]:
+        """What a progress bar shows, unless it was shown a moment ago."""
+        now, text = self.clock(), self._text(unfinished.state())
+        if not text.strip() or now - self._shown_at.get(source, -every_s) < every_s:
+            return []
+        self._shown_at[source] = now
+        return [Line(source, text)]
 
     def finish(self) -> list[Line]:
         """End all sources: what they left without a newline becomes lines."""

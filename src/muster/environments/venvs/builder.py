@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from muster.environments.failures import Failure, classify
-from muster.environments.venvs import archives, locks, sources
+from muster.environments.venvs import archives, locks, sources, versions
 from muster.environments.venvs.cache import BuildRecord, Built, Cache
 from muster.environments.venvs.interpreters import Interpreter
 from muster.environments.venvs.recipe import requirement_name, without_secrets
@@ -147,14 +147,16 @@ class _Build:
         order = steps(self.recipe, has_cuda=has_gpus() and shutil.which("nvcc") is not None)
         for number, step in enumerate(order):
             self.progress.say(f"installing {_shown(step.requirements)}")
-            self._install(step, number, pip)
-        versions = self._freeze()
+            self._install_nearest(step, number, pip)
+        installed = self._freeze()
         compiled = {requirement_name(text) for step in order if step.from_source for text in step.requirements}
-        exact = [line for line in versions if " @ " not in line and requirement_name(line) not in compiled]
+        exact = [line for line in installed if " @ " not in line and requirement_name(line) not in compiled]
         known = self._hashes(exact)
         for report in self.folder.glob(f"{_REPORT}*"):
             report.unlink()
-        return [*self._conda_lock(), *locks.with_hashes(versions, known)]
+        # After the versions were recorded: it is a tool, and no part of what the job asked for.
+        self._add_pip()
+        return [*self._conda_lock(), *locks.with_hashes(installed, known)]
 
     def _make(self) -> list[str]:
         """The environment without its packages; returns the pip to install into it with, unless that is uv."""
@@ -184,6 +186,81 @@ class _Build:
             )
         self.progress.say(f"installing {_shown(recipe.conda)} with {Path(tool).name}")
         self._run([tool, "create", "-y", "-q", "-p", str(self.folder), *conda_words(recipe, self.base.minor)])
+
+    def _add_pip(self) -> None:
+        """A pip of the environment's own, for commands that begin with `pip install`; without one it is as good."""
+        if (self.folder / "bin" / "pip").exists():
+            return
+        self.progress.say("adding pip")
+        bundled = [self.python, "-I", "-m", "ensurepip", "--default-pip"]
+        commands = [bundled, *([[self.uv, "pip", "install", "--python", self.python, "pip"]] if self.uv else [])]
+        for command in commands:
+            done = subprocess.run(
+                command, capture_output=True, text=True, env=self.environment, pass_fds=[self.lock], check=False
+            )
+            if done.returncode == 0:
+                return
+        self.progress.write("the environment has no pip: this Python comes without ensurepip")
+
+    def _install_nearest(self, step: Step, number: int, pip: Sequence[str]) -> None:
+        """Install; where versions exist for no Python like this one, the nearest that do are taken."""
+        ways: tuple[Callable[[Step], tuple[str, ...]], ...] = (self._nearest, self._loosened)
+        if self.recipe.strict or self.recipe.constraints:
+            ways = ()
+        try:
+            return self._install(step, number, pip)
+        except Failure as first:
+            failure = first
+        for way in ways if failure.is_version else ():
+            changed = way(step)
+            if changed == step.requirements:
+                continue
+            try:
+                return self._install(replace(step, requirements=changed), number, pip)
+            except Failure as again:
+                self.progress.write(f"that failed too: {again.message}")
+        raise failure
+
+    def _loosened(self, step: Step) -> tuple[str, ...]:
+        """The requirements with every pin as a lower bound: the resolver finds versions that go together."""
+        found = tuple(versions.loosened(text) for text in step.requirements)
+        if found != step.requirements:
+            self.progress.write(f"notice: the versions do not go together here: {_shown(found, 20)} are taken")
+        return found
+
+    def _nearest(self, step: Step) -> tuple[str, ...]:
+        """The requirements, with versions that do not exist here replaced by the nearest that do."""
+        found = []
+        for text in step.requirements:
+            taken = self._available(text) if (pin := versions.pinned(text)) else text
+            if pin and taken != text:
+                self.progress.write(f"notice: {text} is not there for Python {self.base.minor}: {taken} is taken")
+            found.append(taken)
+        return tuple(found)
+
+    def _available(self, text: str) -> str:
+        """A pinned requirement as it can be had: itself, the next newer version, or any."""
+        name = versions.pinned(text)[0]
+        for candidate, lowest in versions.candidates(text):
+            resolved = self._resolves(candidate, lowest)
+            if resolved:
+                return text if candidate == text else versions.exact(name, resolved) or candidate
+        return text
+
+    def _resolves(self, requirement: str, lowest: bool) -> str:
+        """What the index has for a requirement, without what it depends on; empty where there is nothing."""
+        listed = self._listed("muster-requirements.txt", [*self._sources(), requirement])
+        if self.uv:
+            mode = ["--resolution", "lowest-direct"] if lowest else []
+            command = [self.uv, "pip", "compile", "--no-deps", "--no-header", "--quiet", "--python", self.python]
+            command += ["--only-binary", ":all:", *mode, listed]
+        else:
+            report = ["--quiet", "--report", "-", "--only-binary", ":all:"]
+            command = [self.base.path, "-m", "pip", "--python", self.python, "install", "--dry-run", "--no-deps"]
+            command += [*report, "-r", listed]
+        done = subprocess.run(command, capture_output=True, text=True, env=self.environment, check=False)
+        Path(listed).unlink(missing_ok=True)
+        return done.stdout if done.returncode == 0 else ""
 
     def _install(self, step: Step, number: int, pip: Sequence[str]) -> None:
         missing = [tool for tool in step.tools if shutil.which(tool) is None]

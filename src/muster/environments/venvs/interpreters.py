@@ -58,6 +58,12 @@ def find(wanted: str | None, own: str) -> Interpreter:
     raise NoInterpreter(f"Python {wanted} is not on this node; there is: {here}")
 
 
+def versions_here(own: str) -> tuple[tuple[int, ...], ...]:
+    """The versions of every Python that an environment could be built on here."""
+    found = [item for path in (own, *_candidates()) if (item := look_at(path)) is not None]
+    return tuple(sorted({item.version for item in found if item.version >= OLDEST}))
+
+
 def host_platform() -> str:
     return f"{sys.platform}-{platform.machine()}"
 

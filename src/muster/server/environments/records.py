@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, insert, select, update
 from muster import errors
 from muster.defaults import SHM_BYTES
 from muster.environments import names
+from muster.environments.here import here
 from muster.environments.images.registries import registry_of, secret_name
 from muster.environments.resolve import Resolved, Site, resolve
 from muster.environments.venvs.recipe import without_secrets
@@ -57,6 +58,7 @@ def settle(
         has_gpus=spec.resources.gpus_per_node != 0 and any(node.gpus for node in nodes),
         packages=packages if is_here else None,
         registered=lambda name, version: _find(connection, name, version),
+        **(here(python) if on_this_machine else {}),
     )
     settled = resolve(spec.environment, site)
     _check_folder(context, settled)

@@ -32,5 +32,8 @@ class Recipe:
     variables: Mapping[str, str] = field(default_factory=dict, metadata=OMIT)
     """What a rank finds set in it, unless the job says otherwise."""
 
+    strict: bool = field(default=False, metadata=OMIT)
+    """A version that does not exist for its Python fails the build; otherwise the nearest one is taken."""
+
     def locked(self, versions: Iterable[str]) -> Recipe:
         return replace(self, constraints=tuple(versions))

@@ -192,3 +192,15 @@ def test_no_bound_on_length_breaks_it(printed: bytes, bound: int, color: bool) -
 
 def test_cleaning_leaves_ordinary_text_alone() -> None:
     assert clean("a\tb é", color=False) == "a\tb é"
+
+
+def test_a_bar_that_grows_is_shown_now_and_then_where_nothing_else_shows_it() -> None:
+    now = [0.0]
+    merger = Merger(growing_s=2.0, clock=lambda: now[0])
+    shown = []
+    for step in range(6):
+        now[0] = float(step)
+        shown += [line.text for line in merger.feed("a", b"\r%d of 9" % step)]
+    assert shown == ["0 of 9", "2 of 9", "4 of 9"]
+    assert [line.text for line in merger.feed("a", b"\r9 of 9\nend\n")] == ["9 of 9", "end"]
+    assert merger.feed("b", b"no return") == []

@@ -7,6 +7,7 @@ import sys
 
 from muster.cli.console import notice
 from muster.cli.options import print_json
+from muster.cli.planning.environment import check_data, planned
 from muster.client.connect import connect
 from muster.errors import MusterError
 from muster.job.check import check_files
@@ -21,16 +22,22 @@ from muster.wire.node.plan import PlanView
 def show_plan(job: LoadedJob, as_json: bool) -> None:
     """The whole plan, on nodes like those of the job's cluster, and the script that its own queue would be given."""
     notices = [*job.notices, *check_files(job.spec, job.base_dir)]
+    environment = planned(job.spec, job.base_dir)
+    notices += environment.notices
+    check_data(job.spec)
     # What a node builds is found on its PATH.
     python = sys.executable if job.spec.environment is None else "python"
     made = _of_cluster(job.spec, python, notices) or _of_this_machine(job.spec, python)
     if as_json:
         more = {"notices": [*notices, *made.notices], "spec": job.spec.model_dump(mode="json"), "script": made.script}
+        more["environment"] = environment.summary or None
         print_json({**to_json(made), **more})
         return
     for text in notices:
         notice(text)
     print(describe(made), end="")
+    if environment.summary:
+        print(f"\n{environment.summary}")
     if made.script is not None:
         print(f"\n{made.script}", end="")
 

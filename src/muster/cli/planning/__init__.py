@@ -1,0 +1,1 @@
+"""What a job would do: `muster run --dry-run`."""

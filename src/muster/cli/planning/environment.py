@@ -1,0 +1,116 @@
+"""What `--dry-run` says of a job's environment and data: what they stand for, and what would be built."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from muster.cli.text import duration
+from muster.client.connect import connect
+from muster.client.storage import Storage
+from muster.client.submit import with_horovod
+from muster.environments.current import installed
+from muster.environments.files import with_contents
+from muster.environments.here import here
+from muster.environments.resolve import Resolved, Site, resolve
+from muster.environments.venvs.builder import has_gpus
+from muster.environments.venvs.cache import Cache
+from muster.environments.venvs.interpreters import NoInterpreter, find, host_platform
+from muster.environments.venvs.recipe import key_of, without_secrets
+from muster.errors import JobError, NotFound, ServerUnavailable
+from muster.job.parts import EnvironmentSpec, Input, Mpi
+from muster.job.rules import SNAPSHOT, is_snapshot
+from muster.job.spec import JobSpec
+from muster.paths import environments_dir
+from muster.storage.addresses import parse_address
+from muster.wire.codec import Json
+from muster.wire.node.recipes import Recipe
+
+_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class PlannedEnvironment:
+    """What the ranks would run in."""
+
+    notices: tuple[str, ...] = ()
+    summary: str = ""
+    """One line; empty for the current Python."""
+
+
+def planned(spec: JobSpec, base_dir: Path) -> PlannedEnvironment:
+    """What the job's environment means on this machine; raises JobError for one that cannot be."""
+    spec, notices = with_horovod(spec, base_dir)
+    described = _as_if_sent(with_contents(spec, base_dir))
+    if described.environment is None:
+        return PlannedEnvironment()
+    site = Site(
+        is_mpi=isinstance(spec.distribution, Mpi),
+        has_gpus=has_gpus(),
+        packages=installed(),
+        registered=_registered,
+        **here(sys.executable),
+    )
+    found = resolve(described.environment, site)
+    return PlannedEnvironment((*notices, *found.notices), _summary(found))
+
+
+def check_data(spec: JobSpec) -> None:
+    """Refuse data assets that are not there, where the workspace's server is running."""
+    for name, value in spec.inputs.items():
+        if not isinstance(value, Input) or not (value.path or "").startswith("azureml:"):
+            continue
+        location = parse_address(value.path or "")
+        if location.kind != "asset":
+            continue
+        try:
+            Storage(connect(start=False).calls).asset(location.store, location.version)
+        except (ServerUnavailable, NotFound) as error:
+            if isinstance(error, NotFound):
+                hint = f"Make it with `muster data create`, or give another place: --input {name}=PATH."
+                raise JobError(f"inputs.{name}: {error.message}", hint) from error
+
+
+def _as_if_sent(spec: JobSpec) -> JobSpec:
+    """The same job as if the folder of its image had been sent."""
+    environment = spec.environment
+    if not isinstance(environment, EnvironmentSpec) or environment.build is None or is_snapshot(environment.build.path):
+        return spec
+    build = environment.build.model_copy(update={"path": f"{SNAPSHOT}:dry-run"})
+    return spec.model_copy(update={"environment": environment.model_copy(update={"build": build})})
+
+
+def _registered(name: str, version: str | None) -> Mapping[str, Json] | None:
+    try:
+        return connect(start=False).environment(name, version).spec
+    except (NotFound, ServerUnavailable):
+        return None
+
+
+def _summary(found: Resolved) -> str:
+    if found.container is not None:
+        on_top = found.container.packages
+        return f"environment: the image {found.container.label}{_listed(on_top) if on_top else ''}"
+    if found.recipe is None:
+        return f"environment: the interpreter {found.python}" if found.python else ""
+    recipe = found.recipe
+    try:
+        base = find(recipe.python, sys.executable)
+    except NoInterpreter as error:
+        raise JobError(f"environment: {error}", "Set `python` to one that is there.") from error
+    cache = Cache(environments_dir())
+    built = cache.find(key_of(recipe, base.minor, host_platform()))
+    if built is not None:
+        return f"environment: {recipe.label}, built here already (in {duration(built.record.built_s)})"
+    same = [entry.record for entry in cache.entries() if entry.record.label == recipe.label]
+    last = max(same, key=lambda record: record.built_at, default=None)
+    took = f"; {recipe.label} took {duration(last.built_s)} last time" if last else ""
+    return f"environment: {recipe.label}, to be built on Python {base.text}{_listed(recipe)}{took}"
+
+
+def _listed(recipe: Recipe) -> str:
+    packages = [without_secrets(text) for text in (*recipe.conda, *recipe.requirements)]
+    rest = len(packages) - _SHOWN
+    return f" with {', '.join(packages[:_SHOWN])}" + (f" and {rest} more" if rest > 0 else "") if packages else ""

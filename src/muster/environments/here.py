@@ -1,0 +1,41 @@
+"""What this machine has to build and run environments with, for decisions that are made before anything starts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from typing import TypedDict
+
+from muster.environments.failures import Failure
+from muster.environments.images import engines
+from muster.environments.venvs import interpreters
+from muster.environments.venvs.steps import CONDA_TOOLS
+
+
+class Here(TypedDict):
+    """The parts of a `Site` that are this machine's."""
+
+    pythons: tuple[tuple[int, ...], ...]
+    has_conda: bool
+    container_trouble: Callable[[], str]
+
+
+def here(python: str | None = None) -> Here:
+    """What there is; `python` is the job's own interpreter."""
+    own = python if python and os.access(python, os.X_OK) else sys.executable
+    return Here(
+        pythons=interpreters.versions_here(own),
+        has_conda=any(shutil.which(tool) for tool in CONDA_TOOLS),
+        container_trouble=container_trouble,
+    )
+
+
+def container_trouble() -> str:
+    """Why no container can run here; empty where one can."""
+    try:
+        engines.find(os.environ)
+    except Failure as failure:
+        return failure.message
+    return ""
