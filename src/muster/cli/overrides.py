@@ -152,7 +152,9 @@ def _new_input(text: str) -> Json:
     path = Path(text)
     if path.exists():
         return {"type": "uri_folder" if path.is_dir() else "uri_file", "path": str(path.resolve())}
-    return _scalar(text)
+    value = _scalar(text)
+    # What a script is given is what was typed: 007 and 1_000 are no numbers to it.
+    return value if isinstance(value, bool) or str(value) == text else text
 
 
 def _from_here(text: str) -> str:

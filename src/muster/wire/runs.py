@@ -77,6 +77,8 @@ class NodeOfAttempt:
     address: str
     phase: Phase
     gpus: tuple[str, ...]
+    cpus: int | None = field(default=None, metadata=OMIT)
+    """How many CPUs the attempt had there."""
 
 
 @wire
@@ -261,3 +263,5 @@ class RunView:
     """When a run that has nodes ends in four of five cases, by runs like it and its own progress."""
     moved_at: float | None = field(default=None, metadata=OMIT)
     """When a run that runs last printed or logged something."""
+    snapshot: str | None = field(default=None, metadata=OMIT)
+    """The digest of its code."""

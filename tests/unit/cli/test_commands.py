@@ -38,6 +38,7 @@ COMMANDS = [
     "bench",
     "cancel",
     "cluster",
+    "compare",
     "cost",
     "data",
     "datastore",
@@ -52,9 +53,11 @@ COMMANDS = [
     "login",
     "logout",
     "logs",
+    "metrics",
     "ps",
     "ray",
     "repair",
+    "rerun",
     "restore",
     "retry",
     "rm",
@@ -205,7 +208,7 @@ def test_the_help_loads_no_command_and_no_library_but_typer() -> None:
 
 
 def test_a_command_loads_its_own_module() -> None:
-    assert commands_among(loaded_by("ps", "--help")) == {"runs"}
+    assert commands_among(loaded_by("ps", "--help")) == {"records", "listing"}
     assert commands_among(loaded_by("cluster", "--help")) == {"cluster"}
 
 
@@ -219,7 +222,10 @@ def test_what_a_run_needs_only_later_is_not_loaded_before_it_is_submitted() -> N
 def test_a_shell_completes_words_without_loading_commands_and_options_with_the_one_they_are_of() -> None:
     completing = {"_MUSTER_COMPLETE": "complete_bash"}
     assert not commands_among(loaded_by(**completing, COMP_WORDS="muster r", COMP_CWORD="1"))
-    assert commands_among(loaded_by(**completing, COMP_WORDS="muster ps --st", COMP_CWORD="2")) == {"runs"}
+    assert commands_among(loaded_by(**completing, COMP_WORDS="muster ps --st", COMP_CWORD="2")) == {
+        "records",
+        "listing",
+    }
 
 
 def test_figures_in_the_help_are_the_default_ones() -> None:

@@ -104,6 +104,8 @@ def start(job: LoadedJob, *, detach: bool, quiet: bool, as_json: bool) -> int:
     """Submit, and follow unless detached; returns the exit code."""
     client = connect()
     view = submit(client, job.spec, job.base_dir, python=sys.executable, notices=job.notices)
+    # From here on the run is under way: what it came from is gathered beside it.
+    find("following.origin:keep")(client, view, job)
     for text in view.notices:
         notice(text)
     if detach:

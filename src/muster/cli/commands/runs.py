@@ -15,10 +15,11 @@ import typer
 from muster.cli import exits
 from muster.cli.console import Paint, print_lines, say
 from muster.cli.console import columns as terminal_columns
-from muster.cli.options import Json, Run, Runs, option, print_json, print_result, seconds_of, switch
+from muster.cli.options import Json, Run, Runs, option, print_json, seconds_of, switch
 from muster.cli.views.run import everything, headline, ref, verdict
 from muster.client.api import Client
 from muster.client.connect import connect, connect_to_read
+from muster.client.provenance import read
 from muster.errors import Conflict, UserError
 from muster.wire import states
 from muster.wire.runs import RunView
@@ -34,9 +35,13 @@ def show(run: Run, as_json: Json = False) -> None:
       muster show @latest
       muster show 4f2c --json
     """
-    view = connect_to_read().run(run)
-    room = terminal_columns(sys.stdout)
-    print_result(view, everything(view, Paint.of(sys.stdout), time.time(), room), as_json)
+    client = connect_to_read()
+    view = client.run(run)
+    if as_json:
+        print_json(view)
+        return
+    origin = read(client, view.id, [file.path for file in view.files])
+    print_lines(everything(view, Paint.of(sys.stdout), time.time(), terminal_columns(sys.stdout), origin))
 
 
 def wait(
