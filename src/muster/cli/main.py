@@ -63,6 +63,7 @@ PANELS = {
             "Download a run's files: outputs, logs, uploads, checkpoints; its code.",
             "muster download @latest outputs --to ./results",
         ),
+        "tag": Word("runs:tag", "Set tags of a run, or remove them.", "muster tag @latest team=vision"),
         "rm": Word("runs:rm", "Remove ended runs with their logs, metrics and outputs.", "muster rm brave-otter --yes"),
     },
     "Workspace": {

@@ -32,6 +32,8 @@ class Overrides:
     experiment: str | None = None
     compute: str | None = None
     priority: str | None = None
+    environment: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 def is_job_file(target: str) -> bool:
@@ -83,11 +85,13 @@ def with_overrides(job: Mapping[str, Json], overrides: Overrides, source: str = 
         "name": overrides.name,
         "experiment_name": overrides.experiment,
         "compute": overrides.compute,
+        "environment": None if overrides.environment is None else environment_of(overrides.environment),
     }
     changed = {**job, **_given(top)}
     sections: dict[str, Mapping[str, Json]] = {
         "resources": {"instance_count": overrides.nodes, "gpus_per_node": overrides.gpus_per_node},
         "environment_variables": overrides.env,
+        "tags": overrides.tags,
         "limits": {"timeout": overrides.timeout_s},
         "queue_settings": {"priority": overrides.priority},
     }
@@ -99,6 +103,26 @@ def with_overrides(job: Mapping[str, Json], overrides: Overrides, source: str = 
     if overrides.inputs:
         changed["inputs"] = _inputs(_part(job, "inputs"), overrides.inputs, declared=source == JOB_FILE)
     return changed
+
+
+def environment_of(text: str) -> Json:
+    """What `--environment` means: a requirements file, a conda file, a Dockerfile, or the name of an environment."""
+    path = Path(text).expanduser()
+    if not path.is_file():
+        if path.suffix in (".txt", *JOB_FILE_SUFFIXES) or os.sep in text.removeprefix("azureml://"):
+            raise JobError(
+                f"--environment {text}: there is no such file.", "Give a file, or the name of an environment."
+            )
+        return text
+    absolute = str(path.absolute())
+    if path.suffix in JOB_FILE_SUFFIXES:
+        return {"name": path.stem, "conda_file": absolute}
+    if "dockerfile" in path.name.lower():
+        return {
+            "name": path.parent.name or "image",
+            "build": {"path": str(path.absolute().parent), "dockerfile_path": path.name},
+        }
+    return {"name": path.stem, "pip_requirements_file": absolute}
 
 
 def _given(values: Mapping[str, Json]) -> dict[str, Json]:

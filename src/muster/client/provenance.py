@@ -163,6 +163,7 @@ def freeze() -> tuple[str, ...]:
     names = {(item.metadata["Name"] or "", item.version) for item in metadata.distributions()}
     found = tuple(sorted((f"{name}=={version}" for name, version in names if name), key=str.lower))
     try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
         write_file(kept, json.dumps(found))
     except OSError:
         pass

@@ -319,7 +319,8 @@ class Run:
             return RunFailed(f"{head}: no verdict was given")
         where = [f"rank {verdict.rank}"] if verdict.rank is not None else []
         where += [f"on {verdict.node}"] if verdict.node else []
-        message = f"{head}: {' '.join(where)}: {verdict.message}" if where else f"{head}: {verdict.message}"
+        said = f"{' '.join(where)}: " if where and " ".join(where) not in verdict.message else ""
+        message = f"{head}: {said}{verdict.message}"
         if verdict.lines:
             message += "\nlast lines:\n" + "\n".join(f"  {line}" for line in verdict.lines)
         return RunFailed(message, to_json(verdict), verdict.next)

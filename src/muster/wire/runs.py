@@ -48,6 +48,8 @@ class Cancel:
 
     force: bool = False
     """Kill without grace."""
+    by: str | None = field(default=None, metadata=OMIT)
+    """Who asks, where that is the workspace's owner: more than one person may be."""
 
 
 @wire
@@ -56,6 +58,8 @@ class CancelRuns:
 
     runs: tuple[str, ...]
     force: bool = False
+    by: str | None = field(default=None, metadata=OMIT)
+    """Who asks, where that is the workspace's owner."""
 
 
 @wire

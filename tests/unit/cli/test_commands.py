@@ -66,6 +66,7 @@ COMMANDS = [
     "show",
     "simulate",
     "status",
+    "tag",
     "trust",
     "up",
     "wait",
@@ -238,6 +239,13 @@ def test_a_mistyped_command_is_put_right() -> None:
     said = invoke("cancle", "x")
     assert said.exit_code == 2
     assert "Did you mean 'cancel'" in said.output
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("list", "ps"), ("stop", "cancel"), ("delete", "rm"), ("submit", "run")])
+def test_a_command_of_other_tools_is_put_right(typed: str, meant: str) -> None:
+    said = invoke(typed, "x")
+    assert said.exit_code == 2
+    assert f"Did you mean '{meant}'?" in said.output
 
 
 def test_serving_beyond_this_machine_needs_tls(tmp_path: Path) -> None:

@@ -39,6 +39,13 @@ def run(
     name: Annotated[str | None, option("NAME", "A name for the run.")] = None,
     experiment: Annotated[str | None, option("NAME", "The experiment it belongs to.")] = None,
     compute: Annotated[str | None, option("NAME", "The cluster to run on.")] = None,
+    environment: Annotated[
+        str | None,
+        option(
+            "FILE|NAME", "What ranks run in: requirements.txt, a conda file, a Dockerfile, or a name.", "--environment"
+        ),
+    ] = None,
+    tags: Annotated[list[str] | None, option("K=V", "A tag for the run; repeatable.", "--tag", "-t")] = None,
     priority: Annotated[str | None, option("low|medium|high", "Its priority in the queue.")] = None,
     detach: Annotated[bool, switch("Print the run's id and return at once.", "--detach", "-d")] = False,
     dry_run: Annotated[bool, switch("Print what every rank would run, and run nothing.", "--dry-run")] = False,
@@ -62,6 +69,7 @@ def run(
       muster run job.yml
       muster run train.py --nodes 2 --procs 4 -- --epochs 3
       muster run job.yml --input epochs=10 --timeout 2h --detach
+      muster run train.py --environment requirements.txt --tag team=vision
       muster run train.py --procs 2 --dry-run
     """
     overrides = Overrides(
@@ -75,6 +83,8 @@ def run(
         experiment=experiment,
         compute=compute,
         priority=priority,
+        environment=environment,
+        tags=parse_pairs("--tag", tags or []),
     )
     job = load(target, arguments or [], overrides)
     if dry_run:
