@@ -17,7 +17,7 @@ WORKERS ?= auto
 PYTEST = $(BIN)/pytest -n $(WORKERS) --max-worker-restart 0
 BENCHES := imports start launch queue listings logs files memory scheduler restart kills checkpoint training environments slurm storage ray
 
-.PHONY: help demo test check unit integration frameworks format bench clean
+.PHONY: help demo test bare system check unit integration frameworks site format bench clean
 
 help: ## list these targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -27,6 +27,12 @@ demo: $(VENV)/.torch ## train ResNet-50 on two nodes of this machine
 
 test: $(VENV)/.dev $(VENV)/.torch ## unit and integration tests
 	$(PYTEST) tests/unit tests/verdicts tests/integration
+
+system: ## install what the tests need of the system (Debian packages, as root)
+	.ci/install
+
+bare: $(VENV)/.dev ## some of the tests as on a machine without the system's tools
+	.ci/bare $(BIN)
 
 unit: $(VENV)/.dev ## the fast tests alone
 	$(BIN)/pytest tests/unit tests/verdicts
@@ -43,6 +49,10 @@ check: $(VENV)/.dev $(VENV)/.torch ## format, lint, types, import layers, ceilin
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest tests/unit/test_layers.py tests/unit/test_house.py tests/unit/test_exports.py
+
+site: $(VENV)/.dev ## the documents as a site, in build/site
+	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python -m tools.offline_site build/site
 
 format: $(VENV)/.dev ## put the code in form
 	$(BIN)/ruff format .

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -107,6 +108,23 @@ def _failed_if_skipped(report: Any) -> Any:
         report.outcome = "failed"
         report.longrepr = f"skipped, which CI does not allow: {reason}"
     return report
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What was left out, and how to have it run."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if not skipped:
+        return
+    reasons = Counter(_reason(report) for report in skipped)
+    terminalreporter.section(f"{len(skipped)} tests were left out")
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"{count:6}  {reason}")
+    terminalreporter.write_line("`make system` installs what the system lacks (packages of Debian, as root).")
+
+
+def _reason(report: Any) -> str:
+    text = report.longrepr[-1] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return str(text).removeprefix("Skipped: ")
 
 
 def wait_until(condition: Callable[[], Any], timeout_s: float = 20.0, what: str = "the condition") -> Any:
@@ -289,6 +307,9 @@ def _unprivileged_user() -> str:
 
 
 def _postgres_bin_dir() -> Path | None:
+    if os.environ.get("MUSTER_TEST_BARE"):
+        # As on a machine without it: its programs are not on the PATH, and so could not be hidden there.
+        return None
     installed = Path("/usr/lib/postgresql").glob("*/bin/initdb")
     newest_first = sorted(installed, key=lambda path: float(path.parts[4]), reverse=True)
     if newest_first:

@@ -17,6 +17,19 @@ from muster.cli import exits
 
 WORKSPACE_HELP = "Use this workspace instead of the one of the current folder (MUSTER_WORKSPACE)."
 
+MEANT = {
+    "list": "ps", "ls": "ps", "runs": "ps", "history": "ps", "queue": "ps", "squeue": "ps", "jobs": "ps",
+    "stop": "cancel", "kill": "cancel", "scancel": "cancel", "abort": "cancel",
+    "delete": "rm", "remove": "rm", "del": "rm",
+    "submit": "run", "start": "run", "sbatch": "run", "launch": "run", "train": "run",
+    "exec": "shell", "ssh": "shell", "attach": "logs", "log": "logs", "tail": "logs", "follow": "logs",
+    "describe": "show", "info": "show", "get": "download", "fetch": "download", "cp": "download",
+    "diff": "compare", "resume": "retry", "clone": "rerun", "metric": "metrics", "plot": "metrics",
+    "sinfo": "cluster", "nodes": "cluster", "serve": "up", "server": "up", "check": "doctor", "stats": "metrics",
+    "sacct": "ps", "connect": "login", "environments": "env", "dataset": "data",
+}  # fmt: skip
+"""What other tools call it."""
+
 Command: TypeAlias = TyperCommand | TyperGroup
 
 
@@ -66,6 +79,15 @@ def lazy_group(panels: Mapping[str, Mapping[str, Word]]) -> type[TyperGroup]:
     class LazyGroup(TyperGroup):
         def __init__(self, **settings: Any) -> None:
             super().__init__(**{**settings, "commands": Commands(words)})
+
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            try:
+                return super().resolve_command(ctx, args)
+            except Exception as error:
+                meant = MEANT.get(args[0])
+                if meant in words and hasattr(error, "message"):
+                    error.message = f"No such command {args[0]!r}. Did you mean {meant!r}?"
+                raise
 
         def list_commands(self, ctx: Any) -> list[str]:
             return list(words)

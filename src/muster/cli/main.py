@@ -22,6 +22,11 @@ PANELS = {
         "cancel": Word(
             "runs:cancel", "Cancel runs: ranks get SIGTERM, then 30 seconds; --force kills.", "muster cancel @latest"
         ),
+        "rerun": Word(
+            "records.rerun:rerun",
+            "Run a run once more, with the code that it had, and follow it to its end.",
+            "muster rerun @latest -i lr=0.05",
+        ),
         "retry": Word(
             "runs:retry", "Retry runs that failed or were cancelled, from the last checkpoint.", "muster retry @latest"
         ),
@@ -33,6 +38,16 @@ PANELS = {
         ),
         "logs": Word(
             "logs:logs", "Print the output of all ranks, each line with its rank, or of one.", "muster logs -f @latest"
+        ),
+        "metrics": Word(
+            "records.metrics:metrics",
+            "Print what a run logged: a line for each metric, or one metric's history.",
+            "muster metrics @latest loss --csv",
+        ),
+        "compare": Word(
+            "records.compare:compare",
+            "Show how two runs differ: command, inputs, code, packages, machines, metrics.",
+            "muster compare 4f2c @latest",
         ),
         "explain": Word(
             "explain:explain",
@@ -66,9 +81,10 @@ PANELS = {
     "Keep and remove": {
         "download": Word(
             "files:download",
-            "Download a run's files: outputs, logs, uploads, checkpoints.",
+            "Download a run's files: outputs, logs, uploads, checkpoints; its code.",
             "muster download @latest outputs --to ./results",
         ),
+        "tag": Word("runs:tag", "Set tags of a run, or remove them.", "muster tag @latest team=vision"),
         "rm": Word("runs:rm", "Remove ended runs with their logs, metrics and outputs.", "muster rm brave-otter --yes"),
     },
     "Workspace": {

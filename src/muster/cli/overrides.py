@@ -38,6 +38,7 @@ class Overrides:
     """A name, a file, or `none` for the current Python."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Values by dotted keys of the job file."""
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 def is_job_file(target: str) -> bool:
@@ -94,6 +95,7 @@ def with_overrides(job: Mapping[str, Json], overrides: Overrides, source: str = 
     sections: dict[str, Mapping[str, Json]] = {
         "resources": {"instance_count": overrides.nodes, "gpus_per_node": overrides.gpus_per_node},
         "environment_variables": overrides.env,
+        "tags": overrides.tags,
         "limits": {"timeout": overrides.timeout_s},
         "queue_settings": {"priority": overrides.priority},
     }
@@ -192,7 +194,9 @@ def _new_input(text: str) -> Json:
     path = Path(text)
     if path.exists():
         return {"type": "uri_folder" if path.is_dir() else "uri_file", "path": str(path.resolve())}
-    return _scalar(text)
+    value = _scalar(text)
+    # What a script is given is what was typed: 007 and 1_000 are no numbers to it.
+    return value if isinstance(value, bool) or str(value) == text else text
 
 
 def _from_here(text: str) -> str:

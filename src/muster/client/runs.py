@@ -126,19 +126,19 @@ class Runs(Group):
 
     def cancel(self, ref: str, force: bool = False) -> RunView:
         """Ask the run to stop, with grace; `force` kills it."""
-        return self.calls.read(RunView, "POST", run_path(ref, "cancel"), message=Cancel(force))
+        return self.calls.read(RunView, "POST", run_path(ref, "cancel"), message=Cancel(force, _user()))
 
     def cancel_runs(self, refs: Sequence[str], force: bool = False) -> list[CancelledRun]:
         """The same for many runs; none is cancelled where one of some hundred is not known."""
         found: list[CancelledRun] = []
         for begin in range(0, len(refs), _RUNS_PER_CALL):
-            message = CancelRuns(tuple(refs[begin : begin + _RUNS_PER_CALL]), force)
+            message = CancelRuns(tuple(refs[begin : begin + _RUNS_PER_CALL]), force, _user())
             found += self.calls.read(list[CancelledRun], "POST", "/runs/cancel", message=message)
         return found
 
     def retry(self, ref: str) -> RunView:
         """One more attempt of a run that has ended."""
-        return self.calls.read(RunView, "POST", run_path(ref, "retry"), again=False)
+        return self.calls.read(RunView, "POST", run_path(ref, "retry"), query={"by": _user()}, again=False)
 
     def remove(self, ref: str) -> None:
         """Remove an ended run with all that is kept of it."""

@@ -15,7 +15,7 @@ from muster.host.files import is_safe_path
 from muster.host.hashing import measure
 from muster.storage.addresses import check_asset_name, datastore_address, parse_address
 from muster.wire.access import FileEntry, FileList, GrantView, HashedFile, IssuedGrant, NewGrant, Scope
-from muster.wire.assets import AssetView, NewAsset
+from muster.wire.assets import AssetView, NewAsset, digest_of
 from muster.wire.datastores import DatastoreTest, DatastoreTestResult, DatastoreView, NewDatastore
 
 _TEST_S = 120.0
@@ -137,6 +137,8 @@ class Storage(Group):
         The address of `asset` is empty: it becomes known here.
         """
         self._check_free(source, asset)
+        if (same := self._same_as_newest(source, asset)) is not None:
+            return same
         folder = f"assets/{asset.name}/{os.urandom(6).hex()}"
         files = self.upload(source, store, folder, progress)
         is_file = source.is_file()
@@ -148,6 +150,24 @@ class Storage(Group):
                 files=(replace(files[0], path=""),) if is_file else tuple(files),
             )
         )
+
+    def _same_as_newest(self, source: Path, asset: NewAsset) -> AssetView | None:
+        """The newest version where it holds the same files; hashed only where their number and size are the same."""
+        if asset.version is not None:
+            return None
+        try:
+            newest = self.asset(asset.name, None)
+        except NotFound:
+            return None
+        files = list(local_files(source))
+        total = sum(file.stat().st_size for _, file in files)
+        is_file = source.is_file()
+        kind = asset.type or ("uri_file" if is_file else "uri_folder")
+        if newest.digest is None or (newest.num_files, newest.size, newest.type) != (len(files), total, kind):
+            return None
+        measured = [(name, measure(file)) for name, file in files]
+        entries = [FileEntry("" if is_file else name, found.size, found.sha256) for name, found in measured]
+        return newest if digest_of(entries) == newest.digest else None
 
     def _check_free(self, source: Path, asset: NewAsset) -> None:
         """Refuse before anything is sent what would be refused when everything has been sent."""

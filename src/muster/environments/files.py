@@ -27,8 +27,10 @@ def with_contents(spec: JobSpec, base_dir: Path) -> JobSpec:
         update["conda_file"] = conda_content(path)
     elif environment.conda_file is not None:
         update["conda_file"] = _with_lines(environment.conda_file, base_dir)
-    if environment.pip:
-        update["pip"] = tuple(requirement_lines(environment.pip, base_dir))
+    listed = [f"-r {environment.pip_requirements_file}"] if environment.pip_requirements_file else []
+    if environment.pip or listed:
+        update["pip"] = tuple(requirement_lines([*environment.pip, *listed], base_dir))
+        update["pip_requirements_file"] = None
     if environment.python and environment.python.startswith(("./", "../", "~/")):
         # Not resolved: a virtual environment is known by the path it is started from.
         update["python"] = str((base_dir / Path(environment.python).expanduser()).absolute())

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from muster.errors import JobError, MissingExtra
+from muster.host.extras import install_command
 from muster.host.files import write_file, write_json
 from muster.imagenet import archives, classes, labels, pack
 from muster.imagenet.archives import Check, Image
@@ -114,7 +115,7 @@ def _require(request: Request) -> None:
                 f"Give --{check.which} too, or leave that --check out.",
             )
     if find_spec("PIL") is None:
-        raise MissingExtra("reading images needs Pillow", "pip install 'muster-ml[images]'")
+        raise MissingExtra("reading images needs Pillow", install_command("images"))
 
 
 def _listed_classes(request: Request) -> tuple[str, ...]:

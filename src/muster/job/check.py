@@ -135,6 +135,9 @@ def _environment_problems(spec: JobSpec, base: Path) -> Iterator[Problem]:
     conda = environment.conda_file
     if isinstance(conda, str) and not local_path(conda, base).is_file():
         yield Problem(("environment", "conda_file"), f"{show(conda)} is not a file", _PATH_HINT)
+    listed = environment.pip_requirements_file
+    if listed is not None and not local_path(listed, base).is_file():
+        yield Problem(("environment", "pip_requirements_file"), f"{show(listed)} is not a file", _PATH_HINT)
     build = environment.build
     is_local = build is not None and not rules.is_address(build.path) and not rules.is_snapshot(build.path)
     if build and is_local and not local_path(build.path, base).is_dir():

@@ -76,6 +76,8 @@ def _absolute(described: Mapping[str, Json], folder: Path) -> dict[str, Json]:
     changed = dict(described)
     if isinstance(conda := changed.get("conda_file"), str):
         changed["conda_file"] = _path(conda, folder)
+    if isinstance(listed := changed.get("pip_requirements_file"), str):
+        changed["pip_requirements_file"] = _path(listed, folder)
     if isinstance(lines := changed.get("pip"), list):
         changed["pip"] = [_requirement(line, folder) for line in lines]
     if isinstance(build := changed.get("build"), Mapping) and isinstance(inner := build.get("path"), str):

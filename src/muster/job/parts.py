@@ -218,11 +218,20 @@ class EnvironmentSpec(Model):
     """Requirements that pip installs: alone, with `python`, or on top of `image` or `build`."""
     strict: bool = False
     """Refuse a Python, version or image that cannot be had; otherwise the nearest is taken, with a notice."""
+    pip_requirements_file: Text | None = None
+    """A file of such requirements (`requirements.txt`), relative to the job file; added to `pip`."""
 
     @property
     def is_a_name(self) -> bool:
         """Whether it says nothing but a name."""
-        return not (self.image or self.build or self.conda_file is not None or self.python or self.pip)
+        return not (
+            self.image
+            or self.build
+            or self.conda_file is not None
+            or self.python
+            or self.pip
+            or self.pip_requirements_file
+        )
 
     @model_validator(mode="after")
     def _has_one_source(self) -> EnvironmentSpec:
@@ -231,7 +240,7 @@ class EnvironmentSpec(Model):
             "build": self.build is not None,
             "conda_file": self.conda_file is not None,
             "python": self.python is not None,
-            "pip": bool(self.pip) and self.python is None,
+            "pip": bool(self.pip or self.pip_requirements_file) and self.python is None,
         }
         given = [key for key, present in sources.items() if present]
         is_topped = len(given) == 2 and given[0] in ("image", "build") and given[1] in ("conda_file", "pip")

@@ -1,4 +1,4 @@
-"""What the user should know about a plan before it runs: warnings, and choices that Muster made."""
+"""What the user should know about a plan before it runs; what is so on nearly every run is no notice."""
 
 from __future__ import annotations
 
@@ -6,14 +6,7 @@ from collections.abc import Iterator
 
 from muster.job.parts import Mpi, PyTorch
 from muster.launch.describe import counted, listed
-from muster.launch.gang import (
-    INTERFACE_VARIABLES,
-    LOOPBACK_INTERFACE,
-    Gang,
-    gpus_are_shared_by_tasks,
-    threads_per_rank,
-    uses_loopback,
-)
+from muster.launch.gang import Gang, gpus_are_shared_by_tasks
 
 
 def notices(gang: Gang) -> tuple[str, ...]:
@@ -23,8 +16,6 @@ def notices(gang: Gang) -> tuple[str, ...]:
         *_gpus(gang),
         *_gpu_shares(gang),
         *_cores(gang),
-        *_threads(gang),
-        *_interface(gang),
     )
 
 
@@ -90,24 +81,3 @@ def _cores(gang: Gang) -> Iterator[str]:
         if ranks > cpus and not any(slot.gpus for slot in slots):
             names = listed([slot.name for slot in slots], "nodes")
             yield f"{ranks} ranks take turns on {counted(cpus, 'CPU core')} of {names}"
-
-
-def _threads(gang: Gang) -> Iterator[str]:
-    if "OMP_NUM_THREADS" in gang.user_env:
-        return
-    chosen = {threads_per_rank(gang, node_rank) for node_rank in range(len(gang.slots))} - {None}
-    if chosen:
-        values = " or ".join(str(threads) for threads in sorted(filter(None, chosen)))
-        yield (
-            f"OMP_NUM_THREADS is {values} for each rank, its share of the cores; "
-            "set it in environment_variables to choose otherwise"
-        )
-
-
-def _interface(gang: Gang) -> Iterator[str]:
-    open_choices = [name for name in INTERFACE_VARIABLES if name not in gang.user_env]
-    if uses_loopback(gang) and open_choices:
-        yield (
-            f"all ranks are on one machine: {' and '.join(open_choices)} {'are' if len(open_choices) > 1 else 'is'} "
-            f"{LOOPBACK_INTERFACE}; set them in environment_variables to choose another interface"
-        )

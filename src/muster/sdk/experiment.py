@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from muster.client.provenance import record
 from muster.client.submit import submit
 from muster.errors import JobError, MusterError
 from muster.job.check import check_files
@@ -40,6 +41,8 @@ class Experiment:
         # A team's server has nodes of its own, where this machine's interpreter means nothing.
         python = sys.executable if self.workspace.ref.server is None else None
         view = submit(self.workspace.client, spec, Path.cwd(), python=python, notices=notices)
+        folder = Path.cwd() / spec.code if spec.code else Path.cwd()
+        record(self.workspace.client, view.id, folder, [sys.executable, *sys.argv])
         tell(*view.notices)
         return Run._of(self.workspace, view)
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from muster.client.api import Client
+from muster.client.history import MetricRecord, records
 from muster.defaults import GROWING_S
-from muster.errors import MusterError, NotFound, RunFailed
+from muster.errors import MissingExtra, MusterError, NotFound, RunFailed
 from muster.host.files import is_safe_path
 from muster.runtime import values
 from muster.runtime.run import Run as ContextRun
@@ -195,6 +196,16 @@ class Run:
         lists = {key: [values.restore(value) for _, value in sorted(items)] for key, items in found.items()}
         return {key: items[0] if len(items) == 1 else items for key, items in lists.items()}
 
+    def metrics(
+        self, name: str | None = None, *, rank: int | None = None, attempt: int | None = None, points: int | None = None
+    ) -> MetricHistory:
+        """What the run logged, a record for each value: name, step, time, rank, attempt, value.
+
+        In the order in which values came, of all ranks and attempts or of one. `points` thins each series out to about
+        so many values, the least and the greatest of every stretch among them. `.dataframe()` gives them to pandas.
+        """
+        return MetricHistory(records(self._client.metric_series(self.id, name, points), rank, attempt))
+
     def tag(self, key: str, value: Any = None) -> None:
         self.set_tags({key: value})
 
@@ -309,10 +320,27 @@ class Run:
             return RunFailed(f"{head}: no verdict was given")
         where = [f"rank {verdict.rank}"] if verdict.rank is not None else []
         where += [f"on {verdict.node}"] if verdict.node else []
-        message = f"{head}: {' '.join(where)}: {verdict.message}" if where else f"{head}: {verdict.message}"
+        said = f"{' '.join(where)}: " if where and " ".join(where) not in verdict.message else ""
+        message = f"{head}: {said}{verdict.message}"
         if verdict.lines:
             message += "\nlast lines:\n" + "\n".join(f"  {line}" for line in verdict.lines)
         return RunFailed(message, to_json(verdict), verdict.next)
+
+
+class MetricHistory(list[MetricRecord]):
+    """Records of metrics, in the order in which they were logged."""
+
+    def dataframe(self) -> Any:
+        """The records as a pandas DataFrame, with times as timestamps."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise MissingExtra(
+                "a DataFrame needs pandas", "pip install pandas; without it, the list has the same."
+            ) from error
+        frame = pandas.DataFrame(list(self), columns=list(MetricRecord._fields))
+        frame["time"] = pandas.to_datetime(frame["time"], unit="s", utc=True)
+        return frame
 
 
 def as_completed(runs: Iterable[Run], timeout: float | None = None) -> Iterator[Run]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 
-from muster.wire.access import HashedFile
+from muster.wire.access import FileEntry, HashedFile
 from muster.wire.message import wire
 
 
@@ -44,3 +45,13 @@ class AssetView:
     run_id: str | None
     created_by: str | None
     created_at: float
+
+
+def digest_of(found: Iterable[FileEntry]) -> str | None:
+    """One hash over all names, sizes and hashes; None while a hash is not known."""
+    digest = hashlib.sha256()
+    for entry in sorted(found, key=lambda item: item.path):
+        if entry.sha256 is None:
+            return None
+        digest.update(f"{entry.path}\0{entry.size}\0{entry.sha256}\n".encode())
+    return digest.hexdigest()

@@ -48,6 +48,8 @@ class Cancel:
 
     force: bool = False
     """Kill without grace."""
+    by: str | None = field(default=None, metadata=OMIT)
+    """Who asks, where that is the workspace's owner: more than one person may be."""
 
 
 @wire
@@ -56,6 +58,8 @@ class CancelRuns:
 
     runs: tuple[str, ...]
     force: bool = False
+    by: str | None = field(default=None, metadata=OMIT)
+    """Who asks, where that is the workspace's owner."""
 
 
 @wire
@@ -77,6 +81,8 @@ class NodeOfAttempt:
     address: str
     phase: Phase
     gpus: tuple[str, ...]
+    cpus: int | None = field(default=None, metadata=OMIT)
+    """How many CPUs the attempt had there."""
 
 
 @wire
@@ -261,3 +267,5 @@ class RunView:
     """When a run that has nodes ends in four of five cases, by runs like it and its own progress."""
     moved_at: float | None = field(default=None, metadata=OMIT)
     """When a run that runs last printed or logged something."""
+    snapshot: str | None = field(default=None, metadata=OMIT)
+    """The digest of its code."""

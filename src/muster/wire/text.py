@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Control characters, marks that turn the direction of text or hide in it, half surrogate pairs, line separators."""
 _JOINERS = "\u200c\u200d"
 """Some scripts and many emoji are written with these."""
+
+
+_WORK = re.compile(r"(?<![\w.-])/[^\s\"']*?/attempts/[^/\s\"']+/work/")
+"""The folder on a node that a job's code is copied to."""
+
+
+def own_paths(text: str) -> str:
+    """The text with paths of a job's files as they are in its code folder, not as on the node."""
+    return _WORK.sub("", text) if "/attempts/" in text else text
 
 
 def storable(text: str) -> str:

@@ -27,6 +27,8 @@ SETTINGS = {"MUSTER_CONTAINER_ENGINE": "podman", "MUSTER_CONTAINER_ARGS": MACHIN
 def root() -> None:
     if os.getuid() != 0:
         pytest.skip("every other test is run by an ordinary user already")
+    if shutil.which("podman") is None:
+        pytest.skip("not installed: podman")
 
 
 @pytest.fixture

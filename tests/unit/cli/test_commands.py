@@ -38,6 +38,7 @@ COMMANDS = [
     "bench",
     "cancel",
     "cluster",
+    "compare",
     "cost",
     "data",
     "datastore",
@@ -52,9 +53,11 @@ COMMANDS = [
     "login",
     "logout",
     "logs",
+    "metrics",
     "ps",
     "ray",
     "repair",
+    "rerun",
     "restore",
     "retry",
     "rm",
@@ -63,6 +66,7 @@ COMMANDS = [
     "show",
     "simulate",
     "status",
+    "tag",
     "trust",
     "up",
     "wait",
@@ -205,7 +209,7 @@ def test_the_help_loads_no_command_and_no_library_but_typer() -> None:
 
 
 def test_a_command_loads_its_own_module() -> None:
-    assert commands_among(loaded_by("ps", "--help")) == {"runs"}
+    assert commands_among(loaded_by("ps", "--help")) == {"records", "listing"}
     assert commands_among(loaded_by("cluster", "--help")) == {"cluster"}
 
 
@@ -219,7 +223,10 @@ def test_what_a_run_needs_only_later_is_not_loaded_before_it_is_submitted() -> N
 def test_a_shell_completes_words_without_loading_commands_and_options_with_the_one_they_are_of() -> None:
     completing = {"_MUSTER_COMPLETE": "complete_bash"}
     assert not commands_among(loaded_by(**completing, COMP_WORDS="muster r", COMP_CWORD="1"))
-    assert commands_among(loaded_by(**completing, COMP_WORDS="muster ps --st", COMP_CWORD="2")) == {"runs"}
+    assert commands_among(loaded_by(**completing, COMP_WORDS="muster ps --st", COMP_CWORD="2")) == {
+        "records",
+        "listing",
+    }
 
 
 def test_figures_in_the_help_are_the_default_ones() -> None:
@@ -232,6 +239,13 @@ def test_a_mistyped_command_is_put_right() -> None:
     said = invoke("cancle", "x")
     assert said.exit_code == 2
     assert "Did you mean 'cancel'" in said.output
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("list", "ps"), ("stop", "cancel"), ("delete", "rm"), ("submit", "run")])
+def test_a_command_of_other_tools_is_put_right(typed: str, meant: str) -> None:
+    said = invoke(typed, "x")
+    assert said.exit_code == 2
+    assert f"Did you mean '{meant}'?" in said.output
 
 
 def test_serving_beyond_this_machine_needs_tls(tmp_path: Path) -> None:

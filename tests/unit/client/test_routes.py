@@ -48,7 +48,7 @@ ARGUMENTS: Mapping[Any, Any] = {
     NewKey: NewKey(),
 }
 ANSWER = SimpleNamespace(
-    id="some", version="1", type="uri_folder", address="some", files=(), works=(), log="", path="some"
+    id="some", version="1", type="uri_folder", address="some", files=(), works=(), log="", path="some", digest=None
 )
 
 

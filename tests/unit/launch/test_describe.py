@@ -37,7 +37,7 @@ def test_every_rank_is_described_with_its_log_and_variables() -> None:
     assert text.count("    command: bash -c 'python train.py'\n") == 2
     assert "    log: user_logs/std_log_process_1.txt\n" in text
     assert "    RANK=1\n" in text
-    assert "notice: all ranks are on one machine" in text
+    assert "notice: 2 ranks take turns" in text
 
 
 def test_what_is_special_about_a_rank_is_said() -> None:

@@ -146,6 +146,20 @@ def build(
     took = "was there already" if there else f"built in {duration(time.monotonic() - began)}"
     line = f"{built.key}  {took}  {len(built.record.lock)} packages  {size(built.size)}"
     print_result(_built_view(built, cache), [line], as_json)
+    if not as_json:
+        say(use_of(name))
+
+
+def use_of(name: str) -> str:
+    """How a job gets an environment that was built."""
+    path = Path(name)
+    if not path.is_file():
+        return f"Jobs use it with `environment: {name}`, or `muster run SCRIPT --environment {name}`."
+    key = "conda_file" if path.suffix in (".yml", ".yaml") else "pip_requirements_file"
+    return (
+        f"Jobs use it with `environment: {{{key}: {name}}}`, or `muster run SCRIPT --environment {name}`; "
+        f"`muster env register NAME {name}` gives it a name."
+    )
 
 
 def register(

@@ -12,10 +12,11 @@ from typing import Annotated
 from muster.cli.console import is_terminal, say
 from muster.cli.options import Run, argument, complete_files, option
 from muster.cli.text import counted, duration, size
+from muster.client.api import Client
 from muster.client.connect import connect_to_read
-from muster.errors import NotFound, UserError
+from muster.errors import Conflict, NotFound, UserError
 from muster.host.files import is_below, is_safe_path
-from muster.wire.runs import FileView
+from muster.wire.runs import FileView, RunView
 
 
 def download(
@@ -26,7 +27,9 @@ def download(
     ] = None,
     to: Annotated[Path | None, option("DIR", "Target folder (default: named after the run).", "--to")] = None,
 ) -> None:
-    """Download a run's files: outputs, logs, uploads, checkpoints.
+    """Download a run's files: outputs, logs, uploads, checkpoints; its code.
+
+    `code` is the folder that was sent with the job, as it was then.
 
     \b
     Examples:
@@ -34,9 +37,15 @@ def download(
       muster download @latest outputs --to ./results
       muster download 4f2c 'outputs/*.pt' user_logs
       muster download @latest checkpoints/step_100
+      muster download @latest code
     """
     client = connect_to_read()
     view = client.run(run)
+    if paths and CODE in paths and not any(file.path.split("/")[0] == CODE for file in view.files):
+        _download_code(client, view, to)
+        paths = [path for path in paths if path != CODE]
+        if not paths:
+            return
     named = any(path.split("/")[0] == "checkpoints" for path in paths or [])
     chosen = choose(client.files(view.id, checkpoints=named), paths or [])
     if not chosen:
@@ -51,6 +60,22 @@ def download(
         client.download(view.id, entry.path, target, progress=meter.add)
     meter.end()
     print(f"{counted(len(chosen), 'file')}, {size(meter.done)} in {root}")
+
+
+CODE = "code"
+
+
+def _download_code(client: Client, view: RunView, to: Path | None) -> None:
+    """The code that the run was submitted with."""
+    if view.snapshot is None:
+        raise NotFound(f"the run {view.id} was submitted without code.", "Its job has no `code`.")
+    root = (to or Path(view.name or view.id)) / CODE
+    if root.exists() and any(root.iterdir()):
+        raise Conflict(f"{root} is there already.", "Choose another folder with --to.")
+    root.mkdir(parents=True, exist_ok=True)
+    client.download_snapshot(view.snapshot, root)
+    count = sum(path.is_file() for path in root.rglob("*"))
+    print(f"the code, {counted(count, 'file')}, in {root}")
 
 
 def choose(files: Sequence[FileView], wanted: Sequence[str]) -> list[FileView]:

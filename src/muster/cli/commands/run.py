@@ -45,6 +45,7 @@ def run(
     settings: Annotated[
         list[str] | None, option("KEY=VALUE", "A key of the job file, such as limits.timeout=60; repeatable.", "--set")
     ] = None,
+    tags: Annotated[list[str] | None, option("K=V", "A tag for the run; repeatable.", "--tag", "-t")] = None,
     priority: Annotated[str | None, option("low|medium|high", "Its priority in the queue.")] = None,
     detach: Annotated[bool, switch("Print the run's id and return at once.", "--detach", "-d")] = False,
     dry_run: Annotated[bool, switch("Print what every rank would run, and run nothing.", "--dry-run")] = False,
@@ -69,7 +70,7 @@ def run(
       muster run train.py --nodes 2 --procs 4 -- --epochs 3
       muster run job.yml --input epochs=10 --timeout 2h --detach
       muster run job.yml --compute local --set resources.instance_count=1
-      muster run train.py --environment requirements.txt
+      muster run train.py --environment requirements.txt --tag team=vision
       muster run train.py --procs 2 --dry-run
     """
     overrides = Overrides(
@@ -85,6 +86,7 @@ def run(
         priority=priority,
         environment=environment,
         settings=parse_pairs("--set", settings or []),
+        tags=parse_pairs("--tag", tags or []),
     )
     job = load(target, arguments or [], overrides)
     if dry_run:
@@ -111,6 +113,8 @@ def start(job: LoadedJob, *, detach: bool, quiet: bool, as_json: bool) -> int:
     """Submit, and follow unless detached; returns the exit code."""
     client = connect()
     view = submit(client, job.spec, job.base_dir, python=sys.executable, notices=job.notices)
+    # From here on the run is under way: what it came from is gathered beside it.
+    find("following.origin:keep")(client, view, job)
     for text in view.notices:
         notice(text)
     if detach:

@@ -15,10 +15,24 @@ import typer
 from muster.cli import exits
 from muster.cli.console import Paint, print_lines, say
 from muster.cli.console import columns as terminal_columns
-from muster.cli.options import Json, Run, Runs, option, print_json, print_result, seconds_of, switch
+from muster.cli.lazy import find
+from muster.cli.options import (
+    Json,
+    Run,
+    Runs,
+    argument,
+    complete_tags,
+    option,
+    print_json,
+    print_result,
+    seconds_of,
+    switch,
+)
+from muster.cli.overrides import parse_pairs
 from muster.cli.views.run import everything, headline, ref, verdict
 from muster.client.api import Client
 from muster.client.connect import connect, connect_to_read
+from muster.client.provenance import read
 from muster.errors import Conflict, UserError
 from muster.wire import states
 from muster.wire.runs import RunView
@@ -34,9 +48,13 @@ def show(run: Run, as_json: Json = False) -> None:
       muster show @latest
       muster show 4f2c --json
     """
-    view = connect_to_read().run(run)
-    room = terminal_columns(sys.stdout)
-    print_result(view, everything(view, Paint.of(sys.stdout), time.time(), room), as_json)
+    client = connect_to_read()
+    view = client.run(run)
+    if as_json:
+        print_json(view)
+        return
+    origin = read(client, view.id, [file.path for file in view.files])
+    print_lines(everything(view, Paint.of(sys.stdout), time.time(), terminal_columns(sys.stdout), origin))
 
 
 def wait(
@@ -75,6 +93,7 @@ def wait(
 def cancel(
     runs: Runs,
     force: Annotated[bool, switch("Kill at once, without the 30 seconds.", "--force")] = False,
+    as_json: Json = False,
 ) -> None:
     """Cancel runs: ranks get SIGTERM, then 30 seconds; --force kills.
 
@@ -83,32 +102,49 @@ def cancel(
       muster cancel @latest
       muster cancel 4f2c --force
     """
-    for run in connect().cancel_runs(runs, force=force):
+    done = connect().cancel_runs(runs, force=force)
+    if as_json:
+        print_json(done)
+        return
+    for run in done:
         if run.ended_before:
             say(f"{run.id} has ended already: {run.status}")
         else:
             print(f"{run.id} {run.status}")
 
 
-def retry(runs: Runs) -> None:
+def retry(
+    runs: Runs,
+    detach: Annotated[bool, switch("Return at once.", "--detach", "-d")] = False,
+    quiet: Annotated[bool, switch("Print only the summary.", "--quiet", "-q")] = False,
+    as_json: Json = False,
+) -> None:
     """Retry runs that failed or were cancelled, from the last checkpoint.
+
+    One run is followed to its end, as `muster run` does; several are not.
 
     \b
     Examples:
       muster retry @latest
+      muster retry @latest --detach
     """
     client = connect()
-    for view in [client.run(run) for run in runs]:
+    views = [client.run(run) for run in runs]
+    for view in views:
         if view.status not in states.TERMINAL:
             raise Conflict(f"{view.id} is {view.status}; only a run that has ended can be retried.")
-        again = client.retry(view.id)
+    started = [client.retry(view.id) for view in views]
+    for again in started:
         newest = next(iter(again.checkpoints), None)
         start = f"resumes from {newest.name}" if newest else "starts from the beginning"
-        print(f"{again.id} {again.status}")
-        say(f"attempt {len(again.attempts) + 1} {start}")
+        say(f"{again.id}: attempt {len(again.attempts) + 1} {start}")
+    if len(started) == 1 and not detach:
+        follow = find("following.follower:follow_to_end")
+        raise typer.Exit(int(follow(client, started[0], quiet=quiet, as_json=as_json)))
+    print_result(started, [f"{again.id} {again.status}" for again in started], as_json)
 
 
-def rm(runs: Runs, yes: Annotated[bool, switch("Do not ask.", "--yes", "-y")] = False) -> None:
+def rm(runs: Runs, yes: Annotated[bool, switch("Do not ask.", "--yes", "-y")] = False, as_json: Json = False) -> None:
     """Remove ended runs with their logs, metrics and outputs.
 
     \b
@@ -128,7 +164,26 @@ def rm(runs: Runs, yes: Annotated[bool, switch("Do not ask.", "--yes", "-y")] = 
         _ask([f"{view.id}  {ref(view)}  {view.status}" for view in views.values()])
     for run_id in views:
         client.remove(run_id)
-        print(run_id)
+        if not as_json:
+            print(run_id)
+    if as_json:
+        print_json({"removed": list(views)})
+
+
+def tag(
+    run: Run,
+    tags: Annotated[list[str], argument("K=V|K=", "Tags to set; K= removes one.", autocompletion=complete_tags)],
+    as_json: Json = False,
+) -> None:
+    """Set tags of a run, or remove them.
+
+    \b
+    Examples:
+      muster tag @latest team=vision best=
+    """
+    changes = {name: value or None for name, value in parse_pairs("tag", tags).items()}
+    view = connect().update_run(run, tags=changes)
+    print_result(view, [", ".join(f"{name}={value}" for name, value in view.tags.items()) or "no tags"], as_json)
 
 
 def _ended(client: Client, view: RunView) -> RunView:

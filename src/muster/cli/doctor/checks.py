@@ -10,6 +10,7 @@ from typing import Literal
 from muster import defaults
 from muster.cli.doctor.facts import Facts
 from muster.cli.text import size
+from muster.host.extras import install_command
 
 Level = Literal["ok", "warn", "fail"]
 
@@ -184,7 +185,7 @@ def _rdma(facts: Facts) -> Iterator[Finding]:
 def _extras(facts: Facts) -> Iterator[Finding]:
     for extra, version in facts.extras.items():
         if version is None:
-            advice = f"Where it is wanted: pip install 'muster-ml[{extra}]'"
+            advice = f"Where it is wanted: {install_command(extra)}"
             yield Finding("extras", "ok", f"{extra} is not installed", advice)
         else:
             yield Finding("extras", "ok", f"{extra} {version}")

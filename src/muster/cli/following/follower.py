@@ -5,8 +5,10 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import Protocol, Self
 
@@ -15,7 +17,7 @@ import typer
 from muster.cli import exits
 from muster.cli.console import Paint, columns, is_terminal, print_lines, say
 from muster.cli.following.display import Display, QuietDisplay, open_display
-from muster.cli.following.lines import Merger
+from muster.cli.following.lines import Line, Merger, clean
 from muster.cli.following.state import RunState
 from muster.cli.options import print_json
 from muster.cli.views.run import ref, summary
@@ -24,6 +26,9 @@ from muster.defaults import GROWING_S
 from muster.wire.runs import RunView
 from muster.wire.states import RunStatus
 from muster.wire.stream import LogPiece, Note, RunEnded, StateChanged
+
+_REMEMBERED_LINES = 500
+"""Of what was just printed, so that a summary need not repeat it."""
 
 
 class Streaming(Protocol):
@@ -36,7 +41,21 @@ class Streaming(Protocol):
     def cancel(self, ref: str, force: bool = False) -> object: ...
 
 
-def follow(client: Streaming, view: RunView, quiet: bool, shown: set[str] | None = None) -> RunStatus:
+def without_repetition(view: RunView, shown: set[str]) -> RunView:
+    """The same run, without the last lines of its verdict where all of them were on the screen just now."""
+    verdict = view.verdict
+    if verdict is None or not verdict.lines or not {line.strip() for line in verdict.lines} <= shown:
+        return view
+    return replace(view, verdict=replace(verdict, lines=()))
+
+
+def follow(
+    client: Streaming,
+    view: RunView,
+    quiet: bool,
+    shown: set[str] | None = None,
+    printed: deque[str] | None = None,
+) -> RunStatus:
     """Show the run until it ends; returns its final state. A quiet one does not repeat the notes in `shown`."""
     state = RunState.of(view)
     # A terminal shows bars below the lines.
@@ -52,7 +71,7 @@ def follow(client: Streaming, view: RunView, quiet: bool, shown: set[str] | None
         ):
             if not quiet:
                 display.note(f"run {view.id}" + (f" ({view.name})" if view.name not in (None, view.id) else ""))
-            screen = Screen(display, state, merger)
+            screen = Screen(display, state, merger, printed)
             return Follower(client, view, screen, interrupts).until_end(logs=not quiet)
     except Abandoned:
         say(f"No longer waiting; `muster show {view.id}` shows how it ended.")
@@ -61,11 +80,13 @@ def follow(client: Streaming, view: RunView, quiet: bool, shown: set[str] | None
 
 def follow_to_end(client: Streaming, view: RunView, *, quiet: bool, as_json: bool) -> int:
     """Show the run until it ends, and then how it ended; returns the exit code."""
-    status = follow(client, view, quiet=quiet or as_json)
+    shown: deque[str] = deque(maxlen=_REMEMBERED_LINES)
+    status = follow(client, view, quiet=quiet or as_json, printed=shown)
     view = client.run(view.id)
     if as_json:
         print_json(view)
     else:
+        view = without_repetition(view, set(shown))
         # Not among the ranks' lines where these go into a pipe or file.
         out = sys.stdout if sys.stdout.isatty() else sys.stderr
         print_lines(["", *summary(view, Paint.of(out), time.time(), columns(out))], out)
@@ -117,7 +138,8 @@ class Abandoned(Exception):
 class Screen:
     """Puts the events of a stream on a display."""
 
-    def __init__(self, display: Display, state: RunState, merger: Merger) -> None:
+    def __init__(self, display: Display, state: RunState, merger: Merger, printed: deque[str] | None = None) -> None:
+        self._printed: deque[str] = deque(maxlen=0) if printed is None else printed
         self.display = display
         self.state = state
         self.cursor: str | None = None
@@ -137,7 +159,7 @@ class Screen:
         self.cursor = item.cursor
 
     def finish(self) -> None:
-        self.display.lines(self._merger.finish())
+        self._print(self._merger.finish())
 
     def _show_log(self, piece: LogPiece) -> None:
         if piece.attempt != self._attempt:
@@ -145,7 +167,11 @@ class Screen:
             if self._attempt is not None:
                 self.display.note(f"attempt {piece.attempt}")
             self._attempt = piece.attempt
-        self.display.lines(self._merger.feed(piece.stream, piece.data))
+        self._print(self._merger.feed(piece.stream, piece.data))
+
+    def _print(self, lines: Sequence[Line]) -> None:
+        self._printed.extend(clean(line.text, color=False).strip() for line in lines)
+        self.display.lines(lines)
 
 
 class Follower:

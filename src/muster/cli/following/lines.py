@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from muster.wire.text import own_paths
+
 MAX_LINE_BYTES = 64 * 1024
 MAX_ESCAPE_BYTES = 32
 
@@ -77,7 +79,7 @@ class Merger:
         return {name: text for name, text in states.items() if text.strip()}
 
     def _text(self, raw: bytes) -> str:
-        return clean(raw.decode(errors="replace"), self.color)
+        return own_paths(clean(raw.decode(errors="replace"), self.color))
 
 
 class _Unfinished:

@@ -9,6 +9,7 @@ from typing import Any
 
 from muster.cli.scaling.study import Row, Study
 from muster.errors import MissingExtra
+from muster.host.extras import install_command
 
 _INK, _MUTED, _BLUE, _GRID = "#1f2328", "#6e7781", "#1f6feb", "#d8dee4"
 
@@ -16,7 +17,7 @@ _INK, _MUTED, _BLUE, _GRID = "#1f2328", "#6e7781", "#1f6feb", "#d8dee4"
 def require() -> None:
     """Refuse before the first run what would only fail after the last."""
     if find_spec("matplotlib") is None:
-        raise MissingExtra("drawing needs matplotlib", "pip install 'muster-ml[plot]', or give --no-plot.")
+        raise MissingExtra("drawing needs matplotlib", f"{install_command('plot')}, or give --no-plot.")
 
 
 def draw(study: Study, folder: Path) -> list[Path]:

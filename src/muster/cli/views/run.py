@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping, Sequence
 from math import isfinite
+from shlex import quote
 
 from muster.cli.console import Paint
 from muster.cli.text import ago, counted, date, duration, moment, number, shorten, size, table, wrapped
 from muster.cli.views.listing import between, command_text, first_line, input_text, progress_text, run_time
 from muster.cli.views.metrics import loss, throughput
 from muster.cli.views.movement import silence
+from muster.client.provenance import DIFFERENCE, Provenance
 from muster.wire import states, verdicts
 from muster.wire.codec import Json
 from muster.wire.environments import EnvironmentBrief
@@ -70,7 +72,9 @@ def explanation(given: Verdict, paint: Paint, room: int | None = None) -> list[s
     return [*lines, ""]
 
 
-def everything(view: RunView, paint: Paint, now: float, room: int | None = None) -> list[str]:
+def everything(
+    view: RunView, paint: Paint, now: float, room: int | None = None, origin: Provenance | None = None
+) -> list[str]:
     """Everything about one run, in lines of at most so many characters."""
     silent = silence(view.moved_at, now)
     lines = [headline(view, paint, now)]
@@ -85,6 +89,7 @@ def everything(view: RunView, paint: Paint, now: float, room: int | None = None)
         ("why", view.verdict.message if view.verdict and view.status == states.CANCELED else None),
         ("command", command_text(view.spec.get("command"))),
         *(("input" if not number else "", text) for number, text in enumerate(_inputs(view))),
+        *_origin(view, origin),
         ("environment", _environment(view.environment)),
         ("submitted", f"{date(view.created_at, now)} by {view.submitted_by or 'unknown'}"),
         ("starts", between(view.starts_between, now) or (moment(view.starts_at, now) if view.starts_at else None)),
@@ -108,6 +113,22 @@ def everything(view: RunView, paint: Paint, now: float, room: int | None = None)
 def ref(view: RunView) -> str:
     """How a person calls the run."""
     return view.name or view.id
+
+
+def _origin(view: RunView, origin: Provenance | None) -> list[tuple[str, str | None]]:
+    """Where the code came from, and in what it was submitted."""
+    rows: list[tuple[str, str | None]] = []
+    if origin is not None and origin.git is not None:
+        git = origin.git
+        branch = f" ({git.branch})" if git.branch else ""
+        more = f", with changes that are not committed: muster download {ref(view)} {DIFFERENCE}" if git.dirty else ""
+        rows.append(("commit", f"{git.commit[:10]}{branch}{more}"))
+    if view.snapshot:
+        rows.append(("code", f"{view.snapshot[:10]}: muster download {ref(view)} code"))
+    if origin is not None:
+        rows.append(("python", f"{origin.python}, {counted(len(origin.packages), 'package')}"))
+        rows.append(("typed", " ".join(map(quote, origin.command_line))))
+    return rows
 
 
 def _inputs(view: RunView) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import time
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,7 @@ from muster.server.database.records import message_of
 from muster.storage.addresses import Location, datastore_address, parse_address
 from muster.storage.grants import covers
 from muster.wire.access import FileEntry, HashedFile
-from muster.wire.assets import AssetView, NewAsset
+from muster.wire.assets import AssetView, NewAsset, digest_of
 from muster.wire.node.requests import HashesReport
 
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -27,6 +26,8 @@ def create(transaction: Transaction, body: NewAsset, kind: str, files: Sequence[
     """Record the next version, or the one that is named; an existing one never changes."""
     table = tables.assets
     number = 1 + (transaction.execute(select(func.max(table.c.number)).where(table.c.name == body.name)).scalar() or 0)
+    if body.version is None and (same := _same_as_newest(transaction, body, kind, files)) is not None:
+        return same
     version = body.version or _free_version(transaction, body.name, number)
     if not _VERSION.fullmatch(version):
         raise errors.JobError(f"{version!r} cannot be a version", "Use letters, digits, '_', '.' and '-', at most 64.")
@@ -56,6 +57,18 @@ def create(transaction: Transaction, body: NewAsset, kind: str, files: Sequence[
         facts = ({"path": e.path, "size": e.size, "sha256": e.sha256, "etag": e.etag} for e in files)
         transaction.execute(insert(tables.asset_files), [{**own, **item} for item in facts])
     return made
+
+
+def _same_as_newest(
+    transaction: Transaction, body: NewAsset, kind: str, files: Sequence[FileEntry]
+) -> AssetView | None:
+    """The newest version, where it holds the same files: the same data again is no other version."""
+    digest = digest_of(files)
+    table = tables.assets
+    row = transaction.execute(select(table).where(table.c.name == body.name).order_by(table.c.number.desc())).first()
+    if row is None or digest is None or not files or row.digest != digest or row.type != kind:
+        return None
+    return message_of(AssetView, row)
 
 
 def resolve(connection: Connection, location: Location) -> tuple[Location, AssetView | None]:
@@ -162,16 +175,6 @@ def refuse_kept(connection: Connection, store: str, path: str) -> None:
 
 def _below(table: Any, root: str) -> Any:
     return func.substr(table.c.address, 1, len(root)) == root
-
-
-def digest_of(found: Iterable[FileEntry]) -> str | None:
-    """One hash over all names, sizes and hashes; None while a hash is not known."""
-    digest = hashlib.sha256()
-    for entry in sorted(found, key=lambda item: item.path):
-        if entry.sha256 is None:
-            return None
-        digest.update(f"{entry.path}\0{entry.size}\0{entry.sha256}\n".encode())
-    return digest.hexdigest()
 
 
 def _free_version(transaction: Transaction, name: str, number: int) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from muster import errors
 from muster.defaults import STORE_ANSWER_S
+from muster.host.extras import install_command
 from muster.storage.addresses import refuse_embedded_secret
 from muster.storage.connectors.datastore import without_secrets
 from muster.store.backend import Store
@@ -26,7 +27,7 @@ def open_workspace_store(url: str, config: Mapping[str, Json], ring: KeyRing | N
     except ImportError as error:
         raise errors.MissingExtra(
             f"the workspace store {url} needs a package that is not installed: {error.name or error}",
-            "For Azure storage: pip install 'muster-ml[azure]'.",
+            f"For Azure storage: {install_command('azure')}",
         ) from error
     except ValueError as error:
         raise errors.UserError(f"the workspace store {url} cannot be opened: {error}", "See docs/storage.md.") from None

@@ -37,3 +37,8 @@ async def _node(node: str, context: ContextOf, caller: CallerOf) -> str:
 
 NodeOf = Annotated[str, Depends(_node)]
 """The node of the path `/agents/{node}/…`: its agent calls, and so it has been heard of."""
+
+
+def who(caller: Caller, said: str | None) -> str:
+    """The name of a caller: the owner's token is of a workspace, and whoever uses it says their own."""
+    return said[:255] if caller.subject == "owner" and said else caller.subject

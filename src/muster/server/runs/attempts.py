@@ -49,6 +49,7 @@ from muster.wire.node.agents import (
 from muster.wire.node.plan import Slot
 from muster.wire.states import RunStatus
 from muster.wire.stream import RankEnded, RankStarted
+from muster.wire.text import own_paths
 from muster.wire.verdicts import CANCELLED, COMPLETED, Ending, Refusal, Verdict
 
 _STATUS: dict[str, RunStatus] = {COMPLETED: states.COMPLETED, CANCELLED: states.CANCELED}
@@ -368,4 +369,5 @@ def _judge(context: Context, transaction: Transaction, record: AttemptRecord) ->
     evidence = gather(context.files.streams, record.run, record.attempt, record.nodes, record.ranks)
     if evidence.stop_reason not in (None, "done"):
         evidence = replace(evidence, facts=facts.facts_of(context, transaction, record))
-    return judge(evidence)
+    verdict = judge(evidence)
+    return replace(verdict, message=own_paths(verdict.message), lines=tuple(map(own_paths, verdict.lines)))

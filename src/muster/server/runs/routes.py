@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from muster import errors
 from muster.server.database.records import find_run
 from muster.server.http import ranges
-from muster.server.http.dependencies import CallerOf, ContextOf
+from muster.server.http.dependencies import CallerOf, ContextOf, who
 from muster.server.http.paging import PageOf, RunsPageOf
 from muster.server.http.uploads import body_pieces
 from muster.server.logs.cursor import Cursor
@@ -76,20 +76,22 @@ async def change(ref: str, body: Changes, context: ContextOf) -> RunView:
 @router.post("/{ref}/cancel")
 async def cancel(ref: str, body: Cancel, context: ContextOf, caller: CallerOf) -> RunView:
     """Cancel a run: its ranks get SIGTERM and a grace period; with `force` they are killed."""
-    done = await context.database.write(lambda t: changes.cancel(context, t, [ref], body.force, caller.subject))
+    done = await context.database.write(lambda t: changes.cancel(context, t, [ref], body.force, who(caller, body.by)))
     return await show(done[0].id, context)
 
 
 @router.post("/cancel")
 async def cancel_runs(body: CancelRuns, context: ContextOf, caller: CallerOf) -> list[CancelledRun]:
     """Cancel many runs in one write."""
-    return await context.database.write(lambda t: changes.cancel(context, t, body.runs, body.force, caller.subject))
+    return await context.database.write(
+        lambda t: changes.cancel(context, t, body.runs, body.force, who(caller, body.by))
+    )
 
 
 @router.post("/{ref}/retry")
-async def retry(ref: str, context: ContextOf, caller: CallerOf) -> RunView:
+async def retry(ref: str, context: ContextOf, caller: CallerOf, by: str | None = None) -> RunView:
     """One more attempt of a run that has ended; it resumes from the last checkpoint."""
-    run_id = await context.database.write(lambda t: retries.by_hand(context, t, ref, caller.subject))
+    run_id = await context.database.write(lambda t: retries.by_hand(context, t, ref, who(caller, by)))
     return await show(run_id, context)
 
 

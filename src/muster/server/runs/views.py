@@ -280,7 +280,9 @@ def _attempts(parts: _Parts, run_id: str) -> tuple[AttemptView, ...]:
             resumed_from=next((row.resumed for row in placements if row.number == attempt.number), None),
             verdict=verdict_of(attempt),
             nodes=tuple(
-                NodeOfAttempt(row.node_rank, names[row.number, row.node_rank], row.address, row.phase, tuple(row.gpus))
+                NodeOfAttempt(
+                    row.node_rank, names[row.number, row.node_rank], row.address, row.phase, tuple(row.gpus), row.cpus
+                )
                 for row in placements
                 if row.number == attempt.number
             ),

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from muster import errors
 from muster.defaults import GRANT_S
+from muster.host.extras import install_command
 from muster.host.files import UNFINISHED, is_below, safe_path
 from muster.host.http import Address, UntrustedCertificate
 from muster.storage.addresses import joined
@@ -240,7 +241,7 @@ def _library(module: str):  # type: ignore[no-untyped-def]
     except ImportError as error:
         raise errors.MissingExtra(
             f"Azure storage needs the package {error.name}, which is not installed beside the server",
-            "Install it there: pip install 'muster-ml[azure]'.",
+            f"Install it there: {install_command('azure')}",
         ) from error
 
 

@@ -66,7 +66,7 @@ def ps(
     elif views:
         print_lines(listing(views, Paint.of(sys.stdout), now, columns(sys.stdout), names))
     if total > len(views):
-        say(f"{total - len(views):,} more: `muster ps -n {min(total, 5 * limit)}`, or --all")
+        say(f"{total - len(views):,} more: `muster ps -n {min(total, max(100, 5 * limit))}`, or --all")
 
 
 @dataclass(frozen=True)

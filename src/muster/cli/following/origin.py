@@ -1,0 +1,16 @@
+"""Recording where a run came from, loaded once the run is under way."""
+
+from __future__ import annotations
+
+import sys
+
+from muster.client.api import Client
+from muster.client.provenance import record
+from muster.job.jobfile import LoadedJob
+from muster.wire.runs import RunView
+
+
+def keep(client: Client, view: RunView, job: LoadedJob) -> None:
+    """Gather and send it while the run goes on."""
+    folder = job.base_dir / job.spec.code if job.spec.code else job.base_dir
+    record(client, view.id, folder, ["muster", *sys.argv[1:]])

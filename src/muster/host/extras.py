@@ -1,0 +1,35 @@
+"""How this Muster was installed, for hints on what else to install."""
+
+from __future__ import annotations
+
+import json
+from importlib import metadata
+from shlex import quote
+from urllib.parse import unquote, urlsplit
+
+DISTRIBUTION = "muster-ml"
+
+
+def install_command(extra: str) -> str:
+    """The command that adds an extra to this Muster: from its clone, its wheel, or the package index."""
+    return f"pip install {installed_from(_direct_url(), extra)}"
+
+
+def installed_from(direct_url: str | None, extra: str) -> str:
+    """What pip is told to install, after the file that pip leaves behind; None: it came from an index. Pure."""
+    try:
+        said = json.loads(direct_url or "{}")
+        parts = urlsplit(str(said.get("url", "")))
+    except (ValueError, AttributeError):
+        return quote(f"{DISTRIBUTION}[{extra}]")
+    if parts.scheme != "file":
+        return quote(f"{DISTRIBUTION}[{extra}]")
+    path = quote(f"{unquote(parts.path)}[{extra}]")
+    return f"-e {path}" if said.get("dir_info", {}).get("editable") else path
+
+
+def _direct_url() -> str | None:
+    try:
+        return metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
+    except (metadata.PackageNotFoundError, OSError):
+        return None
