@@ -19,6 +19,11 @@ PANELS = {
             "muster run train.py --nodes 2 --procs 4 -- --epochs 3",
             takes_script=True,
         ),
+        "import": Word(
+            "porting.imports:COMMANDS",
+            "Make job files of other systems' batch scripts.",
+            "muster import sbatch train.sbatch --to job.yml",
+        ),
         "cancel": Word(
             "runs:cancel", "Cancel runs: ranks get SIGTERM, then 30 seconds; --force kills.", "muster cancel @latest"
         ),

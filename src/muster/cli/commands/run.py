@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from textwrap import indent
 from typing import Annotated
 
 import typer
 
-from muster.cli.console import notice
+from muster.cli.console import notice, say
 from muster.cli.lazy import find
 from muster.cli.options import Json, argument, option, print_result, seconds_of, switch
 from muster.cli.overrides import Overrides, is_job_file, parse_env, parse_pairs, script_job, with_overrides
@@ -18,6 +19,8 @@ from muster.client.submit import submit
 from muster.errors import JobError
 from muster.job.explain import make_spec
 from muster.job.jobfile import LoadedJob, read_job_file
+from muster.translation.job import Translated
+from muster.translation.launchers import from_arguments, is_launcher
 
 
 def run(
@@ -59,7 +62,8 @@ def run(
 
     A script runs in its own folder, which is sent along as the job's code. With --procs it is started so many
     times on each node, with the variables of PyTorch (RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR ...); with
-    --nodes alone once on each; with neither once. Options win over what a job file says.
+    --nodes alone once on each; with neither once. Options win over what a job file says. Behind `--`, the command line
+    of torchrun, mpirun, accelerate, deepspeed or srun is shown as the job file that it stands for, and run.
 
     Ctrl-C cancels the run, a second one kills it. A closed terminal leaves it running. The exit code is 0
     when the run completed, 1 when it failed, 130 when it was cancelled.
@@ -72,6 +76,7 @@ def run(
       muster run job.yml --compute local --set resources.instance_count=1
       muster run train.py --environment requirements.txt --tag team=vision
       muster run train.py --procs 2 --dry-run
+      muster run -- torchrun --nproc-per-node 2 train.py --epochs 3
     """
     overrides = Overrides(
         nodes=nodes,
@@ -97,6 +102,8 @@ def run(
 
 def load(target: str, arguments: list[str], overrides: Overrides) -> LoadedJob:
     """The job that the command line describes."""
+    if is_launcher([target, *arguments]) and not Path(target).is_file():
+        return translated_job(from_arguments([target, *arguments], os.environ), overrides)
     if not is_job_file(target):
         data = with_overrides(script_job(target, arguments), overrides, source="script")
         return LoadedJob(spec=make_spec(data), notices=(), base_dir=Path.cwd())
@@ -107,6 +114,13 @@ def load(target: str, arguments: list[str], overrides: Overrides) -> LoadedJob:
         )
     document = read_job_file(Path(target))
     return document.checked(with_overrides(document.data, overrides))
+
+
+def translated_job(translated: Translated, overrides: Overrides) -> LoadedJob:
+    """The job that another launcher's words stand for, after it was shown."""
+    say(f"the job file that this stands for:\n\n{indent(translated.text(), '  ')}")
+    data = with_overrides({**translated.document(), "code": str(Path.cwd())}, overrides, source="command line")
+    return LoadedJob(spec=make_spec(data), notices=translated.notices, base_dir=Path.cwd())
 
 
 def start(job: LoadedJob, *, detach: bool, quiet: bool, as_json: bool) -> int:

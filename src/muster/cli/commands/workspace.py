@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Annotated
 
 from muster import defaults
-from muster.cli.console import Paint, columns, say
+from muster.cli.console import Paint, columns, notice, say
 from muster.cli.options import Json, argument, option, print_result, switch
+from muster.cli.templates import TEMPLATES, missing, refuse_to_overwrite
+from muster.cli.templates import write as write_template
 from muster.cli.text import counted, table
 from muster.cli.views.listing import listing
 from muster.client.connect import announced, connect, living_agents
@@ -20,6 +22,7 @@ from muster.client.server_process import wait_until_gone
 from muster.client.workspace import (
     WorkspaceRef,
     create_workspace,
+    find_folder,
     find_workspace,
     is_home,
     locate,
@@ -76,18 +79,36 @@ class WorkspaceStatus:
 def init(
     path: Annotated[Path, argument("PATH", "The folder (default: the current one).")] = Path(),
     name: Annotated[str | None, option("NAME", "The workspace's name (default: the folder's).")] = None,
+    template: Annotated[
+        str | None, option("|".join(TEMPLATES), "Write a script and a job file that run at once.", show_default=False)
+    ] = None,
 ) -> None:
     """Make a folder a workspace, which keeps runs in its .muster folder.
 
-    Without one, runs are kept in the workspace of your home folder.
+    Without one, runs are kept in the workspace of your home folder. With --template it also gets `train.py` and
+    `job.yml`: a small training with synthetic data, to put your own in its place. Nothing that is there is written
+    over, and a folder in a workspace stays part of that.
 
     \b
     Examples:
       muster init
       muster init ./project --name vision
+      muster init ./first --template ddp
     """
-    ref = create_workspace(path, name)
-    print(f"workspace {ref.name} in {ref.root}")
+    if template is not None:
+        refuse_to_overwrite(path, template)
+    if template is None or name is not None or find_folder(path) is None:
+        ref = create_workspace(path, name)
+        print(f"workspace {ref.name} in {ref.root}")
+    if template is not None:
+        _write_template(path, template)
+
+
+def _write_template(folder: Path, name: str) -> None:
+    script, job = write_template(folder, name)
+    print(f"{script} and {job}: {TEMPLATES[name].about}\nrun it with `muster run {job}`")
+    if wanted := list(missing(name)):
+        notice(f"this Python lacks {', '.join(wanted)}: pip install {' '.join(wanted)}")
 
 
 def trust(

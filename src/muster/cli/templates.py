@@ -1,0 +1,72 @@
+"""Scripts and job files to begin with: `muster init --template NAME`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from muster.errors import Conflict, NotFound
+
+_FOLDER = Path(__file__).with_name("template_files")
+_FILES = {"train.py": "train.py.txt", "job.yml": "job.yml"}
+"""What is written, and what it is called here: a script that imports torch is no module of Muster."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """One way to begin."""
+
+    about: str
+    needs: Mapping[str, str]
+    """Modules that the script imports, and what pip calls them."""
+
+
+TEMPLATES = {
+    "ddp": Template("PyTorch, DistributedDataParallel", {"torch": "torch"}),
+    "lightning": Template("Lightning", {"torch": "torch", "lightning": "lightning"}),
+    "transformers": Template(
+        "Hugging Face Trainer", {"torch": "torch", "transformers": "transformers", "accelerate": "accelerate"}
+    ),
+    "horovod": Template("Horovod on PyTorch, by mpirun", {"torch": "torch", "horovod": "horovod"}),
+    "tensorflow": Template("TensorFlow, MultiWorkerMirroredStrategy", {"tensorflow": "tensorflow"}),
+    "jax": Template("JAX, by mpirun", {"jax": "jax"}),
+}
+
+
+def files_of(name: str) -> dict[str, str]:
+    """What a template writes, by file name."""
+    if name not in TEMPLATES:
+        raise NotFound(f"there is no template {name!r}", f"Templates are {', '.join(TEMPLATES)}.")
+    return {target: (_FOLDER / name / source).read_text() for target, source in _FILES.items()}
+
+
+def refuse_to_overwrite(folder: Path, name: str) -> None:
+    """Conflict where a file of the template is there already: nothing is written then."""
+    there = [target for target in files_of(name) if (folder / target).exists()]
+    if there:
+        raise Conflict(
+            f"{' and '.join(there)} {'is' if len(there) == 1 else 'are'} in {folder} already, and nothing was written",
+            f"Choose another folder: muster init ./{name} --template {name}",
+        )
+
+
+def write(folder: Path, name: str) -> list[Path]:
+    """Write a template's files; one that appeared meanwhile is left as it is, with a Conflict."""
+    refuse_to_overwrite(folder, name)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for target, text in files_of(name).items():
+        try:
+            with (folder / target).open("x") as file:
+                file.write(text)
+        except FileExistsError as error:
+            raise Conflict(f"{folder / target} is there already", "It was left as it is.") from error
+        written.append(folder / target)
+    return written
+
+
+def missing(name: str) -> Iterator[str]:
+    """What pip would have to install for a template, in this Python."""
+    return (package for module, package in TEMPLATES[name].needs.items() if find_spec(module) is None)
