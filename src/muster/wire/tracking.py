@@ -32,6 +32,14 @@ class SummaryQuery:
 
 
 @wire
+class RunParam:
+    """A parameter that a run was given, or chose."""
+
+    name: str
+    value: str
+
+
+@wire
 class MetricSummary:
     """One metric that one source logged in one attempt."""
 

@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from muster.server.tracking.blocks import BLOCK_POINTS, Points, encode
+from muster.host.points import BLOCK_POINTS, Points, encode
 from muster.server.tracking.summaries import Summary
 from muster.server.tracking.thinning import TIER_STRETCHES, stand_outs
 
@@ -144,7 +144,7 @@ class _Run:
         self._keep(summary.number, 0, part, block)
         for tier, stretch in enumerate(TIER_STRETCHES, 1):
             held = self.held.setdefault((summary.number, tier), Points())
-            held.extend(block.chosen(stand_outs(block.values, stretch)))
+            held.extend(block.chosen(stand_outs(block.values, stretch, is_first=part == 0)))
             group, place = divmod(part + 1, stretch)
             if place == 0:
                 self._keep(summary.number, tier, group - 1, held)
