@@ -48,7 +48,7 @@ def adopt(transaction: Transaction) -> None:
     """Give a number to every experiment that runs have named."""
     runs = tables.runs
     known = select(_TABLE.c.name)
-    names = select(runs.c.experiment.distinct()).where(runs.c.experiment.not_in(known), runs.c.experiment != DEFAULT)
+    names = select(runs.c.experiment).distinct().where(runs.c.experiment.not_in(known), runs.c.experiment != DEFAULT)
     for name in transaction.execute(names).scalars().all():
         _add(transaction, name, {})
 
