@@ -34,6 +34,13 @@ def of_call(call: str, body: Mapping[str, Json], now: float) -> list[Event] | No
     return None
 
 
+def names_a_model(body: Mapping[str, Json]) -> bool:
+    """Whether metrics are linked to a model: they may be there already, which only the server knows."""
+    metrics = body.get("metrics")
+    items = metrics if isinstance(metrics, list) else [body]
+    return any(isinstance(item, Mapping) and item.get("model_id") for item in items)
+
+
 def _items(body: Mapping[str, Json], part: str) -> list[Mapping[str, Json]]:
     found = body.get(part) or []
     if not isinstance(found, Sequence) or not all(isinstance(item, Mapping) for item in found):

@@ -119,13 +119,24 @@ class Handler(BaseHTTPRequestHandler):
             self._update(given)
             return
         found = events.of_call(call, given, time.time())
-        if found is None:
-            self._forward(body)
-            return
+        if found is None or events.names_a_model(given):
+            if self._is_forwarded(body, needed=found is None):
+                return
+            assert found is not None
         file = self.proxied.events_of(self.rank)
         for event in found:
             file.append(event)
         self._send({})
+
+    def _is_forwarded(self, body: bytes, needed: bool) -> bool:
+        """Whether the server has answered; where that is not needed, it may be away."""
+        try:
+            self._forward(body)
+        except ServerUnavailable:
+            if needed:
+                raise
+            return False
+        return True
 
     def _update(self, given: Mapping[str, Json]) -> None:
         """A rank may rename its run; how that ends, its processes say."""

@@ -29,6 +29,9 @@ _KEPT = ("USER", "LOGNAME", "TZ", "http_proxy", "https_proxy", "no_proxy", "HTTP
 _OF_THIS_HOST = ("HOME", "SHELL", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
+_MLFLOW_HOOK = "mlflow"
+
+
 class Tracking(Protocol):
     """Where a rank logs to by other means than Muster's own."""
 
@@ -74,6 +77,7 @@ class LaunchFiles:
         if not used:
             env["TORCHINDUCTOR_CACHE_DIR"] = _compiled(agent_env)
         if self._tracking is not None:
+            env["MUSTER_HOOKS"] += f",{_MLFLOW_HOOK}"
             env.update(self._tracking.variables(rank.rank))
             env.update(_without_proxy(env))
         env.update(given)

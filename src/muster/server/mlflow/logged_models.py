@@ -39,7 +39,8 @@ def create(transaction: Transaction, call: Call) -> Answer:
     model_id, now = f"m-{secrets.token_hex(16)}", clock.now()
     row = {
         "id": model_id, "experiment": run_views.find(transaction, run_id).experiment or experiment, "run_id": run_id,
-        "name": args.maybe("name") or model_id, "type": args.maybe("model_type") or "", "status": _STATUSES[0],
+        "name": (args.maybe("name") or model_id).removeprefix("./"), "type": args.maybe("model_type") or "",
+        "status": _STATUSES[0],
         "params": args.pairs("params"), "tags": args.pairs("tags"), "created_at": now, "updated_at": now,
     }  # fmt: skip
     transaction.execute(insert(_TABLE), row)

@@ -16,6 +16,7 @@ from muster.server.mlflow import experiments, filters, run_views
 from muster.server.mlflow.protocol import INVALID, Answer, Args, Call, MlflowError, page_of, with_token
 from muster.server.runs import logged
 from muster.server.tracking.labels import load_tool_tags, set_params, set_tags
+from muster.server.tracking.reading import read_series, series_rows
 from muster.server.tracking.recording import add_points
 from muster.wire import states
 from muster.wire.codec import Json
@@ -171,11 +172,31 @@ def _log_metrics(transaction: Transaction, call: Call, row: RunRow, metrics: lis
             item.whole("timestamp", int(time.time() * 1000)) / 1000,
             row.attempt,
         )
-        for item in metrics
+        for item in _new(transaction, row.id, metrics)
     ]
     add_points(transaction, row.id, points)
     run_id = row.id
     transaction.after_commit.append(lambda: call.context.hub.changed(runs=[run_id]))
+
+
+def _new(transaction: Transaction, run_id: str, metrics: list[Args]) -> list[Args]:
+    """Without points that the run has: MLflow 3 logs those of a model's step once more, to link them to the model."""
+    linked = {item.key("key") for item in metrics if item.maybe("model_id")}
+    known = {
+        (key, value, int(step or 0), int(at * 1000))
+        for key in linked
+        for _, points in read_series(
+            transaction.connection, run_id, series_rows(transaction.connection, run_id, key), None
+        )
+        for value, step, at in zip(points.values, points.steps, points.at, strict=True)
+        if isinstance(value, int | float | str)
+    }
+    return [
+        item
+        for item in metrics
+        if not item.maybe("model_id")
+        or (item.key("key"), number(item), item.whole("step"), item.whole("timestamp")) not in known
+    ]
 
 
 def number(metric: Args) -> float | str:
