@@ -292,6 +292,7 @@ class Node:
         if not attempt.folder_lost and not folder.is_there(paths):
             text = f"{_removed(attempt)} before everything was delivered"
             missed.insert(0, verdicts.Refusal("platform", text, _CLEARED_UP, late=True))
+        notes += sent.kept_too
         notes += [f"not kept: {text}" for text in files.first_few(sent.left_out)]
         if sent.unsent:
             total = sent.unsent + len(sent.files)
