@@ -7,13 +7,16 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
 
 from bench.measure import Figure, interleave, median, quick, report
+from muster.host.points import pack, unpack
 from muster.server.database import tables
 from muster.server.database.connection import Database, Transaction
+from muster.server.runs.logged import read_line
 from muster.server.tracking.reading import load_series
 from muster.server.tracking.recording import add_points
 from muster.wire.codec import from_json
@@ -77,7 +80,8 @@ def reading(database: Database, steps: int, rounds: int) -> list[Figure]:
     database.submit(lambda t: t.execute(sa.insert(tables.runs), {**RUN, "id": "read", "key": "read"})).result()
     for begin in range(0, steps, 100):
         batch = points(SERIES, begin, 100)
-        database.submit(lambda t, batch=batch: (as_rows(t, "read", batch), as_blocks(t, "read", batch))).result()  # type: ignore[misc]
+        for write in (as_rows, as_blocks):
+            database.submit(partial(write, run_id="read", batch=batch)).result()
     samples = interleave(
         rounds,
         {
@@ -109,10 +113,22 @@ def points(names: int, begin: int, steps: int) -> list[MetricPoint]:
 
 def timed(database: Database, batches: Sequence[Sequence[MetricPoint]], write: Write) -> float:
     run_id = f"run-{time.monotonic_ns()}"
+    logged = [[line_of(point) for point in batch] for batch in batches]
     began = time.perf_counter()
-    for batch in batches:
-        database.submit(lambda t, batch=batch: write(t, run_id, batch)).result()  # type: ignore[misc]
+    for lines in logged:
+        database.submit(lambda t, lines=lines: write(t, run_id, taken_in(lines))).result()  # type: ignore[misc]
     return time.perf_counter() - began
+
+
+def line_of(point: MetricPoint) -> bytes:
+    """As a rank writes it."""
+    names = ("name", "type", "value", "step", "at")
+    return json.dumps({"kind": "metric", **{name: getattr(point, name) for name in names}}).encode()
+
+
+def taken_in(lines: Sequence[bytes]) -> list[MetricPoint]:
+    found = [read_line(line, 1, "rank_0") for line in lines]
+    return [point for point in found if isinstance(point, MetricPoint)]
 
 
 def as_rows(transaction: Transaction, run_id: str, batch: Sequence[MetricPoint]) -> None:
@@ -144,7 +160,13 @@ def read_rows(database: Database) -> float:
 
 def read_blocks(database: Database, most: int | None) -> float:
     began = time.perf_counter()
-    return decoded(database.read_now(lambda c: load_series(c, "read", None, most)), began)
+    return unpacked(database.read_now(lambda c: load_series(c, "read", None, most)), began)
+
+
+def unpacked(series: Sequence[MetricSeries], began: float) -> float:
+    if len(unpack(pack(series))) != SERIES:
+        raise SystemExit("not every series was read")
+    return time.perf_counter() - began
 
 
 def decoded(series: Sequence[MetricSeries], began: float) -> float:

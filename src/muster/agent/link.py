@@ -159,6 +159,16 @@ class Link:
         """How a child process reaches the server, without a token."""
         return Address(self._config.server[self._index], pinned_certificate=self._config.pinned_certificate)
 
+    @property
+    def address(self) -> Address:
+        """Where the server is, with the agent's own token."""
+        return Address(self._config.server[self._index], self._config.token, self._config.pinned_certificate)
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """Every address of the server, the one that answered last first."""
+        return (*self._config.server[self._index :], *self._config.server[: self._index])
+
     def put_checkpoint_file(self, order: Order, key: str, file: HashedFile, body: Body) -> None:
         query = {**_attempt(order), "key": key, **to_json(file)}
         self._call("PUT", self._path("checkpoints/files"), body=body, query=query, timeout_s=_FILE_S)

@@ -15,6 +15,7 @@ from functools import partial
 
 from muster.agent import folder
 from muster.agent.attempt import Attempt, Phase, PreparedAttempt, Step, may_leave, next_step
+from muster.agent.mlflow.listener import Listeners
 from muster.agent.prepare import mounts
 from muster.agent.prepare.preparation import Preparation
 from muster.agent.refusal import Refusal, refusal_of
@@ -86,6 +87,7 @@ class Node:
         self._builders = Workers("environments", 16)
         self._senders = Workers("files", 2)
         self._tunnels = Tunnels(self._link, loop, self._keepers.enter, config.address)
+        self._listeners = Listeners(loop.selector, self._fetchers.submit)
         self._publisher = checkpoints.Publisher(self._link)
         self._outputs = Sender(services)
         self.holding: tuple[AttemptKey, ...] = ()
@@ -207,7 +209,7 @@ class Node:
     def _launch(self, attempt: Attempt) -> None:
         order, paths = attempt.order, attempt.paths
         try:
-            LaunchFiles(attempt, self._services).write()
+            LaunchFiles(attempt, self._services, self._listeners.open(attempt, self._services)).write()
         except Refusal as refusal:
             self._refuse(attempt, refusal)
             return
@@ -284,6 +286,7 @@ class Node:
         if attempt.inputs is not None:
             self._fetchers.submit(attempt.inputs.close)
         self._sampler.remove(attempt.key)
+        self._listeners.close(attempt.key)
         self._services.tell(attempt.key, Ended(at, reason), at)
         if attempt.order.action == "forget":
             self._remove(attempt)
@@ -305,6 +308,7 @@ class Node:
         if not attempt.folder_lost and not folder.is_there(paths):
             text = f"{_removed(attempt)} before everything was delivered"
             missed.insert(0, verdicts.Refusal("platform", text, _CLEARED_UP, late=True))
+        notes += sent.kept_too
         notes += [f"not kept: {text}" for text in files.first_few(sent.left_out)]
         if sent.unsent:
             total = sent.unsent + len(sent.files)
@@ -420,6 +424,7 @@ class Node:
     def _close(self) -> None:
         self._tunnels.close()
         self._sampler.close()
+        self._listeners.close_all()
         self._publisher.close()
         self._outputs.close()
         for attempt in self._attempts.values():

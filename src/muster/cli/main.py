@@ -161,6 +161,11 @@ PANELS = {
             "Version data, and copy files to and from datastores.",
             "muster data create digits --path ./images",
         ),
+        "mlflow": Word(
+            "mlflow:mlflow",
+            "Let MLflow's own clients on this machine reach this workspace.",
+            "muster mlflow -- python analyse.py",
+        ),
         "secret": Word(
             "secret:COMMANDS", "Keep values that jobs need and nobody should see.", "muster secret set HF_TOKEN"
         ),

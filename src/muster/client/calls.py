@@ -124,13 +124,28 @@ class Calls:
             raise _unreadable(path, error) from error
 
     @contextmanager
-    def open(self, path: str, headers: Mapping[str, str]) -> Iterator[http.client.HTTPResponse]:
+    def open(
+        self, path: str, headers: Mapping[str, str], query: Query | None = None
+    ) -> Iterator[http.client.HTTPResponse]:
         """The answer while it arrives, on a connection of its own."""
         with (
             closing(ServerConnection(self.address)) as connection,
-            connection.stream("GET", API + path, headers=headers) as response,
+            connection.stream("GET", API + path, headers=headers, query=query) as response,
         ):
             yield response
+
+    def whole(self, path: str, query: Query) -> bytes:
+        """A whole answer that is no JSON."""
+        for attempt, pause_s in enumerate(RETRY_PAUSES_S, 1):
+            time.sleep(pause_s)
+            try:
+                with self.open(path, {}, query) as response:
+                    return response.read()
+            except (ServerUnavailable, http.client.HTTPException, ConnectionError, TimeoutError) as error:
+                if attempt == len(RETRY_PAUSES_S):
+                    raise _unavailable(error) from error
+                self.find_again()
+        raise AssertionError("unreachable")
 
     def download(self, path: str, target: Path, progress: Progress = unwatched, sha256: str | None = None) -> None:
         """A file of the server to `target`, whole or not at all; verified where its hash is known."""

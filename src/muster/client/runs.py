@@ -15,6 +15,7 @@ from muster.client import calls
 from muster.client.calls import LONG_S, Group, Progress, run_path, unwatched
 from muster.client.sse import StreamItem
 from muster.errors import ServerUnavailable, UserError
+from muster.host.points import unpack
 from muster.wire.codec import to_json
 from muster.wire.environments import RunEnvironment
 from muster.wire.runs import (
@@ -31,7 +32,7 @@ from muster.wire.runs import (
     Submission,
 )
 from muster.wire.stream import LogQuery, RunEnded, StreamRefused
-from muster.wire.tracking import MetricSummary, RunSummary, SummaryQuery
+from muster.wire.tracking import MetricSummary, RunParam, RunSummary, SummaryQuery
 
 if TYPE_CHECKING:
     # Pydantic takes longer to load than most commands take.
@@ -192,8 +193,8 @@ class Runs(Group):
 
     def metric_series(self, ref: str, name: str | None = None, points: int | None = None) -> list[MetricSeries]:
         """Metrics by name, source and attempt: every point, or about so many of each series."""
-        query: calls.Query = {"name": name, "points": points, "full": int(points is None)}
-        return self.calls.read(list[MetricSeries], "GET", run_path(ref, "metrics", "series"), query=query)
+        query: calls.Query = {"name": name, "points": points, "full": int(points is None), "packed": 1}
+        return unpack(self.calls.whole(run_path(ref, "metrics", "series"), query))
 
     def metric_summaries(self, ref: str, name: str | None = None) -> list[MetricSummary]:
         """The last, best, least and greatest value of each series of a run, without its points."""
@@ -202,7 +203,8 @@ class Runs(Group):
 
     def params(self, ref: str) -> dict[str, str]:
         """The parameters that a run logged."""
-        return self.calls.read(dict[str, str], "GET", run_path(ref, "params"))
+        found = self.calls.read(list[RunParam], "GET", run_path(ref, "params"))
+        return {param.name: param.value for param in found}
 
     def summaries(self, wanted: SummaryQuery | None = None, limit: int | None = None) -> list[RunSummary]:
         """Runs with their parameters and metrics: the newest first, or in the order of a metric."""

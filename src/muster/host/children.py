@@ -56,6 +56,7 @@ class Child:
         environment: Mapping[str, str] | None = None,
         errors: int | None = None,
         keep_lines: int = 0,
+        pass_fds: Sequence[int] = (),
     ) -> None:
         """`errors`: a descriptor that gets what it prints (default: as here); `keep_lines`: its last lines instead."""
         self._process = start(
@@ -64,6 +65,7 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if keep_lines else errors,
+            pass_fds=pass_fds,
         )
         self._sending = threading.Lock()
         self._lines: deque[bytes] = deque()
@@ -185,6 +187,7 @@ def start(
     stdin: int | None = subprocess.DEVNULL,
     stdout: int | IO[bytes] | None = None,
     stderr: int | IO[bytes] | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Start a child that leads a session of its own and is known to be no orphan; `end_group` ends it."""
     with spawning:
@@ -196,6 +199,7 @@ def start(
             cwd="/",
             env=None if environment is None else dict(environment),
             start_new_session=True,
+            pass_fds=pass_fds,
         )
         own_children.add(process.pid)
     return process

@@ -212,7 +212,7 @@ class Connection:
 
     def _connect(self, timeout_s: float) -> http.client.HTTPConnection:
         if self._http is None:
-            fresh = _open(self.address, min(timeout_s, _CONNECT_S), self._external, self._tls)
+            fresh = open_connection(self.address, min(timeout_s, _CONNECT_S), self._external, self._tls)
             try:
                 fresh.connect()
             except OSError as error:
@@ -391,7 +391,9 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def _open(address: Address, timeout_s: float, external: bool, tls: ssl.SSLContext | None) -> http.client.HTTPConnection:
+def open_connection(
+    address: Address, timeout_s: float, external: bool, tls: ssl.SSLContext | None
+) -> http.client.HTTPConnection:
     if address.url.startswith("unix:"):
         return _UnixConnection(address.url.removeprefix("unix:"), timeout_s)
     if address.url.startswith("file:"):

@@ -14,6 +14,10 @@ SummaryValue = Literal["last", "best", "least", "greatest"]
 """Which value of a metric runs are compared by."""
 
 
+RUN_HEADER, ATTEMPT_HEADER, EVENTS_HEADER = "Muster-Run", "Muster-Attempt", "Muster-Events"
+"""For whom an agent calls, and how much of its ranks' events must be taken in before the answer."""
+
+
 @wire
 class SummaryQuery:
     """Which runs are listed with what they logged, and in which order. The query of `GET summaries`."""
@@ -29,6 +33,14 @@ class SummaryQuery:
     by: SummaryValue = "best"
     ascending: bool | None = field(default=None, metadata=OMIT)
     """None: the best first."""
+
+
+@wire
+class RunParam:
+    """A parameter that a run was given, or chose."""
+
+    name: str
+    value: str
 
 
 @wire

@@ -67,6 +67,10 @@ class Recorder(Calls):
     def send(self, method: str, path: str, *, message: object = None, **request: Any) -> Any:
         self.calls.append((method, path, message and type(message), None))
 
+    def whole(self, path: str, query: Any) -> bytes:
+        self.calls.append(("GET", path, None, None))
+        return b""
+
     def events(self, path: str, query: Any) -> Iterator[Any]:
         self.calls.append(("GET", path, None, None))
         return iter([StreamItem(RunEnded("Completed", None), "")])
@@ -75,7 +79,7 @@ class Recorder(Calls):
         self.calls.append(("GET", path, None, None))
 
     @contextmanager
-    def open(self, path: str, headers: Any) -> Iterator[Any]:
+    def open(self, path: str, headers: Any, query: Any = None) -> Iterator[Any]:
         self.calls.append(("GET", path, None, None))
         yield BytesIO(b"\0" * 1024)
 

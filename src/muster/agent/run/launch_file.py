@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 from muster.agent.attempt import Attempt
 from muster.agent.refusal import Refusal
@@ -28,10 +29,20 @@ _KEPT = ("USER", "LOGNAME", "TZ", "http_proxy", "https_proxy", "no_proxy", "HTTP
 _OF_THIS_HOST = ("HOME", "SHELL", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
+_MLFLOW_HOOK = "mlflow"
+
+
+class Tracking(Protocol):
+    """Where a rank logs to by other means than Muster's own."""
+
+    def variables(self, rank: int) -> dict[str, str]: ...
+
+
 class LaunchFiles:
     """What the keeper of one attempt reads."""
 
-    def __init__(self, attempt: Attempt, services: NodeServices) -> None:
+    def __init__(self, attempt: Attempt, services: NodeServices, tracking: Tracking | None = None) -> None:
+        """`tracking`: where the ranks find MLflow."""
         assert attempt.prepared is not None and attempt.order.plan is not None
         self._attempt = attempt
         self._order = attempt.order
@@ -39,6 +50,7 @@ class LaunchFiles:
         self._prepared = attempt.prepared
         self._paths = attempt.paths
         self._services = services
+        self._tracking = tracking
         self._mpi = self._mpi_files()
         self._stop_file = str(attempt.paths.root / "stop")
 
@@ -71,6 +83,10 @@ class LaunchFiles:
             env["PIP_PREFIX"] = str(added)
             env["PATH"] = f"{prepared.python_bin}:{added / 'bin'}:{SYSTEM_PATH}"
             runtime = f"{runtime}:{added / 'lib' / f'python{version}' / 'site-packages'}"
+        if self._tracking is not None:
+            env["MUSTER_HOOKS"] += f",{_MLFLOW_HOOK}"
+            env.update(self._tracking.variables(rank.rank))
+            env.update(_without_proxy(env))
         env.update(given)
         env["PYTHONPATH"] = f"{runtime}:{own}" if own else runtime
         env.update(self._muster_variables(rank.rank))
@@ -138,6 +154,14 @@ class LaunchFiles:
             library = keeper_folder(self._services.runtime)
             ground = Ground(used.contents.executable, library, True, own_memory=used.engine.kind != APPTAINER)
         return MpiFiles(self._plan, self._paths, prepared.mpi, self._order.secret, ground)
+
+
+def _without_proxy(env: Mapping[str, str]) -> dict[str, str]:
+    """A site's proxy does not lead to this machine's own loopback."""
+    names = [name for name in ("no_proxy", "NO_PROXY") if env.get(name)] or ["no_proxy", "NO_PROXY"]
+    if not any(env.get(name) for name in ("http_proxy", "HTTP_PROXY")):
+        return {}
+    return {name: ",".join(filter(None, (env.get(name), "127.0.0.1"))) for name in names}
 
 
 def _compiled(agent_env: Mapping[str, str]) -> str:

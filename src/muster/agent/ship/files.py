@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from muster.agent.link import Backoff, Link, Trouble
+from muster.agent.ship import strays
 from muster.errors import AccessDenied, UserError
 from muster.host import hashing
 from muster.host.children import Abandoned
@@ -43,10 +44,12 @@ class Found:
 
     files: dict[str, Path] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
+    kept_too: list[str] = field(default_factory=list)
+    """What is kept although it lies elsewhere, in words."""
 
 
 def find(paths: AttemptPaths) -> Found:
-    """Every regular file below `outputs`, `logs` and the uploads."""
+    """Every regular file below `outputs`, `logs` and the uploads, and what tracking tools wrote elsewhere."""
     found = Found()
     root = paths.root
     for folder, name in ((paths.work / "outputs", "outputs"), (paths.work / "logs", "logs"), (paths.uploads, "")):
@@ -54,6 +57,10 @@ def find(paths: AttemptPaths) -> Found:
             found.left_out.append(f"{name}: a link that leaves the job's folder")
         elif folder.is_dir():
             _walk(folder, name, root, (), found)
+    with suppress(OSError):
+        stray, found.kept_too = strays.find(paths.work, paths.launch.stat().st_mtime)
+        for kept_as, path in stray.items():
+            found.files.setdefault(readable(kept_as), path)
     return found
 
 
@@ -125,6 +132,7 @@ class SentFiles:
 
     left_out: list[str]
     """In words."""
+    kept_too: list[str] = field(default_factory=list)
     files: list[HashedFile] = field(default_factory=list)
     unsent: int = 0
     """When it was given up."""
@@ -141,7 +149,7 @@ def send_all(
 ) -> SentFiles:
     """Send every file that the job left, as often as it takes: small ones together, several calls at once."""
     found = find(paths)
-    sent = SentFiles(list(found.left_out))
+    sent = SentFiles(list(found.left_out), list(found.kept_too))
     waiting: queue.SimpleQueue[Parcel] = queue.SimpleQueue()
     parcels = pack(found.files)
     for parcel in parcels:

@@ -351,6 +351,57 @@ models = Table(
     Column("tags", JSON, nullable=False),
     Column("properties", JSON, nullable=False),
     Column("created_at", Float, nullable=False),
+    Column("updated_at", Float),
+    Column("stage", String(32), nullable=False, server_default="None"),
+    Column("source", Text),
+    Column("logged_model", String(64)),
+    Column("created_by", Text),
+)
+"""The versions of registered models."""
+
+registered_models = Table(
+    "registered_models",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("description", Text),
+    Column("tags", JSON, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("updated_at", Float, nullable=False),
+)
+
+model_aliases = Table(
+    "model_aliases",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("alias", String(255), primary_key=True),
+    Column("version", Integer, nullable=False),
+)
+
+logged_models = Table(
+    "logged_models",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("experiment", String(255), nullable=False),
+    Column("run_id", String(255), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("type", String(255), nullable=False),
+    Column("status", String(64), nullable=False),
+    Column("params", JSON, nullable=False),
+    Column("tags", JSON, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("updated_at", Float, nullable=False),
+    Index("logged_models_run", "run_id"),
+)
+
+experiments = Table(
+    "experiments",
+    metadata,
+    Column("id", RowId, primary_key=True, autoincrement=True),
+    Column("name", String(500), nullable=False, unique=True),
+    Column("tags", JSON, nullable=False),
+    Column("lifecycle", String(16), nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("updated_at", Float, nullable=False),
 )
 
 datastores = Table(

@@ -27,6 +27,7 @@ from muster.server.environments import routes as environment_routes
 from muster.server.http import routes as workspace_routes
 from muster.server.http.bodies import bounded, checked_body, is_json
 from muster.server.http.docs_page import docs_page
+from muster.server.mlflow import routes as mlflow_routes
 from muster.server.models import routes as model_routes
 from muster.server.nodes import agent_routes, cluster_routes
 from muster.server.people import routes as people_routes
@@ -75,7 +76,7 @@ _UNFIT: tuple[type[Exception], ...] = (DataError, OverflowError, RecursionError,
 """What is raised for a value that passed the border and that the database or a parser does not take."""
 _DATA = f"{DATA_ROUTE}/"
 _GRANT_HEADER = GRANT_HEADER.lower().encode()
-_OPEN = ("/api/v1/health", "/api/v1/openapi.json", "/api/v1/docs")
+_OPEN = ("/api/v1/health", "/api/v1/openapi.json", "/api/v1/docs", "/health", "/version")
 
 
 def make_app(context: Context, stop: Callable[..., None]) -> ASGIApp:
@@ -92,6 +93,7 @@ def make_app(context: Context, stop: Callable[..., None]) -> ASGIApp:
     app.state.stop = stop
     for router in ROUTERS:
         app.include_router(router, prefix="/api/v1", dependencies=[Depends(checked_body)])
+    app.include_router(mlflow_routes.router)
     for kind in (errors.MusterError, RequestValidationError, HTTPException, OSError, *_UNFIT, Exception):
         app.add_exception_handler(kind, _explained)
     return _Gate(app, context)

@@ -26,10 +26,19 @@ def add_model(
 ) -> ModelView:
     """Register the next version of a model."""
     models = tables.models
+    ensure_registered(transaction, name)
     last = transaction.execute(select(func.max(models.c.version)).where(models.c.name == name)).scalar()
     made = ModelView(name, (last or 0) + 1, run_id, path or "outputs", description, tags, properties, time.time())
     transaction.execute(insert(models), to_json(made))
     return made
+
+
+def ensure_registered(transaction: Transaction, name: str) -> None:
+    """Have a model be known by its name, whichever way its first version came."""
+    table, now = tables.registered_models, time.time()
+    if transaction.execute(select(table.c.name).where(table.c.name == name)).first() is None:
+        row: dict[str, Json] = {"name": name, "description": None, "tags": {}, "created_at": now, "updated_at": now}
+        transaction.execute(insert(table), row)
 
 
 def list_models(connection: Connection, name: str | None = None) -> list[ModelView]:

@@ -44,6 +44,7 @@ _PARTS = (
     tables.metric_counts,
     tables.params,
     tables.run_tags,
+    tables.logged_models,
     tables.progress,
     tables.checkpoints,
     tables.streams,

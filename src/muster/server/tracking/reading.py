@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, func, select
 
+from muster.host.points import BLOCK_POINTS, Points, decode
 from muster.server.database import tables
 from muster.server.database.records import find_run, message_of
 from muster.server.http.paging import Page
-from muster.server.tracking.blocks import BLOCK_POINTS, Points, decode
 from muster.server.tracking.recording import tail_points
 from muster.server.tracking.summaries import smaller_is_better
 from muster.server.tracking.thinning import TIER_STRETCHES, stand_outs, thin, tier_for
@@ -73,6 +73,8 @@ def read_series(
         points = blocks.pop(row.number, None) or Points()
         if tail := tails.get(row.number):
             points.extend(tail)
+        if most is not None and tiers[row.number] and points.orders[-1] != row.last_order:
+            points.add(row.last_order, row.last, row.last_step, row.last_at)
         if most is not None:
             points = points.chosen(thin(points.values, most))
         found.append((row, points))

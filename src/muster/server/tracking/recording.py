@@ -11,22 +11,16 @@ from typing import Any
 
 from sqlalchemy import Dialect, bindparam, delete, func, insert, select, update
 
+from muster.host.points import Points
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.json_text import write_json
-from muster.server.database.records import upsert
-from muster.server.tracking.blocks import BLOCK_POINTS, Points, decode, encode
+from muster.server.tracking.block_rows import BlockRows
 from muster.server.tracking.summaries import Summary
-from muster.server.tracking.thinning import TIER_STRETCHES, stand_outs
 from muster.wire.codec import Json
 from muster.wire.runs import MetricPoint
 
-_SERIES, _BLOCKS, _TAILS, _COUNTS = (
-    tables.metric_series,
-    tables.metric_blocks,
-    tables.metric_tails,
-    tables.metric_counts,
-)
+_SERIES, _TAILS, _COUNTS = tables.metric_series, tables.metric_tails, tables.metric_counts
 _TAIL_ROWS, _TAIL_POINTS = 64, 4096
 """Above either of these, what a source has in tails goes to blocks."""
 _AT_ONCE = 256
@@ -54,7 +48,7 @@ _SERIES_OF_SOURCE = select(_SERIES.c.name, _SERIES.c.type, *(_SERIES.c[name] for
     _SERIES.c.source == bindparam("source"),
 )
 _COUNT_OF_RUN = select(_COUNTS.c.last_order, _COUNTS.c.num_series).where(_COUNTS.c.run_id == bindparam("run"))
-_NEW_COUNT = {"last_order": bindparam("new_order"), "num_series": bindparam("new_series")}
+_NEW_COUNT: Mapping[str, Any] = {"last_order": bindparam("new_order"), "num_series": bindparam("new_series")}
 _ADD_COUNT = insert(_COUNTS).values(run_id=bindparam("key_run"), **_NEW_COUNT)
 _CHANGE_COUNT = update(_COUNTS).where(_COUNTS.c.run_id == bindparam("key_run")).values(**_NEW_COUNT)
 _OF_SOURCE = (
@@ -137,7 +131,7 @@ def _make_batch(
     batch = Batch(summaries, new, {}, [])
     for key, found in by_series.items():
         number = summaries[key].number
-        batch.points[number] = columns = Points(*map(list, zip(*found, strict=True)))
+        batch.points[number] = columns = Points(*([*column] for column in zip(*found, strict=True)))
         batch.rows += [[number, *point] for point in found]
         summaries[key].take_in(columns)
     return batch
@@ -210,10 +204,12 @@ def _move_to_blocks(transaction: Transaction, source: Source, batch: Batch) -> N
     summaries = {summary.number: summary for summary in batch.summaries.values()}
     absent = [number for number in waiting if number not in summaries]
     stored = {number: summary.stored for number, summary in summaries.items()} | _stored(transaction, source, absent)
+    blocks = BlockRows(transaction, source.run_id)
     for number, points in waiting.items():
-        append(transaction, source.run_id, number, stored[number], points)
+        blocks.append(number, stored[number], points)
         if number in summaries:
             summaries[number].stored += len(points)
+    blocks.write()
     if absent:
         grown = [{"key_run": source.run_id, "key_number": n, "more": len(waiting[n])} for n in absent]
         transaction.execute(_GROW_STORED, grown)
@@ -236,43 +232,6 @@ def _stored(transaction: Transaction, source: Source, numbers: Sequence[int]) ->
         )
         found.update((number, stored) for number, stored in transaction.execute(query))
     return found
-
-
-def append(transaction: Transaction, run_id: str, series: int, stored: int, points: Points) -> None:
-    """Add points at the end of a series that has so many in blocks; each block that fills up goes to the tiers."""
-    part, inside = divmod(stored, BLOCK_POINTS)
-    held = _load(transaction, run_id, series, 0, part) if inside else Points()
-    held.extend(points)
-    for begin in range(0, len(held), BLOCK_POINTS):
-        block = held.part(begin, begin + BLOCK_POINTS)
-        _keep(transaction, run_id, series, 0, part, block)
-        if len(block) == BLOCK_POINTS:
-            _add_to_tiers(transaction, run_id, series, part, block)
-        part += 1
-
-
-def _add_to_tiers(transaction: Transaction, run_id: str, series: int, part: int, block: Points) -> None:
-    for tier, stretch in enumerate(TIER_STRETCHES, 1):
-        # So many blocks of points come to about one block of a tier; each is rewritten as it fills.
-        group, place = divmod(part, stretch)
-        held = _load(transaction, run_id, series, tier, group) if place else Points()
-        held.extend(block.chosen(stand_outs(block.values, stretch)))
-        _keep(transaction, run_id, series, tier, group, held)
-
-
-def _load(transaction: Transaction, run_id: str, series: int, tier: int, part: int) -> Points:
-    query = select(_BLOCKS.c.data).where(
-        _BLOCKS.c.run_id == run_id, _BLOCKS.c.series == series, _BLOCKS.c.tier == tier, _BLOCKS.c.part == part
-    )
-    return decode(transaction.execute(query).scalar_one())
-
-
-def _keep(transaction: Transaction, run_id: str, series: int, tier: int, part: int, points: Points) -> None:
-    row = {
-        "run_id": run_id, "series": series, "tier": tier, "part": part, "count": len(points),
-        "first_order": points.orders[0], "last_order": points.orders[-1], "data": encode(points),
-    }  # fmt: skip
-    upsert(transaction, _BLOCKS, row)
 
 
 def tail_points(rows: Iterable[Sequence[TailPoint]]) -> Iterator[tuple[int, int, Json, float | None, float]]:

@@ -11,7 +11,7 @@ from muster.server.database.records import find_run
 from muster.server.http.dependencies import ContextOf
 from muster.server.http.paging import RunsPageOf
 from muster.server.tracking import labels, listing, reading
-from muster.wire.tracking import MetricSummary, RunSummary, SummaryValue
+from muster.wire.tracking import MetricSummary, RunParam, RunSummary, SummaryValue
 
 router = APIRouter(tags=["metrics"])
 
@@ -45,11 +45,11 @@ async def metric_summaries(ref: str, context: ContextOf, name: str | None = None
 
 
 @router.get("/runs/{ref}/params")
-async def params(ref: str, context: ContextOf) -> dict[str, str]:
+async def params(ref: str, context: ContextOf) -> list[RunParam]:
     """The parameters that a run logged."""
 
-    def load(connection: Connection) -> dict[str, str]:
+    def load(connection: Connection) -> list[RunParam]:
         run_id = find_run(connection, ref).id
-        return labels.load_params(connection, [run_id]).get(run_id, {})
+        return [RunParam(*item) for item in labels.load_params(connection, [run_id]).get(run_id, {}).items()]
 
     return await context.database.read(load)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from muster.server.tracking.blocks import Points
+from muster.host.points import Points
 from muster.server.tracking.thinning import number
 from muster.wire.codec import Json
 

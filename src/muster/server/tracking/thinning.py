@@ -28,10 +28,10 @@ def thin(values: Sequence[Json], most: int) -> list[int]:
     return sorted(kept)
 
 
-def stand_outs(values: Sequence[Json], stretch: int) -> list[int]:
-    """Of every so many values in a row those that stand out: what a tier keeps."""
+def stand_outs(values: Sequence[Json], stretch: int, is_first: bool = False) -> list[int]:
+    """Of every so many values in a row those that stand out: what a tier keeps. A series' very first stays too."""
     are_numbers = _are_numbers(values)
-    kept: set[int] = set()
+    kept: set[int] = {0} if is_first else set()
     for begin in range(0, len(values), stretch):
         kept.update(_standing_out(values, begin, min(begin + stretch, len(values)), are_numbers))
     return sorted(kept)

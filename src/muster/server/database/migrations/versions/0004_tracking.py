@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from muster.server.tracking.blocks import BLOCK_POINTS, Points, encode
+from muster.host.points import BLOCK_POINTS, Points, encode
 from muster.server.tracking.summaries import Summary
 from muster.server.tracking.thinning import TIER_STRETCHES, stand_outs
 
@@ -19,6 +19,7 @@ _ROWS = 10_000
 def upgrade() -> None:
     series, blocks, counts = _create_metrics()
     _create_labels()
+    _create_models()
     _move_metrics(series, blocks, counts)
     op.drop_table("metrics")
 
@@ -91,6 +92,57 @@ def _create_labels() -> None:
     )
 
 
+def _create_models() -> None:
+    """What MLflow knows of models and experiments, and Muster did not."""
+    op.add_column("models", sa.Column("updated_at", sa.Float))
+    op.add_column("models", sa.Column("stage", sa.String(32), nullable=False, server_default="None"))
+    op.add_column("models", sa.Column("source", sa.Text))
+    op.add_column("models", sa.Column("logged_model", sa.String(64)))
+    op.add_column("models", sa.Column("created_by", sa.Text))
+    registered = op.create_table(
+        "registered_models",
+        sa.Column("name", sa.String(255), primary_key=True),
+        sa.Column("description", sa.Text),
+        sa.Column("tags", sa.JSON, nullable=False),
+        sa.Column("created_at", sa.Float, nullable=False),
+        sa.Column("updated_at", sa.Float, nullable=False),
+    )
+    op.create_table(
+        "model_aliases",
+        sa.Column("name", sa.String(255), primary_key=True),
+        sa.Column("alias", sa.String(255), primary_key=True),
+        sa.Column("version", sa.Integer, nullable=False),
+    )
+    op.create_table(
+        "logged_models",
+        sa.Column("id", sa.String(64), primary_key=True),
+        sa.Column("experiment", sa.String(255), nullable=False),
+        sa.Column("run_id", sa.String(255), nullable=False),
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("type", sa.String(255), nullable=False),
+        sa.Column("status", sa.String(64), nullable=False),
+        sa.Column("params", sa.JSON, nullable=False),
+        sa.Column("tags", sa.JSON, nullable=False),
+        sa.Column("created_at", sa.Float, nullable=False),
+        sa.Column("updated_at", sa.Float, nullable=False),
+    )
+    op.create_index("logged_models_run", "logged_models", ["run_id"])
+    op.create_table(
+        "experiments",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
+        sa.Column("name", sa.String(500), nullable=False, unique=True),
+        sa.Column("tags", sa.JSON, nullable=False),
+        sa.Column("lifecycle", sa.String(16), nullable=False),
+        sa.Column("created_at", sa.Float, nullable=False),
+        sa.Column("updated_at", sa.Float, nullable=False),
+    )
+    models = sa.table("models", sa.column("name"), sa.column("created_at"))
+    known = sa.select(models.c.name, sa.func.min(models.c.created_at), sa.func.max(models.c.created_at))
+    for name, first, last in op.get_bind().execute(known.group_by(models.c.name)).all():
+        row = {"name": name, "tags": {}, "created_at": first, "updated_at": last}
+        op.get_bind().execute(sa.insert(registered), row)
+
+
 def _move_metrics(series: sa.Table, blocks: sa.Table, counts: sa.Table) -> None:
     """A run at a time, and of each no more than the blocks that are not full yet."""
     columns = ("id", "run_id", "attempt", "source", "name", "type", "step", "at")
@@ -144,7 +196,7 @@ class _Run:
         self._keep(summary.number, 0, part, block)
         for tier, stretch in enumerate(TIER_STRETCHES, 1):
             held = self.held.setdefault((summary.number, tier), Points())
-            held.extend(block.chosen(stand_outs(block.values, stretch)))
+            held.extend(block.chosen(stand_outs(block.values, stretch, is_first=part == 0)))
             group, place = divmod(part + 1, stretch)
             if place == 0:
                 self._keep(summary.number, tier, group - 1, held)

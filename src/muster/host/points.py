@@ -12,10 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muster.wire.codec import Json
+from muster.wire.runs import MetricSeries
 
 BLOCK_POINTS = 1024
 _HEAD = struct.Struct("<4sIII")
 _FLOATS, _WHOLES, _MIXED, _JSON = b"f", b"w", b"m", b"j"
+_PART = struct.Struct("<IQ")
+_HEAD_FIELDS = ("name", "source", "rank", "attempt", "type", "count", "least", "greatest")
+"""Of a series, before its columns."""
 _EXACT = 1 << 53
 _NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """How values say what JSON lacks."""
@@ -79,6 +83,31 @@ def decode(data: bytes) -> Points:
     begin += step_bytes
     at = _numbers(data[begin : begin + 8 * count])
     return Points(_whole_numbers(data[begin + 8 * count :]), values, steps, at)
+
+
+def pack(series: Iterable[MetricSeries]) -> bytes:
+    """Series with their points as bytes, for answers that would be long as JSON."""
+    parts: list[bytes] = []
+    for item in series:
+        head = {name: getattr(item, name) for name in _HEAD_FIELDS}
+        text = json.dumps(head).encode()
+        data = encode(Points([*item.order], [*item.values], [*item.steps], [*item.at]))
+        parts += [_PART.pack(len(text), len(data)), text, data]
+    return b"".join(parts)
+
+
+def unpack(packed: bytes) -> list[MetricSeries]:
+    """What `pack` made."""
+    found, begin = [], 0
+    while begin < len(packed):
+        text, data = _PART.unpack_from(packed, begin)
+        begin += _PART.size
+        head = json.loads(packed[begin : begin + text])
+        points = decode(packed[begin + text : begin + text + data])
+        begin += text + data
+        columns = (tuple(points.values), tuple(points.steps), tuple(points.at), tuple(points.orders))
+        found.append(MetricSeries(*[head[name] for name in _HEAD_FIELDS], *columns))  # type: ignore[call-arg]
+    return found
 
 
 def _encode_values(values: Sequence[Json]) -> tuple[bytes, bytes]:

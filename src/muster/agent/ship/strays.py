@@ -1,0 +1,52 @@
+"""What tracking tools wrote beside `outputs`: local folders of MLflow and Weights & Biases, TensorBoard's events."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+_FOLDERS = {"mlruns": "MLflow", "mlartifacts": "MLflow", "wandb": "Weights & Biases"}
+_EVENTS, _BESIDE_EVENTS = "events.out.tfevents.", ("hparams.yaml",)
+_KEPT_ANYWAY = ("outputs", "logs")
+_PASSED_OVER = {".git", "__pycache__", "node_modules", ".venv", ".ipynb_checkpoints"}
+_MOST_FOLDERS = 20_000
+_DEPTH = 8
+
+
+def find(work: Path, since: float) -> tuple[dict[str, Path], list[str]]:
+    """Files that a job wrote there, by the name under `outputs` that they are kept by; and that in words.
+
+    What is not newer than the start of the job came with its code.
+    """
+    files: dict[str, Path] = {}
+    tools: Counter[str] = Counter()
+    for seen, (base, folders, names) in enumerate(os.walk(work)):
+        inside = Path(base).relative_to(work)
+        if seen > _MOST_FOLDERS or len(inside.parts) >= _DEPTH:
+            folders.clear()
+        elif not inside.parts:
+            folders[:] = [name for name in folders if name not in _KEPT_ANYWAY]
+        folders[:] = sorted(name for name in folders if name not in _PASSED_OVER)
+        tool = next((_FOLDERS[part] for part in inside.parts if part in _FOLDERS), "")
+        has_events = any(name.startswith(_EVENTS) for name in names)
+        for name in sorted(names):
+            is_event = has_events and (name.startswith(_EVENTS) or name in _BESIDE_EVENTS)
+            path = Path(base, name)
+            if (tool or is_event) and _is_new(path, since):
+                files[f"outputs/{inside.as_posix()}/{name}" if inside.parts else f"outputs/{name}"] = path
+                tools[tool or "TensorBoard"] += 1
+    said = [
+        f"{count:,} {'file' if count == 1 else 'files'} that {tool} wrote in the working folder "
+        f"{'is' if count == 1 else 'are'} kept below outputs/"
+        for tool, count in sorted(tools.items())
+    ]
+    return files, said
+
+
+def _is_new(path: Path, since: float) -> bool:
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return path.is_file() and not path.is_symlink() and status.st_mtime >= since

@@ -1,0 +1,175 @@
+"""MLflow's addresses: JSON calls through the table of endpoints, artifacts as bytes, what clients ask of a server."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from functools import wraps
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+
+from muster import errors
+from muster.server.context import Context
+from muster.server.database.records import node_rank_of
+from muster.server.http import ranges
+from muster.server.http.dependencies import CallerOf, ContextOf
+from muster.server.http.uploads import body_pieces
+from muster.server.mlflow import artifacts, run_views, waiting
+from muster.server.mlflow.protocol import (
+    ABSENT,
+    DENIED,
+    INVALID,
+    NO_ENDPOINT,
+    Args,
+    Call,
+    MlflowError,
+)
+from muster.server.mlflow.table import resolve
+from muster.server.people.access import Caller
+from muster.server.runs import changes
+from muster.wire.codec import Json
+from muster.wire.tracking import ATTEMPT_HEADER, EVENTS_HEADER, RUN_HEADER
+
+log = logging.getLogger("muster.server")
+
+router = APIRouter(include_in_schema=False)
+_BODY_BYTES = 16 << 20
+_SERVER_VERSION = "3.17.0"
+"""The newest protocol whose calls are answered here."""
+_ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts"
+
+Route = Callable[..., Awaitable[Response]]
+
+
+def refusing(route: Route) -> Route:
+    """Errors as MLflow's clients read them: a code that they know, and never a 500 for what will not pass."""
+
+    @wraps(route)
+    async def answer(*args: object, **given: object) -> Response:
+        try:
+            return await route(*args, **given)
+        except MlflowError as error:
+            return JSONResponse(error.answer, error.status)
+        except errors.NotFound as error:
+            return JSONResponse(MlflowError(ABSENT, error.message).answer, 404)
+        except errors.AccessDenied as error:
+            return JSONResponse(MlflowError(DENIED, error.message).answer, 403)
+        except errors.UserError as error:
+            return JSONResponse(MlflowError(INVALID, error.message).answer, 400)
+
+    return answer
+
+
+@router.get("/health")
+async def health() -> Response:
+    return PlainTextResponse("OK")
+
+
+@router.get("/version")
+async def version() -> Response:
+    return PlainTextResponse(_SERVER_VERSION)
+
+
+@router.api_route("/api/{api}/mlflow/{path:path}", methods=["GET", "POST", "PATCH", "DELETE", "PUT"])
+@refusing
+async def call(api: str, path: str, request: Request, context: ContextOf, caller: CallerOf) -> Response:
+    """One call of MLflow's REST protocol."""
+    found = resolve(request.method, path) if api == "2.0" else None
+    if found is None:
+        raise MlflowError(NO_ENDPOINT, f"Muster does not answer {request.method} /api/{api}/mlflow/{path}")
+    handler, only_reads, in_path = found
+    args = Args({**await _arguments(request), **in_path})
+    run_id = await _calling_run(request, context, caller)
+    made = Call(context, args, caller.subject, run_id)
+    if only_reads:
+        answer = await context.database.read(lambda c: handler(c, made))
+    else:
+        answer = await context.database.write(lambda t: handler(t, made))
+    return JSONResponse(answer)
+
+
+@router.get(_ARTIFACTS)
+@refusing
+async def list_artifacts(request: Request, context: ContextOf, caller: CallerOf, path: str = "") -> Response:
+    """What lies right below an address."""
+    await _calling_run(request, context, caller)
+    place = artifacts.place_of(path)
+    files = await context.database.read(lambda c: artifacts.listing(context, c, place))
+    return JSONResponse({"files": files})
+
+
+@router.get(_ARTIFACTS + "/{path:path}")
+@refusing
+async def download(path: str, request: Request, context: ContextOf, caller: CallerOf) -> Response:
+    await _calling_run(request, context, caller)
+    place = artifacts.place_of(path)
+    file = await context.database.read(lambda c: artifacts.find(context, c, place))
+
+    def pieces(offset: int, length: int) -> Iterator[bytes]:
+        return artifacts.pieces(context, file, offset, length)
+
+    return ranges.answer(request, file.size, pieces, is_growing=True)
+
+
+@router.put(_ARTIFACTS + "/{path:path}")
+@refusing
+async def upload(path: str, request: Request, context: ContextOf, caller: CallerOf) -> Response:
+    await _calling_run(request, context, caller)
+    place = artifacts.place_of(path)
+    if not place.path:
+        raise MlflowError(INVALID, "an artifact needs a name")
+    row = await context.database.read(lambda c: run_views.find(c, place.run_id))
+    stored = await body_pieces(request, lambda pieces: changes.store_file(context, row.id, place.path, pieces))
+    await context.database.write(lambda t: changes.add_file(t, row.id, stored))
+    return JSONResponse({})
+
+
+@router.delete(_ARTIFACTS + "/{path:path}")
+@refusing
+async def remove(path: str, request: Request, context: ContextOf, caller: CallerOf) -> Response:
+    await _calling_run(request, context, caller)
+    place = artifacts.place_of(path)
+    await context.database.write(lambda t: artifacts.forget(t, place))
+    return JSONResponse({})
+
+
+@router.api_route("/api/{api}/{path:path}", methods=["GET", "POST", "PATCH", "DELETE", "PUT"])
+@refusing
+async def unknown(api: str, path: str, request: Request) -> Response:
+    """A 404 that clients do not try again."""
+    raise MlflowError(NO_ENDPOINT, f"Muster does not answer {request.method} /api/{api}/{path}")
+
+
+async def _arguments(request: Request) -> dict[str, Json]:
+    query = parse_qs(request.url.query, keep_blank_values=True)
+    given: dict[str, Json] = {name: values if len(values) > 1 else values[0] for name, values in query.items()}
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _BODY_BYTES:
+            raise MlflowError(INVALID, f"the body is longer than {_BODY_BYTES >> 20} MiB")
+    if body.strip():
+        try:
+            found = json.loads(body)
+        except (ValueError, RecursionError):
+            raise MlflowError(INVALID, "the body is not JSON") from None
+        if not isinstance(found, dict):
+            raise MlflowError(INVALID, "the body is no JSON object")
+        given.update(found)
+    return given
+
+
+async def _calling_run(request: Request, context: Context, caller: Caller) -> str | None:
+    """The run whose rank calls through its node's agent, once all is here that it logged before; None: a person."""
+    run_id = request.headers.get(RUN_HEADER)
+    if caller.role != "agent":
+        return None
+    attempt = request.headers.get(ATTEMPT_HEADER, "")
+    if not run_id or not attempt.isdecimal():
+        raise MlflowError(DENIED, "an agent calls for one of its attempts")
+    await context.database.read(lambda c: node_rank_of(c, run_id, int(attempt), caller.subject))
+    await waiting.for_events(context, run_id, int(attempt), request.headers.get(EVENTS_HEADER, ""))
+    return run_id
