@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import http.client
-import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,7 +59,6 @@ class Runs(Group):
             snapshot=snapshot,
             python=python,
             packages=packages,
-            submitted_by=_user(),
             notices=tuple(notices),
         )
         return self.calls.read(RunView, "POST", "/runs", message=submission)
@@ -199,10 +196,3 @@ class Runs(Group):
             return
         with Path(source).open("rb") as stream:
             self.calls.send("PUT", run_path(ref, "files", path), body=stream, again=False, timeout_s=LONG_S)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())

@@ -12,6 +12,7 @@ from muster.server.database.connection import Database
 from muster.server.disk import DiskState
 from muster.server.hub import Hub
 from muster.server.nodes.state import NodesState, RemoteAccess
+from muster.server.people import audit
 from muster.server.people.access import Tokens
 from muster.server.people.vault import Vault
 from muster.server.queue.state import RunsState
@@ -38,6 +39,10 @@ class Context:
     """Which runs the store has and the database lacks, for people."""
     touched: float = field(default_factory=time.monotonic)
     """When a client last asked for something."""
+
+    def __post_init__(self) -> None:
+        self.database.witness = audit.witness
+        self.tokens.on_change = self.hub.wake_soon
 
     def publish(self, run: str, attempt: int) -> None:
         """Bring an ended attempt's streams to the store, in the background: until then they are read here."""

@@ -27,6 +27,7 @@ class Submission:
     packages: Mapping[str, str] | None = None
     """Versions of frameworks in `python`, where the job names an environment that they may stand in for."""
     submitted_by: str | None = None
+    """Whom the token names: the server puts it in."""
     notices: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

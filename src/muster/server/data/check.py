@@ -20,10 +20,10 @@ from muster.storage.addresses import Location, datastore_address, parse_address
 from muster.storage.kinds import LocalFolder, StoreSpec, WorkspaceFolder
 
 
-def settle(context: Context, connection: Connection, spec: JobSpec) -> JobSpec:
+def settle(context: Context, connection: Connection, spec: JobSpec, person: str | None = None) -> JobSpec:
     """The job with the versions of its data fixed; raises what names the input and what is wrong with it."""
     if names := secret_names(spec):
-        secrets.require(connection, names)
+        secrets.require_use(context, connection, names, person)
     inputs = dict(spec.inputs)
     for name, item in spec.inputs.items():
         if isinstance(item, Input) and item.path and rules.is_address(item.path):

@@ -13,6 +13,7 @@ import fsspec
 from sqlalchemy import Connection, Row, delete, func, select
 
 from muster import errors
+from muster.control.access import Action, Caller, require
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
@@ -41,19 +42,24 @@ BUILT_IN_FOLDER = "data"
 _OWN = StoreSpec(DEFAULT_DATASTORE, WorkspaceFolder())
 
 
-def add(context: Context, transaction: Transaction, body: NewDatastore, replaces: bool) -> DatastoreView:
+def add(
+    context: Context, transaction: Transaction, body: NewDatastore, replaces: bool, caller: Caller
+) -> DatastoreView:
     """Register a datastore; its credential is sealed before it is written."""
     spec = make_store(body.name, body.kind, body.options, body.credential)
     _check_here(context, spec)
     table = tables.datastores
-    known = transaction.execute(select(table.c.name).where(table.c.name == spec.name)).first()
+    known = transaction.execute(select(table.c.owner).where(table.c.name == spec.name)).first()
     if known is not None and not replaces:
         raise errors.Conflict(
             f"there is a datastore {spec.name!r} already", "Choose another name, or replace it with --replace."
         )
-    view = _view(spec, body.description, time.time())
+    if known is not None:
+        require(caller, Action.CHANGE_DATASTORE, known.owner, f"the datastore {spec.name}")
+    owner = caller.subject if known is None else known.owner
+    view = _view(spec, body.description, time.time(), owner)
     sealed = context.vault.seal(to_json(spec.credential), about(spec.name)) if spec.credential.kind else None
-    kept = {name: getattr(view, name) for name in ("name", "kind", "options", "created_at", "description")}
+    kept = {name: getattr(view, name) for name in ("name", "kind", "options", "created_at", "description", "owner")}
     upsert(transaction, table, {**kept, "sealed": sealed})
     transaction.after_commit.append(lambda: context.data.forget(spec.name))
     return view
@@ -84,14 +90,16 @@ def views(context: Context, connection: Connection) -> list[DatastoreView]:
 
 def _shown(context: Context, row: Row[Any]) -> DatastoreView:
     try:
-        return _view(_spec(context, row), row.description, row.created_at)
+        return _view(_spec(context, row), row.description, row.created_at, row.owner)
     except errors.Conflict as error:
         spec = StoreSpec(row.name, read_options(row.kind, row.options))
-        shown = _view(spec, row.description, row.created_at)
+        shown = _view(spec, row.description, row.created_at, row.owner)
         return replace(shown, credential="unreadable", problem=error.message)
 
 
-def _view(spec: StoreSpec, description: str | None, created_at: float | None) -> DatastoreView:
+def _view(
+    spec: StoreSpec, description: str | None, created_at: float | None, owner: str | None = None
+) -> DatastoreView:
     """What may be shown of a datastore: never its credential."""
     return DatastoreView(
         spec.name,
@@ -102,6 +110,7 @@ def _view(spec: StoreSpec, description: str | None, created_at: float | None) ->
         description,
         created_at,
         spec.name == DEFAULT_DATASTORE,
+        owner=owner,
     )
 
 
@@ -134,11 +143,14 @@ def open_store(context: Context, spec: StoreSpec) -> Datastore:
     return kept[1]
 
 
-def remove(context: Context, transaction: Transaction, name: str) -> None:
+def remove(context: Context, transaction: Transaction, name: str, caller: Caller) -> None:
     """Forget a datastore that nothing refers to; what it holds stays."""
     find(context, transaction.connection, name)
     if name == DEFAULT_DATASTORE:
         raise errors.Conflict(f"{name} is the workspace's own datastore", "It stays.")
+    table = tables.datastores
+    owner = transaction.execute(select(table.c.owner).where(table.c.name == name)).scalar()
+    require(caller, Action.CHANGE_DATASTORE, owner, f"the datastore {name}")
     address = datastore_address(name, "")
     used = transaction.execute(
         select(tables.assets.c.name, tables.assets.c.version).where(

@@ -21,7 +21,7 @@ __all__ = ["Database", "Transaction"]
 
 T = TypeVar("T")
 
-SCHEMA_REVISION = "0003"
+SCHEMA_REVISION = "0009"
 _NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "afs", "9p", "fuse.sshfs"}
 _OWNER_KEY = 0x6D757374
 
@@ -34,6 +34,8 @@ class Database:
         self._owner = _own(self._engine)
         migrate(self._engine)
         self.writer = Writer(self._engine)
+        self.witness: Callable[[Callable[[Transaction], Any]], Callable[[Transaction], Any]] | None = None
+        """Adds to the writes of a request the record of it."""
 
     @property
     def url(self) -> str:
@@ -44,7 +46,7 @@ class Database:
         return self.writer.submit(work)
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
-        return await asyncio.wrap_future(self.submit(work))
+        return await asyncio.wrap_future(self.submit(self.witness(work) if self.witness is not None else work))
 
     @property
     def file(self) -> Path | None:

@@ -36,7 +36,7 @@ def _open_here() -> Select[Any]:
     return (
         select(
             *placements.c["run_id", "number", "node_rank", "phase", "gpus"],
-            *runs.c["spec", "snapshot", "python", "environment", "num_nodes", "budget_from"],
+            *runs.c["spec", "snapshot", "python", "environment", "num_nodes", "budget_from", "submitted_by"],
             *attempts.c["stop_reason", "stop_grace_s", "plan"],
             tables.clusters.c.engine,
         )
@@ -173,7 +173,7 @@ def _gather(context: Context, connection: Connection, row: Any) -> Material:
     inputs, hidden = grants.input_orders(context, connection, spec, holder), {}
     if names := secret_names(spec):
         try:
-            hidden = secrets.values(context, connection, names)
+            hidden = secrets.values(context, connection, names, row.submitted_by)
         except errors.MusterError as error:
             inputs = (*inputs, grants.refused_input("secrets", error))
     again = row.number > 1
@@ -183,7 +183,7 @@ def _gather(context: Context, connection: Connection, row: Any) -> Material:
         python=row.python,
         gpus=row.gpus,
         environment=records.order_of(row.environment),
-        container=records.container_of(context, connection, row.environment, spec),
+        container=records.container_of(context, connection, row.environment, spec, row.submitted_by),
         inputs=inputs,
         outputs=grants.output_orders(context, connection, spec, holder),
         secrets=hidden,

@@ -45,7 +45,7 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     if known is not None:
         return str(known.id)
     context.disk.check()
-    spec = datacheck.settle(context, transaction.connection, make_spec(dict(submission.spec)))
+    spec = datacheck.settle(context, transaction.connection, make_spec(dict(submission.spec)), submission.submitted_by)
     notices = [*submission.notices, *_check(context, transaction.connection, spec, submission)]
     settled = records.settle(context, transaction.connection, spec, submission.python, submission.packages)
     notices += settled.notices
