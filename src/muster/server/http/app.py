@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from muster import errors
-from muster.control.access import AGENT, GRANT, Caller
+from muster.control.access import AGENT, GRANT, RUN, Caller
 from muster.defaults import PROTOCOL_VERSION
 from muster.server.context import Context
 from muster.server.data import code_routes, grants, node_routes
@@ -31,7 +31,7 @@ from muster.server.http.docs_page import docs_page
 from muster.server.http.needs import undeclared
 from muster.server.models import routes as model_routes
 from muster.server.nodes import agent_routes, cluster_routes
-from muster.server.people import audit, people_routes, secret_routes
+from muster.server.people import audit, people_routes, run_tokens, secret_routes
 from muster.server.runs import checkpoint_routes
 from muster.server.runs import routes as run_routes
 from muster.storage.granting import DATA_ROUTE
@@ -137,7 +137,11 @@ class _Gate:
             return None
         if scope["path"] in _OPEN:
             return None
-        caller = state["caller"] = self._context.tokens.caller(headers.get(b"authorization"))
+        shown = headers.get(b"authorization")
+        if (token := (shown or "").removeprefix("Bearer ")).startswith(run_tokens.PREFIX):
+            state["caller"] = caller = await asyncio.to_thread(run_tokens.caller, self._context, token)
+            return caller
+        caller = state["caller"] = self._context.tokens.caller(shown)
         if caller.role != AGENT:
             self._context.touched = time.monotonic()
         return caller
@@ -148,7 +152,8 @@ class _Gate:
         status = 500
 
         def holds() -> bool:
-            return caller is None or self._context.tokens.holds(caller)
+            # A run's token ends with its attempt, and so does what there is to stream of it.
+            return caller is None or caller.role == RUN or self._context.tokens.holds(caller)
 
         async def noting(message: Message) -> None:
             nonlocal status

@@ -83,10 +83,10 @@ async def invite_person(name: str, body: NewInvite, context: ContextOf) -> Issue
 @router.post("/join", status_code=201)
 async def join(body: Join, context: ContextOf) -> IssuedToken:
     """Exchange an invitation for a token of one's own; asks for no token."""
+    deed = audit.CURRENT.get() or audit.Deed(None, "")
 
     def work(transaction: Transaction) -> IssuedToken:
         made = tokens.join(context.tokens, transaction, body, TOKEN_S)
-        deed = audit.CURRENT.get() or audit.Deed(None, "")
         deed.caller, deed.action = Caller(made.role, made.person, made.id), Action.MANAGE_TOKEN
         deed.target, deed.detail = made.id, "joined by invitation"
         audit.record(transaction, deed, "done")
