@@ -16,6 +16,7 @@ from muster.server.people import audit
 from muster.server.people.access import Tokens
 from muster.server.people.vault import Vault
 from muster.server.queue.state import RunsState
+from muster.storage.reach import Reach
 
 
 @dataclass
@@ -34,6 +35,8 @@ class Context:
     runs: RunsState = field(default_factory=RunsState)
     data: DataState = field(default_factory=DataState)
     remote: RemoteAccess = field(default_factory=RemoteAccess)
+    reach: Reach = field(default_factory=Reach)
+    """What may be opened of this machine for people who are no administrators."""
     disk: DiskState = field(default_factory=DiskState)
     missing_runs: str = ""
     """Which runs the store has and the database lacks, for people."""

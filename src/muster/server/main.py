@@ -55,6 +55,7 @@ from muster.server.people.access import Tokens
 from muster.server.people.vault import load_vault
 from muster.server.queue.state import RunsState
 from muster.server.runs import attempts, record_files, retries
+from muster.storage.reach import read_reach
 from muster.store.keyring import load_keyring, read_config
 from muster.store.snapshots import Snapshots
 from muster.store.streams import Streams
@@ -192,6 +193,7 @@ class Process:
             tokens=tokens,
             vault=load_vault(self._paths),
             nodes=NodesState(Engines(config.get("engines")), (f"unix:{self._socket_path}",)),
+            reach=read_reach(config.get("reach")),
             runs=RunsState(retry=retries.workspace_policy(config.get("retry"))),
         )
 

@@ -27,15 +27,18 @@ from muster.storage.kinds import (
     Credential,
     FsspecAddress,
     LocalFolder,
+    SharedFolder,
     StoreSpec,
     WorkspaceFolder,
     describe,
     make_store,
     read_options,
 )
+from muster.storage.reach import require_path, require_store
 from muster.wire import states
 from muster.wire.codec import from_json, to_json
 from muster.wire.datastores import DatastoreView, NewDatastore
+from muster.wire.people import ADMIN
 
 BUILT_IN_FOLDER = "data"
 """Where the workspace's own datastore lies in the workspace store."""
@@ -47,6 +50,7 @@ def add(
 ) -> DatastoreView:
     """Register a datastore; its credential is sealed before it is written."""
     spec = make_store(body.name, body.kind, body.options, body.credential)
+    spec = replace(spec, vouched=caller.role == ADMIN)
     _check_here(context, spec)
     table = tables.datastores
     known = transaction.execute(select(table.c.owner).where(table.c.name == spec.name)).first()
@@ -68,6 +72,7 @@ def add(
 def _check_here(context: Context, spec: StoreSpec) -> None:
     """Refuse what can never work on this machine."""
     options = spec.options
+    require_reach(context, spec)
     if isinstance(options, FsspecAddress):
         scheme = options.url.partition("://")[0]
         if scheme not in fsspec.available_protocols():
@@ -137,10 +142,26 @@ def open_store(context: Context, spec: StoreSpec) -> Datastore:
     """An open datastore; kept, because opening one may ask a service who we are."""
     if isinstance(spec.options, WorkspaceFolder):
         return Datastore(spec, StoreFolder(context.files.store, BUILT_IN_FOLDER))
+    require_reach(context, spec)
+    fence = context.reach.fence if _is_guarded(context, spec) else None
     kept = context.data.opened.get(spec.name)
-    if kept is None or kept[0] != spec:
-        kept = context.data.opened[spec.name] = (spec, open_datastore(spec, context.files.ring))
+    if kept is None or kept[0] != (spec, fence):
+        kept = context.data.opened[spec.name] = ((spec, fence), open_datastore(spec, context.files.ring, fence))
     return kept[1]
+
+
+def require_reach(context: Context, spec: StoreSpec) -> None:
+    """Refuse what would reach into the server's machine, where that is not for whoever asks."""
+    if _is_guarded(context, spec):
+        what = f"the datastore {spec.name}"
+        require_store(spec.options, spec.credential.secret_options, context.reach, what)
+        if isinstance(spec.options, LocalFolder | SharedFolder):
+            require_path(str(Path(spec.options.path).resolve()), context.reach, what)
+
+
+def _is_guarded(context: Context, spec: StoreSpec) -> bool:
+    """Whether somebody who is no administrator chose where it leads; alone, one is."""
+    return context.tokens.people.is_shared and not spec.vouched and not isinstance(spec.options, WorkspaceFolder)
 
 
 def remove(context: Context, transaction: Transaction, name: str, caller: Caller) -> None:
@@ -208,7 +229,8 @@ def matching(context: Context, connection: Connection, location: Location) -> tu
 def _spec(context: Context, row: Row[Any]) -> StoreSpec:
     vault = context.vault
     opened = from_json(Credential, vault.open(row.sealed, about(row.name))) if row.sealed else NO_CREDENTIAL
-    return StoreSpec(row.name, read_options(row.kind, row.options), opened)
+    vouched = row.owner is None or context.tokens.people.role(row.owner) == ADMIN
+    return StoreSpec(row.name, read_options(row.kind, row.options), opened, vouched)
 
 
 def about(name: str) -> str:
