@@ -44,6 +44,7 @@ from muster.server.database.records import active_run_count
 from muster.server.database.reserve import Reserve
 from muster.server.disk import is_full_error
 from muster.server.http.app import make_app
+from muster.server.http.doors import AgentsDoor
 from muster.server.http.draining import Draining
 from muster.server.http.listening import BoundedHttp, most_connections
 from muster.server.http.remote import RemoteListener
@@ -109,7 +110,8 @@ class Process:
         context = await self._open()
         app = Draining(make_app(context, self.stop))
         sockets = self._listen(app)
-        serve = partial(_server, app)
+        # The first cluster of other machines opens a port to the network: for agents, not for people.
+        serve = partial(_server, AgentsDoor(app))
         remote = RemoteListener(context, serve, self._socket_path, self._url, self._certificate)
         context.remote.open = remote.open
         loop = asyncio.get_running_loop()

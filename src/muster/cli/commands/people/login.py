@@ -9,7 +9,7 @@ from typing import Annotated
 
 from muster.cli.console import say
 from muster.cli.options import argument, option
-from muster.client.login import log_in, read_link
+from muster.client.invitations import log_in, read_link
 from muster.errors import NotFound, UserError
 
 

@@ -1,4 +1,4 @@
-"""Logging in: a folder is made a workspace of somebody's server, with a token of one's own."""
+"""First-time links: exchanged once for a token, and a folder is made a workspace of that server."""
 
 from __future__ import annotations
 
