@@ -37,6 +37,8 @@ class Context:
     remote: RemoteAccess = field(default_factory=RemoteAccess)
     reach: Reach = field(default_factory=Reach)
     """What may be opened of this machine for people who are no administrators."""
+    isolation: str = ""
+    """What keeps ranks of one person from another's files and from the server's; see `control.isolation`."""
     disk: DiskState = field(default_factory=DiskState)
     missing_runs: str = ""
     """Which runs the store has and the database lacks, for people."""

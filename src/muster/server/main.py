@@ -25,6 +25,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.exc import DatabaseError
 
 from muster import errors
+from muster.control.isolation import read_isolation
 from muster.defaults import IDLE_EXIT_S, SERVER_LEAVE_S
 from muster.engines.registry import DEFAULT, Engines
 from muster.host.files import PRIVATE, write_file
@@ -195,6 +196,7 @@ class Process:
             tokens=tokens,
             vault=load_vault(self._paths),
             nodes=NodesState(Engines(config.get("engines")), (f"unix:{self._socket_path}",)),
+            isolation=read_isolation(config.get("isolation")),
             reach=read_reach(config.get("reach")),
             runs=RunsState(retry=retries.workspace_policy(config.get("retry"))),
         )

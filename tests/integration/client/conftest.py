@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -18,6 +19,8 @@ from muster.client.workspace import ServerRef
 def team(workspace: Path) -> Iterator[ServerRef]:
     """A server on a TLS port; what a member of the team needs to reach it."""
     root = workspace / ".muster"
+    config = root / "workspace.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "isolation": "none"}))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -17,6 +17,7 @@ from muster.storage.reach import Reach
 
 @pytest.fixture
 def eve(server: Server) -> Person:
+    server.context.isolation = "none"
     return Person(server, "eve", "member")
 
 

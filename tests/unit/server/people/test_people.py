@@ -46,6 +46,12 @@ def nothing_recent() -> None:
     audit._recent.clear()
 
 
+@pytest.fixture(autouse=True)
+def accepted(server: Server) -> None:
+    """The administrator lets ranks of everybody run as the server's account."""
+    server.context.isolation = "none"
+
+
 @pytest.fixture
 def ada(server: Server) -> Person:
     return Person(server, "ada", "member")
@@ -258,6 +264,18 @@ def test_a_role_that_there_is_not_is_refused(server: Server, ada: Person) -> Non
         assert server.call("POST", "/people", {"name": "x", "role": role})[0] == 422
         assert server.call("PATCH", "/people/ada", {"role": role})[0] == 422
         assert ada.call("POST", "/tokens", {"role": role})[0] == 422
+
+
+def test_ranks_of_members_do_not_run_as_the_servers_account_unless_accepted(server: Server, ada: Person) -> None:
+    server.context.isolation = ""
+    status, answer = ada.call("POST", "/runs", {"key": "i", "spec": SPEC})
+    assert status == 403 and "read the workspace's keys" in answer["error"]["message"]
+    image = {**SPEC, "environment": {"image": "docker.io/library/python:3.11"}}
+    assert ada.call("POST", "/runs", {"key": "c", "spec": image})[0] == 201
+    for given in ("-v /:/host", "--privileged", "--pid=host", "--shm-size 1g"):
+        opened = {**image, "resources": {"docker_args": given}}
+        assert ada.call("POST", "/runs", {"key": given, "spec": opened})[0] in (403, 422)
+    assert server.call("POST", "/runs", {"key": "o", "spec": SPEC})[0] == 201
 
 
 def test_quotas_count_the_tokens_person(server: Server, ada: Person, eve: Person) -> None:
