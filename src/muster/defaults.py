@@ -138,6 +138,15 @@ SETUP_TIMEOUT_S = 1800.0
 RANK_HOOKS = ("stacks", "azureml", "local_rank")
 """Parts of `muster.runtime.parts` that are put into ranks unless the job sets MUSTER_HOOKS."""
 
+# People
+TOKEN_S = 90 * 86_400.0
+TOKEN_MOST_S = 3660 * 86_400.0
+INVITE_S = 7 * 86_400.0
+TOKEN_USED_S = 300.0
+"""How exactly it is remembered when a token was last used."""
+AUDIT_AGAIN_S = 60.0
+"""How soon the same refusal, or one more file of many, is written to the audit log again."""
+
 # Storage
 GRANT_S = 3600.0
 GRANT_CHECK_S = 2.0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from muster.client.calls import LONG_S, PIECE_BYTES, Calls, checking, segment
 from muster.client.clusters import Clusters
+from muster.client.people import People
 from muster.client.runs import Runs
 from muster.client.tunnels import Tunnels
 from muster.errors import MusterError
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _ROTATION_S = 86_400.0
 
 
-class Client(Runs, Clusters, Tunnels):
+class Client(Runs, Clusters, People, Tunnels):
     """Speaks to one server; may be shared between threads.
 
     `reconnect` finds the server again (and starts an embedded one) when it does not answer.
@@ -89,8 +90,9 @@ class Client(Runs, Clusters, Tunnels):
         """Names and dates; no call gives a value back."""
         return list(self.calls.each(SecretView, "/secrets"))
 
-    def set_secret(self, name: str, value: str) -> None:
-        self.calls.send("PUT", f"/secrets/{name}", message=NewSecret(value))
+    def set_secret(self, name: str, value: str, shared: bool | None = None) -> None:
+        """Set a secret; with `shared` jobs of everybody may use it, not only one's own."""
+        self.calls.send("PUT", f"/secrets/{name}", message=NewSecret(value, shared))
 
     def remove_secret(self, name: str) -> None:
         self.calls.send("DELETE", f"/secrets/{name}")

@@ -75,6 +75,18 @@ def refuse_plain(address: Address) -> None:
     )
 
 
+def public_url(client: Client) -> str:
+    """Where others reach the server of a client, as far as that is known here."""
+    if not client.address.url.startswith("unix:"):
+        return client.address.url.rstrip("/")
+    found = _read_announcement(find_workspace().paths)
+    if found is None or not found.url:
+        return "https://SERVER:PORT"
+    parts = urlsplit(found.url)
+    host = socket.gethostname() if parts.hostname in ("0.0.0.0", "::") else parts.hostname
+    return f"{parts.scheme}://{host}:{parts.port}"
+
+
 def _embedded_address(paths: WorkspacePaths, start: bool) -> Address:
     found = _running(paths)
     if found is not None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import http.client
-import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,7 +61,6 @@ class Runs(Group):
             snapshot=snapshot,
             python=python,
             packages=packages,
-            submitted_by=_user(),
             notices=tuple(notices),
         )
         return self.calls.read(RunView, "POST", "/runs", message=submission)
@@ -127,19 +124,19 @@ class Runs(Group):
 
     def cancel(self, ref: str, force: bool = False) -> RunView:
         """Ask the run to stop, with grace; `force` kills it."""
-        return self.calls.read(RunView, "POST", run_path(ref, "cancel"), message=Cancel(force, _user()))
+        return self.calls.read(RunView, "POST", run_path(ref, "cancel"), message=Cancel(force))
 
     def cancel_runs(self, refs: Sequence[str], force: bool = False) -> list[CancelledRun]:
         """The same for many runs; none is cancelled where one of some hundred is not known."""
         found: list[CancelledRun] = []
         for begin in range(0, len(refs), _RUNS_PER_CALL):
-            message = CancelRuns(tuple(refs[begin : begin + _RUNS_PER_CALL]), force, _user())
+            message = CancelRuns(tuple(refs[begin : begin + _RUNS_PER_CALL]), force)
             found += self.calls.read(list[CancelledRun], "POST", "/runs/cancel", message=message)
         return found
 
     def retry(self, ref: str) -> RunView:
         """One more attempt of a run that has ended."""
-        return self.calls.read(RunView, "POST", run_path(ref, "retry"), query={"by": _user()}, again=False)
+        return self.calls.read(RunView, "POST", run_path(ref, "retry"), again=False)
 
     def remove(self, ref: str) -> None:
         """Remove an ended run with all that is kept of it."""
@@ -245,10 +242,3 @@ class Runs(Group):
             return
         with Path(source).open("rb") as stream:
             self.calls.send("PUT", run_path(ref, "files", path), body=stream, again=False, timeout_s=LONG_S)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())

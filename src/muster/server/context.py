@@ -12,10 +12,12 @@ from muster.server.database.connection import Database
 from muster.server.disk import DiskState
 from muster.server.hub import Hub
 from muster.server.nodes.state import NodesState, RemoteAccess
+from muster.server.people import audit
 from muster.server.people.access import Tokens
 from muster.server.people.vault import Vault
 from muster.server.queue.state import RunsState
 from muster.server.tunnels.state import Tunnels
+from muster.storage.reach import Reach
 
 
 @dataclass
@@ -34,12 +36,20 @@ class Context:
     runs: RunsState = field(default_factory=RunsState)
     data: DataState = field(default_factory=DataState)
     remote: RemoteAccess = field(default_factory=RemoteAccess)
+    reach: Reach = field(default_factory=Reach)
+    """What may be opened of this machine for people who are no administrators."""
+    isolation: str = ""
+    """What keeps ranks of one person from another's files and from the server's; see `control.isolation`."""
     disk: DiskState = field(default_factory=DiskState)
     tunnels: Tunnels = field(default_factory=Tunnels)
     missing_runs: str = ""
     """Which runs the store has and the database lacks, for people."""
     touched: float = field(default_factory=time.monotonic)
     """When a client last asked for something."""
+
+    def __post_init__(self) -> None:
+        self.database.witness = audit.witness
+        self.tokens.on_change = self.hub.wake_soon
 
     def publish(self, run: str, attempt: int) -> None:
         """Bring an ended attempt's streams to the store, in the background: until then they are read here."""

@@ -111,6 +111,10 @@ class Hub:
         self.closing = True
         self.wake_all()
 
+    def wake_soon(self) -> None:
+        """Have everybody who waits look again; callable from any thread."""
+        self._loop.call_soon_threadsafe(self.wake_all)
+
     def wake_all(self) -> None:
         for waiters in (*self._node_waiters.values(), *self._run_waiters.values()):
             for event in waiters:

@@ -25,6 +25,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.exc import DatabaseError
 
 from muster import errors
+from muster.control.isolation import read_isolation
 from muster.defaults import IDLE_EXIT_S, SERVER_LEAVE_S
 from muster.engines.registry import DEFAULT, Engines
 from muster.host.files import PRIVATE, write_file
@@ -44,6 +45,7 @@ from muster.server.database.records import active_run_count
 from muster.server.database.reserve import Reserve
 from muster.server.disk import is_full_error
 from muster.server.http.app import make_app
+from muster.server.http.doors import AgentsDoor
 from muster.server.http.draining import Draining
 from muster.server.http.invitation import invitation
 from muster.server.http.listening import BoundedHttp, most_connections
@@ -56,6 +58,7 @@ from muster.server.people.access import Tokens
 from muster.server.people.vault import load_vault
 from muster.server.queue.state import RunsState
 from muster.server.runs import attempts, record_files, retries
+from muster.storage.reach import read_reach
 from muster.store.keyring import load_keyring, read_config
 from muster.store.snapshots import Snapshots
 from muster.store.streams import Streams
@@ -109,7 +112,8 @@ class Process:
         context = await self._open()
         app = Draining(make_app(context, self.stop))
         sockets = self._listen(app)
-        serve = partial(_server, app)
+        # The first cluster of other machines opens a port to the network: for agents, not for people.
+        serve = partial(_server, AgentsDoor(app))
         remote = RemoteListener(context, serve, self._socket_path, self._url, self._certificate)
         context.remote.open = remote.open
         loop = asyncio.get_running_loop()
@@ -195,6 +199,8 @@ class Process:
             tokens=tokens,
             vault=load_vault(self._paths),
             nodes=NodesState(Engines(config.get("engines")), (f"unix:{self._socket_path}",)),
+            isolation=read_isolation(config.get("isolation")),
+            reach=read_reach(config.get("reach")),
             runs=RunsState(retry=retries.workspace_policy(config.get("retry"))),
         )
 

@@ -118,6 +118,8 @@ class StoreSpec:
     name: str
     options: Options
     credential: Credential = NO_CREDENTIAL
+    vouched: bool = False
+    """An administrator registered it, so that it may reach whatever it names."""
 
     @property
     def kind(self) -> str:

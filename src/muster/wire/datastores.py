@@ -36,6 +36,8 @@ class DatastoreView:
     """None: the workspace's own."""
     default: bool
     problem: str | None = field(default=None, metadata=OMIT)
+    owner: str | None = field(default=None, metadata=OMIT)
+    """Who may change it; None: only administrators."""
 
 
 @wire

@@ -27,6 +27,7 @@ class Submission:
     packages: Mapping[str, str] | None = None
     """Versions of frameworks in `python`, where the job names an environment that they may stand in for."""
     submitted_by: str | None = None
+    """Whom the token names: the server puts it in."""
     notices: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -48,8 +49,6 @@ class Cancel:
 
     force: bool = False
     """Kill without grace."""
-    by: str | None = field(default=None, metadata=OMIT)
-    """Who asks, where that is the workspace's owner: more than one person may be."""
 
 
 @wire
@@ -58,8 +57,6 @@ class CancelRuns:
 
     runs: tuple[str, ...]
     force: bool = False
-    by: str | None = field(default=None, metadata=OMIT)
-    """Who asks, where that is the workspace's owner."""
 
 
 @wire

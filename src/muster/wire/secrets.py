@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from muster.wire.codec import OMIT
 from muster.wire.message import wire
 
 
@@ -12,6 +13,8 @@ class NewSecret:
     """The body of `PUT secrets/NAME`."""
 
     value: str = field(repr=False)
+    shared: bool | None = field(default=None, metadata=OMIT)
+    """Whether jobs of everybody may use it; None: as it was, a new one is not."""
 
 
 @wire
@@ -22,3 +25,7 @@ class SecretView:
     created_at: float
     updated_at: float
     updated_by: str | None
+    owner: str | None = None
+    """Who may change and use it; None: administrators."""
+    shared: bool = False
+    """Jobs of everybody may use it."""

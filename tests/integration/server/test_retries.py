@@ -15,6 +15,7 @@ from tests.integration.server.conftest import Site, on_both_databases
 
 from muster.errors import Conflict, NotFound
 from muster.host.server import ServerConnection
+from muster.server.people.persons import login_name
 
 TRAIN = Path(__file__).parents[3] / "bench" / "jobs" / "train.py"
 COUNT = """
@@ -138,7 +139,10 @@ def test_a_cancel_ends_the_waiting_for_a_next_attempt(site: Site):
     wait_until(lambda: (v := site.view(run_id))["status"] == "Queued" and v["attempts"], 30)
     site.client.cancel(run_id)
     view = site.wait(run_id)
-    assert (view["status"], view["verdict"]["message"]) == ("Canceled", "cancelled by owner before attempt 2 started")
+    assert (view["status"], view["verdict"]["message"]) == (
+        "Canceled",
+        f"cancelled by {login_name()} before attempt 2 started",
+    )
 
 
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(site: Site):

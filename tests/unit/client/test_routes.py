@@ -29,6 +29,7 @@ from muster.wire.access import FileEntry, Scope
 from muster.wire.assets import NewAsset
 from muster.wire.datastores import NewDatastore
 from muster.wire.encryption import NewKey
+from muster.wire.people import Role
 from muster.wire.stream import RunEnded
 
 Document = dict[str, Any]
@@ -40,6 +41,7 @@ ARGUMENTS: Mapping[Any, Any] = {
     int: 1,
     float: 1.0,
     Scope: "read",
+    Role: "member",
     Sequence[FileEntry]: [FileEntry("some", 1)],
     Sequence[str]: ["some"],
     JobSpec: make_spec({"command": "true"}),

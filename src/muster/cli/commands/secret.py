@@ -7,6 +7,8 @@ import sys
 import time
 from typing import Annotated
 
+import typer
+
 from muster.cli.console import say
 from muster.cli.options import Json, argument, print_result
 from muster.cli.text import moment, table
@@ -16,15 +18,22 @@ from muster.errors import UserError
 Name = Annotated[str, argument("NAME", "Letters, digits and '_'.")]
 
 
-def set_(name: Name) -> None:
+def set_(
+    name: Name,
+    shared: Annotated[
+        bool | None,
+        typer.Option("--shared/--private", help="Whether jobs of everybody may use it.", show_default=False),
+    ] = None,
+) -> None:
     """Set or replace a secret. Its value is prompted for, or read from standard input.
 
     A job gets it by name: environment_variables: {TOKEN: "${{secrets.NAME}}"}. The value is masked in the
-    output of its processes.
+    output of its processes. Only your own jobs get it, unless it is shared.
 
     \b
     Examples:
       muster secret set HF_TOKEN < token.txt
+      muster secret set HF_TOKEN --shared
     """
     if sys.stdin.isatty():
         value = getpass.getpass(f"value of {name} (not shown): ")
@@ -32,7 +41,7 @@ def set_(name: Name) -> None:
         value = sys.stdin.read().removesuffix("\n")
     if not value:
         raise UserError(f"no value was given for {name}.", "Type it, or write it to standard input.")
-    connect().set_secret(name, value)
+    connect().set_secret(name, value, shared)
     say(f"secret {name} is set; jobs name it as ${{{{secrets.{name}}}}} in environment_variables")
 
 
@@ -45,8 +54,16 @@ def list_(as_json: Json = False) -> None:
     """
     found = connect_to_read().secrets()
     now = time.time()
-    rows = [[item.name, moment(item.updated_at, now), item.updated_by or ""] for item in found]
-    print_result(found, table(["NAME", "SET", "BY"], rows), as_json)
+    rows = [
+        [
+            item.name,
+            moment(item.updated_at, now),
+            item.updated_by or "",
+            "everybody" if item.shared else item.owner or "",
+        ]
+        for item in found
+    ]
+    print_result(found, table(["NAME", "SET", "BY", "FOR JOBS OF"], rows), as_json)
 
 
 def rm(name: Name) -> None:

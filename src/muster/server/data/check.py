@@ -18,12 +18,15 @@ from muster.server.data import assets, datastores, grants
 from muster.server.people import secrets
 from muster.storage.addresses import Location, datastore_address, parse_address
 from muster.storage.kinds import LocalFolder, StoreSpec, WorkspaceFolder
+from muster.storage.reach import require_location
+from muster.wire.people import ADMIN
 
 
-def settle(context: Context, connection: Connection, spec: JobSpec) -> JobSpec:
+def settle(context: Context, connection: Connection, spec: JobSpec, person: str | None = None) -> JobSpec:
     """The job with the versions of its data fixed; raises what names the input and what is wrong with it."""
     if names := secret_names(spec):
-        secrets.require(connection, names)
+        secrets.require_use(context, connection, names, person)
+    _require_reach(context, spec, person)
     inputs = dict(spec.inputs)
     for name, item in spec.inputs.items():
         if isinstance(item, Input) and item.path and rules.is_address(item.path):
@@ -42,6 +45,17 @@ def settle(context: Context, connection: Connection, spec: JobSpec) -> JobSpec:
                 taken[address] = name
     # Checked above; a copy keeps what was validated.
     return spec.model_copy(update={"inputs": inputs})
+
+
+def _require_reach(context: Context, spec: JobSpec, person: str | None) -> None:
+    """Where several people work, nodes open no path of their machine for a job that is not listed."""
+    people = context.tokens.people
+    if not people.is_shared or person is None or people.role(person) == ADMIN:
+        return
+    for kind, items in (("inputs", spec.inputs), ("outputs", spec.outputs)):
+        for name, item in items.items():
+            if isinstance(item, Input | Output) and item.path is not None:
+                require_location(parse_address(item.path), context.reach, f"{kind}.{name}")
 
 
 def _settled(context: Context, connection: Connection, item: Input) -> Input:

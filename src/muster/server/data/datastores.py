@@ -13,6 +13,7 @@ import fsspec
 from sqlalchemy import Connection, Row, delete, func, select
 
 from muster import errors
+from muster.control.access import Action, Caller, require
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
@@ -26,34 +27,43 @@ from muster.storage.kinds import (
     Credential,
     FsspecAddress,
     LocalFolder,
+    SharedFolder,
     StoreSpec,
     WorkspaceFolder,
     describe,
     make_store,
     read_options,
 )
+from muster.storage.reach import require_path, require_store
 from muster.wire import states
 from muster.wire.codec import from_json, to_json
 from muster.wire.datastores import DatastoreView, NewDatastore
+from muster.wire.people import ADMIN
 
 BUILT_IN_FOLDER = "data"
 """Where the workspace's own datastore lies in the workspace store."""
 _OWN = StoreSpec(DEFAULT_DATASTORE, WorkspaceFolder())
 
 
-def add(context: Context, transaction: Transaction, body: NewDatastore, replaces: bool) -> DatastoreView:
+def add(
+    context: Context, transaction: Transaction, body: NewDatastore, replaces: bool, caller: Caller
+) -> DatastoreView:
     """Register a datastore; its credential is sealed before it is written."""
     spec = make_store(body.name, body.kind, body.options, body.credential)
+    spec = replace(spec, vouched=caller.role == ADMIN)
     _check_here(context, spec)
     table = tables.datastores
-    known = transaction.execute(select(table.c.name).where(table.c.name == spec.name)).first()
+    known = transaction.execute(select(table.c.owner).where(table.c.name == spec.name)).first()
     if known is not None and not replaces:
         raise errors.Conflict(
             f"there is a datastore {spec.name!r} already", "Choose another name, or replace it with --replace."
         )
-    view = _view(spec, body.description, time.time())
+    if known is not None:
+        require(caller, Action.CHANGE_DATASTORE, known.owner, f"the datastore {spec.name}")
+    owner = caller.subject if known is None else known.owner
+    view = _view(spec, body.description, time.time(), owner)
     sealed = context.vault.seal(to_json(spec.credential), about(spec.name)) if spec.credential.kind else None
-    kept = {name: getattr(view, name) for name in ("name", "kind", "options", "created_at", "description")}
+    kept = {name: getattr(view, name) for name in ("name", "kind", "options", "created_at", "description", "owner")}
     upsert(transaction, table, {**kept, "sealed": sealed})
     transaction.after_commit.append(lambda: context.data.forget(spec.name))
     return view
@@ -62,6 +72,7 @@ def add(context: Context, transaction: Transaction, body: NewDatastore, replaces
 def _check_here(context: Context, spec: StoreSpec) -> None:
     """Refuse what can never work on this machine."""
     options = spec.options
+    require_reach(context, spec)
     if isinstance(options, FsspecAddress):
         scheme = options.url.partition("://")[0]
         if scheme not in fsspec.available_protocols():
@@ -84,14 +95,16 @@ def views(context: Context, connection: Connection) -> list[DatastoreView]:
 
 def _shown(context: Context, row: Row[Any]) -> DatastoreView:
     try:
-        return _view(_spec(context, row), row.description, row.created_at)
+        return _view(_spec(context, row), row.description, row.created_at, row.owner)
     except errors.Conflict as error:
         spec = StoreSpec(row.name, read_options(row.kind, row.options))
-        shown = _view(spec, row.description, row.created_at)
+        shown = _view(spec, row.description, row.created_at, row.owner)
         return replace(shown, credential="unreadable", problem=error.message)
 
 
-def _view(spec: StoreSpec, description: str | None, created_at: float | None) -> DatastoreView:
+def _view(
+    spec: StoreSpec, description: str | None, created_at: float | None, owner: str | None = None
+) -> DatastoreView:
     """What may be shown of a datastore: never its credential."""
     return DatastoreView(
         spec.name,
@@ -102,6 +115,7 @@ def _view(spec: StoreSpec, description: str | None, created_at: float | None) ->
         description,
         created_at,
         spec.name == DEFAULT_DATASTORE,
+        owner=owner,
     )
 
 
@@ -128,17 +142,36 @@ def open_store(context: Context, spec: StoreSpec) -> Datastore:
     """An open datastore; kept, because opening one may ask a service who we are."""
     if isinstance(spec.options, WorkspaceFolder):
         return Datastore(spec, StoreFolder(context.files.store, BUILT_IN_FOLDER))
+    require_reach(context, spec)
+    fence = context.reach.fence if _is_guarded(context, spec) else None
     kept = context.data.opened.get(spec.name)
-    if kept is None or kept[0] != spec:
-        kept = context.data.opened[spec.name] = (spec, open_datastore(spec, context.files.ring))
+    if kept is None or kept[0] != (spec, fence):
+        kept = context.data.opened[spec.name] = ((spec, fence), open_datastore(spec, context.files.ring, fence))
     return kept[1]
 
 
-def remove(context: Context, transaction: Transaction, name: str) -> None:
+def require_reach(context: Context, spec: StoreSpec) -> None:
+    """Refuse what would reach into the server's machine, where that is not for whoever asks."""
+    if _is_guarded(context, spec):
+        what = f"the datastore {spec.name}"
+        require_store(spec.options, spec.credential.secret_options, context.reach, what)
+        if isinstance(spec.options, LocalFolder | SharedFolder):
+            require_path(str(Path(spec.options.path).resolve()), context.reach, what)
+
+
+def _is_guarded(context: Context, spec: StoreSpec) -> bool:
+    """Whether somebody who is no administrator chose where it leads; alone, one is."""
+    return context.tokens.people.is_shared and not spec.vouched and not isinstance(spec.options, WorkspaceFolder)
+
+
+def remove(context: Context, transaction: Transaction, name: str, caller: Caller) -> None:
     """Forget a datastore that nothing refers to; what it holds stays."""
     find(context, transaction.connection, name)
     if name == DEFAULT_DATASTORE:
         raise errors.Conflict(f"{name} is the workspace's own datastore", "It stays.")
+    table = tables.datastores
+    owner = transaction.execute(select(table.c.owner).where(table.c.name == name)).scalar()
+    require(caller, Action.CHANGE_DATASTORE, owner, f"the datastore {name}")
     address = datastore_address(name, "")
     used = transaction.execute(
         select(tables.assets.c.name, tables.assets.c.version).where(
@@ -196,7 +229,8 @@ def matching(context: Context, connection: Connection, location: Location) -> tu
 def _spec(context: Context, row: Row[Any]) -> StoreSpec:
     vault = context.vault
     opened = from_json(Credential, vault.open(row.sealed, about(row.name))) if row.sealed else NO_CREDENTIAL
-    return StoreSpec(row.name, read_options(row.kind, row.options), opened)
+    vouched = row.owner is None or context.tokens.people.role(row.owner) == ADMIN
+    return StoreSpec(row.name, read_options(row.kind, row.options), opened, vouched)
 
 
 def about(name: str) -> str:

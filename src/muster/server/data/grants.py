@@ -11,6 +11,7 @@ from functools import partial
 from sqlalchemy import Connection, insert, select, update
 
 from muster import errors
+from muster.control.access import Action, Caller, require
 from muster.defaults import GRANT_CHECK_S, GRANT_S
 from muster.job import rules
 from muster.job.parts import Input, Output
@@ -250,8 +251,11 @@ def issue(context: Context, transaction: Transaction, body: NewGrant, user: str)
     return IssuedGrant(**vars(brief), url=url, token=sign(grant, context.vault.grant_key))
 
 
-def revoke(context: Context, transaction: Transaction, grant_id: str) -> None:
+def revoke(context: Context, transaction: Transaction, grant_id: str, caller: Caller) -> None:
     table = tables.grants
+    subject = transaction.execute(select(table.c.subject).where(table.c.id == grant_id)).scalar()
+    if subject is not None:
+        require(caller, Action.REVOKE_GRANT, subject.removeprefix("user/"), f"the grant {grant_id}")
     done = transaction.execute(
         update(table).where(table.c.id == grant_id, table.c.revoked_at.is_(None)).values(revoked_at=time.time())
     )

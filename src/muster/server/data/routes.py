@@ -9,12 +9,15 @@ from typing import TypeVar, cast
 from fastapi import APIRouter, Request, Response
 
 from muster import errors
+from muster.control.access import Action
 from muster.server.context import Context
 from muster.server.data import asset_content, assets, datastores, grants
 from muster.server.http import ranges
 from muster.server.http.dependencies import CallerOf, ContextOf
+from muster.server.http.needs import needs
 from muster.server.http.paging import FilesPageOf, Page, PageOf
 from muster.server.http.uploads import body_pieces, in_thread
+from muster.server.people import audit
 from muster.storage import grants as signed
 from muster.storage.addresses import safe_path
 from muster.storage.connectors.datastore import Datastore
@@ -28,99 +31,105 @@ T = TypeVar("T")
 router = APIRouter(tags=["data"])
 
 
-@router.get("/datastores")
+@router.get("/datastores", dependencies=[needs(Action.READ)])
 async def list_datastores(context: ContextOf, page: PageOf) -> list[DatastoreView]:
     """Named storage, without credentials; the workspace's own first."""
     found = await context.database.read(lambda c: datastores.views(context, c))
     return page.of(found, lambda item: (item.created_at is not None, item.name))
 
 
-@router.post("/datastores", status_code=201)
-async def create_datastore(body: NewDatastore, context: ContextOf, replace: bool = False) -> DatastoreView:
-    """Give storage a name; with `replace` also one that is taken."""
-    return await context.database.write(lambda t: datastores.add(context, t, body, replace))
+@router.post("/datastores", status_code=201, dependencies=[needs(Action.CREATE_DATASTORE)])
+async def create_datastore(
+    body: NewDatastore, context: ContextOf, caller: CallerOf, replace: bool = False
+) -> DatastoreView:
+    """Give storage a name; with `replace` also one that is taken, by its owner."""
+    audit.about(body.name, body.kind)
+    return await context.database.write(lambda t: datastores.add(context, t, body, replace, caller))
 
 
-@router.get("/datastores/{name}")
+@router.get("/datastores/{name}", dependencies=[needs(Action.READ)])
 async def show_datastore(name: str, context: ContextOf) -> DatastoreView:
     """One datastore, without its credential."""
     return await context.database.read(lambda c: datastores.find_view(context, c, name))
 
 
-@router.post("/datastores/{name}/test")
+@router.post("/datastores/{name}/test", dependencies=[needs(Action.USE_DATASTORE)])
 async def test_datastore(name: str, body: DatastoreTest, context: ContextOf) -> DatastoreTestResult:
     """Use a datastore as a job would."""
     spec = await context.database.read(lambda c: datastores.find(context, c, name))
     return DatastoreTestResult(await _slowly(context, datastores.try_out, context, spec, body.write))
 
 
-@router.delete("/datastores/{name}", status_code=204)
-async def delete_datastore(name: str, context: ContextOf) -> Response:
+@router.delete("/datastores/{name}", status_code=204, dependencies=[needs(Action.CHANGE_DATASTORE, asks_owner=True)])
+async def delete_datastore(name: str, context: ContextOf, caller: CallerOf) -> Response:
     """Forget a datastore that nothing refers to; what it holds stays."""
-    await context.database.write(lambda t: datastores.remove(context, t, name))
+    audit.about(detail="delete")
+    await context.database.write(lambda t: datastores.remove(context, t, name, caller))
     return Response(status_code=204)
 
 
-@router.get("/grants")
+@router.get("/grants", dependencies=[needs(Action.READ)])
 async def list_grants(context: ContextOf, page: PageOf) -> list[GrantView]:
     """Grants of people that still hold; those of runs come and go with their attempts."""
     found = await context.database.read(grants.standing)
     return page.of(found, lambda item: (item.expires_at, item.id))
 
 
-@router.post("/grants", status_code=201)
+@router.post("/grants", status_code=201, dependencies=[needs(Action.CREATE_GRANT)])
 async def create_grant(body: NewGrant, context: ContextOf, caller: CallerOf) -> IssuedGrant:
     """A signed, expiring grant to one file or folder; its token is seen only now."""
+    audit.about(body.address, f"{body.scope}, for {body.lifetime_s:g} s")
     return await context.database.write(lambda t: grants.issue(context, t, body, caller.subject))
 
 
-@router.delete("/grants/{grant_id}", status_code=204)
-async def revoke_grant(grant_id: str, context: ContextOf) -> Response:
+@router.delete("/grants/{grant_id}", status_code=204, dependencies=[needs(Action.REVOKE_GRANT, asks_owner=True)])
+async def revoke_grant(grant_id: str, context: ContextOf, caller: CallerOf) -> Response:
     """Revoke a grant at once."""
-    await context.database.write(lambda t: grants.revoke(context, t, grant_id))
+    await context.database.write(lambda t: grants.revoke(context, t, grant_id, caller))
     return Response(status_code=204)
 
 
-@router.get("/assets")
+@router.get("/assets", dependencies=[needs(Action.READ)])
 async def list_assets(context: ContextOf, page: PageOf, name: str | None = None) -> list[AssetView]:
     """Data assets, the newest version of each first."""
     found = await context.database.read(lambda c: assets.listing(c, name))
     return page.of(found, lambda item: (item.name, -item.number))
 
 
-@router.post("/assets", status_code=201)
+@router.post("/assets", status_code=201, dependencies=[needs(Action.REGISTER)])
 async def create_asset(body: NewAsset, context: ContextOf, caller: CallerOf) -> AssetView:
     """A new version of a data asset; without `files` the server lists what lies there."""
+    audit.about(f"data asset {body.name}", body.address)
     kind, found = await _slowly(context, asset_content.measure, context, body)
     made = await context.database.write(lambda t: assets.create(t, body, kind, found, caller.subject))
     await _slowly(context, asset_content.protect, context, made.address, found)
     return made
 
 
-@router.get("/assets/{name}")
+@router.get("/assets/{name}", dependencies=[needs(Action.READ)])
 async def show_asset(name: str, context: ContextOf, version: str | None = None) -> AssetView:
     """One version of a data asset, the newest unless one is named."""
     return await context.database.read(lambda c: assets.find(c, name, version))
 
 
-@router.get("/assets/{name}/manifest")
+@router.get("/assets/{name}/manifest", dependencies=[needs(Action.READ)])
 async def asset_manifest(name: str, context: ContextOf, page: FilesPageOf, version: str | None = None) -> FileList:
     """The files of a data asset with their sizes and hashes."""
     found = await context.database.read(lambda c: assets.files(c, assets.find(c, name, version)))
     return FileList(tuple(page.of(found, lambda item: (item.path,))))
 
 
-@router.get("/assets/{name}/versions/{version}/files")
-@router.get("/assets/{name}/versions/{version}/files/{path:path}")
+@router.get("/assets/{name}/versions/{version}/files", dependencies=[needs(Action.READ_DATA)])
+@router.get("/assets/{name}/versions/{version}/files/{path:path}", dependencies=[needs(Action.READ_DATA)])
 async def read_asset(name: str, version: str, request: Request, context: ContextOf, path: str = "") -> Response:
     """One file of a data asset, wherever it lies; the asset itself where that is a file."""
     datastore, inner, size = await _slowly(context, asset_content.locate, context, name, version, safe_path(path))
     return ranges.answer(request, size, lambda offset, length: datastore.read(inner, offset, length))
 
 
-@router.get("/data/{store}", response_model=FileList)
-@router.get("/data/{store}/{path:path}", response_model=FileList)
-@router.head("/data/{store}/{path:path}", include_in_schema=False)
+@router.get("/data/{store}", response_model=FileList, dependencies=[needs(Action.READ_DATA)])
+@router.get("/data/{store}/{path:path}", response_model=FileList, dependencies=[needs(Action.READ_DATA)])
+@router.head("/data/{store}/{path:path}", include_in_schema=False, dependencies=[needs(Action.READ_DATA)])
 async def read_data(store: str, request: Request, context: ContextOf, page: FilesPageOf, path: str = "") -> Response:
     """A file of a datastore, or a range of it; with `list=1` what lies below a folder."""
     inner = safe_path(path)
@@ -141,7 +150,7 @@ async def read_data(store: str, request: Request, context: ContextOf, page: File
     return ranges.answer(request, entry.size, pieces, entry.etag)
 
 
-@router.put("/data/{store}/{path:path}", status_code=201)
+@router.put("/data/{store}/{path:path}", status_code=201, dependencies=[needs(Action.WRITE_DATA)])
 async def write_data(
     store: str, path: str, request: Request, context: ContextOf, sha256: str | None = None
 ) -> FileBrief:
@@ -153,7 +162,7 @@ async def write_data(
     return FileBrief(inner, size)
 
 
-@router.delete("/data/{store}/{path:path}", status_code=204)
+@router.delete("/data/{store}/{path:path}", status_code=204, dependencies=[needs(Action.DELETE_DATA)])
 async def delete_data(store: str, path: str, request: Request, context: ContextOf) -> Response:
     """Remove one file of a datastore; what a data asset holds stays."""
     inner = safe_path(path)

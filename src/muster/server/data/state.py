@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+from muster.host.egress import Fence
 from muster.storage.connectors.datastore import Datastore
 from muster.storage.kinds import StoreSpec
 from muster.store.arrivals import Arrivals
@@ -50,7 +51,7 @@ class UploadTurns:
 class DataState:
     """What is remembered of datastores and grants."""
 
-    opened: dict[str, tuple[StoreSpec, Datastore]] = field(default_factory=dict)
+    opened: dict[str, tuple[tuple[StoreSpec, Fence | None], Datastore]] = field(default_factory=dict)
     """Datastores in use, by name."""
     grants_checked: dict[str, float] = field(default_factory=dict)
     """When grants were last found to hold."""

@@ -24,7 +24,7 @@ __all__ = ["Database", "Transaction"]
 
 T = TypeVar("T")
 
-SCHEMA_REVISION = "0004"
+SCHEMA_REVISION = "0005"
 _NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "afs", "9p", "fuse.sshfs"}
 _OWNER_KEY = 0x6D757374
 _OWNER_S = 2.0
@@ -45,6 +45,8 @@ class Database:
         self._owning = threading.Lock()
         if self._owner is not None:
             event.listen(self._engine, "connect", self._own_again)
+        self.witness: Callable[[Callable[[Transaction], Any]], Callable[[Transaction], Any]] | None = None
+        """Adds to the writes of a request the record of it."""
 
     @property
     def url(self) -> str:
@@ -55,7 +57,7 @@ class Database:
         return self.writer.submit(work)
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
-        return await asyncio.wrap_future(self.submit(work))
+        return await asyncio.wrap_future(self.submit(self.witness(work) if self.witness is not None else work))
 
     @property
     def file(self) -> Path | None:

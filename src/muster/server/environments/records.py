@@ -90,7 +90,9 @@ def order_of(stored: Json) -> Recipe | None:
     return record.recipe.locked(record.lock or ())
 
 
-def container_of(context: Context, connection: Connection, stored: Json, spec: JobSpec) -> Container | None:
+def container_of(
+    context: Context, connection: Connection, stored: Json, spec: JobSpec, person: str | None
+) -> Container | None:
     """The container that a node is to start, with the credentials of its registry; None where there is none."""
     record = _read(stored)
     if record is None or record.container is None:
@@ -109,17 +111,21 @@ def container_of(context: Context, connection: Connection, stored: Json, spec: J
     pull_registry = registry_of(made.reference)
     return replace(
         made,
-        login=_login(context, connection, pull_registry),
-        push_login=_login(context, connection, push_registry) if push_registry != pull_registry else None,
+        login=_login(context, connection, pull_registry, person),
+        push_login=_login(context, connection, push_registry, person) if push_registry != pull_registry else None,
     )
 
 
-def _login(context: Context, connection: Connection, registry: str) -> Login | None:
-    """The credentials of a registry, where somebody keeps them as a secret."""
+def _login(context: Context, connection: Connection, registry: str, person: str | None) -> Login | None:
+    """The credentials of a registry, where a secret that the run's owner may use holds them."""
     name = secret_name(registry)
     if name not in {row.name for row in secrets.listing(connection)}:
         return None
-    username, _, password = secrets.values(context, connection, [name])[name].partition(":")
+    try:
+        value = secrets.values(context, connection, [name], person)[name]
+    except errors.AccessDenied:
+        return None
+    username, _, password = value.partition(":")
     return Login(registry, username, password)
 
 

@@ -7,7 +7,7 @@ import errno
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from muster import errors
+from muster.control.access import AGENT, GRANT, RUN, Caller
 from muster.defaults import PROTOCOL_VERSION
 from muster.server.context import Context
 from muster.server.data import code_routes, grants, node_routes
@@ -27,11 +28,11 @@ from muster.server.environments import routes as environment_routes
 from muster.server.http import routes as workspace_routes
 from muster.server.http.bodies import bounded, checked_body, is_json
 from muster.server.http.docs_page import docs_page
+from muster.server.http.needs import undeclared
 from muster.server.mlflow import routes as mlflow_routes
 from muster.server.models import routes as model_routes
 from muster.server.nodes import agent_routes, cluster_routes
-from muster.server.people import routes as people_routes
-from muster.server.people.access import Caller, allow
+from muster.server.people import audit, people_routes, run_tokens, secret_routes
 from muster.server.runs import checkpoint_routes
 from muster.server.runs import routes as run_routes
 from muster.server.tracking import routes as tracking_routes
@@ -57,6 +58,7 @@ ROUTERS = tuple(
         environment_routes,
         node_routes,
         people_routes,
+        secret_routes,
         model_routes,
         tunnel_routes,
         workspace_routes,
@@ -76,7 +78,8 @@ _UNFIT: tuple[type[Exception], ...] = (DataError, OverflowError, RecursionError,
 """What is raised for a value that passed the border and that the database or a parser does not take."""
 _DATA = f"{DATA_ROUTE}/"
 _GRANT_HEADER = GRANT_HEADER.lower().encode()
-_OPEN = ("/api/v1/health", "/api/v1/openapi.json", "/api/v1/docs", "/health", "/version")
+_OPEN = ("/api/v1/health", "/api/v1/openapi.json", "/api/v1/docs", "/api/v1/join", "/health", "/version")
+"""What is answered without a token."""
 
 
 def make_app(context: Context, stop: Callable[..., None]) -> ASGIApp:
@@ -92,7 +95,7 @@ def make_app(context: Context, stop: Callable[..., None]) -> ASGIApp:
     app.state.context = context
     app.state.stop = stop
     for router in ROUTERS:
-        app.include_router(router, prefix="/api/v1", dependencies=[Depends(checked_body)])
+        app.include_router(router, prefix="/api/v1", dependencies=[Depends(checked_body), Depends(undeclared)])
     app.include_router(mlflow_routes.router)
     for kind in (errors.MusterError, RequestValidationError, HTTPException, OSError, *_UNFIT, Exception):
         app.add_exception_handler(kind, _explained)
@@ -113,31 +116,15 @@ class _Gate:
         headers = {key.lower(): value.decode("latin-1") for key, value in scope["headers"]}
         try:
             _check_version(headers.get(VERSION_HEADER.lower().encode()))
-            grant = headers.get(_GRANT_HEADER) or _grant_in_query(scope)
-            if scope["path"].startswith(_DATA) and grant:
-                admitted = await asyncio.to_thread(grants.admit, self._context, grant)
-                scope.setdefault("state", {}).update(grant=admitted, caller=Caller("grant", admitted.subject))
-            elif scope["path"] not in _OPEN:
-                caller = self._context.tokens.caller(headers.get(b"authorization"))
-                allow(caller, method=scope["method"], path=scope["path"])
-                scope.setdefault("state", {})["caller"] = caller
-                if caller.role != "agent":
-                    self._context.touched = time.monotonic()
+            caller = await self._admit(scope, headers)
         except errors.MusterError as error:
             response = await _explained(Request(scope), error)
             await response(scope, receive, send)
             return
         often = _often(scope["method"], scope["path"])
         if often is None:
-            bound = (
-                bounded(receive)
-                if is_json(headers.get(b"content-type", "")) and not _is_file(scope["path"])
-                else receive
-            )
-            try:
-                await self._app(scope, bound, _impatient(send))
-            except _ReaderAsleepError:
-                log.info("%s: whoever asked stopped reading, and is let go", scope["path"])
+            is_bounded = is_json(headers.get(b"content-type", "")) and not _is_file(scope["path"])
+            await self._answer(scope, bounded(receive) if is_bounded else receive, send, caller)
             return
         work, node = often
         request = Request(scope, bounded(receive))
@@ -147,9 +134,67 @@ class _Gate:
             response = await _explained(request, error)
         await response(scope, receive, send)
 
+    async def _admit(self, scope: Scope, headers: Mapping[bytes, str]) -> Caller | None:
+        """Who is calling; None where nobody has to say so. Raises AccessDenied."""
+        state = scope.setdefault("state", {})
+        grant = headers.get(_GRANT_HEADER) or _grant_in_query(scope)
+        if scope["path"].startswith(_DATA) and grant:
+            admitted = await asyncio.to_thread(grants.admit, self._context, grant)
+            state.update(grant=admitted, caller=Caller(GRANT, admitted.subject))
+            return None
+        if scope["path"] in _OPEN:
+            return None
+        shown = headers.get(b"authorization")
+        if (token := (shown or "").removeprefix("Bearer ")).startswith(run_tokens.PREFIX):
+            state["caller"] = caller = await asyncio.to_thread(run_tokens.caller, self._context, token)
+            return caller
+        caller = state["caller"] = self._context.tokens.caller(shown)
+        if caller.role != AGENT:
+            self._context.touched = time.monotonic()
+        return caller
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, caller: Caller | None) -> None:
+        """Have a route answer, and record what it did."""
+        deed = audit.Deed(caller, _source(scope))
+        status = 500
+
+        def holds() -> bool:
+            # A run's token ends with its attempt, and so does what there is to stream of it.
+            return caller is None or caller.role == RUN or self._context.tokens.holds(caller)
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            if message.get("more_body") and not holds():
+                raise _TokenEndedError
+            await send(message)
+
+        async def receiving() -> Message:
+            message = await receive()
+            # As if the line had gone: what is half here is dropped.
+            return message if not message.get("more_body") or holds() else {"type": "http.disconnect"}
+
+        reset = audit.CURRENT.set(deed)
+        try:
+            await self._app(scope, receiving, _impatient(noting))
+        except _ReaderAsleepError:
+            log.info("%s: whoever asked stopped reading, and is let go", scope["path"])
+        except _TokenEndedError:
+            log.info("%s: the token of %s has ended, and so does the answer", scope["path"], deed.caller)
+        finally:
+            audit.CURRENT.reset(reset)
+        if status == 403 or (status < 300 and deed.is_kept and not deed.is_recorded):
+            outcome = "refused" if status == 403 else "done"
+            await self._context.database.write(lambda t: audit.record(t, deed, outcome))
+
 
 class _ReaderAsleepError(Exception):
     """Somebody asked for bytes and takes none."""
+
+
+class _TokenEndedError(Exception):
+    """Somebody's token was revoked, or expired, while they were answered."""
 
 
 def _impatient(send: Send) -> Send:
@@ -160,6 +205,12 @@ def _impatient(send: Send) -> Send:
             raise _ReaderAsleepError from None
 
     return send_soon
+
+
+def _source(scope: Scope) -> str:
+    """Where a call comes from."""
+    client = scope.get("client")
+    return str(client[0]) if client and client[0] else "this machine"
 
 
 def _often(method: str, path: str) -> tuple[Callable[..., Any], str] | None:

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import Depends, Request
 
 from muster import errors
+from muster.control.access import Action, Caller
 from muster.server.context import Context
-from muster.server.people.access import Caller
+
+Check = TypeVar("Check", bound=Callable[..., Any])
+
+SAYS = "needed_action"
+"""Where a dependency says what it asks of the caller."""
+
+
+def saying(check: Check, action: Action) -> Check:
+    """A dependency that says what it asks of the caller: each route has one."""
+    setattr(check, SAYS, action)
+    return check
 
 
 async def _context(request: Request) -> Context:
@@ -35,10 +47,5 @@ async def _node(node: str, context: ContextOf, caller: CallerOf) -> str:
     return node
 
 
-NodeOf = Annotated[str, Depends(_node)]
+NodeOf = Annotated[str, Depends(saying(_node, Action.SERVE_NODE))]
 """The node of the path `/agents/{node}/…`: its agent calls, and so it has been heard of."""
-
-
-def who(caller: Caller, said: str | None) -> str:
-    """The name of a caller: the owner's token is of a workspace, and whoever uses it says their own."""
-    return said[:255] if caller.subject == "owner" and said else caller.subject

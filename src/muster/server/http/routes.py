@@ -8,10 +8,13 @@ import os
 from fastapi import APIRouter, Request
 
 from muster import errors
+from muster.control.access import Action
 from muster.defaults import PROTOCOL_VERSION
 from muster.server.data import encryption, retention
 from muster.server.database.records import active_run_count
-from muster.server.http.dependencies import CallerOf, ContextOf
+from muster.server.http.dependencies import ContextOf
+from muster.server.http.needs import needs
+from muster.server.people import audit
 from muster.server.runs import submission
 from muster.version import VERSION
 from muster.wire.encryption import EncryptionView, NewKey, RotatedKey, SecretsResealed
@@ -39,13 +42,13 @@ async def health(context: ContextOf) -> Health:
     )
 
 
-@router.post("/plan")
+@router.post("/plan", dependencies=[needs(Action.SUBMIT)])
 async def make_plan(body: PlanRequest, context: ContextOf) -> PlanView:
     """The plan of a job on this workspace's nodes, without running it."""
     return await context.database.read(lambda c: submission.preview(context, c, body))
 
 
-@router.post("/shutdown", status_code=202)
+@router.post("/shutdown", status_code=202, dependencies=[needs(Action.MANAGE_WORKSPACE)])
 async def shutdown(body: Shutdown, request: Request, context: ContextOf) -> ShuttingDown:
     """End the server when it is idle; with `force` in any case (runs go on and are taken up again)."""
     active = await context.database.read(active_run_count)
@@ -53,33 +56,34 @@ async def shutdown(body: Shutdown, request: Request, context: ContextOf) -> Shut
         raise errors.Conflict(
             f"{active} runs are active", "Wait for them, cancel them, or use --force: they go on without the server."
         )
+    audit.about("server", "ended by force" if body.force else "ended")
+    await context.database.write(lambda _: None)
     request.app.state.stop(leave_agents=bool(active))
     return ShuttingDown(True, active)
 
 
-@router.get("/encryption")
+@router.get("/encryption", dependencies=[needs(Action.MANAGE_WORKSPACE)])
 async def show_encryption(context: ContextOf) -> EncryptionView:
     """Whether the store is encrypted, with which key, and where the key comes from."""
     return encryption.describe(context)
 
 
-@router.post("/encryption/rotate")
-async def rotate_key(body: NewKey, context: ContextOf, caller: CallerOf) -> RotatedKey:
+@router.post("/encryption/rotate", dependencies=[needs(Action.MANAGE_WORKSPACE)])
+async def rotate_key(body: NewKey, context: ContextOf) -> RotatedKey:
     """Wrap the keys of all files in a new key."""
-    if caller.role != "admin":
-        raise errors.AccessDenied("only an administrator may change the workspace's key")
+    audit.about("the store's key")
     return await asyncio.to_thread(encryption.rotate, context, body)
 
 
-@router.post("/encryption/rotate-secrets")
-async def rotate_secrets_key(context: ContextOf, caller: CallerOf) -> SecretsResealed:
+@router.post("/encryption/rotate-secrets", dependencies=[needs(Action.MANAGE_WORKSPACE)])
+async def rotate_secrets_key(context: ContextOf) -> SecretsResealed:
     """Seal secrets and credentials of datastores with a fresh key."""
-    if caller.role != "admin":
-        raise errors.AccessDenied("only an administrator may change the workspace's key")
+    audit.about("the key of secrets")
     return await asyncio.to_thread(encryption.rotate_secrets, context)
 
 
-@router.post("/gc")
+@router.post("/gc", dependencies=[needs(Action.MANAGE_WORKSPACE)])
 async def collect(policy: RetentionPolicy, context: ContextOf) -> RetentionReport:
     """Remove what nothing refers to; with `dry_run` only tell what that is."""
+    audit.about("unused files", "only shown" if policy.dry_run else "removed")
     return await asyncio.to_thread(retention.collect, context, policy)

@@ -12,12 +12,14 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from muster import errors
+from muster.control.access import AGENT, Action, Caller
 from muster.server.context import Context
 from muster.server.database.records import node_rank_of
 from muster.server.http import ranges
 from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.http.uploads import body_pieces
-from muster.server.mlflow import artifacts, run_views, waiting
+from muster.server.mlflow import artifacts, permissions, run_views, waiting
+from muster.server.mlflow.permissions import Acting
 from muster.server.mlflow.protocol import (
     ABSENT,
     DENIED,
@@ -28,7 +30,6 @@ from muster.server.mlflow.protocol import (
     MlflowError,
 )
 from muster.server.mlflow.table import resolve
-from muster.server.people.access import Caller
 from muster.server.runs import changes
 from muster.wire.codec import Json
 from muster.wire.tracking import ATTEMPT_HEADER, EVENTS_HEADER, RUN_HEADER
@@ -82,8 +83,9 @@ async def call(api: str, path: str, request: Request, context: ContextOf, caller
         raise MlflowError(NO_ENDPOINT, f"Muster does not answer {request.method} /api/{api}/mlflow/{path}")
     handler, only_reads, in_path = found
     args = Args({**await _arguments(request), **in_path})
-    run_id = await _calling_run(request, context, caller)
-    made = Call(context, args, caller.subject, run_id)
+    who = await _acting(request, context, caller)
+    await context.database.read(lambda c: permissions.check(c, who, request.method, path, args))
+    made = Call(context, args, who.caller.subject, who.run_id)
     if only_reads:
         answer = await context.database.read(lambda c: handler(c, made))
     else:
@@ -95,7 +97,7 @@ async def call(api: str, path: str, request: Request, context: ContextOf, caller
 @refusing
 async def list_artifacts(request: Request, context: ContextOf, caller: CallerOf, path: str = "") -> Response:
     """What lies right below an address."""
-    await _calling_run(request, context, caller)
+    await _acting(request, context, caller)
     place = artifacts.place_of(path)
     files = await context.database.read(lambda c: artifacts.listing(context, c, place))
     return JSONResponse({"files": files})
@@ -104,7 +106,7 @@ async def list_artifacts(request: Request, context: ContextOf, caller: CallerOf,
 @router.get(_ARTIFACTS + "/{path:path}")
 @refusing
 async def download(path: str, request: Request, context: ContextOf, caller: CallerOf) -> Response:
-    await _calling_run(request, context, caller)
+    await _acting(request, context, caller)
     place = artifacts.place_of(path)
     file = await context.database.read(lambda c: artifacts.find(context, c, place))
 
@@ -117,10 +119,11 @@ async def download(path: str, request: Request, context: ContextOf, caller: Call
 @router.put(_ARTIFACTS + "/{path:path}")
 @refusing
 async def upload(path: str, request: Request, context: ContextOf, caller: CallerOf) -> Response:
-    await _calling_run(request, context, caller)
+    who = await _acting(request, context, caller)
     place = artifacts.place_of(path)
     if not place.path:
         raise MlflowError(INVALID, "an artifact needs a name")
+    await context.database.read(lambda c: who.require(c, Action.LOG_TO_RUN, place.run_id))
     row = await context.database.read(lambda c: run_views.find(c, place.run_id))
     stored = await body_pieces(request, lambda pieces: changes.store_file(context, row.id, place.path, pieces))
     await context.database.write(lambda t: changes.add_file(t, row.id, stored))
@@ -130,8 +133,9 @@ async def upload(path: str, request: Request, context: ContextOf, caller: Caller
 @router.delete(_ARTIFACTS + "/{path:path}")
 @refusing
 async def remove(path: str, request: Request, context: ContextOf, caller: CallerOf) -> Response:
-    await _calling_run(request, context, caller)
+    who = await _acting(request, context, caller)
     place = artifacts.place_of(path)
+    await context.database.read(lambda c: who.require(c, Action.LOG_TO_RUN, place.run_id))
     await context.database.write(lambda t: artifacts.forget(t, place))
     return JSONResponse({})
 
@@ -162,14 +166,14 @@ async def _arguments(request: Request) -> dict[str, Json]:
     return given
 
 
-async def _calling_run(request: Request, context: Context, caller: Caller) -> str | None:
-    """The run whose rank calls through its node's agent, once all is here that it logged before; None: a person."""
+async def _acting(request: Request, context: Context, caller: Caller) -> Acting:
+    """Who calls: a person, or a rank through its node's agent once all is here that it logged before."""
     run_id = request.headers.get(RUN_HEADER)
-    if caller.role != "agent":
-        return None
+    if caller.role != AGENT:
+        return await context.database.read(lambda c: permissions.acting(c, caller, None))
     attempt = request.headers.get(ATTEMPT_HEADER, "")
     if not run_id or not attempt.isdecimal():
         raise MlflowError(DENIED, "an agent calls for one of its attempts")
     await context.database.read(lambda c: node_rank_of(c, run_id, int(attempt), caller.subject))
     await waiting.for_events(context, run_id, int(attempt), request.headers.get(EVENTS_HEADER, ""))
-    return run_id
+    return await context.database.read(lambda c: permissions.acting(c, caller, run_id))

@@ -57,9 +57,9 @@ def create(transaction: Transaction, call: Call) -> Answer:
     name = args.maybe("run_name") or tags.get("mlflow.runName")
     if call.run_id is not None:
         tags.setdefault("mlflow.parentRunId", call.run_id)
-    user = args.maybe("user_id") or tags.get("mlflow.user") or call.user
+    tags.setdefault("mlflow.user", args.maybe("user_id") or call.user)
     started_at = args.whole("start_time", int(clock.now() * 1000)) / 1000
-    run_id = add_run(transaction, experiment, name, user, started_at)
+    run_id = add_run(transaction, experiment, name, call.user, started_at)
     set_tags(transaction, run_id, {**tags, **({"mlflow.runName": name} if name else {})})
     return {"run": run_views.one(transaction, run_id).view}
 

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request
 from sqlalchemy import and_, select
 
 from muster import errors
+from muster.control.access import Action, Caller
 from muster.defaults import FILES_BODY_BYTES, ORDERS_WAIT_MOST_S, ORDERS_WAIT_S, PROTOCOL_VERSION
 from muster.host.files import is_safe_path, safe_path
 from muster.server import disk
@@ -21,10 +22,10 @@ from muster.server.database.connection import Transaction
 from muster.server.database.faults import disk_full
 from muster.server.database.records import add_note_once, node_rank_of, record_file, record_files, upsert
 from muster.server.http.dependencies import CallerOf, ContextOf, NodeOf, own
+from muster.server.http.needs import needs
 from muster.server.http.uploads import body_pieces
 from muster.server.hub import NodeContact
 from muster.server.nodes.orders import forgettable, orders_for
-from muster.server.people.access import Caller
 from muster.server.runs import attempts, ingest
 from muster.server.runs.views import stored_name
 from muster.store.arrivals import PRINTED, Log
@@ -54,7 +55,7 @@ _PATH_LENGTH = 3500
 router = APIRouter(prefix="/agents", tags=["agents"])
 
 
-@router.post("/hello")
+@router.post("/hello", dependencies=[needs(Action.SERVE_NODE)])
 async def hello(body: Hello, context: ContextOf, caller: CallerOf) -> Welcome:
     """The first call of an agent, and after every loss of contact."""
     own(caller, body.node)

@@ -7,12 +7,15 @@ import asyncio
 from fastapi import APIRouter, Response
 
 from muster import errors
+from muster.control.access import Action
 from muster.engines.base import Cluster
 from muster.host import clock
 from muster.server.database.connection import Transaction
 from muster.server.http.dependencies import CallerOf, ContextOf
+from muster.server.http.needs import needs
 from muster.server.http.paging import PageOf
 from muster.server.nodes import cluster_changes, clusters, costs
+from muster.server.people import audit
 from muster.wire.clusters import (
     ChangedCluster,
     ClusterChanges,
@@ -29,16 +32,17 @@ from muster.wire.clusters import (
 router = APIRouter(tags=["clusters"])
 
 
-@router.get("/clusters")
+@router.get("/clusters", dependencies=[needs(Action.READ)])
 async def list_clusters(context: ContextOf, page: PageOf) -> list[ClusterView]:
     """Compute targets with their nodes."""
     found = await context.database.read(lambda c: cluster_changes.list_views(context, c))
     return page.of(found, lambda item: (item.name,))
 
 
-@router.post("/clusters", status_code=201)
+@router.post("/clusters", status_code=201, dependencies=[needs(Action.MANAGE_CLUSTER)])
 async def create_cluster(body: NewCluster, context: ContextOf) -> ChangedCluster:
     """Create a compute target."""
+    audit.about(body.name, "create")
     notices = await asyncio.to_thread(cluster_changes.check, context, Cluster(body.name, body.engine, body.options))
     await context.database.write(lambda transaction: cluster_changes.create(transaction, body))
     notices += await _listen_for(context)
@@ -46,13 +50,13 @@ async def create_cluster(body: NewCluster, context: ContextOf) -> ChangedCluster
     return _changed(await show_cluster(body.name, context), notices)
 
 
-@router.get("/clusters/{name}")
+@router.get("/clusters/{name}", dependencies=[needs(Action.READ)])
 async def show_cluster(name: str, context: ContextOf) -> ClusterView:
     """One compute target."""
     return await context.database.read(lambda c: cluster_changes.view(context, c, name))
 
 
-@router.patch("/clusters/{name}")
+@router.patch("/clusters/{name}", dependencies=[needs(Action.MANAGE_CLUSTER)])
 async def change_cluster(name: str, body: ClusterChanges, context: ContextOf) -> ChangedCluster:
     """Change settings, resize, stop or start a cluster; nodes that go finish their runs first, unless `now`."""
     wanted = await context.database.read(lambda c: cluster_changes.changed(c, name, body))
@@ -63,15 +67,16 @@ async def change_cluster(name: str, body: ClusterChanges, context: ContextOf) ->
     return _changed(await show_cluster(name, context), notices)
 
 
-@router.delete("/clusters/{name}", status_code=204)
+@router.delete("/clusters/{name}", status_code=204, dependencies=[needs(Action.MANAGE_CLUSTER)])
 async def delete_cluster(name: str, context: ContextOf, caller: CallerOf, mode: DeleteMode = "refuse") -> Response:
     """Delete a compute target: not while runs use it, once they have ended (`drain`), or with them (`now`)."""
+    audit.about(name, f"delete, {mode}")
     await context.database.write(lambda transaction: cluster_changes.remove(context, transaction, name, mode, caller))
     context.hub.changed(queue=True)
     return Response(status_code=204)
 
 
-@router.patch("/clusters/{name}/nodes/{node}")
+@router.patch("/clusters/{name}/nodes/{node}", dependencies=[needs(Action.MANAGE_CLUSTER)])
 async def change_node(name: str, node: str, body: NodeChanges, context: ContextOf) -> ClusterView:
     """Cordon a node, so that nothing new starts there, or take it back."""
 
@@ -84,7 +89,7 @@ async def change_node(name: str, node: str, body: NodeChanges, context: ContextO
     return await show_cluster(name, context)
 
 
-@router.get("/clusters/{name}/nodes/{node}/history")
+@router.get("/clusters/{name}/nodes/{node}/history", dependencies=[needs(Action.READ)])
 async def node_history(name: str, node: str, context: ContextOf, page: PageOf) -> list[NodeStateView]:
     """The states of a node so far, oldest first."""
     states = await context.database.read(lambda c: cluster_changes.history(c, name, node))
@@ -93,7 +98,7 @@ async def node_history(name: str, node: str, context: ContextOf, page: PageOf) -
     return [state for _, state in numbered]
 
 
-@router.get("/clusters/{name}/nodes/{node}/setup")
+@router.get("/clusters/{name}/nodes/{node}/setup", dependencies=[needs(Action.READ)])
 async def setup_log(name: str, node: str, context: ContextOf) -> SetupLog:
     """What a node's set-up command printed."""
     location = f"clusters/{name}/{node}/setup.log"
@@ -103,7 +108,7 @@ async def setup_log(name: str, node: str, context: ContextOf) -> SetupLog:
         return SetupLog(file.read().decode(errors="replace"))
 
 
-@router.get("/cost")
+@router.get("/cost", dependencies=[needs(Action.READ)])
 async def cost(context: ContextOf, by: CostBy = "run") -> CostReport:
     """Node hours and, where prices are known, their cost."""
     return await context.database.read(lambda c: costs.report(c, by, clock.now()))

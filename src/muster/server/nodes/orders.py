@@ -19,7 +19,7 @@ from muster.server.data import grants
 from muster.server.database import tables
 from muster.server.environments import records
 from muster.server.nodes import allocations
-from muster.server.people import secrets
+from muster.server.people import run_tokens, secrets
 from muster.server.runs import checkpoints
 from muster.wire import states
 from muster.wire.codec import from_json
@@ -36,7 +36,7 @@ def _open_here() -> Select[Any]:
     return (
         select(
             *placements.c["run_id", "number", "node_rank", "phase", "gpus"],
-            *runs.c["spec", "snapshot", "python", "environment", "num_nodes", "budget_from"],
+            *runs.c["spec", "snapshot", "python", "environment", "num_nodes", "budget_from", "submitted_by"],
             *attempts.c["stop_reason", "stop_grace_s", "plan"],
             tables.clusters.c.engine,
         )
@@ -90,6 +90,7 @@ class Material:
     """Values by name, put into the environment and masked in what ranks print."""
     plan: NodePlan | None = None
     plan_secret: str = ""
+    run_token: str = ""
     timeout_s: float | None = None
     used_ports: tuple[int, ...] = ()
     """Of earlier attempts."""
@@ -134,15 +135,20 @@ def run_order(standing: Standing, material: Material) -> Order:
         python=material.python,
         environment=material.environment,
         user_env=resolve_environment(spec, material.secrets),
-        masked=(*material.secrets.values(), *(login.password for login in (container.logins if container else ()))),
+        masked=(*_hidden(material), *(login.password for login in (container.logins if container else ()))),
         plan=plan,
         timeout_s=material.timeout_s,
         resume=material.resume,
         needs=needs(spec, standing.node_rank, material.gpus) if is_ordered else None,
         mpi=isinstance(spec.distribution, Mpi),
+        run_token=material.run_token,
         secret=material.plan_secret,
         container=container,
     )
+
+
+def _hidden(material: Material) -> tuple[str, ...]:
+    return (*material.secrets.values(), *([material.run_token] if material.run_token else []))
 
 
 def orders_for(context: Context, connection: Connection, node: str) -> tuple[Order, ...]:
@@ -173,7 +179,7 @@ def _gather(context: Context, connection: Connection, row: Any) -> Material:
     inputs, hidden = grants.input_orders(context, connection, spec, holder), {}
     if names := secret_names(spec):
         try:
-            hidden = secrets.values(context, connection, names)
+            hidden = secrets.values(context, connection, names, row.submitted_by)
         except errors.MusterError as error:
             inputs = (*inputs, grants.refused_input("secrets", error))
     again = row.number > 1
@@ -183,12 +189,13 @@ def _gather(context: Context, connection: Connection, row: Any) -> Material:
         python=row.python,
         gpus=row.gpus,
         environment=records.order_of(row.environment),
-        container=records.container_of(context, connection, row.environment, spec),
+        container=records.container_of(context, connection, row.environment, spec, row.submitted_by),
         inputs=inputs,
         outputs=grants.output_orders(context, connection, spec, holder),
         secrets=hidden,
         plan=from_json(NodePlan, row.plan["nodes"][row.node_rank]) if row.plan else None,
         plan_secret=row.plan.get("secret", "") if row.plan else "",
+        run_token=run_tokens.make(context, row.run_id, row.number),
         timeout_s=allocations.time_left_s(connection, row.run_id, spec.limits.timeout, row.budget_from),
         used_ports=_used_ports(connection, row.run_id, row.number) if again else (),
         resume=_resume(connection, row.run_id, row.number) if again else (),

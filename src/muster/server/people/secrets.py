@@ -9,20 +9,24 @@ from collections.abc import Collection, Iterable
 from sqlalchemy import Connection, delete, select
 
 from muster import errors
+from muster.control.access import Action, Caller, may
+from muster.control.access import require as require_access
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import upsert
+from muster.server.database.records import message_of, upsert
 from muster.wire.codec import to_json
-from muster.wire.secrets import SecretView
+from muster.wire.people import ADMIN, MEMBER
+from muster.wire.secrets import NewSecret, SecretView
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 LEAST = 4
 MOST_BYTES = 64 << 10
 
 
-def put(context: Context, transaction: Transaction, name: str, value: str, user: str) -> SecretView:
-    """Set a secret, or set it anew."""
+def put(context: Context, transaction: Transaction, name: str, given: NewSecret, caller: Caller) -> SecretView:
+    """Set a secret, or set it anew; a new one belongs to whoever sets it."""
+    value = given.value
     if not NAME.fullmatch(name):
         raise errors.JobError(f"{name!r} cannot be the name of a secret", "Use letters, digits and '_'.")
     if len(value) < LEAST or len(value.encode()) > MOST_BYTES or "\0" in value:
@@ -32,8 +36,13 @@ def put(context: Context, transaction: Transaction, name: str, value: str, user:
         )
     table = tables.secrets
     now = time.time()
-    first = transaction.execute(select(table.c.created_at).where(table.c.name == name)).scalar()
-    made = SecretView(name, first or now, now, user)
+    known = transaction.execute(select(*table.c["created_at", "owner", "shared"]).where(table.c.name == name)).first()
+    if known is not None:
+        require_access(caller, Action.SET_SECRET, known.owner, f"the secret {name}")
+    owner, shared = (known.owner, bool(known.shared)) if known is not None else (caller.subject, False)
+    if given.shared is not None:
+        shared = given.shared
+    made = SecretView(name, known.created_at if known is not None else now, now, caller.subject, owner, shared)
     sealed = context.vault.seal({"value": value}, about(name))
     upsert(transaction, table, {**to_json(made), "sealed": sealed})
     return made
@@ -42,14 +51,15 @@ def put(context: Context, transaction: Transaction, name: str, value: str, user:
 def listing(connection: Connection) -> list[SecretView]:
     """Names and dates, never values."""
     table = tables.secrets
-    rows = connection.execute(
-        select(table.c.name, table.c.created_at, table.c.updated_at, table.c.updated_by).order_by(table.c.name)
-    )
-    return [SecretView(*row) for row in rows]
+    columns = table.c["name", "created_at", "updated_at", "updated_by", "owner", "shared"]
+    rows = connection.execute(select(*columns).order_by("name"))
+    return [message_of(SecretView, row, shared=bool(row.shared)) for row in rows]
 
 
-def remove(transaction: Transaction, name: str) -> None:
+def remove(transaction: Transaction, name: str, caller: Caller) -> None:
     require(transaction.connection, [name])
+    owner = transaction.execute(select(tables.secrets.c.owner).where(tables.secrets.c.name == name)).scalar()
+    require_access(caller, Action.DELETE_SECRET, owner, f"the secret {name}")
     transaction.execute(delete(tables.secrets).where(tables.secrets.c.name == name))
 
 
@@ -62,9 +72,24 @@ def require(connection: Connection, names: Iterable[str]) -> None:
             raise errors.NotFound(f"there is no secret {name!r}", f"{listed}`muster secret set {name}` makes it.")
 
 
-def values(context: Context, connection: Connection, names: Collection[str]) -> dict[str, str]:
-    """The values of secrets, for a rank's environment; raises NotFound for one that was removed since."""
+def require_use(context: Context, connection: Connection, names: Collection[str], person: str | None) -> None:
+    """Refuse a name that no secret has, or that belongs to somebody who has not shared it."""
     require(connection, names)
+    people, table = context.tokens.people, tables.secrets
+    # Runs that were submitted before people had names are the workspace's own. Who was locked out since keeps theirs.
+    caller = Caller(people.role(person) or MEMBER, person) if person else Caller(ADMIN, "")
+    columns = table.c["name", "owner", "shared"]
+    for row in connection.execute(select(*columns).where(table.c.name.in_(sorted(set(names))))):
+        if not row.shared and not may(caller, Action.USE_SECRET, row.owner):
+            raise errors.AccessDenied(
+                f"the secret {row.name} belongs to {row.owner or 'the administrators'}, and is not shared",
+                f"They share it with `muster secret set {row.name} --shared`; or set one of your own.",
+            )
+
+
+def values(context: Context, connection: Connection, names: Collection[str], person: str | None) -> dict[str, str]:
+    """The values of secrets, for a rank's environment; raises what `require_use` does, should it have changed since."""
+    require_use(context, connection, names, person)
     table = tables.secrets
     rows = connection.execute(select(table.c.name, table.c.sealed).where(table.c.name.in_(sorted(set(names)))))
     return {row.name: str(context.vault.open(row.sealed, about(row.name))["value"]) for row in rows}

@@ -45,6 +45,11 @@ class Vault:
         return self.grant_keys[0]
 
     @property
+    def run_keys(self) -> tuple[bytes, ...]:
+        """Those that sign the tokens of runs: the first makes them."""
+        return tuple(_derive(key, "runs") for key in self._keys)
+
+    @property
     def key_id(self) -> str:
         return _derive(self._keys[0], "id").hex()[:16]
 

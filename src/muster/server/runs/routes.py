@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -12,10 +13,20 @@ from fastapi.responses import StreamingResponse
 from sqlalchemy import Connection
 
 from muster import errors
+from muster.control.access import Action
 from muster.host.points import pack
-from muster.server.database.records import find_run
 from muster.server.http import ranges
-from muster.server.http.dependencies import CallerOf, ContextOf, who
+from muster.server.http.dependencies import CallerOf, ContextOf
+from muster.server.http.needs import (
+    CancelRun,
+    ChangeRun,
+    DeleteRun,
+    LogToRun,
+    ReadRun,
+    RetryRun,
+    admitted_runs,
+    needs,
+)
 from muster.server.http.paging import PageOf, RunsPageOf
 from muster.server.http.uploads import body_pieces
 from muster.server.logs.cursor import Cursor
@@ -41,13 +52,14 @@ from muster.wire.runs import (
 router = APIRouter(prefix="/runs", tags=["runs"])
 
 
-@router.post("", status_code=201)
-async def submit(body: Submission, context: ContextOf) -> RunView:
-    """Submit a job; the same key again is the same run."""
-    return await context.database.write(lambda transaction: submission.submit(context, transaction, body))
+@router.post("", status_code=201, dependencies=[needs(Action.SUBMIT)])
+async def submit(body: Submission, context: ContextOf, caller: CallerOf) -> RunView:
+    """Submit a job, as the person whose token it is; the same key again is the same run."""
+    mine = replace(body, submitted_by=caller.subject)
+    return await context.database.write(lambda transaction: submission.submit(context, transaction, mine))
 
 
-@router.get("")
+@router.get("", dependencies=[needs(Action.READ)])
 async def list_runs(
     context: ContextOf,
     page: RunsPageOf,
@@ -62,51 +74,50 @@ async def list_runs(
 
 
 @router.get("/{ref}")
-async def show(ref: str, context: ContextOf) -> RunView:
+async def show(run: ReadRun, context: ContextOf) -> RunView:
     """One run, whole."""
-    return await context.database.read(lambda c: views.run_view(context, c, ref))
+    return await context.database.read(lambda c: views.run_view(context, c, run))
 
 
 @router.patch("/{ref}")
-async def change(ref: str, body: Changes, context: ContextOf) -> RunView:
+async def change(run: ChangeRun, body: Changes, context: ContextOf) -> RunView:
     """Change a run's tags, display name or description."""
-    run_id = await context.database.write(lambda transaction: changes.change(transaction, ref, body))
-    return await show(run_id, context)
+    await context.database.write(lambda transaction: changes.change(transaction, run, body))
+    return await show(run, context)
 
 
 @router.post("/{ref}/cancel")
-async def cancel(ref: str, body: Cancel, context: ContextOf, caller: CallerOf) -> RunView:
+async def cancel(run: CancelRun, body: Cancel, context: ContextOf, caller: CallerOf) -> RunView:
     """Cancel a run: its ranks get SIGTERM and a grace period; with `force` they are killed."""
-    done = await context.database.write(lambda t: changes.cancel(context, t, [ref], body.force, who(caller, body.by)))
-    return await show(done[0].id, context)
+    await context.database.write(lambda t: changes.cancel(context, t, [run], body.force, caller.subject))
+    return await show(run, context)
 
 
-@router.post("/cancel")
+@router.post("/cancel", dependencies=[needs(Action.CANCEL_RUN, asks_owner=True)])
 async def cancel_runs(body: CancelRuns, context: ContextOf, caller: CallerOf) -> list[CancelledRun]:
     """Cancel many runs in one write."""
-    return await context.database.write(
-        lambda t: changes.cancel(context, t, body.runs, body.force, who(caller, body.by))
-    )
+    runs = await admitted_runs(context, caller, Action.CANCEL_RUN, body.runs)
+    return await context.database.write(lambda t: changes.cancel(context, t, runs, body.force, caller.subject))
 
 
 @router.post("/{ref}/retry")
-async def retry(ref: str, context: ContextOf, caller: CallerOf, by: str | None = None) -> RunView:
+async def retry(run: RetryRun, context: ContextOf, caller: CallerOf) -> RunView:
     """One more attempt of a run that has ended; it resumes from the last checkpoint."""
-    run_id = await context.database.write(lambda t: retries.by_hand(context, t, ref, who(caller, by)))
-    return await show(run_id, context)
+    await context.database.write(lambda t: retries.by_hand(context, t, run, caller.subject))
+    return await show(run, context)
 
 
 @router.delete("/{ref}", status_code=204)
-async def remove(ref: str, context: ContextOf) -> Response:
+async def remove(run: DeleteRun, context: ContextOf) -> Response:
     """Remove a run that has ended, with its files."""
-    run_id = await context.database.write(lambda transaction: changes.forget(transaction, ref))
-    await asyncio.to_thread(changes.remove_bytes, context, run_id)
+    await context.database.write(lambda transaction: changes.forget(transaction, run))
+    await asyncio.to_thread(changes.remove_bytes, context, run)
     return Response(status_code=204)
 
 
 @router.get("/{ref}/stream")
 async def stream(
-    ref: str,
+    run: ReadRun,
     request: Request,
     context: ContextOf,
     query: LogQueryOf,
@@ -116,22 +127,21 @@ async def stream(
     metrics: bool = True,
 ) -> StreamingResponse:
     """Server-sent events of a run; send the last `id:` back as `cursor` (or Last-Event-ID) to go on."""
-    row = await context.database.read(lambda c: find_run(c, ref))
     start = Cursor.decode(cursor or request.headers.get("last-event-id"))
-    follower = await open_stream(context, row.id, start, query)
+    follower = await open_stream(context, run, start, query)
     events = follow(follower, follow=follow_run, logs=logs, metrics=metrics)
     return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
 @router.get("/{ref}/metrics")
-async def metrics(ref: str, context: ContextOf, page: PageOf, name: str | None = None) -> list[MetricPoint]:
+async def metrics(run: ReadRun, context: ContextOf, page: PageOf, name: str | None = None) -> list[MetricPoint]:
     """Every metric point of a run, in the order of arrival."""
-    return await context.database.read(lambda c: load_points(c, ref, name, page))
+    return await context.database.read(lambda c: load_points(c, run, name, page))
 
 
 @router.get("/{ref}/metrics/series", response_model=list[MetricSeries])
 async def metric_series(
-    ref: str,
+    run: ReadRun,
     context: ContextOf,
     name: str | None = None,
     points: Annotated[int, Query(ge=10, le=100_000)] = 1000,
@@ -144,7 +154,7 @@ async def metric_series(
     """
 
     def load(connection: Connection) -> bytes:
-        found = load_series(connection, ref, name, None if full else points)
+        found = load_series(connection, run, name, None if full else points)
         if packed:
             return pack(found)
         # Checking each of 100,000 points once more would take longer than reading them.
@@ -155,24 +165,24 @@ async def metric_series(
 
 
 @router.post("/{ref}/metrics", status_code=204)
-async def log_metrics(ref: str, body: MetricReports, context: ContextOf) -> Response:
+async def log_metrics(run: LogToRun, body: MetricReports, context: ContextOf) -> Response:
     """Log metric points that come from no rank."""
-    await context.database.write(lambda t: changes.log_metrics(context, t, ref, body.points))
+    await context.database.write(lambda t: changes.log_metrics(context, t, run, body.points))
     return Response(status_code=204)
 
 
 @router.get("/{ref}/files")
-async def files(ref: str, context: ContextOf, page: PageOf, checkpoints: bool = False) -> list[FileView]:
+async def files(run: ReadRun, context: ContextOf, page: PageOf, checkpoints: bool = False) -> list[FileView]:
     """The run's files by name; those of its checkpoints where they are asked for."""
-    found = await context.database.read(lambda c: views.files_of(context, c, ref, checkpoints))
+    found = await context.database.read(lambda c: views.files_of(context, c, run, checkpoints))
     chosen = page.of(found, lambda file: (file.path, file.attempt))
     return [FileView(file.path, file.size, file.sha256, file.attempt) for file in chosen]
 
 
 @router.get("/{ref}/files/{path:path}")
-async def download(ref: str, path: str, request: Request, context: ContextOf) -> Response:
+async def download(run: ReadRun, path: str, request: Request, context: ContextOf) -> Response:
     """One file of a run; a byte range may be asked for."""
-    found = await context.database.read(lambda c: views.files_of(context, c, ref, path.startswith("checkpoints/")))
+    found = await context.database.read(lambda c: views.files_of(context, c, run, path.startswith("checkpoints/")))
     file = next((file for file in found if file.path == path), None)
     if file is None:
         raise errors.NotFound(f"the run has no file {path!r}", "`muster show RUN` lists its files.")
@@ -187,9 +197,8 @@ async def download(ref: str, path: str, request: Request, context: ContextOf) ->
 
 
 @router.put("/{ref}/files/{path:path}", status_code=201)
-async def upload(ref: str, path: str, request: Request, context: ContextOf) -> HashedFile:
+async def upload(run: LogToRun, path: str, request: Request, context: ContextOf) -> HashedFile:
     """Add a file to a run from elsewhere."""
-    row = await context.database.read(lambda c: find_run(c, ref))
-    stored = await body_pieces(request, lambda pieces: changes.store_file(context, row.id, path, pieces))
-    await context.database.write(lambda transaction: changes.add_file(transaction, row.id, stored))
+    stored = await body_pieces(request, lambda pieces: changes.store_file(context, run, path, pieces))
+    await context.database.write(lambda transaction: changes.add_file(transaction, run, stored))
     return stored

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, insert
 
 from muster import errors
+from muster.control.isolation import require_isolation
 from muster.control.scheduling.explain import impossible
 from muster.control.scheduling.model import Gang, Need
 from muster.control.scheduling.quota import Usage
@@ -28,6 +29,7 @@ from muster.server.nodes import allocations, clusters
 from muster.server.runs.views import run_view
 from muster.wire import states
 from muster.wire.node.plan import PlanRequest, PlanView
+from muster.wire.people import ADMIN
 from muster.wire.runs import RunView, Submission
 from muster.wire.stream import StateChanged
 
@@ -45,10 +47,13 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     if known is not None:
         return str(known.id)
     context.disk.check()
-    spec = datacheck.settle(context, transaction.connection, make_spec(dict(submission.spec)))
+    spec = datacheck.settle(context, transaction.connection, make_spec(dict(submission.spec)), submission.submitted_by)
     notices = [*submission.notices, *_check(context, transaction.connection, spec, submission)]
     settled = records.settle(context, transaction.connection, spec, submission.python, submission.packages)
     notices += settled.notices
+    # Arguments of the job's own could give the container the machine's folders.
+    in_container = settled.container is not None and not spec.resources.container_args
+    _require_isolation(context, spec, submission.submitted_by, in_container)
     now = clock.now()
     run_id = new_id(spec)
     need = demand(spec)
@@ -109,6 +114,17 @@ def _check(context: Context, connection: Connection, spec: JobSpec, submission: 
     # A job that its cluster's queue would never take is refused now.
     allocations.preview(context, clusters.cluster_of(row), spec)
     return [*no_effect_notices(spec), *([f"{row.name}: {away}"] if away else [])]
+
+
+def _require_isolation(context: Context, spec: JobSpec, person: str | None, in_container: bool) -> None:
+    people = context.tokens.people
+    require_isolation(
+        isolation=context.isolation,
+        is_shared=people.is_shared,
+        is_admin=person is None or people.role(person) == ADMIN,
+        in_container=in_container,
+        compute=spec.compute,
+    )
 
 
 def preview(context: Context, connection: Connection, request: PlanRequest) -> PlanView:

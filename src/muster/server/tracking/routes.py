@@ -7,8 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from sqlalchemy import Connection
 
+from muster.control.access import Action
 from muster.server.database.records import find_run
 from muster.server.http.dependencies import ContextOf
+from muster.server.http.needs import ReadRun, needs
 from muster.server.http.paging import RunsPageOf
 from muster.server.tracking import labels, listing, reading
 from muster.wire.tracking import MetricSummary, RunParam, RunSummary, SummaryValue
@@ -16,7 +18,7 @@ from muster.wire.tracking import MetricSummary, RunParam, RunSummary, SummaryVal
 router = APIRouter(tags=["metrics"])
 
 
-@router.get("/summaries")
+@router.get("/summaries", dependencies=[needs(Action.READ)])
 async def list_summaries(
     context: ContextOf,
     page: RunsPageOf,
@@ -39,17 +41,16 @@ async def list_summaries(
 
 
 @router.get("/runs/{ref}/metrics/summaries")
-async def metric_summaries(ref: str, context: ContextOf, name: str | None = None) -> list[MetricSummary]:
+async def metric_summaries(run: ReadRun, context: ContextOf, name: str | None = None) -> list[MetricSummary]:
     """The last, best, least and greatest value of each series of a run, without its points."""
-    return await context.database.read(lambda c: reading.load_summaries(c, ref, name))
+    return await context.database.read(lambda c: reading.load_summaries(c, run, name))
 
 
 @router.get("/runs/{ref}/params")
-async def params(ref: str, context: ContextOf) -> list[RunParam]:
+async def params(run: ReadRun, context: ContextOf) -> list[RunParam]:
     """The parameters that a run logged."""
 
     def load(connection: Connection) -> list[RunParam]:
-        run_id = find_run(connection, ref).id
-        return [RunParam(*item) for item in labels.load_params(connection, [run_id]).get(run_id, {}).items()]
+        return [RunParam(*item) for item in labels.load_params(connection, [run]).get(run, {}).items()]
 
     return await context.database.read(load)

@@ -10,7 +10,6 @@ from sqlalchemy import Connection, and_, select
 from muster import errors
 from muster.server.database import tables
 from muster.server.database.records import find_run
-from muster.server.tunnels.access import Entered
 from muster.wire import states
 from muster.wire.codec import from_json
 from muster.wire.node.plan import NodePlan
@@ -31,7 +30,7 @@ class RunningNode:
 class Running:
     """The run that somebody wants to enter."""
 
-    entered: Entered
+    run: str
     status: str
     attempt: int
     num_nodes: int
@@ -55,12 +54,12 @@ def load(connection: Connection, ref: str) -> Running:
         for row in rows
         if row.number == attempt and row.plan
     }
-    return Running(Entered(run.id, run.submitted_by), run.status, attempt, run.num_nodes, nodes)
+    return Running(run.id, run.status, attempt, run.num_nodes, nodes)
 
 
 def chosen_node(running: Running, wanted: NewTunnel) -> int:
     """The rank of the node that is meant; raises what a person should read. Pure."""
-    run = running.entered.run
+    run = running.run
     if not running.nodes:
         if running.status in _STILL_TO_COME:
             raise errors.Conflict(

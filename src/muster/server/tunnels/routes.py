@@ -8,11 +8,12 @@ from fastapi import APIRouter, Request, Response
 from starlette.types import Receive, Scope, Send
 
 from muster import errors
+from muster.control.access import Action
 from muster.host.tunnels import PROTOCOL
 from muster.server.http.dependencies import CallerOf, ContextOf, NodeOf
 from muster.server.http.listening import taken_over
+from muster.server.http.needs import EnterRun, needs
 from muster.server.tunnels import lookup
-from muster.server.tunnels.access import may_enter
 from muster.server.tunnels.relay import End, switch
 from muster.wire.node.tunnels import TunnelRefusal
 from muster.wire.tunnels import NewTunnel, TunnelView
@@ -23,19 +24,17 @@ Make = Callable[[Callable[[], None]], End]
 
 
 @router.post("/runs/{ref}/tunnels", status_code=201)
-async def open_tunnel(ref: str, body: NewTunnel, context: ContextOf, caller: CallerOf) -> TunnelView:
+async def open_tunnel(run: EnterRun, body: NewTunnel, context: ContextOf, caller: CallerOf) -> TunnelView:
     """A way into a run's node: its agent is asked to dial, and the caller comes with `POST tunnels/ID`."""
-    running = await context.database.read(lambda connection: lookup.load(connection, ref))
-    if (refusal := may_enter(caller, running.entered)) is not None:
-        raise refusal
+    running = await context.database.read(lambda connection: lookup.load(connection, run))
     node_rank = lookup.chosen_node(running, body)
-    node, run = running.nodes[node_rank].name, running.entered.run
+    node = running.nodes[node_rank].name
     tunnel = context.tunnels.open(run, running.attempt, node, body.target, caller)
     context.hub.changed(nodes=[node])
     return TunnelView(tunnel.order.id, run, running.attempt, node, node_rank, running.num_nodes)
 
 
-@router.post("/tunnels/{tunnel_id}", status_code=101)
+@router.post("/tunnels/{tunnel_id}", status_code=101, dependencies=[needs(Action.ENTER_RUN, asks_owner=True)])
 async def enter(tunnel_id: str, request: Request, context: ContextOf, caller: CallerOf) -> Response:
     """The person's end, by an upgrade to `muster-tunnel`: answered once the node's end is there."""
     _wants_upgrade(request)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from muster import errors
+from muster.control.access import Caller
 from muster.defaults import TUNNEL_DIAL_S, TUNNELS_MOST, TUNNELS_PER_NODE
-from muster.server.people.access import Caller
 from muster.server.tunnels.relay import End
 from muster.wire.node.tunnels import TunnelOrder
 from muster.wire.tunnels import TunnelTarget

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from muster import errors
 from muster.defaults import GRANT_S
+from muster.host.egress import Fence, fenced, fenced_pieces
 from muster.host.extras import install_command
 from muster.host.files import UNFINISHED, is_below, safe_path
 from muster.host.http import Address, UntrustedCertificate
@@ -113,15 +114,15 @@ class Datastore:
         return inner
 
 
-def open_datastore(spec: StoreSpec, ring: KeyRing | None = None) -> Datastore:
-    """The way to a registered datastore."""
+def open_datastore(spec: StoreSpec, ring: KeyRing | None = None, fence: Fence | None = None) -> Datastore:
+    """The way to a registered datastore; with a fence it connects to nothing behind that."""
     options = spec.options
-    with _explained(spec):
+    with _explained(spec), fenced(fence):
         if isinstance(options, BlobContainer | FileShare):
-            return Datastore(spec, _azure(options, spec.credential))
+            return Datastore(spec, _behind(fence, _azure(options, spec.credential)))
         if isinstance(options, FsspecAddress):
             given = {**options.options, **spec.credential.secret_options}
-            return Datastore(spec, Filesystem.at(options.url, given))
+            return Datastore(spec, _behind(fence, Filesystem.at(options.url, given)))
     assert isinstance(options, LocalFolder | SharedFolder)
     if not Path(options.path).is_dir():
         text = f"the datastore {spec.name}: there is no folder {options.path} here"
@@ -132,6 +133,43 @@ def open_datastore(spec: StoreSpec, ring: KeyRing | None = None) -> Datastore:
         hint = "Name a key under `encryption` in workspace.json."
         raise errors.Conflict(f"the datastore {spec.name} is to be encrypted, and the workspace has no key", hint)
     return Datastore(spec, StoreFolder(Store(options.path, ring=ring)))
+
+
+def _behind(fence: Fence | None, connector: Connector) -> Connector:
+    return connector if fence is None else _Fenced(fence, connector)
+
+
+class _Fenced:
+    """A storage of another machine, whose address is looked at whenever it is connected to."""
+
+    def __init__(self, fence: Fence, connector: Connector) -> None:
+        self._fence = fence
+        self._connector = connector
+        self.label = connector.label
+
+    def listing(self, folder: str = "") -> Iterator[FileEntry]:
+        with fenced(self._fence):
+            found = iter(self._connector.listing(folder))
+        return fenced_pieces(self._fence, found)
+
+    def stat(self, path: str) -> FileEntry | None:
+        with fenced(self._fence):
+            return self._connector.stat(path)
+
+    def read(self, entry: FileEntry, offset: int, view: memoryview) -> None:
+        with fenced(self._fence):
+            self._connector.read(entry, offset, view)
+
+    def pieces(self, path: str, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        return fenced_pieces(self._fence, self._connector.pieces(path, offset, length))
+
+    def write(self, path: str, pieces: Iterable[bytes], sha256: str | None = None, fresh: bool = False) -> int:
+        with fenced(self._fence):
+            return self._connector.write(path, pieces, sha256, fresh)
+
+    def remove(self, path: str) -> None:
+        with fenced(self._fence):
+            self._connector.remove(path)
 
 
 class StoreFolder:

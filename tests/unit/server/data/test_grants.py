@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import Connection, create_engine, insert
 
 from muster import errors
+from muster.control.access import Caller
 from muster.job.spec import JobSpec
 from muster.server.context import Context
 from muster.server.data import grants
@@ -106,11 +107,11 @@ def test_a_grant_of_a_person_holds_until_it_is_revoked(context: Context, connect
     assert [view.id for view in grants.standing(connection)] == [issued.id]
     grant = verify(issued.token, KEY, issued.created_at)
     grants._check_standing(connection, grant)
-    grants.revoke(context, transaction(connection), issued.id)
+    grants.revoke(context, transaction(connection), issued.id, Caller("member", "ann"))
     with pytest.raises(errors.AccessDenied, match="revoked"):
         grants._check_standing(connection, grant)
     with pytest.raises(errors.NotFound):
-        grants.revoke(context, transaction(connection), issued.id)
+        grants.revoke(context, transaction(connection), issued.id, Caller("member", "ann"))
 
 
 def test_a_grant_of_an_attempt_that_is_over_no_longer_holds(context: Context, connection: Connection) -> None:

@@ -83,7 +83,7 @@ def kept(server: Server) -> Server:
 
 def opened(server: Server) -> tuple[str, str | None]:
     context = server.context
-    value = context.database.read_now(lambda c: secrets.values(context, c, ["TOKEN"]))["TOKEN"]
+    value = context.database.read_now(lambda c: secrets.values(context, c, ["TOKEN"], None))["TOKEN"]
     return value, context.database.read_now(lambda c: datastores.find(context, c, "blob")).credential.account_key
 
 

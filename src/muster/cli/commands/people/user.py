@@ -1,0 +1,133 @@
+"""People of the workspace: `muster user …`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Annotated
+
+from muster.cli.console import say
+from muster.cli.options import Json, argument, option, print_result, seconds_of
+from muster.cli.text import moment, table
+from muster.client.connect import connect, public_url
+from muster.errors import UserError
+from muster.wire.people import MEMBER, ROLES, PersonView, Role
+
+Name = Annotated[str, argument("NAME", "Small letters, digits and any of _.@+-")]
+RoleOption = Annotated[str, option("ROLE", f"One of {', '.join(ROLES)}.")]
+
+
+def add(name: Name, role: RoleOption = MEMBER) -> None:
+    """Add somebody to the workspace. `muster user invite` makes the link that lets them in.
+
+    A reader looks; a member runs jobs and changes what is theirs; an admin may do everything.
+
+    \b
+    Examples:
+      muster user add ada
+      muster user add bob --role reader
+    """
+    made = connect().add_person(name, role_of(role))
+    say(f"{made.name} is here as {made.role}; `muster user invite {made.name}` makes a link for them")
+
+
+def invite(
+    name: Name,
+    role: Annotated[str | None, option("ROLE", "For somebody new (default: member).")] = None,
+    expires: Annotated[str, option("TIME", "How long the link is good for.")] = "7d",
+    url: Annotated[str | None, option("URL", "The server's address as they see it.")] = None,
+) -> None:
+    """Print a link by which a colleague logs in for the first time. It is good for one use.
+
+    Whoever is not here yet is added. An earlier link of theirs ends.
+
+    \b
+    Examples:
+      muster user invite ada
+      muster user invite bob --role reader --expires 1d
+    """
+    client = connect()
+    lifetime_s = seconds_of("--expires", expires)
+    if not any(person.name == name for person in client.people()):
+        client.add_person(name, role_of(role or MEMBER))
+    elif role is not None:
+        raise UserError(f"{name} is here already.", f"`muster user role {name} {role}` changes the role.")
+    made = client.invite(name, lifetime_s)
+    print(f"{url or public_url(client)}/#{made.token}")
+    say(f"for {name} ({made.role}), once, until {moment(made.expires_at, time.time())}: `muster login 'LINK'`")
+
+
+def list_(as_json: Json = False) -> None:
+    """List the people of the workspace with their roles.
+
+    \b
+    Examples:
+      muster user list
+    """
+    found = connect().people()
+    print_result(found, people_lines(found, time.time()), as_json)
+
+
+def role(name: Name, role: Annotated[str, argument("ROLE", f"One of {', '.join(ROLES)}.")]) -> None:
+    """Give somebody another role, at once.
+
+    \b
+    Examples:
+      muster user role ada admin
+    """
+    changed = connect().change_person(name, role=role_of(role))
+    say(f"{changed.name} is {changed.role} now")
+
+
+def disable(name: Name) -> None:
+    """Lock somebody out at once. Their runs go on.
+
+    \b
+    Examples:
+      muster user disable ada
+    """
+    connect().change_person(name, disabled=True)
+    say(f"{name} is locked out; `muster user enable {name}` lets them in again")
+
+
+def enable(name: Name) -> None:
+    """Let somebody in again, with the tokens that they had.
+
+    \b
+    Examples:
+      muster user enable ada
+    """
+    connect().change_person(name, disabled=False)
+    say(f"{name} is let in again")
+
+
+def rm(name: Name) -> None:
+    """Remove somebody with their tokens. What they made stays, and so nobody else gets the name.
+
+    \b
+    Examples:
+      muster user rm ada
+    """
+    connect().remove_person(name)
+    say(f"{name} is removed")
+
+
+COMMANDS = (add, invite, list_, role, disable, enable, rm)
+
+
+def people_lines(people: Sequence[PersonView], now: float) -> list[str]:
+    rows = [
+        [item.name, item.role, moment(item.created_at, now), item.created_by or "", _standing(item)] for item in people
+    ]
+    return table(["NAME", "ROLE", "SINCE", "BY", ""], rows)
+
+
+def _standing(person: PersonView) -> str:
+    return "owner of the folder" if person.owner else "locked out" if person.disabled else ""
+
+
+def role_of(text: str) -> Role:
+    """The role that an option names."""
+    if text not in ROLES:
+        raise UserError(f"there is no role {text!r}.", f"Roles are {', '.join(ROLES)}.")
+    return text

@@ -1,0 +1,80 @@
+"""Calls about people, their tokens, and what they did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from muster.client.calls import Group, checking, segment
+from muster.wire.people import (
+    AuditEntry,
+    IssuedToken,
+    Join,
+    Myself,
+    NewInvite,
+    NewPerson,
+    NewToken,
+    PersonChanges,
+    PersonView,
+    Role,
+    TokenView,
+)
+
+
+class People(Group):
+    """People of the workspace."""
+
+    def myself(self) -> Myself:
+        """Whom the server takes this client for."""
+        return self.calls.read(Myself, "GET", "/me")
+
+    def people(self) -> list[PersonView]:
+        return list(self.calls.each(PersonView, "/people"))
+
+    def add_person(self, name: str, role: Role) -> PersonView:
+        with checking():
+            person = NewPerson(name, role)
+        return self.calls.read(PersonView, "POST", "/people", message=person, again=False)
+
+    def change_person(self, name: str, role: Role | None = None, disabled: bool | None = None) -> PersonView:
+        """Give somebody another role, lock them out, or let them in again."""
+        changes = PersonChanges(role, disabled)
+        return self.calls.read(PersonView, "PATCH", f"/people/{segment(name, 'person')}", message=changes)
+
+    def remove_person(self, name: str) -> None:
+        self.calls.send("DELETE", f"/people/{segment(name, 'person')}", again=False)
+
+    def invite(self, name: str, lifetime_s: float) -> IssuedToken:
+        """A secret that somebody exchanges once for a token; earlier ones end."""
+        with checking():
+            asked = NewInvite(lifetime_s)
+        path = f"/people/{segment(name, 'person')}/invite"
+        return self.calls.read(IssuedToken, "POST", path, message=asked, again=False)
+
+    def join(self, invite: str, label: str = "") -> IssuedToken:
+        """Exchange an invitation for a token."""
+        return self.calls.read(IssuedToken, "POST", "/join", message=Join(invite, label), again=False)
+
+    def tokens(self, everybody: bool = False) -> list[TokenView]:
+        """One's own tokens, without their secrets."""
+        return list(self.calls.each(TokenView, "/tokens", {"everybody": "1" if everybody else None}))
+
+    def create_token(
+        self, label: str, person: str | None = None, role: Role | None = None, lifetime_s: float | None = None
+    ) -> IssuedToken:
+        with checking():
+            asked = NewToken(label, person, role, lifetime_s)
+        return self.calls.read(IssuedToken, "POST", "/tokens", message=asked, again=False)
+
+    def rotate_token(self, token_id: str) -> IssuedToken:
+        """Another token in the place of one, which ends at once."""
+        path = f"/tokens/{segment(token_id, 'token')}/rotate"
+        return self.calls.read(IssuedToken, "POST", path, again=False)
+
+    def revoke_token(self, token_id: str) -> None:
+        self.calls.send("DELETE", f"/tokens/{segment(token_id, 'token')}", again=False)
+
+    def audit(
+        self, limit: int | None = None, who: str | None = None, action: str | None = None
+    ) -> Iterator[AuditEntry]:
+        """Who did what, the newest first."""
+        return self.calls.each(AuditEntry, "/audit", {"who": who, "action": action}, limit)

@@ -1,0 +1,51 @@
+"""The door of agents: what nodes on other machines may ask for. People come by another one."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from muster.storage.granting import DATA_ROUTE
+from muster.wire.access import GRANT_HEADER
+
+_AGENTS = "/api/v1/agents/"
+_CODE = re.compile(r"/api/v1/snapshots/[0-9a-f]{1,64}/archive")
+_REFUSAL = {
+    "code": "not_found",
+    "message": "this port serves the agents of nodes, and nothing else",
+    "hint": "People reach the server at the address that `muster up` listens on.",
+}
+
+
+def is_agents(method: str, path: str, headers: frozenset[bytes]) -> bool:
+    """Whether a call is one of those that agents make. Pure."""
+    if path.startswith(_AGENTS):
+        return True
+    if path.startswith(f"{DATA_ROUTE}/"):
+        # With a grant of its own; a person's token opens nothing here.
+        return GRANT_HEADER.lower().encode() in headers and b"authorization" not in headers
+    return method == "GET" and _CODE.fullmatch(path) is not None
+
+
+class AgentsDoor:
+    """The same application, for agents alone."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            names = frozenset(name.lower() for name, _ in scope["headers"])
+            if not is_agents(scope["method"], scope["path"], names):
+                await _refuse(send)
+                return
+        await self._app(scope, receive, send)
+
+
+async def _refuse(send: Send) -> None:
+    body = json.dumps({"error": _REFUSAL}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 404, "headers": [*headers, (b"connection", b"close")]})
+    await send({"type": "http.response.body", "body": body})

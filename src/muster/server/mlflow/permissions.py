@@ -1,0 +1,68 @@
+"""What a call of MLflow's protocol needs of its caller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from muster import errors
+from muster.control.access import AGENT, Action, Caller, require, require_any
+from muster.server.http.needs import begin
+from muster.server.mlflow import run_views
+from muster.server.mlflow.protocol import Args
+from muster.wire.people import MEMBER
+
+_SEARCHES = ("search", "get-latest-versions")
+"""Posted, and changing nothing."""
+_OF_RUNS: Mapping[str, Action] = {
+    "update": Action.CHANGE_RUN,
+    "set-tag": Action.CHANGE_RUN,
+    "delete-tag": Action.CHANGE_RUN,
+    "delete": Action.DELETE_RUN,
+    "restore": Action.DELETE_RUN,
+}
+
+
+@dataclass(frozen=True)
+class Acting:
+    """Who calls: a person, or a run whose rank calls through its node's agent."""
+
+    caller: Caller
+    run_id: str | None = None
+
+    def require(self, connection: Connection, action: Action, run_id: str | None) -> None:
+        """Refuse what this caller may not do to a run, or to what belongs to nobody (None)."""
+        begin(action, run_id or "mlflow")
+        if run_id is None:
+            require(self.caller, action, None, "what is kept for MLflow")
+        elif run_id != self.run_id or action == Action.DELETE_RUN:
+            owner = run_views.find(connection, run_id).submitted_by
+            require(self.caller, action, owner, f"the run {run_id}")
+
+
+def acting(connection: Connection, caller: Caller, run_id: str | None) -> Acting:
+    """A rank does what the person may who submitted its run, and no administrator's work."""
+    if run_id is not None and caller.role == AGENT:
+        owner = run_views.find(connection, run_id).submitted_by
+        return Acting(Caller(MEMBER, owner or "", caller.token), run_id)
+    if not caller.is_person:
+        raise errors.AccessDenied(
+            "MLflow's calls are for people, and for ranks through the address that they are given"
+        )
+    return Acting(caller)
+
+
+def check(connection: Connection, who: Acting, method: str, path: str, args: Args) -> None:
+    """Refuse a call that its caller may not make."""
+    noun, _, verb = path.strip("/").partition("/")
+    if method == "GET" or verb in _SEARCHES:
+        who.require(connection, Action.READ, None)
+    elif noun != "runs":
+        who.require(connection, Action.REGISTER, None)
+    elif verb == "create":
+        begin(Action.LOG_TO_RUN, "mlflow")
+        require_any(who.caller, Action.LOG_TO_RUN)
+    else:
+        who.require(connection, _OF_RUNS.get(verb, Action.LOG_TO_RUN), args.text("run_id", "run_uuid"))

@@ -1,0 +1,164 @@
+"""People who may use the workspace, each with a role. The owner of its folder is one of them, from the beginning."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Row, insert, select, update
+
+from muster import errors
+from muster.server.database import tables
+from muster.server.database.connection import Database, Transaction
+from muster.wire.people import ADMIN, PERSON, PersonView, Role
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody with a role."""
+
+    name: str
+    role: Role
+    created_at: float
+    created_by: str | None = None
+    disabled_at: float | None = None
+    removed_at: float | None = None
+    """The name stays taken: what they made bears it."""
+    sso: str | None = None
+    """Whom single sign-on takes them for: the issuer and its name for them."""
+
+    @property
+    def is_active(self) -> bool:
+        return self.disabled_at is None and self.removed_at is None
+
+
+class People:
+    """The people of a workspace; the cache is whole because one server owns the workspace."""
+
+    def __init__(self, database: Database) -> None:
+        self.owner = login_name()
+        rows = database.read_now(lambda c: c.execute(select(tables.people)).all())
+        self._known = {row.name: _person(row) for row in rows}
+        if self.owner not in self._known:
+            database.submit(lambda t: self._insert(t, Person(self.owner, ADMIN, time.time()))).result()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._known
+
+    def role(self, name: str) -> Role | None:
+        """What somebody may do; None: nothing."""
+        if name == self.owner:
+            return ADMIN
+        person = self._known.get(name)
+        return person.role if person is not None and person.is_active else None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several people use the workspace."""
+        return any(person.is_active and person.name != self.owner for person in self.all())
+
+    def all(self) -> list[Person]:
+        """Everybody who was not removed."""
+        return [person for person in sorted(self._known.values(), key=_name) if person.removed_at is None]
+
+    def find(self, name: str) -> Person:
+        person = self._known.get(name)
+        if person is None or person.removed_at is not None:
+            known = ", ".join(item.name for item in self.all())
+            raise errors.NotFound(f"nobody here is called {name!r}", f"Known here: {known}. `muster user list`.")
+        return person
+
+    def by_sso(self, identity: str) -> Person | None:
+        """Whom an identity of a sign-on service stands for."""
+        return next((person for person in self.all() if person.sso == identity), None)
+
+    def view(self, person: Person) -> PersonView:
+        return PersonView(
+            person.name,
+            ADMIN if person.name == self.owner else person.role,
+            person.created_at,
+            person.created_by,
+            person.disabled_at is not None,
+            person.name == self.owner,
+        )
+
+    def add(self, transaction: Transaction, name: str, role: Role, by: str, sso: str | None = None) -> Person:
+        """Somebody new."""
+        known = transaction.execute(select(tables.people).where(tables.people.c.name == name)).first()
+        if known is not None:
+            was = "was removed, and what they made bears the name" if known.removed_at else "is here already"
+            raise errors.Conflict(f"somebody called {name!r} {was}", "Choose another name; `muster user list`.")
+        person = Person(name, role, time.time(), by, sso=sso)
+        self._insert(transaction, person)
+        return person
+
+    def change(
+        self, transaction: Transaction, name: str, role: Role | None = None, disabled: bool | None = None
+    ) -> Person:
+        """Give somebody another role, lock them out, or let them in again."""
+        person = self._row(transaction, name)
+        self._refuse_owner(person)
+        if disabled is not None:
+            person = replace(person, disabled_at=time.time() if disabled else None)
+        return self._update(transaction, replace(person, role=role or person.role))
+
+    def remove(self, transaction: Transaction, name: str) -> None:
+        """Nobody comes in by that name any more."""
+        person = self._row(transaction, name)
+        self._refuse_owner(person)
+        self._update(transaction, replace(person, removed_at=time.time()))
+
+    def bind(self, transaction: Transaction, name: str, sso: str) -> None:
+        """Have a sign-on service's identity stand for somebody."""
+        self._update(transaction, replace(self._row(transaction, name), sso=sso))
+
+    def _row(self, transaction: Transaction, name: str) -> Person:
+        """Somebody as they are recorded, with what other writes of the same commit did to them."""
+        row = transaction.execute(select(tables.people).where(tables.people.c.name == name)).first()
+        return self.find(name) if row is None or row.removed_at is not None else _person(row)
+
+    def _refuse_owner(self, person: Person) -> None:
+        if person.name == self.owner:
+            raise errors.Conflict(
+                f"{person.name} owns the workspace's folder, and so stays its administrator",
+                "Whoever can read the folder has its keys. Move the workspace to give it to somebody else.",
+            )
+
+    def _insert(self, transaction: Transaction, person: Person) -> None:
+        transaction.execute(insert(tables.people).values(**vars(person)))
+        transaction.after_commit.append(self._remembering(person))
+
+    def _update(self, transaction: Transaction, person: Person) -> Person:
+        table = tables.people
+        transaction.execute(update(table).where(table.c.name == person.name).values(**vars(person)))
+        transaction.after_commit.append(self._remembering(person))
+        return person
+
+    def _remembering(self, person: Person) -> Callable[[], None]:
+        # Another dict, so that who looks through the old one is not disturbed.
+        def remember() -> None:
+            self._known = {**self._known, person.name: person}
+
+        return remember
+
+
+def login_name() -> str:
+    """By which name the workspace's owner is known: that of the account that runs the server."""
+    try:
+        name = re.sub(r"[^a-z0-9_.@+-]", "-", pwd.getpwuid(os.getuid()).pw_name.lower())
+    except KeyError:
+        name = ""
+    return name if PERSON.fullmatch(name) else "owner"
+
+
+def _name(person: Person) -> str:
+    return person.name
+
+
+def _person(row: Row[Any]) -> Person:
+    return Person(**row._mapping)

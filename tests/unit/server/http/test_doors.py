@@ -1,0 +1,48 @@
+"""The port that is opened for nodes answers agents, and nobody else."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.server.conftest import Server
+
+from muster.server.http.doors import AgentsDoor, is_agents
+
+NONE: frozenset[bytes] = frozenset()
+GRANT = frozenset({b"muster-grant"})
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers"),
+    [
+        ("POST", "/api/v1/agents/hello", NONE),
+        ("GET", "/api/v1/agents/n0/orders", NONE),
+        ("GET", f"/api/v1/snapshots/{'a' * 64}/archive", NONE),
+        ("GET", "/api/v1/data/store/x", GRANT),
+        ("PUT", "/api/v1/data/store/x", GRANT),
+    ],
+)
+def test_agents_are_let_through(method: str, path: str, headers: frozenset[bytes]) -> None:
+    assert is_agents(method, path, headers)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers"),
+    [
+        ("GET", "/api/v1/runs", NONE), ("POST", "/api/v1/runs", NONE), ("GET", "/api/v1/health", NONE),
+        ("GET", "/api/v1/docs", NONE), ("POST", "/api/v1/join", NONE), ("GET", "/api/v1/data/store/x", NONE),
+        ("GET", "/api/v1/data/store/x", GRANT | {b"authorization"}), ("POST", "/api/v1/shutdown", NONE),
+        ("PUT", f"/api/v1/snapshots/{'a' * 64}", NONE), ("GET", "/api/v1/snapshots/../runs/archive", NONE),
+        ("GET", "/api/v1/agents", NONE), ("GET", "//api/v1/agents/n0/orders", NONE), ("GET", "/", NONE),
+        ("DELETE", f"/api/v1/snapshots/{'a' * 64}/archive", NONE),
+    ],
+)  # fmt: skip
+def test_people_are_not(method: str, path: str, headers: frozenset[bytes]) -> None:
+    assert not is_agents(method, path, headers)
+
+
+def test_the_owners_token_opens_nothing_there(server: Server) -> None:
+    server.app = AgentsDoor(server.app)
+    for path in ("/runs", "/health", "/people", "/audit", "/openapi.json", "/agents/../runs"):
+        status, answer = server.call("GET", path)
+        assert (status, answer["error"]["code"]) == (404, "not_found"), path
+    assert server.call("POST", "/agents/hello", {})[0] == 422
