@@ -79,7 +79,7 @@ def public_url(client: Client) -> str:
     """Where others reach the server of a client, as far as that is known here."""
     if not client.address.url.startswith("unix:"):
         return client.address.url.rstrip("/")
-    found = _read_announcement(find_workspace().paths)
+    found = announced(find_workspace().paths)
     if found is None or not found.url:
         return "https://SERVER:PORT"
     parts = urlsplit(found.url)

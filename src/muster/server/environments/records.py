@@ -58,8 +58,9 @@ def settle(
         has_gpus=spec.resources.gpus_per_node != 0 and any(node.gpus for node in nodes),
         packages=packages if is_here else None,
         registered=lambda name, version: _find(connection, name, version),
-        **(here(python) if on_this_machine else {}),
     )
+    if on_this_machine:
+        site = replace(site, **here(python))
     settled = resolve(spec.environment, site)
     _check_folder(context, settled)
     return settled

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from muster import errors
 from muster.clusters.options import parse_options
+from muster.control.access import Caller
 from muster.engines.base import Cluster
 from muster.engines.registry import DEFAULT
 from muster.server.context import Context
@@ -18,7 +19,6 @@ from muster.server.database.records import CLUSTERS, message_of
 from muster.server.nodes import clusters
 from muster.server.nodes.agents import nodes_of
 from muster.server.nodes.clusters import Held
-from muster.server.people.access import Caller
 from muster.server.runs import attempts, changes
 from muster.wire import states
 from muster.wire.clusters import (
