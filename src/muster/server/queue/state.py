@@ -133,7 +133,7 @@ class RunQueue:
             parts.setdefault(row.run_id, []).append(Part(row.node, row.host, row.ranks, tuple(row.gpus)))
         for run_id in self._held.keys() - rows.keys():
             holder = self._holders.pop(run_id, None)
-            self.learned.let_go(self._held[run_id], holder and holder.traits, now)
+            self.learned.let_go(self._held[run_id], None if holder is None else holder.traits, now)
         self.learned.note_ends(transaction, changed)
         unknown = sorted(rows.keys() - self._holders.keys())
         for row in transaction.execute(_SPECS, {"ids": unknown}) if unknown else ():
