@@ -51,8 +51,8 @@ def figures(outcome: Outcome) -> Figures:
 
 
 def rows(found: Sequence[Figures]) -> list[tuple[str, ...]]:
-    """The table, header first."""
-    header = ("POLICY", "MEAN WAIT", "HALF", "9 OF 10", "99 OF 100", "LONGEST", "GPU USE", "INTERVALS HELD")
+    """The table, header first; narrow enough for 80 columns."""
+    header = ("POLICY", "MEAN", "50 %", "90 %", "99 %", "LONGEST", "GPU USE", "HELD")
     return [
         header,
         *(
@@ -71,10 +71,16 @@ def rows(found: Sequence[Figures]) -> list[tuple[str, ...]]:
     ]
 
 
-def chart(outcomes: Sequence[Outcome], width: int = 60) -> list[str]:
-    """Busy GPUs over time and the waits, as bars of text."""
-    lines = ["busy GPUs over time (empty to full):"]
+def chart(outcomes: Sequence[Outcome], columns: int = 80) -> list[str]:
+    """What the table's columns are, busy GPUs over time and the waits, as bars of text."""
+    lines = [
+        "Waits: the mean, what 50, 90 and 99 % of the jobs did not exceed, the longest.",
+        "HELD: of those told when they would start, how many did (asked for: 80 %).",
+        "",
+        "busy GPUs over time (empty to full):",
+    ]
     longest = max(len(outcome.name) for outcome in outcomes)
+    width = columns - longest - 4
     for outcome in outcomes:
         lines.append(f"  {outcome.name:<{longest}}  {_sparkline([share for _, share, _ in outcome.timeline], width)}")
     lines.append("jobs that waited no longer than " + ", ".join(name for _, name in _MARKS) + ":")
@@ -86,7 +92,9 @@ def chart(outcomes: Sequence[Outcome], width: int = 60) -> list[str]:
 
 
 def _hours(hours: float) -> str:
-    return f"{hours * 60:.0f} min" if hours < 1 else f"{hours:.1f} h"
+    if hours < 1:
+        return f"{hours * 60:.0f} min"
+    return f"{hours:.1f} h" if hours < 99.95 else f"{hours:.0f} h"
 
 
 def _sparkline(values: Sequence[float], width: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ _FORMATS = (
 _GPUS = re.compile(r"gres/gpu(?::[^=,]+)?=(\d+)")
 _SPAN = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d)(?:\.\d+)?)?$")
 _QUIET = 0.1
+_NEVER = ("", "Unknown", "None")
 
 
 @dataclass(frozen=True)
@@ -161,13 +163,13 @@ def _entries(
 
 def _slurm(row: Mapping[str, str]) -> Entry | None:
     """A line of `sacct`; steps of a job and jobs that never ran are none."""
-    if "." in row.get("jobid", "") or row["start"] in ("", "Unknown", "None"):
+    if "." in row.get("jobid", "") or row["start"] in _NEVER:
         return None
-    began = _moment(row["start"])
-    if row.get("end", "") not in ("", "Unknown", "None"):
-        run_s = _moment(row["end"]) - began
+    began = _cell(row, "start", _moment)
+    if row.get("end", "") not in _NEVER:
+        run_s = _cell(row, "end", _moment) - began
     elif row.get("elapsedraw") or row.get("elapsed"):
-        run_s = _span(row.get("elapsedraw") or row["elapsed"])
+        run_s = _cell(row, "elapsedraw" if row.get("elapsedraw") else "elapsed", _span)
     else:
         return None
     resources = row.get("reqtres") or row.get("alloctres") or ""
@@ -175,11 +177,12 @@ def _slurm(row: Mapping[str, str]) -> Entry | None:
     limit = row.get("timelimitraw") or row.get("timelimit") or ""
     limit_s = float(limit) * 60 if limit.isdigit() else _span(limit) if _SPAN.match(limit) else None
     who = row.get("user") or row.get("account") or ""
+    nodes = "nnodes" if row.get("nnodes") else "allocnodes"
     return Entry(
-        _moment(row["submit"]),
+        _cell(row, "submit", _moment),
         run_s,
         int(found[1]) if found else 0,
-        int(row.get("nnodes") or row.get("allocnodes") or 1),
+        int(_cell(row, nodes, _count)) if row.get(nodes) else 1,
         limit_s,
         who,
         (row.get("partition", ""), who, row.get("jobname", "")),
@@ -189,11 +192,11 @@ def _slurm(row: Mapping[str, str]) -> Entry | None:
 def _table(row: Mapping[str, str]) -> Entry | None:
     """Start, length and GPUs, with what else is known."""
     return Entry(
-        _moment(row["start"]),
-        _span(row["length"]),
-        int(float(row["gpus"])),
-        int(row["nodes"]) if row.get("nodes") else None,
-        _span(row["limit"]) if row.get("limit") else None,
+        _cell(row, "start", _moment),
+        _cell(row, "length", _span),
+        int(_cell(row, "gpus", _count)),
+        int(_cell(row, "nodes", _count)) if row.get("nodes") else None,
+        _cell(row, "limit", _span) if row.get("limit") else None,
         row.get("user", ""),
         (row.get("user", ""), row.get("experiment", ""), row.get("name", "")),
     )
@@ -201,9 +204,26 @@ def _table(row: Mapping[str, str]) -> Entry | None:
 
 def _pods(row: Mapping[str, str]) -> Entry | None:
     """Pods of a cluster with their class; a part of a GPU counts as one."""
-    began = _moment(row["creation_time"])
+    began = _cell(row, "creation_time", _moment)
     traits = (row.get("qos", ""), row.get("gpu_milli", ""))
-    return Entry(began, _moment(row["deletion_time"]) - began, int(row["num_gpu"]), traits=traits)
+    run_s = _cell(row, "deletion_time", _moment) - began
+    return Entry(began, run_s, int(_cell(row, "num_gpu", _count)), traits=traits)
+
+
+def _cell(row: Mapping[str, str], column: str, parse: Callable[[str], float]) -> float:
+    """The value of a column; what cannot be read is named with its column."""
+    try:
+        value = parse(row[column])
+    except (ValueError, OverflowError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"column {column}: {row[column]!r} is not {_WANTED[parse]}")
+    return value
+
+
+def _count(text: str) -> float:
+    value = float(text)
+    return math.nan if value < 0 else value
 
 
 def _moment(text: str) -> float:
@@ -225,6 +245,11 @@ def _span(text: str) -> float:
     return int(days or 0) * DAY_S + int(first) * 3600.0 + int(second) * 60.0 + int(third or 0)
 
 
+_WANTED: Mapping[Callable[[str], float], str] = {
+    _moment: "a number of seconds or a date",
+    _span: "a number of seconds or days-hours:minutes:seconds",
+    _count: "a number of 0 or more",
+}
 _READERS = (
     ({"submit", "start", "jobid"}, _slurm),
     ({"creation_time", "deletion_time", "num_gpu"}, _pods),

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from muster.cli.text import table
 from muster.control.scheduling.model import Gang, Need
+from muster.simulation import report
 from muster.simulation.jobs import CLUSTER, Job, Machines
 from muster.simulation.month import Month, make_jobs
 from muster.simulation.simulator import FIFO, LIMITS_ALONE, MUSTER, SHORTEST, WITHOUT_LIMITS, simulate
@@ -79,3 +81,10 @@ def test_no_job_starts_twice_at_a_time_and_gpus_are_never_given_twice():
     outcome = simulate(machines, jobs, WITHOUT_LIMITS)
     assert all(share <= 1.0 for _, share, _ in outcome.timeline)
     assert len(outcome.waits_s) == 400 and min(outcome.waits_s) >= 0
+
+
+def test_what_is_printed_fits_into_eighty_columns(outcomes):
+    found = [report.figures(outcome) for outcome in outcomes.values()]
+    header, *lines = report.rows(found)
+    printed = [*table(header, lines), *report.chart(list(outcomes.values()))]
+    assert max(map(len, printed)) <= 80

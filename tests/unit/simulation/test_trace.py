@@ -59,7 +59,12 @@ def test_a_job_wider_than_a_node_takes_several_and_one_wider_than_all_none():
     ("text", "said"),
     [
         ("a,b\n1,2\n", "has the columns a, b"),
-        ("start,length,gpus\n0,soon,1\n", "line 2"),
+        ("start,length,gpus\n0,soon,1\n", "line 2: column length: 'soon' is not a number of seconds"),
+        ("start,length,gpus\n0,10,1\n0,nan,1\n", "line 3: column length: 'nan'"),
+        ("start,length,gpus\n1e999,10,1\n", "line 2: column start: '1e999'"),
+        ("start,length,gpus\n0,10,-2\n", "line 2: column gpus: '-2' is not a number of 0 or more"),
+        ("num_gpu,creation_time,deletion_time\n1,0,later\n", "line 2: column deletion_time: 'later'"),
+        (SACCT.replace("2026-03-01T10:00:00", "then"), "line 2: column submit: 'then' is not a number of seconds or a"),
         ("start,length,gpus\n0,10,0\n", "has no job that used a GPU"),
     ],
 )

@@ -137,8 +137,7 @@ class Capacity:
         self.running: dict[str, Running] = {}
         self._by_name: dict[str, Pool] = {}
         self._pool_of: dict[str, Pool] = {}
-        self._sharing: dict[tuple[str, str], list[Pool]] = defaultdict(list)
-        self._pools_on: Counter[str] = Counter()
+        self._on_host: dict[str, list[Pool]] = defaultdict(list)
         self._clusters: dict[str, _Cluster] = {name: _Cluster() for name in nodes}
         self._ends: list[tuple[float, str]] = []
         self._end_of: dict[str, float] = {}
@@ -267,18 +266,17 @@ class Capacity:
         if pool is None:
             pool = self._by_name[node.pool_name] = Pool(len(self.pools), node)
             self.pools.append(pool)
-            self._pools_on[node.host] += 1
-            for gpu in node.gpus:
-                self._sharing[node.host, gpu].append(pool)
+            self._on_host[node.host].append(pool)
         pool.members.setdefault(cluster, []).append(node)
         self._pool_of[node.name] = pool
 
     def _on_pool(self, pool: Pool, cluster: str, need: Need, wanted: int, excluded: Collection[str]) -> Iterator[Place]:
         members = pool.members[cluster]
+        condition = pool.condition(cluster)
         if excluded:
             members = [node for node in members if node.name not in excluded]
-        condition = pool.condition(cluster)._replace(members=len(members))
-        parts = fitting(condition, need._replace(nodes=wanted))
+            condition = condition._replace(members=len(members))
+        parts = fitting(condition, need if wanted == need.nodes else need._replace(nodes=wanted))
         if not parts:
             return
         share = len(pool.gpus) // parts if need.gpus is None else need.gpus
@@ -298,13 +296,15 @@ class Capacity:
 
     def _move_gpus(self, part: Part, pool: Pool | None, taken: bool) -> None:
         """GPUs belong to a host: whoever takes one takes it from every pool that offers it."""
-        if taken and pool is not None and part.gpus == pool.gpus and self._pools_on[part.host] == 1:
+        if taken and pool is not None and part.gpus == pool.gpus and len(self._on_host[part.host]) == 1:
             pool.free_gpus = []
             self._refresh(pool)
             return
         touched = {pool.index: pool} if pool is not None else {}
         for gpu in part.gpus:
-            for owner in self._sharing.get((part.host, gpu), ()):
+            for owner in self._on_host.get(part.host, ()):
+                if gpu not in owner.gpus:
+                    continue
                 touched[owner.index] = owner
                 if taken and gpu in owner.free_gpus:
                     owner.free_gpus.remove(gpu)
