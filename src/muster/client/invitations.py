@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from muster.client.api import Client
 from muster.client.connect import refuse_plain
+from muster.client.sso import Code, id_token
 from muster.client.workspace import WorkspaceRef, create_workspace
 from muster.errors import Conflict, UserError
 from muster.host.files import PRIVATE, write_file
@@ -38,6 +40,13 @@ def read_link(text: str) -> Link:
     if parts.fragment and not parts.fragment.startswith(INVITE_PREFIX):
         raise UserError("what follows the # of the link is no invitation.", "Copy the whole link, in quotes.")
     return Link(f"{parts.scheme}://{parts.netloc}", parts.fragment)
+
+
+def sign_on(link: Link, certificate: str | None, show: Callable[[Code], None]) -> str:
+    """A token by single sign-on."""
+    refuse_plain(Address(link.url, "secret"))
+    client = Client(Address(link.url, "", certificate))
+    return client.sign_on(id_token(client.sso(), show), socket.gethostname()[:100]).token
 
 
 def log_in(folder: Path, link: Link, token: str, certificate: str | None) -> tuple[WorkspaceRef, Myself]:

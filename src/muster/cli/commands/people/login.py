@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 from muster.cli.console import say
-from muster.cli.options import argument, option
-from muster.client.invitations import log_in, read_link
+from muster.cli.options import argument, option, switch
+from muster.client.invitations import log_in, read_link, sign_on
+from muster.client.sso import Code
 from muster.errors import NotFound, UserError
 
 
@@ -17,6 +18,7 @@ def login(
     url: Annotated[str, argument("URL", "The server's address, or the link that you were sent.")],
     folder: Annotated[Path, option("PATH", "The folder that is to use it (default: the current one).")] = Path(),
     certificate: Annotated[Path | None, option("FILE", "The certificate that the server must show (PEM).")] = None,
+    sso: Annotated[bool, switch("Sign on at the team's sign-on service, with a browser.", "--sso")] = False,
 ) -> None:
     """Log in to a team's server. From then on commands in this folder, and below it, speak to it.
 
@@ -27,13 +29,19 @@ def login(
     Examples:
       muster login 'https://gpu-1:8910/#muster_invite_…'
       muster login https://gpu-1:8910 --certificate server.crt < token
+      muster login https://gpu-1:8910 --sso
     """
     link = read_link(url)
     if certificate is not None and not certificate.is_file():
         raise NotFound(f"there is no file {certificate}.")
-    token = "" if link.invite else _token()
-    ref, me = log_in(folder, link, token, certificate.read_text() if certificate is not None else None)
+    pinned = certificate.read_text() if certificate is not None else None
+    token = "" if link.invite else sign_on(link, pinned, _show) if sso else _token()
+    ref, me = log_in(folder, link, token, pinned)
     say(f"{ref.root.parent} uses {link.url} as {me.name} ({me.role})")
+
+
+def _show(code: Code) -> None:
+    say(f"Open {code.whole_url or code.url} in a browser, and check that it shows the code {code.code}")
 
 
 def _token() -> str:
