@@ -17,7 +17,7 @@ WORKERS ?= auto
 PYTEST = $(BIN)/pytest -n $(WORKERS) --max-worker-restart 0
 BENCHES := imports start launch queue listings logs metrics files memory scheduler restart kills checkpoint training environments slurm storage ray
 
-.PHONY: help demo test bare system check unit integration frameworks site format bench clean
+.PHONY: help demo test bare system check unit integration frameworks site format bench release sbom lock clean
 
 help: ## list these targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -60,6 +60,17 @@ format: $(VENV)/.dev ## put the code in form
 
 bench: $(VENV)/.torch ## measure; results go to bench/results
 	@for name in $(BENCHES); do $(BIN)/python -m bench.$$name || exit 1; done
+
+release: $(VENV)/.dev ## build a wheel and an sdist, and run the quick start from the wheel in a fresh environment
+	$(BIN)/python -m tools.release
+
+sbom: $(VENV)/.dev ## print what a release is made of (CycloneDX)
+	@$(BIN)/python -m tools.sbom
+
+lock: $(VENV)/.dev ## pin the packages of releases and tests by hashes
+	@mkdir -p locks
+	$(BIN)/uv pip compile pyproject.toml --universal --generate-hashes --quiet --no-header --upgrade -o locks/base.txt
+	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes --quiet --no-header --upgrade -o locks/dev.txt
 
 clean: ## remove what was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

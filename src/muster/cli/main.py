@@ -128,7 +128,6 @@ PANELS = {
         ),
     },
     "People": {
-        "login": Word("people.login:login", "Log in to a team's server.", "muster login https://gpu-1:8910"),
         "user": Word("people.user:COMMANDS", "Add and invite people, and give them roles.", "muster user invite ada"),
         "token": Word("people.token:COMMANDS", "Create, list, rotate and revoke tokens.", "muster token list"),
         "audit": Word("people.audit:audit", "Show who did what to what, when and from where.", "muster audit -n 20"),

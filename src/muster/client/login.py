@@ -73,8 +73,6 @@ def pinned_certificate(url: str, wanted: str | None) -> str | None:
 def remember(url: str, token: str, certificate: str | None, folder: Path | None = None) -> Path:
     """Keep a server for a folder, or for the user; returns where."""
     root = (folder.resolve() / FOLDER) if folder else known.servers_dir() / _name_of(url)
-    if folder is not None:
-        _refuse_own_runs(root)
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     (root / ".gitignore").write_text("*\n")
     write_file(root / TOKEN, token + "\n", mode=PRIVATE)
@@ -107,9 +105,12 @@ def forget(folder: Path | None = None) -> str | None:
     return url
 
 
-def _refuse_own_runs(root: Path) -> None:
-    paths = WorkspacePaths(root)
-    if paths.server_dir.exists():
+def refuse_own_runs(folder: Path | None) -> None:
+    """Refuse a folder whose workspace has runs of its own; None: no folder is meant."""
+    if folder is None:
+        return
+    root = folder.resolve() / FOLDER
+    if WorkspacePaths(root).server_dir.exists():
         raise Conflict(
             f"{root.parent} has a workspace of its own, with its runs in {root}",
             "Log in from another folder, or without --here: then the server is used where no folder has a workspace.",

@@ -16,6 +16,8 @@ from muster.wire.people import (
     PersonChanges,
     PersonView,
     Role,
+    SsoLogin,
+    SsoView,
     TokenView,
 )
 
@@ -53,6 +55,14 @@ class People(Group):
     def join(self, invite: str, label: str = "") -> IssuedToken:
         """Exchange an invitation for a token."""
         return self.calls.read(IssuedToken, "POST", "/join", message=Join(invite, label), again=False)
+
+    def sso(self) -> SsoView:
+        """Where people of the workspace sign on."""
+        return self.calls.read(SsoView, "GET", "/sso")
+
+    def sign_on(self, id_token: str, label: str = "") -> IssuedToken:
+        """Exchange what the sign-on service says for a token."""
+        return self.calls.read(IssuedToken, "POST", "/sso", message=SsoLogin(id_token, label), again=False)
 
     def tokens(self, everybody: bool = False) -> list[TokenView]:
         """One's own tokens, without their secrets."""

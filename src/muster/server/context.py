@@ -14,6 +14,7 @@ from muster.server.hub import Hub
 from muster.server.nodes.state import NodesState, RemoteAccess
 from muster.server.people import audit
 from muster.server.people.access import Tokens
+from muster.server.people.sso import SsoState
 from muster.server.people.vault import Vault
 from muster.server.queue.state import RunsState
 from muster.server.tunnels.state import Tunnels
@@ -38,6 +39,8 @@ class Context:
     remote: RemoteAccess = field(default_factory=RemoteAccess)
     reach: Reach = field(default_factory=Reach)
     """What may be opened of this machine for people who are no administrators."""
+    sso: SsoState | None = None
+    """How people sign on; None: only with tokens."""
     isolation: str = ""
     """What keeps ranks of one person from another's files and from the server's; see `control.isolation`."""
     disk: DiskState = field(default_factory=DiskState)

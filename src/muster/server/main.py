@@ -55,6 +55,7 @@ from muster.server.nodes import agents, lifecycle
 from muster.server.nodes.clusters import has_living_nodes
 from muster.server.nodes.state import NodesState
 from muster.server.people.access import Tokens
+from muster.server.people.sso import SsoState, read_sso
 from muster.server.people.vault import load_vault
 from muster.server.queue.state import RunsState
 from muster.server.runs import attempts, record_files, retries
@@ -199,6 +200,7 @@ class Process:
             tokens=tokens,
             vault=load_vault(self._paths),
             nodes=NodesState(Engines(config.get("engines")), (f"unix:{self._socket_path}",)),
+            sso=SsoState(sso) if (sso := read_sso(config.get("sso"))) else None,
             isolation=read_isolation(config.get("isolation")),
             reach=read_reach(config.get("reach")),
             runs=RunsState(retry=retries.workspace_policy(config.get("retry"))),

@@ -156,3 +156,22 @@ def check_label(label: str) -> None:
 def check_lifetime(lifetime_s: float | None, most_s: float) -> None:
     if lifetime_s is not None and not 0 < lifetime_s <= most_s:
         raise ValueError(f"lifetime_s {lifetime_s!r} is out of range: use more than 0, at most {most_s:g}")
+
+
+@wire
+class SsoView:
+    """Where people of the workspace sign on."""
+
+    issuer: str
+    client_id: str
+
+
+@wire
+class SsoLogin:
+    """The body of `POST sso`: what the sign-on service said, signed by it."""
+
+    id_token: str = field(repr=False)
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        check_label(self.label)

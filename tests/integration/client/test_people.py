@@ -42,9 +42,9 @@ def test_a_colleague_joins_works_and_is_locked_out(
     hers.mkdir()
     certificate = str(team.certificate)
     assert "certificate" in muster(hers, "login", link).stderr, "it is not sent to whoever shows another one"
-    done = muster(hers, "login", link, "--certificate", certificate)
-    assert done.returncode == 0 and "as ada (member)" in done.stderr
-    again = muster(tmp_path, "login", link, "--certificate", certificate)
+    done = muster(hers, "login", link, "--certificate", certificate, "--here")
+    assert done.returncode == 0 and "as ada (member)" in done.stdout
+    again = muster(tmp_path, "login", link, "--certificate", certificate, "--here")
     assert again.returncode != 0 and "was used" in again.stderr
 
     ada = connect(find_workspace(hers))

@@ -98,7 +98,7 @@ def test_a_server_for_one_folder_does_not_hide_its_own_runs(tmp_path: Path) -> N
     other = create_workspace(tmp_path / "other")
     other.paths.server_dir.mkdir()
     with pytest.raises(Conflict, match="workspace of its own"):
-        login.remember("https://gpu-1:8910", "t", None, tmp_path / "other")
+        login.refuse_own_runs(tmp_path / "other")
 
 
 def test_a_workspace_is_chosen_by_folder_name_or_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def set_(
     \b
     Examples:
       muster secret set HF_TOKEN < token.txt
-      muster secret set HF_TOKEN --shared
+      muster secret set HF_TOKEN --shared < token.txt
     """
     if sys.stdin.isatty():
         value = getpass.getpass(f"value of {name} (not shown): ")

@@ -78,7 +78,10 @@ _UNFIT: tuple[type[Exception], ...] = (DataError, OverflowError, RecursionError,
 """What is raised for a value that passed the border and that the database or a parser does not take."""
 _DATA = f"{DATA_ROUTE}/"
 _GRANT_HEADER = GRANT_HEADER.lower().encode()
-_OPEN = ("/api/v1/health", "/api/v1/openapi.json", "/api/v1/docs", "/api/v1/join", "/health", "/version")
+_OPEN = (
+    *("/api/v1/health", "/api/v1/openapi.json", "/api/v1/docs", "/api/v1/join", "/api/v1/sso"),
+    *("/health", "/version"),
+)
 """What is answered without a token."""
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter, Response
 
+from muster import errors
 from muster.control.access import Action, Caller
 from muster.defaults import TOKEN_S
 from muster.server.database.connection import Transaction
 from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.http.needs import needs
 from muster.server.http.paging import PageOf
-from muster.server.people import audit, tokens
+from muster.server.people import audit, sso, tokens
 from muster.wire.people import (
     AuditEntry,
     IssuedToken,
@@ -21,6 +24,8 @@ from muster.wire.people import (
     NewToken,
     PersonChanges,
     PersonView,
+    SsoLogin,
+    SsoView,
     TokenView,
 )
 
@@ -93,6 +98,36 @@ async def join(body: Join, context: ContextOf) -> IssuedToken:
         return made
 
     return await context.database.write(work)
+
+
+@router.get("/sso")
+async def show_sso(context: ContextOf) -> SsoView:
+    """Where people sign on; asks for no token."""
+    return _sso(context).config.view
+
+
+@router.post("/sso", status_code=201)
+async def sign_on(body: SsoLogin, context: ContextOf) -> IssuedToken:
+    """Exchange an ID token of the sign-on service for a token; asks for none."""
+    state, deed = _sso(context), audit.CURRENT.get() or audit.Deed(None, "")
+    found = await asyncio.to_thread(state.identify, body.id_token)
+
+    def work(transaction: Transaction) -> IssuedToken:
+        made = sso.sign_on(context.tokens, transaction, found, state.config.role, body.label)
+        deed.caller, deed.action = Caller(made.role, made.person, made.id), Action.MANAGE_TOKEN
+        deed.target, deed.detail = made.id, f"single sign-on as {found.email or found.subject}"
+        audit.record(transaction, deed, "done")
+        return made
+
+    return await context.database.write(work)
+
+
+def _sso(context: ContextOf) -> sso.SsoState:
+    if context.sso is None:
+        raise errors.NotFound(
+            "this workspace has no single sign-on", "An administrator names the service under `sso` in workspace.json."
+        )
+    return context.sso
 
 
 @router.get("/tokens", dependencies=[needs(Action.MANAGE_TOKEN, asks_owner=True)])

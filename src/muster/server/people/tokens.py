@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, and_, false, or_, select
 
 from muster import errors
 from muster.control.access import AGENT, Action, Caller, may, narrower, require
@@ -13,6 +13,7 @@ from muster.server.database.connection import Transaction
 from muster.server.people.access import FOLDER_LABEL, INVITE, Kept, Tokens, kept_of, token_hash
 from muster.wire.people import INVITE_PREFIX, IssuedToken, Join, NewInvite, NewToken, Role, TokenView
 
+_LEAST_OF_ID = 6
 _WRONG_INVITE = errors.AccessDenied(
     "the invitation is not valid here: it was used, it expired, or it was revoked",
     "Ask whoever invited you for another one: `muster user invite NAME`.",
@@ -86,20 +87,23 @@ def join(tokens: Tokens, transaction: Transaction, body: Join, lifetime_s: float
 
 
 def _find(transaction: Transaction, token_id: str, caller: Caller) -> Kept:
-    """A token of the caller's, or of anybody's for an administrator; the others look as if there were none."""
+    """A token by its id or the name of one's own; those that are not the caller's look as if there were none."""
     table = tables.tokens
-    if len(token_id) >= 6:
-        query = select(table).where(table.c.role != AGENT, table.c.hash.startswith(token_id, autoescape=True))
-        rows = transaction.execute(query.limit(2)).all()
-        mine = [row for row in rows if may(caller, Action.MANAGE_TOKEN, row.subject)]
-        if len(mine) == 1 and mine[0].label == FOLDER_LABEL:
-            raise errors.Conflict(
-                f"{token_id} is the token of the workspace's own folder",
-                "Remove server/admin.token there and start the server again: it makes another one.",
-            )
-        if len(mine) == 1:
-            return kept_of(mine[0])
-    raise errors.NotFound(f"there is no token {token_id!r}", "`muster token list` lists yours by their ids.")
+    same_id = table.c.hash.startswith(token_id, autoescape=True) if len(token_id) >= _LEAST_OF_ID else false()
+    same_name = and_(table.c.label == token_id, table.c.subject == caller.subject)
+    rows = transaction.execute(select(table).where(table.c.role != AGENT, or_(same_id, same_name))).all()
+    mine = [kept_of(row) for row in rows if may(caller, Action.MANAGE_TOKEN, row.subject)]
+    if not mine:
+        raise errors.NotFound(f"there is no token {token_id!r}", "`muster token list` lists yours by their ids.")
+    if len(mine) > 1:
+        ids = ", ".join(kept.id for kept in mine)
+        raise errors.Conflict(f"{token_id!r} is the name of several tokens: {ids}", "Give the id of one.")
+    if mine[0].label == FOLDER_LABEL:
+        raise errors.Conflict(
+            f"{token_id} is the token of the workspace's own folder",
+            "Remove server/admin.token there and start the server again: it makes another one.",
+        )
+    return mine[0]
 
 
 def _role_of(tokens: Tokens, name: str) -> Role:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -11,15 +12,15 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import DatabaseError
 from tests.unit.server.conftest import Server
 
-from muster.control.access import Action
+from muster.control.access import Action, Caller
 from muster.server.database import tables
 from muster.server.http.app import ROUTERS
 from muster.server.http.needs import actions_of
-from muster.server.people import audit
+from muster.server.people import audit, tokens
 from muster.server.people.persons import login_name
 
 SPEC = {"command": "python train.py", "compute": "two"}
-WITHOUT_TOKEN = {"/health", "/join"}
+WITHOUT_TOKEN = {"/health", "/join", "/sso"}
 
 
 class Person:
@@ -202,6 +203,28 @@ def test_tokens_are_listed_rotated_and_revoked(server: Server, ada: Person, eve:
     assert new.call("GET", "/me") == 403
     assert {item["person"] for item in server.call("GET", "/tokens?everybody=1")[1]} >= {"ada", "eve"}
     assert {item["person"] for item in eve.call("GET", "/tokens?everybody=1")[1]} == {"eve"}
+
+
+def test_a_token_is_named_by_its_label_too(ada: Person, eve: Person) -> None:
+    for person in (ada, eve):
+        assert person.call("POST", "/tokens", {"label": "ci"})[0] == 201
+    assert ada.call("POST", "/tokens/ci/rotate")[1]["person"] == "ada"
+    ada.call("POST", "/tokens", {"label": "ci"})
+    assert ada.call("DELETE", "/tokens/ci")[0] == 409
+    assert eve.call("DELETE", "/tokens/ci")[0] == 204
+    assert eve.call("DELETE", "/tokens/ci")[0] == 404
+
+
+def test_of_two_who_rotate_one_token_one_gets_it(server: Server, ada: Person) -> None:
+    made = ada.call("POST", "/tokens", {"label": "ci"})[1]["id"]
+    caller, gate = Caller("member", "ada"), threading.Event()
+    database = server.context.database
+    database.submit(lambda _: gate.wait(5))
+    both = [database.submit(lambda t: tokens.rotate(server.context.tokens, t, made, caller)) for _ in range(2)]
+    gone = database.submit(lambda t: tokens.revoke(server.context.tokens, t, made, caller))
+    gate.set()
+    assert [future.exception(5) is None for future in (*both, gone)] == [True, False, False]
+    assert len([item for item in ada.call("GET", "/tokens")[1] if item["label"] == "ci"]) == 1
 
 
 class Tokened:

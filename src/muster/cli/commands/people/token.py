@@ -16,7 +16,7 @@ from muster.wire.people import IssuedToken, TokenView
 
 NEVER = "never"
 
-Token = Annotated[str, argument("ID", "The token's id, as `muster token list` shows it.")]
+Token = Annotated[str, argument("ID", "The token's id or name, as `muster token list` shows them.")]
 
 
 def create(
@@ -58,17 +58,17 @@ def rotate(token: Token) -> None:
 
     \b
     Examples:
-      muster token rotate 3f2a91c04d5e
+      muster token rotate ci
     """
     _print_token(connect().rotate_token(token))
 
 
-def revoke(tokens: Annotated[list[str], argument("ID", "The tokens' ids, as `muster token list` shows them.")]) -> None:
+def revoke(tokens: Annotated[list[str], argument("ID", "Ids or names, as `muster token list` shows them.")]) -> None:
     """End tokens at once, with whatever they are being used for.
 
     \b
     Examples:
-      muster token revoke 3f2a91c04d5e
+      muster token revoke ci
     """
     client = connect()
     for token in tokens:

@@ -44,7 +44,7 @@ def invite(
     \b
     Examples:
       muster user invite ada
-      muster user invite bob --role reader --expires 1d
+      muster user invite cleo --role reader --expires 1d
     """
     client = connect()
     lifetime_s = seconds_of("--expires", expires)

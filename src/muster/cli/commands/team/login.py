@@ -14,7 +14,9 @@ from muster.cli.options import Json, argument, option, print_json, switch
 from muster.cli.text import table
 from muster.client.api import Client
 from muster.client.connect import refuse_plain
-from muster.client.login import forget, pinned_certificate, remember, server_url
+from muster.client.invitations import Link, join, read_link, sign_on
+from muster.client.login import forget, pinned_certificate, refuse_own_runs, remember
+from muster.client.sso import Code
 from muster.client.workspace import find_folder, known_folders, locate, read_brief
 from muster.errors import UserError
 from muster.host.http import Address
@@ -33,36 +35,38 @@ class KnownWorkspace:
 
 
 def login(
-    url: Annotated[str, argument("URL", "The server's address, as `muster up` prints it.")],
+    url: Annotated[str, argument("URL", "The server's address as `muster up` prints it, or the link you were sent.")],
     fingerprint: Annotated[
         str | None, option("SHA256:…", "The fingerprint of its certificate, as `muster up` prints it.")
     ] = None,
+    certificate: Annotated[Path | None, option("FILE", "The certificate that the server must show (PEM).")] = None,
     token_file: Annotated[
         Path | None, option("FILE", "A file with your token; - reads it from a pipe. (default: it is asked for)")
     ] = None,
+    sso: Annotated[bool, switch("Sign on at the team's sign-on service, with a browser.", "--sso")] = False,
     here: Annotated[bool, switch("For this folder only, instead of wherever no folder has a workspace.")] = False,
 ) -> None:
     """Log in to a team's server, and use it from now on.
 
     The server is used wherever no folder has a workspace of its own; with --here, in this folder and below. Its
-    certificate is checked against the fingerprint once, and from then on only that certificate is accepted.
+    certificate is checked against the fingerprint once, and from then on only that certificate is accepted. A link
+    from `muster user invite` is good for one use and needs no token.
 
     \b
     Examples:
       muster login https://gpu-1:8910 --fingerprint SHA256:uq3…
+      muster login 'https://gpu-1:8910/#muster_invite_…' --fingerprint SHA256:uq3…
       muster login https://gpu-1:8910 --token-file token --here
+      muster login https://gpu-1:8910 --sso
     """
-    address = server_url(url)
-    certificate = pinned_certificate(address, fingerprint)
-    token = _token(token_file)
-    server = Address(address, token, certificate)
-    refuse_plain(server)
-    client = Client(server)
-    health = client.health()
-    # Asks for something that needs the token.
-    client.runs(1)
-    remember(address, token, certificate, Path.cwd() if here else None)
-    print(f"logged in to {address} (Muster {health.version})")
+    link = read_link(url)
+    refuse_own_runs(Path.cwd() if here else None)
+    pinned = _given(certificate) if certificate is not None else pinned_certificate(link.url, fingerprint)
+    refuse_plain(Address(link.url, "secret"))
+    token = _joined(link, pinned, sso, token_file)
+    me = Client(Address(link.url, token, pinned)).myself()
+    remember(link.url, token, pinned, Path.cwd() if here else None)
+    print(f"logged in to {link.url} as {me.name} ({me.role})")
     own = find_folder(Path.cwd())
     if not here and own is not None and own == locate():
         say(f"This folder has a workspace of its own ({own}), which commands here go on using.")
@@ -104,6 +108,24 @@ def workspaces(as_json: Json = False) -> None:
         rows = [("*" if one.current else "", one.name, one.server or str(Path(one.root).parent)) for one in found]
         print_lines(table(("", "NAME", "WHERE"), rows))
         say("`muster --workspace NAME COMMAND` uses another one")
+
+
+def _given(certificate: Path) -> str:
+    try:
+        return certificate.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"the certificate {certificate} cannot be read: {error}", "Give a PEM file.") from error
+
+
+def _joined(link: Link, pinned: str | None, sso: bool, token_file: Path | None) -> str:
+    """The token, however somebody comes by it."""
+    if link.invite:
+        return join(link, pinned)
+    return sign_on(link, pinned, _show) if sso else _token(token_file)
+
+
+def _show(code: Code) -> None:
+    say(f"Open {code.whole_url or code.url} in a browser, and check that it shows the code {code.code}")
 
 
 def _token(file: Path | None) -> str:

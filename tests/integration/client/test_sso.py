@@ -1,0 +1,92 @@
+"""Single sign-on with a real provider, as people type it and click it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.conftest import MUSTER
+from tests.sites.browser import fill_in
+
+from muster.client.api import Client
+from muster.client.connect import connect
+from muster.client.sso import id_token
+from muster.client.workspace import ServerRef, find_workspace
+from muster.errors import AccessDenied
+from muster.host.http import Address
+from muster.wire.people import SsoView
+
+TOOLS = Path(os.environ.get("MUSTER_TEST_TOOLS") or Path(pwd.getpwuid(os.getuid()).pw_dir) / ".cache/muster-tests")
+PROVIDER = Path(__file__).parents[2] / "sites" / "oidc_provider.mjs"
+
+
+@pytest.fixture
+def provider(workspace: Path) -> Iterator[str]:
+    """A provider at which the workspace's people sign on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    issuer = f"http://127.0.0.1:{port}"
+    config = workspace / ".muster" / "workspace.json"
+    sso = {"issuer": issuer, "client_id": "muster"}
+    config.write_text(json.dumps({**json.loads(config.read_text()), "sso": sso}))
+    command = ["node", str(PROVIDER), str(TOOLS / "oidc"), str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        assert "ready" in process.stdout.readline()
+        yield issuer
+        process.kill()
+
+
+def test_a_colleague_signs_on_with_a_browser(provider: str, team: ServerRef, workspace: Path, tmp_path: Path) -> None:
+    hers = tmp_path / "hers"
+    hers.mkdir()
+    certificate = str(team.certificate)
+    assert _sign_on(hers, team.url, certificate, "ada@example.org")[0] != 0, "nobody has added her"
+    added = subprocess.run([MUSTER, "user", "add", "ada@example.org"], cwd=workspace, capture_output=True, check=False)
+    assert added.returncode == 0
+    code, said = _sign_on(hers, team.url, certificate, "ada@example.org")
+    assert code == 0 and "as ada@example.org (member)" in said
+    assert connect(find_workspace(hers)).myself().name == "ada@example.org"
+    code, said = _sign_on(tmp_path, team.url, certificate, "unverified@example.org")
+    assert code != 0 and "no verified mail address" in said
+
+
+def test_what_another_program_was_given_opens_nothing_and_nothing_twice(
+    provider: str, team: ServerRef, workspace: Path
+) -> None:
+    owner = connect(find_workspace(workspace))
+    owner.add_person("ada@example.org", "reader")
+    anybody = Client(Address(team.url, "", team.read_certificate()))
+    answers = {"login": "ada@example.org", "password": "x"}
+    others = id_token(SsoView(provider, "another"), lambda code: _click(code.whole_url, answers))
+    with pytest.raises(AccessDenied, match="another program"):
+        anybody.sign_on(others)
+    mine = id_token(anybody.sso(), lambda code: _click(code.whole_url, answers))
+    assert anybody.sign_on(mine).role == "reader"
+    with pytest.raises(AccessDenied, match="used already"):
+        anybody.sign_on(mine)
+
+
+def _click(url: str, answers: dict[str, str]) -> None:
+    fill_in(url, answers)
+
+
+def _sign_on(folder: Path, url: str, certificate: str, name: str) -> tuple[int, str]:
+    """Log in as somebody: what the command asks for is done in a browser."""
+    command = [MUSTER, "login", url, "--sso", "--here", "--certificate", certificate]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        found = re.search(r"Open (\S+) in a browser", first)
+        assert found is not None, first + process.stderr.read()
+        fill_in(found[1], {"login": name, "password": "x"})
+        rest = process.stderr.read()
+        return process.wait(60), rest
