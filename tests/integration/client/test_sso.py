@@ -82,11 +82,11 @@ def _click(url: str, answers: dict[str, str]) -> None:
 def _sign_on(folder: Path, url: str, certificate: str, name: str) -> tuple[int, str]:
     """Log in as somebody: what the command asks for is done in a browser."""
     command = [MUSTER, "login", url, "--sso", "--here", "--certificate", certificate]
-    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None and process.stdout is not None
         first = process.stderr.readline()
         found = re.search(r"Open (\S+) in a browser", first)
         assert found is not None, first + process.stderr.read()
         fill_in(found[1], {"login": name, "password": "x"})
-        rest = process.stderr.read()
+        rest = process.stderr.read() + process.stdout.read()
         return process.wait(60), rest
