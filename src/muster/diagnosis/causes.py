@@ -80,6 +80,9 @@ _PYTHON = re.compile(r"python|torchrun|accelerate|deepspeed|horovodrun")
 _AT_EXIT = "terminate called without an active exception"
 _STOPPED = re.compile(r"SignalException|^(?:KeyboardInterrupt|SystemExit)\b")
 _TOLD = re.compile(r"(?i)\bsig(?:term|int|nal)|terminat|preempt|interrupt|shut(?:ting)? ?down|\bstop")
+_GOT_SIGNAL = re.compile(r"SignalException: Process \d+ got signal: (\d+)")
+_TIMED_OUT = 124
+"""The code of `timeout` when it had to end a program."""
 _COMPLAINT_WORDS = 12
 _NATIVE_FORMS = ("c++",)
 
@@ -133,9 +136,19 @@ def cause_of(process: Process) -> Cause:
     final = _final(log, rank, process.shared)
     if number is not None:
         return _by_signal(process, number, final)
+    if final is not None and (told := _GOT_SIGNAL.search(final.line)):
+        return _told_to_end(process, int(told[1]))
     if final is not None:
         return _by_exception(process, final)
     return _by_words(process)
+
+
+def _told_to_end(process: Process, number: int) -> Cause:
+    """A launcher that says that it got a signal: from the `timeout` in front of it, or from somebody."""
+    lines = process.log.closing(None)
+    if process.rank.exit_code == _TIMED_OUT and "timeout " in process.rank.command:
+        return Cause("exit_code", process, None, "", lines, VAGUE)
+    return Cause("signal", process, number, "", lines, VAGUE)
 
 
 def last_words(process: Process) -> Cause | None:

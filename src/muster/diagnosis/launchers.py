@@ -148,9 +148,13 @@ def stopped(rank: RankEvidence) -> list[Process]:
     """A rank that Muster ended or that ended well; where it was a launcher, its children, as their stacks show them."""
     log = read(rank.tail)
     stacks = [stack for stack in log.stacks if not any(_OWN_STACK.search(frame.file) for frame in stack.frames)]
-    if not rank.expected or (len(log.stacks) < 2 and not _PROCESSES.search(rank.command)) or not log.stacks:
+    owned = _owned_lines(rank.tail) if rank.expected and rank.role != "launcher" else {}
+    if not rank.expected or not (log.stacks or owned) or (len(log.stacks) < 2 and not _PROCESSES.search(rank.command)):
         return [Process(rank, log)]
-    owned = _owned_lines(rank.tail)
+    if "ChildFailedError" in rank.tail and any(report.signal != signal.SIGTERM for report in _reports(rank.tail)):
+        # It had seen its own processes fail, and was ended while it left.
+        seen = split(replace(rank, expected=False))
+        return [replace(one, rank=replace(one.rank, expected=True)) if _is_told(one) else one for one in seen]
     by_rank = {stack.rank: stack for stack in stacks}
     numbers = set(by_rank) | set(owned) | _all_of(rank)
     # A process that shows no stack is on its way out; one that waits for others did not print what ended them.
@@ -163,8 +167,12 @@ def stopped(rank: RankEvidence) -> list[Process]:
         mine: tuple[Stack, ...] = (by_rank[number],) if number in by_rank else ()
         child = replace(rank, rank=number, launcher_rank=rank.rank, tail="", role="")
         children.append(Process(child, replace(own, stacks=mine)))
-    nobodys = Process(replace(rank, essential=False), replace(log, stacks=()))
+    nobodys = Process(replace(rank, essential=False), read(_unowned(rank.tail)))
     return children if speaker is not None else [*children, nobodys]
+
+
+def _is_told(process: Process) -> bool:
+    return process.rank.signal == signal.SIGTERM
 
 
 def with_mpi_errors(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:

@@ -56,7 +56,7 @@ class Log:
 
     def words_between(self, begin: int, end: int | None = None) -> list[str]:
         """The lines that the program meant for people: no noise, and nothing of a stack."""
-        indices = range(begin, len(self.lines) if end is None else end)
+        indices = range(begin, len(self.lines) if end is None else min(end, len(self.lines)))
         return [self.lines[i] for i in indices if i not in self._inside and not is_noise(self.lines[i])]
 
     def words_after(self, raised: Raised) -> list[str]:

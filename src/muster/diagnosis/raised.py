@@ -76,7 +76,7 @@ _MAY_BEGIN = re.compile(
 )
 _NAME = re.compile(r"[\w.<>]+(?:: |:$|$)|[\w.<>]+(?:Error|Exception|Group)\b")
 _LIBRARY = re.compile(
-    r"\.p(?:yx|xi|xd)$|site-packages|dist-packages|/lib/python3|/lib64/python3|^<|/usr/lib/|node:internal|/rustc/|__autograph_generated"
+    r"\.p(?:yx|xi|xd)$|site-packages|dist-packages|/lib/python3|/lib64/python3|^<|/usr/lib/|node:internal|/rustc/|__autograph_generated|/bin/[\w-]+$"
 )
 _HEADER = re.compile(
     r"(?P<margin>\s*)(?P<what>Original |Exception Group |\+ Exception Group |traceback : )?"

@@ -211,3 +211,17 @@ def test_the_source_of_a_line_shows_that_mpi_waits() -> None:
     waits = [stopped(number, stack(number, 12) + barrier) for number in (0,)]
     made = verdict(*waits, stopped(1, stack(1, 5)), reason="timeout")
     assert made.rank == 1
+
+
+def test_a_process_of_a_launcher_that_was_ended_is_named_by_its_own_rank() -> None:
+    command = "torchrun --nnodes 2 --nproc-per-node 2 train.py"
+    closed = "[rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1437\n"
+    report = (
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+        "Root Cause (first observed failure):\n[0]:\n  rank      : {0} (local_rank: 0)\n  exitcode  : 1 (pid: 7) \n"
+    )
+    own = "".join(f"[rank3]: {line}\n" for line in raised("ValueError: no labels").splitlines())
+    first = rank(0, closed + report.format(0), command=command)
+    for tail in (own, own + report.format(3)):
+        made = verdict(first, replace(stopped(1, tail), command=command))
+        assert (made.code, made.rank) == ("exception", 3)

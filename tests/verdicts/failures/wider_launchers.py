@@ -215,6 +215,28 @@ if __name__ == "__main__":
         reduce()
 """
 
+WORKS = """\
+for step in range(100_000):
+    reduce(); time.sleep(0.05)
+"""
+
+PARENT = """\
+import signal
+reduce()
+if RANK == 1:
+    os.kill(os.getppid(), signal.SIGTERM)
+time.sleep(60)
+"""
+
+CONTRACT = """\
+reduce()
+code = {0: 0, 1: 0, 2: 65}[RANK]
+if code:
+    print("data contract violated: column price has 12 nulls", file=sys.stderr, flush=True)
+dist.destroy_process_group()
+sys.exit(code)
+"""
+
 NODE = "if [ $NODE_RANK = 1 ]; then cd /nonexistent-folder || exit 1; fi; "
 
 FAILURES = [
@@ -243,6 +265,15 @@ FAILURES = [
     child("asserts-2x2", ASSERTS, 3, 4, 2, wanted="AssertionError: sum of ranks"),
     child("worker-2", WORKER, 1, 2, wanted="ValueError: image 17 is truncated"),
     child("killed-3", KILLED, 2, 3, code="signal", wanted="SIGKILL", helpful=("SIGKILL",)),
+    child("timeout-2", WORKS, None, 2, command="timeout 12 " + ONE_NODE.replace("{count}", "2"), code="exit_code",
+          also_codes=("timeout", "signal"), wanted=("124", "timeout", "SIGTERM", "signal"),
+          helpful=("timeout",), misleading=(r"train\.py",)),
+    child("parent-2", PARENT, None, 2, also=(1,), code="signal", also_codes=("exit_code", "exception"),
+          wanted=("SIGTERM", "signal"), helpful=("SIGTERM|signal",)),
+    child("contract-3", CONTRACT, 2, 3, code="exit_code", wanted="data contract violated", helpful=()),
+    gang("timeout-each-3", WORKS, None, 3, command="timeout 10 python -u train.py", also=(0, 1, 2), code="exit_code",
+         also_codes=("timeout", "signal"), wanted=("124", "timeout"), helpful=("timeout",)),
+    gang("contract-exit-3", CONTRACT, 2, 3, code="exit_code", wanted="data contract violated", helpful=()),
     gang("caught-exit-4", CAUGHT, 2, code="exit_code", wanted="budget of tokens is used up", helpful=()),
     gang("silent-exit-4", SILENT, 1, 4, 2, code="exit_code", wanted=("code 7",), helpful=(),
          also_codes=("collective",)),
