@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.chaos import clusters, databases
+from tests.chaos import clocks, clusters, databases
 from tests.chaos.campaign import Ground
 from tests.chaos.parts import PARTS
 from tests.chaos.processes import PROCESSES
@@ -12,6 +12,7 @@ GROUNDS = (
     Ground("local", "local", Stage, PROCESSES),
     Ground("parts", "local", Stage, PARTS),
     Ground("postgres", "local", databases.PostgresStage, databases.POSTGRES, databases.missing),
+    Ground("clock", "local", clocks.ClockStage, clocks.CLOCKS, clocks.missing),
     Ground("slurm", "slurm", clusters.SlurmStage, clusters.SLURM, clusters.no_slurm),
     Ground("ray", "ray", clusters.RayStage, clusters.RAY, clusters.no_ray),
 )

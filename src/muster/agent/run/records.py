@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from typing import Any, List, Literal, TypedDict, Union  # noqa: UP035
+
+from muster.host import clock
 
 # The launch file
 
@@ -185,7 +186,7 @@ Value = Union[None, bool, int, float, str, List[int]]  # noqa: UP006, UP007
 
 def entry_line(kind: str, **data: Value) -> bytes:
     """A line of the journal."""
-    return json.dumps({"kind": kind, "at": time.time(), **data}).encode() + b"\n"
+    return json.dumps({"kind": kind, "at": clock.now(), **data}).encode() + b"\n"
 
 
 class Channel:

@@ -26,6 +26,7 @@ _KEEPER_PARTS = (
     "agent/run/mpi/coordinator.py",
     "agent/run/mpi/standin.py",
     "host/__init__.py",
+    "host/clock.py",
     "host/processes.py",
     "launch/__init__.py",
     "launch/expand.py",
