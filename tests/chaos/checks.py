@@ -16,8 +16,8 @@ from muster.client.api import Client
 from muster.errors import MusterError, NotFound
 from muster.paths import NodePaths, shared_memory_dir
 
-LEFT_S = 90.0
-"""How long processes, folders and the like may stay after a run."""
+LEFT_S = 180.0
+"""How long processes, folders and the like may stay after a run: nodes that came with it are cleared each minute."""
 
 
 @dataclass(frozen=True)
