@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.chaos import clocks, clusters, databases, disks, networks
+from tests.chaos import clocks, clusters, databases, disks, networks, power
 from tests.chaos.campaign import Ground
 from tests.chaos.parts import PARTS
 from tests.chaos.processes import PROCESSES
@@ -16,6 +16,7 @@ GROUNDS = (
     Ground("clock", "local", clocks.ClockStage, clocks.CLOCKS, clocks.missing),
     Ground("disk", "local", disks.DiskStage, disks.DISKS, disks.missing),
     Ground("network", "local", networks.NetworkStage, networks.NETWORK, network_site.missing),
+    Ground("power", "local", power.PowerStage, power.POWER, power.missing),
     Ground("slurm", "slurm", clusters.SlurmStage, clusters.SLURM, clusters.no_slurm),
     Ground("ray", "ray", clusters.RayStage, clusters.RAY, clusters.no_ray),
 )

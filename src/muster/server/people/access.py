@@ -53,7 +53,7 @@ class Tokens:
                 return token
         token = self.create("admin", "owner")
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, token, mode=PRIVATE)
+        write_file(path, token, mode=PRIVATE, durable=True)
         return token
 
     def end_agents(self, transaction: Transaction, nodes: Collection[str]) -> None:
