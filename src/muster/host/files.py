@@ -65,12 +65,11 @@ def replacing(path: Path, *, mode: int | None = None, durable: bool = False) -> 
 
 
 def create_file(path: Path, data: bytes | str, *, mode: int | None = None) -> bool:
-    """Write a file that was not there, whole and on the disk; False when somebody else was first, whose file stays."""
+    """Write a file that was not there, whole; False when somebody else was first, whose file stays."""
     part = _part_of(path)
     try:
         with new_file(part, mode) as file:
             file.write(data.encode() if isinstance(data, str) else data)
-            flush_to_disk(file)
         os.link(part, path)
     except FileExistsError:
         return False
