@@ -11,13 +11,17 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3.14 py
 	$(shell command -v $(p) >/dev/null && $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
 TORCH ?= torch==2.13.0 numpy
 JOB ?= examples/resnet50/job.yml
+MINUTES ?= 20
+RUNS ?= 1000
+STEPS ?= 10000000
+REAL_STEPS ?= 100000
 # How many processes run tests: two where there are two cores (tests/conftest.py); 0 is this one.
 WORKERS ?= auto
 # A worker that dies ends the tests: with one in its place the others may wait for ever.
 PYTEST = $(BIN)/pytest -n $(WORKERS) --max-worker-restart 0
 BENCHES := imports start launch queue listings logs metrics files memory scheduler restart kills checkpoint training environments slurm storage ray
 
-.PHONY: help demo test bare system check unit integration frameworks site format bench release sbom lock clean
+.PHONY: help demo test bare system check unit integration frameworks site format bench chaos simulate soak release sbom lock clean
 
 help: ## list these targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -71,6 +75,17 @@ lock: $(VENV)/.dev ## pin the packages of releases and tests by hashes
 	@mkdir -p locks
 	$(BIN)/uv pip compile pyproject.toml --universal --generate-hashes --quiet --no-header --upgrade -o locks/base.txt
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes --quiet --no-header --upgrade -o locks/dev.txt
+
+chaos: $(VENV)/.dev ## inject faults by seed: GROUND=local SEED=7 repeats one; MINUTES=60 goes on where it stopped
+	$(BIN)/python -m tests.chaos $(if $(GROUND),--ground $(GROUND)) $(if $(SEED),--seed $(SEED)) --minutes $(MINUTES)
+	$(BIN)/python -m tests.chaos.report
+
+simulate: $(VENV)/.dev ## ten million steps of the decisions, and 100,000 around the real server
+	$(BIN)/python -m tests.simulated --steps $(STEPS)
+	$(BIN)/python -m tests.simulated --server real --steps $(REAL_STEPS)
+
+soak: $(VENV)/.dev ## many small runs: memory, descriptors, log and disk stay flat; MINUTES=120 RUNS=10000 is the long one
+	$(BIN)/python -m tests.chaos.soak --runs $(RUNS) --minutes $(MINUTES)
 
 clean: ## remove what was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

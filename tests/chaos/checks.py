@@ -16,8 +16,8 @@ from muster.client.api import Client
 from muster.errors import MusterError, NotFound
 from muster.paths import NodePaths, shared_memory_dir
 
-LEFT_S = 90.0
-"""How long processes, folders and the like may stay after a run."""
+LEFT_S = 180.0
+"""How long processes, folders and the like may stay after a run: nodes that came with it are cleared each minute."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,13 @@ def broken(
     client: Client, record: Record, run_id: str, expected: Expected, lines: int, left: Leftovers, most_s: float
 ) -> list[str]:
     """What does not hold of a run that has ended; empty: all is well."""
+    # First: a node that was given up delivers what it has when it comes back, and only then forgets it.
+    leftovers = left.of(run_id)
     view = client.run(run_id)
     shown: dict[str, Any] = json.loads(json.dumps(_plain(view)))
     found = [*_wrong_verdict(shown, expected), *_wrong_bytes(client, record, shown, expected, lines)]
     found += [*_tracebacks(client, shown), *_wrong_times(shown, most_s)]
-    found += left.of(run_id)
-    return found
+    return [*found, *leftovers]
 
 
 def _plain(view: object) -> Any:

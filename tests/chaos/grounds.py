@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from tests.chaos import clusters, databases
+from tests.chaos import clocks, clusters, databases, disks, networks, power
 from tests.chaos.campaign import Ground
 from tests.chaos.parts import PARTS
 from tests.chaos.processes import PROCESSES
 from tests.chaos.stage import Stage
+from tests.sites import network as network_site
 
 GROUNDS = (
     Ground("local", "local", Stage, PROCESSES),
     Ground("parts", "local", Stage, PARTS),
     Ground("postgres", "local", databases.PostgresStage, databases.POSTGRES, databases.missing),
+    Ground("clock", "local", clocks.ClockStage, clocks.CLOCKS, clocks.missing),
+    Ground("disk", "local", disks.DiskStage, disks.DISKS, disks.missing),
+    Ground("network", "local", networks.NetworkStage, networks.NETWORK, network_site.missing),
+    Ground("power", "local", power.PowerStage, power.POWER, power.missing),
     Ground("slurm", "slurm", clusters.SlurmStage, clusters.SLURM, clusters.no_slurm),
     Ground("ray", "ray", clusters.RayStage, clusters.RAY, clusters.no_ray),
 )

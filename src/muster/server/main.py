@@ -69,8 +69,8 @@ from muster.wire.workspace import READY
 
 log = logging.getLogger("muster.server")
 
-_LOOKED_AT_S = 0.5
-"""A client that looks whether a server is there holds its lock for a moment."""
+_LOOKED_AT_S = 5.0
+"""A client that looks whether a server is there holds its lock for a moment, which may be long on a crowded machine."""
 
 
 def main() -> None:

@@ -2,7 +2,8 @@
 
 A test controls it through files in a folder (the cluster's option `folder`), because the engine lives in the server's
 process: `hold` keeps new nodes from coming; `gone-NODE` makes a node vanish with all its processes. The options
-`addresses` and `namespaces` put each node into a network namespace of its own, as a separate machine.
+`addresses` and `namespaces` put each node into a network namespace of its own, as a separate machine; with
+`server_address` its agent reaches the server over that network.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from muster import errors
 from muster.engines.agents import start_agent
-from muster.engines.base import Cluster, NodeEngine, NodeLife, NodeOffer, NodeState
+from muster.engines.base import Cluster, Connection, NodeEngine, NodeLife, NodeOffer, NodeState
 from muster.paths import NodePaths
 from muster.wire.codec import from_json
 from muster.wire.node.agents import AgentConfig
@@ -36,6 +37,8 @@ class FakeOptions:
     gpus: int = 0
     addresses: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
+    server_address: str | None = None
+    """Where the nodes reach the server over TLS; without it they use its socket."""
 
     @classmethod
     def of(cls, cluster: Cluster) -> FakeOptions:
@@ -87,6 +90,10 @@ class FakeEngine(NodeEngine):
 
     def close(self) -> None:
         """The agents stay."""
+
+    def connection(self, cluster: Cluster) -> Connection | None:
+        address = FakeOptions.of(cluster).server_address
+        return Connection("tls", address) if address else None
 
     def scales(self, cluster: Cluster) -> bool:
         return False

@@ -21,7 +21,7 @@ from muster.agent.run.mpi.coordinator import MpiCoordinator
 from muster.agent.run.records import Channel, Launch, LaunchRank, SessionCommand, StopCommand, Value, entry_line
 from muster.agent.run.sessions import process
 from muster.agent.run.sessions.place import Place, place_of
-from muster.host import processes
+from muster.host import clock, processes
 
 KILL_PASS_S = 0.01
 SPARE_CLEANERS_S = 0.2
@@ -303,7 +303,7 @@ class Keeper:
         waited = by_itself and stacks.has_waited(self._logs.get(ended.rank, ""))
         self._record(
             "exited",
-            at=time.time() if at is None else at,
+            at=clock.now() if at is None else at,
             rank=ended.rank,
             exit_code=code,
             signal=number,

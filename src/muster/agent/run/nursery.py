@@ -19,7 +19,7 @@ from pathlib import Path
 from muster.agent.run.container.keeper import ContainerKeeper
 from muster.agent.run.keeper import Keeper
 from muster.agent.run.records import Channel
-from muster.host import processes
+from muster.host import clock, processes
 
 _PASS_S = 0.01
 
@@ -85,6 +85,8 @@ class Nursery:
                 os.close(end)
             self._wake, self._wake_write = os.pipe()
             self._watch_children()
+            # The nursery may be older than the machine's time of day; from here on the attempt's times are durations.
+            clock.CLOCK.adopt(clock.CLOCK.jump_s())
             os.setsid()
             processes.become_subreaper()
             processes.set_name("muster-keeper")

@@ -9,8 +9,9 @@ import array
 import json
 import os
 import socket
-import time
 from typing import Any, List, Literal, TypedDict, Union, final  # noqa: UP035
+
+from muster.host import clock
 
 _DESCRIPTORS = 8
 
@@ -209,7 +210,7 @@ Value = Union[None, bool, int, float, str, List[int]]  # noqa: UP006, UP007
 
 def entry_line(kind: str, **data: Value) -> bytes:
     """A line of the journal."""
-    return json.dumps({"kind": kind, "at": time.time(), **data}).encode() + b"\n"
+    return json.dumps({"kind": kind, "at": clock.now(), **data}).encode() + b"\n"
 
 
 class Channel:

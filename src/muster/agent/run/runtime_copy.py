@@ -33,6 +33,7 @@ _KEEPER_PARTS = (
     "agent/run/mpi/coordinator.py",
     "agent/run/mpi/standin.py",
     "host/__init__.py",
+    "host/clock.py",
     "host/frames.py",
     "host/processes.py",
     "host/streams.py",

@@ -41,8 +41,8 @@ def self_signed(folder: Path, host: str) -> tuple[Path, Path]:
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    write_file(key_path, private, mode=PRIVATE)
-    write_file(certificate_path, certificate.public_bytes(serialization.Encoding.PEM))
+    write_file(key_path, private, mode=PRIVATE, durable=True)
+    write_file(certificate_path, certificate.public_bytes(serialization.Encoding.PEM), durable=True)
     return certificate_path, key_path
 
 

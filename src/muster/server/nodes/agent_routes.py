@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from functools import partial
 from io import BytesIO
 
 from fastapi import APIRouter, Request
@@ -25,6 +26,7 @@ from muster.server.http.dependencies import CallerOf, ContextOf, NodeOf, own
 from muster.server.http.needs import needs
 from muster.server.http.uploads import body_pieces
 from muster.server.hub import NodeContact
+from muster.server.nodes import allocations
 from muster.server.nodes.orders import forgettable, orders_for
 from muster.server.runs import attempts, ingest
 from muster.server.runs.views import stored_name
@@ -242,6 +244,8 @@ def _record_hello(context: Context, transaction: Transaction, body: Hello, holdi
     brought = _is_brought(context, transaction, body.cluster)
     if brought:
         attempts.identify_node(transaction, body)
+        seen = partial(allocations.see_agent, context, body.node)
+        transaction.after_commit.append(lambda: context.hub.in_background(seen))
     open_here = transaction.execute(
         select(placements).where(placements.c.node == body.node, placements.c.phase.in_(states.IS_OPEN))
     ).all()

@@ -126,6 +126,13 @@ def release_after(context: Context, transaction: Transaction, run: Any, number: 
     transaction.after_commit.append(lambda: context.hub.in_background(lambda: engine.release(allocation, followed)))
 
 
+def see_agent(context: Context, node: str) -> None:
+    """Note that the lock of an agent which has come is seen from here, so that its end will be too."""
+    paths = context.paths.node(node)
+    if paths.agent_lives():
+        paths.seen.touch()
+
+
 def given_up(connection: Connection) -> list[tuple[str, str]]:
     """Nodes, with their clusters, that came with an attempt and from which nothing more was expected."""
     columns = tables.placements.c["cluster", "node", "run_id", "number", "node_rank"]

@@ -100,7 +100,7 @@ class Tokens:
                 return token
         token = self._database.submit(lambda t: self.add(t, ADMIN, owner, None, FOLDER_LABEL)[0]).result()
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, token, mode=PRIVATE)
+        write_file(path, token, mode=PRIVATE, durable=True)
         return token
 
     def end(self, transaction: Transaction, hashes: Collection[str]) -> None:

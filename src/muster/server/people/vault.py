@@ -126,7 +126,8 @@ def load_vault(paths: WorkspacePaths, environment: Mapping[str, str] | None = No
     path = paths.server_dir / "workspace.key"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, base64.b64encode(secrets.token_bytes(_KEY_BYTES)), mode=PRIVATE)
+        # Not one that a power cut leaves empty: what it has sealed would be lost.
+        write_file(path, base64.b64encode(secrets.token_bytes(_KEY_BYTES)), mode=PRIVATE, durable=True)
     return Vault(*(_key(line, str(path)) for line in path.read_text().split() or [""]), file=path)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from muster.agent.run.container.inside import SOCKET
 from muster.agent.run.records import Channel, Entry, LaunchContainer, SessionCommand, StopCommand, Value, entry_line
-from muster.host import processes
+from muster.host import clock, processes
 
 OVERDUE_S = 10.0
 CLOSING_S = 3.0
@@ -162,7 +162,7 @@ class ContainerKeeper:
         entries: list[Entry] | None = self._inner.receive()
         if entries is None:
             if not self._ended and not self._reason:
-                self._died_at = time.time()
+                self._died_at = clock.now()
             self._close_inner()
             return
         for entry in entries:
@@ -196,7 +196,7 @@ class ContainerKeeper:
         """The container has gone without a word of its keeper: say why, as far as it can be known."""
         oom = self._tool(self._container["inspect"]).strip().lower() == "true"
         expected = bool(self._reason) and self._died_at is None
-        at = time.time() if self._died_at is None else self._died_at
+        at = clock.now() if self._died_at is None else self._died_at
         for rank in sorted(self._running):
             self._record(
                 "exited", at=at, rank=rank, exit_code=None, signal=int(signal.SIGKILL), expected=expected,
