@@ -34,15 +34,6 @@ _SECTIONS = ("", "resources", "distribution", "inputs.NAME", "outputs.NAME", "en
 _SECTIONS += ("limits", "queue_settings", "services.NAME")
 _OWN = ("gpus_per_node", "gpu_isolation", "communication_backend", "chief", "evaluator", "strict", "preemptible")
 _OWN += ("retry",)
-    "gpus_per_node",
-    "gpu_isolation",
-    "communication_backend",
-    "chief",
-    "evaluator",
-    "strict",
-    "preemptible",
-    "retry",
-)
 _VERBS = (
     ("job create --file F --stream", "same", "`muster run F`"),
     ("job create --file F", "same", "`muster run F --detach`"),
@@ -64,7 +55,7 @@ _VERBS = (
     ("compute create, list, show, update, delete", "same", "`muster cluster create`, `list`, `show`, `set`, `delete`"),
     ("data create, list, show", "same", "`muster data create`, `list`, `show`"),
     ("datastore create, list, show, delete", "same", "`muster datastore create`, `list`, `show`, `delete`"),
-    ("environment create, list, show", "same", "`muster env create`, `list`, `show`"),
+    ("environment create, list, show", "same", "`muster env register`, `list`, `show`"),
     ("component create", "different", "a component file is run, not registered: `muster run FILE --input N=V`"),
     ("model create", "different", "`Model.register` and `run.register_model` in the SDK"),
     ("online-endpoint, online-deployment, batch-endpoint, batch-deployment", "refused", "Muster serves no models yet"),
