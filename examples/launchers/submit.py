@@ -20,6 +20,8 @@ ACCELERATE = shlex.split(
     "accelerate launch --multi_gpu --num_machines 2 --num_processes 4 --machine_rank $NODE_RANK "
     "--main_process_ip $MASTER_ADDR --main_process_port $MASTER_PORT --mixed_precision no --dynamo_backend no"
 )
+MPI = ("mpi/job", "horovod-torch/job", "horovod-tensorflow/job", "horovod-keras/job", "jax/job")
+MPI += ("xgboost/job", "lightgbm/job", "dask/job")
 TRAINER = shlex.split("--max_steps 40 --logging_steps 5 --learning_rate 3e-3")
 
 
@@ -51,7 +53,7 @@ def config(name: str) -> ScriptRunConfig:
         return per_process("transformers", TRAINER)
     if name in ("fsdp/job", "tensor-parallel/job", "pipeline/job", "keras/job"):
         return per_process(name.split("/")[0])
-    if name in ("mpi/job", "horovod-torch/job", "horovod-tensorflow/job", "horovod-keras/job", "jax/job"):
+    if name in MPI:
         return mpi(name.split("/")[0])
     if name == "deepspeed/one-node":
         return ScriptRunConfig(

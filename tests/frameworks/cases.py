@@ -97,6 +97,9 @@ CASES = (
         reports=2,
     ),
     _mpi("JAX", "jax/job", "jax", "jax"),
+    _mpi("XGBoost", "xgboost/job", "classic", "xgboost-cpu"),
+    _mpi("LightGBM", "lightgbm/job", "classic", "lightgbm"),
+    _mpi("Dask", "dask/job", "classic", "dask", "distributed"),
     _tensorflow("MultiWorkerMirroredStrategy", "tensorflow/job", MULTI_WORKER),
     _tensorflow("tf_keras fit", "tensorflow-keras/job", MULTI_WORKER),
     # Servers hold the variables, so the chief alone can report them, and the evaluator what it read.

@@ -69,6 +69,19 @@ ENVIRONMENTS = {
         Environment("tensorflow", TENSORFLOW),
         Environment("horovod-tensorflow", (*TENSORFLOW, OPEN_MPI, HOROVOD_TOOLS), horovod="TENSORFLOW"),
         Environment("mpi", (("numpy",), OPEN_MPI)),
+        Environment(
+            "classic",
+            (
+                (
+                    "xgboost-cpu==3.2.0",
+                    "lightgbm==4.7.0",
+                    "dask[array]==2026.8.0",
+                    "distributed==2026.8.0",
+                    "scikit-learn",
+                ),
+                OPEN_MPI,
+            ),
+        ),
         Environment("jax", (("jax==0.10.2", "jaxlib==0.10.2"), OPEN_MPI)),
     )
 }

@@ -218,7 +218,10 @@ _TABLE = (
         never_retried=True,
     ),
     Code("bad_input", "Put right what the message names and submit again.", final=True),
-    Code("data_unavailable", "Check that the path exists and that the node may read it."),
+    Code(
+        "data_unavailable",
+        "Check that the path exists and that the node may read it, or give another place: --input NAME=PATH.",
+    ),
     Code(
         "disk_full",
         "Free space on the node (or point the workspace at a larger disk) and submit again.",

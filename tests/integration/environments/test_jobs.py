@@ -16,6 +16,7 @@ from tests.integration.environments.conftest import Shelf, Site
 from muster.environments.failures import Failure
 from muster.environments.venvs.cache import Cache
 from muster.environments.venvs.locks import plain
+from muster.errors import JobError
 from muster.paths import environments_dir
 from muster.sdk.environment import CondaDependencies, Environment
 from muster.sdk.workspace import Workspace
@@ -126,7 +127,7 @@ def test_what_cannot_be_built_gets_a_verdict_with_the_builders_last_lines(
     shelf: Shelf, cache: Cache, site: Site
 ) -> None:
     shelf.wheel("small", "1.0")
-    version = failed(site, {"pip": [*shelf.options, "small==99"]})
+    version = failed(site, {"pip": [*shelf.options, "small==99"], "strict": True})
     assert version["code"] == "environment" and "there is no version small==99" in version["message"]
     assert any("small==99" in line for line in version["lines"])
     package = failed(site, {"name": "mine", "pip": [*shelf.options, "nosuch"]})
@@ -134,10 +135,11 @@ def test_what_cannot_be_built_gets_a_verdict_with_the_builders_last_lines(
     network = failed(site, {"pip": ["--index-url http://user:secret@127.0.0.1:9/simple", "small"]})
     assert "the package index cannot be reached" in network["message"] and network["lines"]
     assert "secret" not in str(network) and "user:secret" not in str(site.client.runs())
-    conda = failed(site, {"conda_file": {"dependencies": ["cudatoolkit=11", {"pip": ["small"]}]}})
+    described = {"dependencies": ["cudatoolkit=11", {"pip": ["small"]}]}
+    conda = failed(site, {"conda_file": described, "strict": True})
     assert "the conda packages cudatoolkit=11 need micromamba, mamba or conda" in conda["message"]
-    python = failed(site, {"python": "3.99", "pip": ["small"]})
-    assert "Python 3.99 is not on this node; there is: " in python["message"]
+    with pytest.raises(JobError, match=r"Python 3\.99 is not here; there is: "):
+        site.run(command="true", environment={"python": "3.99", "pip": ["small"], "strict": True})
     assert keys(cache) == [] and cache.sweep() == []
 
 
@@ -225,6 +227,23 @@ def test_an_interpreter_is_used_as_it_is(shelf: Shelf, site: Site, tmp_path: Pat
     view = site.wait(site.run(command="python -c 'import sys; print(sys.prefix)'", environment={"python": str(python)}))
     assert site.log(view["id"]).decode().strip() == str(tmp_path / "own")
     assert view["environment"] is None
+
+
+def test_a_version_that_is_not_there_becomes_the_nearest_and_pip_adds_for_one_attempt(
+    shelf: Shelf, cache: Cache, site: Site
+) -> None:
+    for name, version in (("small", "1.0"), ("small", "2.0"), ("other", "1.0")):
+        shelf.wheel(name, version)
+    environment = {"pip": [*shelf.options, "small==0.5"]}
+    code = "import other, small; print(small.VERSION, other.VERSION)"
+    add = f"pip install -q --no-index --find-links {shelf.folder} other"
+    run = site.run(command=f"{add} && python -c '{code}'", environment=environment)
+    assert site.wait(run)["status"] == "Completed"
+    assert site.log(run).decode().splitlines()[-1] == "1.0 1.0"
+    # The next job in the same environment does not have what that one added.
+    again = site.run(command="python -c 'import small, other'", environment=environment)
+    assert site.wait(again)["status"] == "Failed"
+    assert len(keys(cache)) == 1
 
 
 def test_conda_packages_come_from_condas_tool(

@@ -63,6 +63,15 @@ def test_mpich_is_recognised_and_its_ranks_have_open_mpis_names(
     assert mpi_site.logs(run) == SUMS
 
 
+def test_intel_mpi_is_recognised_and_its_ranks_have_open_mpis_names(
+    mpi_site: MpiSite, python_with: Callable[..., Path]
+) -> None:
+    run = mpi_site.mpi("python sums.py", python=python_with("impi-rt", "mpi4py"))
+    view = mpi_site.wait(run)
+    assert view["status"] == "Completed", view["verdict"]
+    assert mpi_site.logs(run) == SUMS
+
+
 def test_the_systems_open_mpi_is_used_where_the_environment_has_none(
     mpi_site: MpiSite, python_with: Callable[..., Path]
 ) -> None:

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+from tools.azureml_reference import DOCUMENT as COMPARISON
+from tools.azureml_reference import document
 from tools.job_reference import reference
 
 from muster.job.jobfile import parse_job
@@ -16,6 +18,10 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "job-file.md"
 
 def test_the_document_is_in_step_with_the_models() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == reference(), "run: python -m tools.job_reference > docs/job-file.md"
+
+
+def test_the_tables_for_those_who_come_from_azure_ml_are_in_step() -> None:
+    assert COMPARISON.read_text(encoding="utf-8") == document(), "run: python -m tools.azureml_reference"
 
 
 @pytest.mark.parametrize("text", re.findall(r"```yaml\n(.*?)```", reference(), re.DOTALL))

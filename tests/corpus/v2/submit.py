@@ -1,0 +1,24 @@
+from azure.ai.ml import Input, MLClient, command, load_component
+from azure.ai.ml.constants import AssetTypes
+from azure.identity import DefaultAzureCredential
+
+ml_client = MLClient(DefaultAzureCredential(), "<SUBSCRIPTION_ID>", "<RESOURCE_GROUP>", "<AML_WORKSPACE_NAME>")
+
+job = command(
+    code="./src",
+    command="python main.py --training_data ${{inputs.data}} --max_epochs ${{inputs.epochs}}",
+    inputs={"data": Input(type=AssetTypes.URI_FOLDER, path="./data"), "epochs": 3},
+    display_name="flowers-python",
+    experiment_name="flowers",
+    tags={"kind": "corpus"},
+)
+returned_job = ml_client.jobs.create_or_update(job)
+ml_client.jobs.stream(returned_job.name)
+
+train = load_component(source="./components/train.yml")
+second = train(training_data=Input(type="uri_folder", path="../data"), max_epochs=1)
+second.environment = None
+returned_job = ml_client.create_or_update(second)
+ml_client.jobs.stream(returned_job.name)
+ml_client.jobs.download(name=returned_job.name, download_path="./downloaded", output_name="model_output")
+print("status:", returned_job.status)
