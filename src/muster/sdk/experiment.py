@@ -58,8 +58,8 @@ class Experiment:
     ) -> Iterator[Run]:
         """The experiment's runs, newest first; `tags` is a name or a mapping that they must have.
 
-        >>> [run.tags["team"] for run in Experiment(workspace, "digits").get_runs(tags="team")]
-        ['vision']
+        >>> [run.status for run in Experiment(workspace, "examples").get_runs()]
+        ['Completed']
         """
         wanted = {tags: None} if isinstance(tags, str) else dict(tags or {})
         for view in self.workspace.client.each_run(experiment=self.name):

@@ -231,7 +231,7 @@ class Run:
 
         >>> [(record.step, record.rank, record.value) for record in run.metrics("loss")]
         [(0.0, 0, 1.0), (1.0, 0, 0.5), (2.0, 0, 0.25)]
-        >>> run.metrics("loss").dataframe()["value"].min()
+        >>> float(run.metrics("loss").dataframe()["value"].min())
         0.25
         """
         return MetricHistory(records(self._client.metric_series(self.id, name, points), rank, attempt))
