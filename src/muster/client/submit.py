@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from muster.client.api import Client
-from muster.client.snapshot import FileChanged, push, scan
+from muster.client.snapshot import FileChanged, Sent, push, scan
 from muster.environments.current import installed
 from muster.environments.files import with_contents
 from muster.errors import JobError
@@ -38,6 +38,7 @@ def submit(
     key: str | None = None,
     notices: Sequence[str] = (),
     sent: SentCode | None = None,
+    progress: Sent = lambda done, total: None,
 ) -> RunView:
     """Check the job's files, send its code unless it is `sent` already, submit it; returns the run's view."""
     base = Path(base_dir).resolve()
@@ -45,7 +46,7 @@ def submit(
     described = with_contents(absolute_inputs(with_build(client, spec, base), base), base)
     snapshot = None
     if spec.code is not None:
-        snapshot, about_code = sent or send_code(client, base / spec.code)
+        snapshot, about_code = sent or send_code(client, base / spec.code, progress)
         all_notices += about_code
     return client.submit(
         described,
@@ -107,12 +108,12 @@ def is_local(path: str) -> bool:
     return "://" not in path and not path.startswith("azureml:")
 
 
-def send_code(client: Client, folder: Path) -> SentCode:
+def send_code(client: Client, folder: Path, progress: Sent = lambda done, total: None) -> SentCode:
     """Send a job's code as it is now."""
     for attempt in range(1, _TRIES + 1):
         manifest = scan(folder)
         try:
-            return SentCode(push(client, manifest), manifest.notices)
+            return SentCode(push(client, manifest, progress), manifest.notices)
         except FileChanged:
             if attempt == _TRIES:
                 raise

@@ -8,7 +8,7 @@ import time
 from typing import Annotated
 
 from muster.cli.console import say
-from muster.cli.options import Json, argument, print_result
+from muster.cli.options import Json, argument, print_json, print_result
 from muster.cli.text import moment, table
 from muster.client.connect import connect, connect_to_read
 from muster.errors import UserError
@@ -16,7 +16,7 @@ from muster.errors import UserError
 Name = Annotated[str, argument("NAME", "Letters, digits and '_'.")]
 
 
-def set_(name: Name) -> None:
+def set_(name: Name, as_json: Json = False) -> None:
     """Set or replace a secret. Its value is prompted for, or read from standard input.
 
     A job gets it by name: environment_variables: {TOKEN: "${{secrets.NAME}}"}. The value is masked in the
@@ -34,6 +34,8 @@ def set_(name: Name) -> None:
         raise UserError(f"no value was given for {name}.", "Type it, or write it to standard input.")
     connect().set_secret(name, value)
     say(f"secret {name} is set; jobs name it as ${{{{secrets.{name}}}}} in environment_variables")
+    if as_json:
+        print_json({"set": name})
 
 
 def list_(as_json: Json = False) -> None:
@@ -49,7 +51,7 @@ def list_(as_json: Json = False) -> None:
     print_result(found, table(["NAME", "SET", "BY"], rows), as_json)
 
 
-def rm(name: Name) -> None:
+def rm(name: Name, as_json: Json = False) -> None:
     """Remove a secret; jobs that name it are refused from then on.
 
     \b
@@ -58,6 +60,8 @@ def rm(name: Name) -> None:
     """
     connect().remove_secret(name)
     say(f"secret {name} is removed")
+    if as_json:
+        print_json({"removed": name})
 
 
 COMMANDS = (set_, list_, rm)

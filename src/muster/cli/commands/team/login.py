@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 from muster.cli.console import print_lines, say
-from muster.cli.options import Json, argument, option, print_json, switch
+from muster.cli.options import Json, argument, option, print_json, print_result, switch
 from muster.cli.text import table
 from muster.client.api import Client
 from muster.client.connect import refuse_plain
@@ -41,6 +41,7 @@ def login(
         Path | None, option("FILE", "A file with your token; - reads it from a pipe. (default: it is asked for)")
     ] = None,
     here: Annotated[bool, switch("For this folder only, instead of wherever no folder has a workspace.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Log in to a team's server, and use it from now on.
 
@@ -61,14 +62,15 @@ def login(
     health = client.health()
     # Asks for something that needs the token.
     client.runs(1)
-    remember(address, token, certificate, Path.cwd() if here else None)
-    print(f"logged in to {address} (Muster {health.version})")
+    root = remember(address, token, certificate, Path.cwd() if here else None)
+    found = {"server": address, "version": health.version, "root": str(root)}
+    print_result(found, [f"logged in to {address} (Muster {health.version})"], as_json)
     own = find_folder(Path.cwd())
     if not here and own is not None and own == locate():
         say(f"This folder has a workspace of its own ({own}), which commands here go on using.")
 
 
-def logout(here: Annotated[bool, switch("Forget the server of this folder.")] = False) -> None:
+def logout(here: Annotated[bool, switch("Forget the server of this folder.")] = False, as_json: Json = False) -> None:
     """Forget the server that you logged in to.
 
     \b
@@ -77,7 +79,8 @@ def logout(here: Annotated[bool, switch("Forget the server of this folder.")] = 
       muster logout --here
     """
     url = forget(Path.cwd() if here else None)
-    print(f"logged out of {url}" if url else "not logged in" + (" in this folder" if here else ""))
+    line = f"logged out of {url}" if url else "not logged in" + (" in this folder" if here else "")
+    print_result({"server": url}, [line], as_json)
 
 
 def workspaces(as_json: Json = False) -> None:
