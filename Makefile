@@ -19,6 +19,8 @@ REAL_STEPS ?= 100000
 WORKERS ?= auto
 # A worker that dies ends the tests: with one in its place the others may wait for ever.
 PYTEST = $(BIN)/pytest -n $(WORKERS) --max-worker-restart 0
+# What also runs on macOS: everything that a client of a team's server needs.
+CLIENT_ROOMS := cli client sdk host job wire runtime launch control diagnosis environments clusters
 BENCHES := imports start launch queue listings logs metrics files memory scheduler restart kills checkpoint training environments slurm storage ray
 
 .PHONY: help demo test bare system check unit integration frameworks site format bench chaos simulate soak release sbom lock clean
@@ -52,6 +54,7 @@ check: $(VENV)/.dev $(VENV)/.torch ## format, lint, types, import layers, ceilin
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform darwin --follow-imports silent $(CLIENT_ROOMS:%=-p muster.%)
 	$(BIN)/pytest tests/unit/test_layers.py tests/unit/test_house.py tests/unit/test_exports.py
 
 site: $(VENV)/.dev ## the documents as a site, in build/site

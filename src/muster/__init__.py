@@ -9,6 +9,13 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, List
 
+if sys.platform == "win32":
+    from muster.systems import refusal
+
+    # A command ends with the sentence alone; whoever imports gets an error to catch.
+    _is_command = "muster" in sys.argv[0].replace("\\", "/").rpartition("/")[2]
+    raise (SystemExit if _is_command else ImportError)(refusal(sys.platform))
+
 if os.environ.get("MUSTER_RUN_ID"):
     # The copy on a rank's path holds only the in-run part; an installed Muster adds the rest.
     import pkgutil

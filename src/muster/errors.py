@@ -19,6 +19,8 @@ from typing import Any, Dict, Optional
 
 
 class MusterError(Exception):
+    """Any error of Muster: what happened, what to do next, and a stable code."""
+
     code = "error"
 
     def __init__(self, message: str, hint: str = "", code: Optional[str] = None) -> None:
@@ -33,42 +35,62 @@ class MusterError(Exception):
 
 
 class UserError(MusterError):
+    """Something that the user can put right."""
+
     code = "user_error"
 
 
 class JobError(UserError):
+    """The job file or configuration is wrong."""
+
     code = "bad_input"
 
 
 class NotFound(UserError):
+    """There is no such run, cluster, environment or file."""
+
     code = "not_found"
 
 
 class Conflict(UserError):
+    """The thing exists already, or is in the wrong state."""
+
     code = "conflict"
 
 
 class AccessDenied(UserError):
+    """The token is missing, wrong or too narrow."""
+
     code = "access_denied"
 
 
 class MissingExtra(UserError):
+    """An optional part is not installed."""
+
     code = "missing_extra"
 
 
 class ServerUnavailable(MusterError):
+    """No server answers, or it cannot be started."""
+
     code = "server_unavailable"
 
 
 class DiskFull(MusterError):
+    """The workspace's disk has no room left."""
+
     code = "disk_full"
 
 
 class ProtocolMismatch(MusterError):
+    """The versions of client, server and agent do not fit."""
+
     code = "protocol_mismatch"
 
 
 class RunFailed(MusterError):
+    """A run ended badly; `verdict` says why."""
+
     code = "run_failed"
 
     def __init__(self, message: str, verdict: Optional[Dict[str, Any]] = None, hint: str = "") -> None:

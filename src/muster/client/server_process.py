@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from muster.defaults import SERVER_START_S
-from muster.errors import ServerUnavailable
+from muster.errors import ServerUnavailable, UserError
 from muster.host.locks import FileLock, HeldLock
 from muster.paths import WorkspacePaths
+from muster.systems import server_refusal
 from muster.wire.workspace import READY
 
 _KEPT = (
@@ -28,6 +29,8 @@ _OF_CLIENTS = {"MUSTER_SERVER", "MUSTER_TOKEN", "MUSTER_TOKEN_FILE", "MUSTER_CER
 
 def start_server(paths: WorkspacePaths) -> None:
     """Start a workspace's server and wait until it serves; ServerUnavailable with its last words otherwise."""
+    if why := server_refusal(sys.platform):
+        raise UserError(f"no server can be started for the workspace {paths.root} on this system", why)
     log = paths.server_log
     log_began = log.stat().st_size if log.exists() else 0
     trouble, said = _start(paths)

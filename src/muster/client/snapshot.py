@@ -6,7 +6,7 @@ import heapq
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,10 @@ _TRIES = 3
 _RESULTS = frozenset({"outputs", "logs"})
 """Folders of a rank's working directory that are kept as the run's own."""
 _PLACEHOLDERS = frozenset({".gitignore", ".gitkeep"})
+
+
+Sent = Callable[[int, int], None]
+"""Called with the bytes that were sent so far, and with how many there are to send."""
 
 
 class FileChanged(JobError):
@@ -89,21 +93,38 @@ def with_includes(manifest: Manifest | None, includes: Sequence[Path]) -> Manife
     return whole
 
 
-def push(client: Client, manifest: Manifest) -> str:
+def push(client: Client, manifest: Manifest, progress: Sent = lambda done, total: None) -> str:
     """Send what the server does not have; return the digest that names the snapshot."""
     for attempt in range(1, _TRIES + 1):
         try:
             lacking = client.missing_blobs(manifest.files)
             if lacking.known:
                 return manifest.digest
-            for batch in _batches(manifest, set(lacking.missing)):
-                client.put_blobs(_frames(batch))
+            batches = list(_batches(manifest, set(lacking.missing)))
+            counted = _Counted(sum(size for batch in batches for _, size, _ in batch), progress)
+            for batch in batches:
+                client.put_blobs(counted.passing(_frames(batch)))
             break
         except ServerUnavailable:
             if attempt == _TRIES:
                 raise
     client.put_snapshot(manifest.digest, manifest.files)
     return manifest.digest
+
+
+@dataclass
+class _Counted:
+    """Counts bytes on their way."""
+
+    total: int
+    progress: Sent
+    done: int = 0
+
+    def passing(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            yield piece
+            self.done = min(self.total, self.done + len(piece))
+            self.progress(self.done, self.total)
 
 
 class _Walk:

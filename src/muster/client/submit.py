@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from muster.client.api import Client
-from muster.client.snapshot import FileChanged, push, scan, with_includes
+from muster.client.snapshot import FileChanged, Sent, push, scan, with_includes
 from muster.environments import names
 from muster.environments.current import installed
 from muster.environments.files import with_contents
@@ -43,6 +43,7 @@ def submit(
     key: str | None = None,
     notices: Sequence[str] = (),
     sent: SentCode | None = None,
+    progress: Sent = lambda done, total: None,
 ) -> RunView:
     """Check the job's files, send its code unless it is `sent` already, submit it; returns the run's view."""
     base = Path(base_dir).resolve()
@@ -52,7 +53,7 @@ def submit(
     described = with_contents(absolute_inputs(with_build(client, spec, base), base), base)
     snapshot = None
     if spec.code is not None or spec.additional_includes:
-        snapshot, about_code = sent or send_code(client, *code_of(spec, base))
+        snapshot, about_code = sent or send_code(client, *code_of(spec, base), progress)
         all_notices += about_code
     return client.submit(
         described,
@@ -145,12 +146,14 @@ def code_of(spec: JobSpec, base_dir: Path) -> tuple[Path | None, tuple[Path, ...
     return None if spec.code is None else base_dir / spec.code, includes
 
 
-def send_code(client: Client, folder: Path | None, includes: Sequence[Path] = ()) -> SentCode:
+def send_code(
+    client: Client, folder: Path | None, includes: Sequence[Path] = (), progress: Sent = lambda done, total: None
+) -> SentCode:
     """Send a job's code as it is now."""
     for attempt in range(1, _TRIES + 1):
         manifest = with_includes(None if folder is None else scan(folder), includes)
         try:
-            return SentCode(push(client, manifest), manifest.notices)
+            return SentCode(push(client, manifest, progress), manifest.notices)
         except FileChanged:
             if attempt == _TRIES:
                 raise

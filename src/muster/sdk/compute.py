@@ -83,14 +83,17 @@ class ComputeTarget:
 
     @staticmethod
     def list(workspace: Connected) -> list[ComputeTarget]:
+        """Every compute target of the workspace."""
         return [ComputeTarget(workspace, cluster.name) for cluster in workspace.client.clusters()]
 
     @property
     def type(self) -> str:
+        """The engine behind it, such as `local`, `slurm` or `ray`."""
         return self._view.engine
 
     @property
     def provisioning_state(self) -> str:
+        """The state at the last look, in the words of v1; `refresh_state` looks again."""
         return ClusterStatus(self._view).provisioning_state
 
     def get_status(self) -> ClusterStatus:
@@ -99,10 +102,12 @@ class ComputeTarget:
         return ClusterStatus(self._view)
 
     def list_nodes(self) -> Sequence[dict[str, Json]]:
+        """Its nodes, a mapping for each."""
         self.refresh_state()
         return tuple(to_json(node) for node in self._view.nodes)
 
     def refresh_state(self) -> None:
+        """Look again."""
         self._view = _view(self.workspace, self.name)
 
     def wait_for_completion(

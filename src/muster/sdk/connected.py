@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from muster.client.api import Client
 from muster.client.workspace import WorkspaceRef
+
+if TYPE_CHECKING:
+    from muster.sdk.experiment import Experiment
 
 
 class Connected(Protocol):
@@ -17,4 +20,4 @@ class Connected(Protocol):
     @property
     def ref(self) -> WorkspaceRef: ...
 
-    def experiment(self, name: str) -> Any: ...
+    def experiment(self, name: str) -> Experiment: ...

@@ -28,6 +28,7 @@ class Datastore:
 
     @staticmethod
     def get(workspace: Connected, datastore_name: str) -> Datastore:
+        """A datastore by name."""
         return Datastore(workspace, datastore_name)
 
     @staticmethod

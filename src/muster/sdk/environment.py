@@ -45,6 +45,11 @@ class CondaDependencies:
         python_version: str | None = None,
         pin_sdk_version: bool = True,
     ) -> CondaDependencies:
+        """Packages of pip and conda, and a Python version.
+
+        >>> CondaDependencies.create(pip_packages=["tqdm==4.66.5"]).pip_packages
+        ['tqdm==4.66.5']
+        """
         made = CondaDependencies()
         made.python_version = python_version
         made._conda = list(conda_packages or [])
@@ -62,25 +67,32 @@ class CondaDependencies:
 
     @property
     def conda_packages(self) -> list[str]:
+        """What conda installs."""
         return list(self._conda)
 
     @property
     def pip_packages(self) -> list[str]:
+        """What pip installs."""
         return list(self._pip)
 
     def add_pip_package(self, pip_package: str) -> None:
+        """Have pip install one more."""
         self._pip.append(pip_package)
 
     def add_conda_package(self, conda_package: str) -> None:
+        """Have conda install one more."""
         self._conda.append(conda_package)
 
     def add_channel(self, channel: str) -> None:
+        """Have conda look in one more channel."""
         self._channels.append(channel)
 
     def set_python_version(self, version: str) -> None:
+        """Choose the Python version."""
         self.python_version = version
 
     def remove_pip_packages(self, names: Iterable[str]) -> None:
+        """Take packages out by their names."""
         gone = set(names)
         self._pip = [package for package in self._pip if package not in gone]
 

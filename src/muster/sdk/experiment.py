@@ -28,7 +28,12 @@ class Experiment:
         self.name = name
 
     def submit(self, config: ScriptRunConfig, tags: Mapping[str, Json] | None = None, **kwargs: Any) -> Run:
-        """Submit a script; returns at once with its run."""
+        """Submit a script; returns at once with its run.
+
+        >>> config = ScriptRunConfig(source_directory=".", script="train.py", compute_target="local")
+        >>> Experiment(workspace, "digits").submit(config, tags={"team": "vision"}).experiment
+        Experiment(name='digits')
+        """
         if not isinstance(config, ScriptRunConfig):
             raise JobError(
                 f"a {type(config).__name__} cannot be submitted", "Experiment.submit takes a ScriptRunConfig."
@@ -62,7 +67,11 @@ class Experiment:
         properties: Any = None,
         include_children: bool = False,
     ) -> Iterator[Run]:
-        """The experiment's runs, newest first; `tags` is a name or a mapping that they must have."""
+        """The experiment's runs, newest first; `tags` is a name or a mapping that they must have.
+
+        >>> [run.status for run in Experiment(workspace, "examples").get_runs()]
+        ['Completed']
+        """
         wanted = {tags: None} if isinstance(tags, str) else dict(tags or {})
         for view in self.workspace.client.each_run(experiment=self.name):
             if all(key in view.tags and value in (None, view.tags[key]) for key, value in wanted.items()):
@@ -75,6 +84,7 @@ class Experiment:
         return [Experiment(workspace, name) for name in names]
 
     def start_logging(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not here: a run is a submitted job."""
         raise MusterError(
             "interactive runs (start_logging) do not exist here: a run is a submitted job",
             "Put the code in a script and submit it, or use Run.get_context(), which prints outside a run.",

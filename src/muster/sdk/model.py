@@ -47,6 +47,7 @@ class Model:
 
     @property
     def id(self) -> str:
+        """`NAME:VERSION`."""
         return f"{self.name}:{self.version}"
 
     @staticmethod

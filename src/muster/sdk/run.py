@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from muster.client.api import Client
 from muster.client.history import MetricRecord, records
@@ -26,15 +26,25 @@ from muster.wire.runs import MetricReport, RunView
 from muster.wire.states import TERMINAL
 from muster.wire.stream import LogPiece, RunEnded, StateChanged, StreamEvent
 
+if TYPE_CHECKING:
+    from muster.sdk.experiment import Experiment
+
 _KEPT_BYTES = 1 << 20
 """Of a line that does not end."""
 _POLL_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
 class Run:
-    """A run of the workspace, by id."""
+    """A run of the workspace, by id.
 
-    def __init__(self, experiment: Any, run_id: str) -> None:
+    >>> run = Run.get(workspace, "@latest")
+    >>> run.wait_for_completion()["status"]
+    'Completed'
+    >>> run.result(timeout=60) == run
+    True
+    """
+
+    def __init__(self, experiment: Experiment, run_id: str) -> None:
         self._set(experiment.workspace, experiment.workspace.client.run(run_id))
 
     @classmethod
@@ -62,14 +72,16 @@ class Run:
 
     @property
     def name(self) -> str:
+        """The name that was given, otherwise the id."""
         return self._view.name or self.id
 
     @property
     def display_name(self) -> str:
+        """A title for people."""
         return self._view.display_name or self.name
 
     @property
-    def experiment(self) -> Any:
+    def experiment(self) -> Experiment:
         """The `Experiment` that it belongs to."""
         return self.workspace.experiment(self._view.experiment)
 
@@ -80,13 +92,16 @@ class Run:
 
     @property
     def tags(self) -> dict[str, str]:
+        """The tags at the last look; `get_tags` looks again."""
         return dict(self._view.tags)
 
     @property
     def parent(self) -> Run | None:
+        """None: a command job has no parent."""
         return None
 
     def get_status(self) -> str:
+        """The state of this moment: `Queued`, `Running`, `Completed`, `Failed`, `Canceled` and those between."""
         self._refresh()
         return self.status
 
@@ -103,6 +118,7 @@ class Run:
         }
 
     def get_tags(self) -> dict[str, str]:
+        """The tags of this moment."""
         self._refresh()
         return self.tags
 
@@ -134,9 +150,11 @@ class Run:
         return self.status in TERMINAL or self.get_status() in TERMINAL
 
     def running(self) -> bool:
+        """Whether its ranks run at this moment."""
         return self.get_status() == "Running"
 
     def cancelled(self) -> bool:
+        """Whether it was cancelled."""
         return self.get_status() == "Canceled"
 
     def result(self, timeout: float | None = None) -> Run:
@@ -157,15 +175,19 @@ class Run:
     # Metrics and tags
 
     def log(self, name: str, value: Any, description: str = "", step: int | None = None) -> None:
+        """Log a number (or text) to the run from outside of it, with the step that it belongs to."""
         self._log("scalar", name, values.plain(value), step)
 
     def log_list(self, name: str, value: Any, description: str = "") -> None:
+        """Log a list of values under one name."""
         self._log("list", name, values.plain_list(value))
 
     def log_row(self, name: str, description: str | None = None, **kwargs: Any) -> None:
+        """Log one row of a table, a column for each keyword."""
         self._log("row", name, values.plain_row(kwargs))
 
     def log_table(self, name: str, value: Any, description: str = "") -> None:
+        """Log a whole table: a list of values for each column."""
         self._log("table", name, values.plain_table(value))
 
     def log_image(self, name: str, path: str | None = None, plot: Any = None, description: str = "") -> None:
@@ -188,6 +210,10 @@ class Run:
         """What the run logged: the value, or the list of values where there were several.
 
         With `points` about so many of each rank's values, the least and the greatest of every stretch among them.
+        `metrics` has the same with step, time and rank.
+
+        >>> run.get_metrics()["loss"]
+        [1.0, 0.5, 0.25]
         """
         found: dict[str, list[tuple[int, Json]]] = {}
         for series in self._client.metric_series(self.id, name, points):
@@ -203,19 +229,36 @@ class Run:
 
         In the order in which values came, of all ranks and attempts or of one. `points` thins each series out to about
         so many values, the least and the greatest of every stretch among them. `.dataframe()` gives them to pandas.
+
+        >>> [(record.step, record.rank, record.value) for record in run.metrics("loss")]
+        [(0.0, 0, 1.0), (1.0, 0, 0.5), (2.0, 0, 0.25)]
+        >>> float(run.metrics("loss").dataframe()["value"].min())
+        0.25
         """
         return MetricHistory(records(self._client.metric_series(self.id, name, points), rank, attempt))
 
     def tag(self, key: str, value: Any = None) -> None:
+        """Set one tag."""
         self.set_tags({key: value})
 
     def set_tags(self, tags: Mapping[str, Json]) -> None:
+        """Set several tags; others stay.
+
+        >>> run.set_tags({"team": "vision"})
+        >>> run.get_tags()["team"]
+        'vision'
+        """
         texts: dict[str, str | None] = {str(key): "" if value is None else str(value) for key, value in tags.items()}
         self._view = self._client.update_run(self.id, tags=texts)
 
     # Files
 
     def get_file_names(self) -> list[str]:
+        """Names of everything that is kept with the run: outputs, logs, uploads.
+
+        >>> "outputs/model.pt" in run.get_file_names()
+        True
+        """
         return [file.path for file in self._client.files(self.id)]
 
     def download_file(self, name: str, output_file_path: str | None = None, **kwargs: Any) -> None:
@@ -241,6 +284,7 @@ class Run:
             self._client.download(self.id, name, Path(output_directory or ".") / inner)
 
     def upload_file(self, name: str, path_or_stream: str | Path | IO[Any], datastore_name: str | None = None) -> None:
+        """Keep a file, or what a stream holds, with the run under a name."""
         if isinstance(path_or_stream, str | Path):
             self._client.upload(self.id, check_name(name), Path(path_or_stream))
         else:
@@ -248,10 +292,12 @@ class Run:
             self._client.upload(self.id, check_name(name), data.encode() if isinstance(data, str) else bytes(data))
 
     def upload_files(self, names: Sequence[str], paths: Sequence[str], **kwargs: Any) -> None:
+        """Keep several files with the run, each under its name."""
         for name, path in zip(names, paths, strict=True):
             self.upload_file(name, path)
 
     def upload_folder(self, name: str, path: str, datastore_name: str | None = None) -> None:
+        """Keep a folder with the run, below a name."""
         for inner, file in folder_files(check_name(name), path):
             self.upload_file(inner, file)
 
@@ -344,7 +390,11 @@ class MetricHistory(list[MetricRecord]):
 
 
 def as_completed(runs: Iterable[Run], timeout: float | None = None) -> Iterator[Run]:
-    """Runs as they end, well or badly; TimeoutError when some have not ended in time."""
+    """Runs as they end, well or badly; TimeoutError when some have not ended in time.
+
+    >>> [ended.status for ended in as_completed([run], timeout=60)]
+    ['Completed']
+    """
     pending = list(dict.fromkeys(runs))
     deadline = None if timeout is None else time.monotonic() + timeout
     quiet = 0

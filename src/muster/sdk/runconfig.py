@@ -153,8 +153,10 @@ class ScriptRunConfig:
 
     @property
     def compute_target(self) -> str | Named:
+        """The cluster that it runs on: a name, or a `ComputeTarget`."""
         return self.run_config.target
 
     @property
     def environment(self) -> Environment | str | None:
+        """What its ranks run in; None: the Python that submits."""
         return self.run_config.environment

@@ -78,14 +78,17 @@ class Workspace:
 
     @property
     def name(self) -> str:
+        """The workspace's name."""
         return self.ref.name
 
     @property
     def compute_targets(self) -> dict[str, ComputeTarget]:
+        """Its compute targets, by name."""
         return {target.name: target for target in ComputeTarget.list(self)}
 
     @property
     def datastores(self) -> dict[str, Datastore]:
+        """Its datastores, by name."""
         return {view.name: Datastore(self, view.name) for view in Storage(self.client.calls).datastores()}
 
     def get_default_datastore(self) -> Datastore:
@@ -94,6 +97,7 @@ class Workspace:
 
     @property
     def experiments(self) -> dict[str, Experiment]:
+        """Its experiments that have runs, by name."""
         return {experiment.name: experiment for experiment in Experiment.list(self)}
 
     @property
@@ -102,12 +106,15 @@ class Workspace:
         return {model.name: model for model in Model.list(self, latest=True)}
 
     def experiment(self, name: str) -> Experiment:
+        """An experiment by name, whether it has runs yet or not."""
         return Experiment(self, name)
 
     def get_run(self, run_id: str) -> Run:
+        """A run by id, unique prefix, name or `@latest`."""
         return Run.get(self, run_id)
 
     def get_details(self) -> dict[str, str]:
+        """What the workspace is, under v1's keys."""
         return {"id": self.ref.id, "name": self.name, "location": self.location, "folder": str(self.ref.root)}
 
     def write_config(self, path: str | None = None, file_name: str | None = None) -> None:

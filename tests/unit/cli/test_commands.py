@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import shlex
@@ -384,3 +385,14 @@ def test_an_engine_brings_its_own_options_to_the_creation_of_clusters() -> None:
     done = CliRunner().invoke(app, ["small", "--token-file", "t", "--line", "a", "--line", "b"])
     assert done.exit_code == 0, done.output
     assert given == {"name": "small", "token_file": "t", "line": ["a", "b"]}
+
+
+def test_every_command_has_json_but_those_that_serve_or_print_files() -> None:
+    without = {"up", "backup", "restore", "repair", "env export", "ray hosts", "ray file"}
+    lacking = set()
+    for name, word in {name: word for panel in PANELS.values() for name, word in panel.items()}.items():
+        found = find(f"commands.{word.target}")
+        for function in [found] if callable(found) else found:
+            if "as_json" not in inspect.signature(function).parameters:
+                lacking.add(name if callable(found) else f"{name} {function.__name__.rstrip('_')}")
+    assert lacking == without

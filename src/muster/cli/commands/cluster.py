@@ -14,7 +14,7 @@ import typer
 import yaml
 
 from muster.cli.console import Paint, notice, say
-from muster.cli.options import Json, argument, option, print_result, switch
+from muster.cli.options import Json, argument, option, print_json, print_result, switch
 from muster.cli.overrides import parse_pairs
 from muster.cli.views.cluster import cluster_lines, cost_lines, history_lines, listing, node_lines, summary
 from muster.client.connect import connect, connect_to_read
@@ -161,6 +161,7 @@ def resize(
     max_nodes: Annotated[int | None, option("N", "The most nodes it may have.", min=1)] = None,
     idle: Annotated[float | None, option("SECONDS", "How long an idle node stays.", min=0)] = None,
     now: Annotated[bool, switch("Requeue runs on released nodes instead of waiting for them.", "--now")] = False,
+    as_json: Json = False,
 ) -> None:
     """Change how many nodes a cluster may have. Released nodes finish their runs first.
 
@@ -172,11 +173,13 @@ def resize(
     options = {key: value for key, value in given.items() if value is not None}
     if not options:
         raise UserError("nothing to change.", "Give --min-nodes, --max-nodes or --idle.")
-    _say(connect().change_cluster(name, options, now=now))
+    _say(connect().change_cluster(name, options, now=now), as_json)
 
 
 def set_(
-    name: Name, settings: Annotated[list[str], argument("KEY=VALUE", "Settings; an empty value is the default again.")]
+    name: Name,
+    settings: Annotated[list[str], argument("KEY=VALUE", "Settings; an empty value is the default again.")],
+    as_json: Json = False,
 ) -> None:
     """Change settings of a cluster. They hold for runs that start from then on.
 
@@ -185,11 +188,13 @@ def set_(
       muster cluster set small idle_seconds_before_scaledown=60
     """
     given = {key: yaml.safe_load(value) for key, value in parse_pairs("KEY=VALUE", settings).items()}
-    _say(connect().change_cluster(name, given))
+    _say(connect().change_cluster(name, given), as_json)
 
 
 def stop(
-    name: Name, now: Annotated[bool, switch("Requeue its runs instead of waiting for them.", "--now")] = False
+    name: Name,
+    now: Annotated[bool, switch("Requeue its runs instead of waiting for them.", "--now")] = False,
+    as_json: Json = False,
 ) -> None:
     """Release a cluster's nodes, and start nothing on it until `start`. Running jobs end first.
 
@@ -197,23 +202,24 @@ def stop(
     Examples:
       muster cluster stop small
     """
-    _say(connect().change_cluster(name, state="stopped", now=now))
+    _say(connect().change_cluster(name, state="stopped", now=now), as_json)
 
 
-def start(name: Name) -> None:
+def start(name: Name, as_json: Json = False) -> None:
     """Let a stopped cluster work again.
 
     \b
     Examples:
       muster cluster start small
     """
-    _say(connect().change_cluster(name, state="ready"))
+    _say(connect().change_cluster(name, state="ready"), as_json)
 
 
 def delete(
     name: Name,
     drain: Annotated[bool, switch("Delete it once its runs have ended.", "--drain")] = False,
     now: Annotated[bool, switch("Cancel the runs that use it.", "--now")] = False,
+    as_json: Json = False,
 ) -> None:
     """Delete a cluster; without an option, only if no run uses it.
 
@@ -225,10 +231,15 @@ def delete(
         raise Conflict("--drain and --now exclude each other.")
     connect().delete_cluster(name, "now" if now else "drain" if drain else "refuse")
     say(f"cluster {name} is deleted once its runs have ended" if drain else f"cluster {name} is deleted")
+    if as_json:
+        print_json({"name": name, "state": "deleting" if drain else "deleted"})
 
 
 def cordon(
-    name: Name, node: Nodes, reason: Annotated[str, option("TEXT", "Why; shown with the node.")] = "by hand"
+    name: Name,
+    node: Nodes,
+    reason: Annotated[str, option("TEXT", "Why; shown with the node.")] = "by hand",
+    as_json: Json = False,
 ) -> None:
     """Keep new jobs off nodes; jobs that run there go on.
 
@@ -240,9 +251,11 @@ def cordon(
     for item in node:
         client.cordon(name, item, reason=reason)
         say(f"{item} takes no new jobs")
+    if as_json:
+        print_json({"cordoned": node, "reason": reason})
 
 
-def uncordon(name: Name, node: Nodes) -> None:
+def uncordon(name: Name, node: Nodes, as_json: Json = False) -> None:
     """Return nodes to service that were cordoned, or set aside after failures.
 
     \b
@@ -253,6 +266,8 @@ def uncordon(name: Name, node: Nodes) -> None:
     for item in node:
         client.cordon(name, item, cordoned=False)
         say(f"{item} takes jobs again")
+    if as_json:
+        print_json({"uncordoned": node})
 
 
 def cost(by: Annotated[CostBy, option("WHAT", "run, user or cluster.")] = "run", as_json: Json = False) -> None:
@@ -271,10 +286,12 @@ def _show(view: ClusterView, as_json: bool) -> None:
     print_result(view, cluster_lines(view, Paint.of(sys.stdout), time.time()), as_json)
 
 
-def _say(view: ChangedCluster) -> None:
+def _say(view: ChangedCluster, as_json: bool = False) -> None:
     for text in view.notices:
         notice(text)
     say(summary(view))
+    if as_json:
+        print_json(view)
 
 
 COMMANDS = (with_flags(create, FLAGS), list_, show, nodes, cordon, uncordon, resize, set_, stop, start, delete)

@@ -120,6 +120,7 @@ def upload(
     source: Annotated[Path, argument("PATH", "A local file or folder.")],
     target: Annotated[str, argument("ADDRESS", "azureml://datastores/NAME/paths/…")],
     overwrite: Annotated[bool, switch("Overwrite files that exist.", "--overwrite")] = False,
+    as_json: Json = False,
 ) -> None:
     """Copy a file or folder into a datastore and verify it.
 
@@ -139,11 +140,14 @@ def upload(
         raise Conflict(error.message, hint) from error
     meter.end()
     say(f"{counted(len(sent), 'file')}, {size(meter.done)} at {target}")
+    if as_json:
+        print_json({"address": target, "files": sent})
 
 
 def download(
     what: Annotated[str, argument("WHAT", "An asset, or azureml://datastores/NAME/paths/…")],
     to: Annotated[Path | None, option("DIR", "Target folder (default: a folder of that name).", "--to")] = None,
+    as_json: Json = False,
 ) -> None:
     """Copy a data asset, or a file or folder of a datastore, here. An asset's files are verified.
 
@@ -167,7 +171,8 @@ def download(
         root = to or Path(location.path.rpartition("/")[2] or location.store)
         got = storage.download_path(location.store, location.path, root, meter.add, meter.expect)
     meter.end()
-    print(f"{counted(len(got), 'file')}, {size(meter.done)} in {root}")
+    line = f"{counted(len(got), 'file')}, {size(meter.done)} in {root}"
+    print_result({"folder": str(root), "files": len(got), "bytes": meter.done}, [line], as_json)
 
 
 def _split(asset: str) -> tuple[str, str | None]:

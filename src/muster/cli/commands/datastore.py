@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from muster.cli.console import say
-from muster.cli.options import Json, argument, option, print_result, seconds_of, switch
+from muster.cli.options import Json, argument, option, print_json, print_result, seconds_of, switch
 from muster.cli.overrides import parse_pairs
 from muster.cli.text import duration, table, time_text
 from muster.client.connect import connect, connect_to_read
@@ -48,6 +48,7 @@ def create(
     ] = None,
     replace: Annotated[bool, switch("Replace a datastore of that name.", "--replace")] = False,
     description: Annotated[str | None, option("TEXT", "A description.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Register a datastore. Credentials are read from a file or standard input, sealed, and never shown.
 
@@ -82,6 +83,8 @@ def create(
     made = Storage(connect().calls).create_datastore(NewDatastore(name, kind, given, credential, description), replace)
     say(f"datastore {made.name}: {made.location}, credential: {made.credential}")
     say(f"azureml://datastores/{made.name}/paths/… is its address; `muster datastore test {made.name}` tries it")
+    if as_json:
+        print_json(made)
 
 
 def list_(as_json: Json = False) -> None:
@@ -109,18 +112,25 @@ def show(name: Name, as_json: Json = False) -> None:
     print_result(found, [*lines, f"{'address':<12} azureml://datastores/{found.name}/paths/…"], as_json)
 
 
-def test(name: Name, read_only: Annotated[bool, switch("Write nothing there.", "--read-only")] = False) -> None:
+def test(
+    name: Name,
+    read_only: Annotated[bool, switch("Write nothing there.", "--read-only")] = False,
+    as_json: Json = False,
+) -> None:
     """Test a datastore: list it, write a small file, read it back, remove it.
 
     \b
     Examples:
       muster datastore test scratch
     """
-    for text in Storage(connect().calls).test_datastore(name, write=not read_only):
+    works = list(Storage(connect().calls).test_datastore(name, write=not read_only))
+    for text in works:
         say(f"{name}: {text}")
+    if as_json:
+        print_json({"name": name, "works": works})
 
 
-def delete(name: Name) -> None:
+def delete(name: Name, as_json: Json = False) -> None:
     """Unregister a datastore that no data asset uses; its content stays.
 
     \b
@@ -129,6 +139,8 @@ def delete(name: Name) -> None:
     """
     Storage(connect().calls).delete_datastore(name)
     say(f"datastore {name} is unregistered; its content stays")
+    if as_json:
+        print_json({"unregistered": name})
 
 
 def grant(
@@ -136,6 +148,7 @@ def grant(
     write: Annotated[bool, switch("To write, not only to read.", "--write")] = False,
     file: Annotated[bool, switch("The one file, not a folder.", "--file")] = False,
     lasts: Annotated[str, option("TIME", "How long it is valid, such as 15m or 2h.", "--for")] = time_text(GRANT_S),
+    as_json: Json = False,
 ) -> None:
     """Create a signed grant to one file or folder, for somebody without a token of the workspace.
 
@@ -156,7 +169,7 @@ def grant(
     )
     if not server:
         say("others reach it where the server listens for them: `muster up --help`")
-    print(made.token)
+    print_result(made, [made.token], as_json)
 
 
 def grants(as_json: Json = False) -> None:
@@ -178,6 +191,7 @@ def grants(as_json: Json = False) -> None:
 def revoke(
     ids: Annotated[list[str] | None, argument("ID", "Ids of grants.")] = None,
     every: Annotated[bool, switch("All that are still valid.", "--all")] = False,
+    as_json: Json = False,
 ) -> None:
     """End grants at once.
 
@@ -192,6 +206,8 @@ def revoke(
     for grant_id in chosen:
         storage.revoke(grant_id)
         say(f"grant {grant_id} is revoked")
+    if as_json:
+        print_json({"revoked": chosen})
 
 
 def _kind(**given: str | None) -> str:

@@ -197,6 +197,7 @@ def rm(
         list[str] | None, argument("KEY", "Keys of built environments and images, or their beginnings.")
     ] = None,
     all_: Annotated[bool, switch("Everything that no job uses.", "--all")] = False,
+    as_json: Json = False,
 ) -> None:
     """Remove environments and images that were built on this machine. One that a job uses is kept.
 
@@ -211,16 +212,20 @@ def rm(
     chosen: list[Built | Image] = (
         [*cache.entries(), *images_here()] if all_ else [_one(name, cache) for name in names or []]
     )
+    removed: list[str] = []
     for item in chosen:
         name = item.kept.name if isinstance(item, Image) else item.key
         if item.remove() if isinstance(item, Image) else cache.remove(item.key):
-            print(f"removed {name}")
+            removed.append(name)
         elif all_:
             say(f"{name} is in use and stays")
         else:
             raise Conflict(f"{name} is in use.", "Wait for the jobs that use it, or cancel them.")
     for key in swept:
-        print(f"removed {key}, which was not complete")
+        say(f"{key} was not complete")
+        removed.append(key)
+    if removed or as_json:
+        print_result({"removed": removed}, [f"removed {name}" for name in removed], as_json)
     if all_ and not chosen and not swept:
         say("nothing is built here")
 

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Annotated
 
 from muster.cli.console import is_terminal, say
-from muster.cli.options import Run, argument, complete_files, option
+from muster.cli.options import Json, Run, argument, complete_files, option, print_result
 from muster.cli.text import counted, duration, size
 from muster.client.api import Client
 from muster.client.connect import connect_to_read
 from muster.errors import Conflict, NotFound, UserError
 from muster.host.files import is_below, is_safe_path
+from muster.wire.access import FileBrief
 from muster.wire.runs import FileView, RunView
 
 
@@ -26,6 +27,7 @@ def download(
         argument("PATH", "Files, folders or patterns (default: everything).", autocompletion=complete_files),
     ] = None,
     to: Annotated[Path | None, option("DIR", "Target folder (default: named after the run).", "--to")] = None,
+    as_json: Json = False,
 ) -> None:
     """Download a run's files: outputs, logs, uploads, checkpoints; its code.
 
@@ -42,7 +44,7 @@ def download(
     client = connect_to_read()
     view = client.run(run)
     if paths and CODE in paths and not any(file.path.split("/")[0] == CODE for file in view.files):
-        _download_code(client, view, to)
+        _download_code(client, view, to, as_json)
         paths = [path for path in paths if path != CODE]
         if not paths:
             return
@@ -59,13 +61,15 @@ def download(
         meter.begin(entry.path)
         client.download(view.id, entry.path, target, progress=meter.add)
     meter.end()
-    print(f"{counted(len(chosen), 'file')}, {size(meter.done)} in {root}")
+    files = [FileBrief(entry.path, entry.size) for entry in chosen]
+    line = f"{counted(len(chosen), 'file')}, {size(meter.done)} in {root}"
+    print_result({"folder": str(root), "files": files}, [line], as_json)
 
 
 CODE = "code"
 
 
-def _download_code(client: Client, view: RunView, to: Path | None) -> None:
+def _download_code(client: Client, view: RunView, to: Path | None, as_json: bool) -> None:
     """The code that the run was submitted with."""
     if view.snapshot is None:
         raise NotFound(f"the run {view.id} was submitted without code.", "Its job has no `code`.")
@@ -74,8 +78,10 @@ def _download_code(client: Client, view: RunView, to: Path | None) -> None:
         raise Conflict(f"{root} is there already.", "Choose another folder with --to.")
     root.mkdir(parents=True, exist_ok=True)
     client.download_snapshot(view.snapshot, root)
-    count = sum(path.is_file() for path in root.rglob("*"))
-    print(f"the code, {counted(count, 'file')}, in {root}")
+    files = [FileBrief(str(path.relative_to(root)), path.stat().st_size) for path in root.rglob("*") if path.is_file()]
+    print_result(
+        {"folder": str(root), "files": files}, [f"the code, {counted(len(files), 'file')}, in {root}"], as_json
+    )
 
 
 def choose(files: Sequence[FileView], wanted: Sequence[str]) -> list[FileView]:

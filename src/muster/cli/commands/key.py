@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from muster.cli.console import say
-from muster.cli.options import Json, argument, option, print_result
+from muster.cli.options import Json, argument, option, print_json, print_result
 from muster.client.connect import connect, connect_to_read
 from muster.errors import Conflict, UserError
 from muster.store.keyring import new_key
@@ -19,7 +19,7 @@ KeyEnv = Annotated[str | None, option("NAME", "The server reads it from this var
 KeyCommand = Annotated[str | None, option("COMMAND", "The server runs this command, which prints it.", "--command")]
 
 
-def create(file: File) -> None:
+def create(file: File, as_json: Json = False) -> None:
     """Create a key in a file that only its owner may read.
 
     \b
@@ -35,6 +35,8 @@ def create(file: File) -> None:
     say(f"a new key is in {file}: keep a copy elsewhere, since nothing can be read without it")
     say(f'"encryption": {{"key_file": "{file.resolve()}"}} in workspace.json has the workspace encrypt what it stores,')
     say("from the next start of its server on: `muster down`")
+    if as_json:
+        print_json({"file": str(file.resolve())})
 
 
 def show(as_json: Json = False) -> None:
@@ -52,7 +54,9 @@ def show(as_json: Json = False) -> None:
     print_result(found, [line], as_json)
 
 
-def rotate(key_file: KeyFile = None, key_env: KeyEnv = None, key_command: KeyCommand = None) -> None:
+def rotate(
+    key_file: KeyFile = None, key_env: KeyEnv = None, key_command: KeyCommand = None, as_json: Json = False
+) -> None:
     """Change the workspace's key: the key of each stored file is wrapped anew, and no content is rewritten.
 
     \b
@@ -65,9 +69,11 @@ def rotate(key_file: KeyFile = None, key_env: KeyEnv = None, key_command: KeyCom
     done = connect().rotate_key(given)
     old = "is still needed until the server's next start" if done.rotating else "is no longer needed"
     say(f"{done.files:,} files have the key {done.key} now; the old key {old}")
+    if as_json:
+        print_json(done)
 
 
-def secrets() -> None:
+def secrets(as_json: Json = False) -> None:
     """Change the key that seals secrets and the credentials of datastores, where the workspace keeps it itself.
 
     Grants that were made before end with the server.
@@ -78,6 +84,8 @@ def secrets() -> None:
     """
     done = connect().rotate_secrets()
     say(f"{done.count:,} secrets and credentials are sealed with the key {done.key} now")
+    if as_json:
+        print_json(done)
 
 
 COMMANDS = (create, show, rotate, secrets)

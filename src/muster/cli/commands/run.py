@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 from textwrap import indent
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,6 +22,8 @@ from muster.job.explain import make_spec
 from muster.job.jobfile import LoadedJob, read_job_file
 from muster.translation.job import Translated
 from muster.translation.launchers import from_arguments, is_launcher
+
+_PATIENCE_S = 1.0
 
 
 def run(
@@ -126,7 +129,9 @@ def translated_job(translated: Translated, overrides: Overrides) -> LoadedJob:
 def start(job: LoadedJob, *, detach: bool, quiet: bool, as_json: bool) -> int:
     """Submit, and follow unless detached; returns the exit code."""
     client = connect()
-    view = submit(client, job.spec, job.base_dir, python=sys.executable, notices=job.notices)
+    upload = Upload()
+    view = submit(client, job.spec, job.base_dir, python=sys.executable, notices=job.notices, progress=upload.advance)
+    upload.end()
     # From here on the run is under way: what it came from is gathered beside it.
     find("following.origin:keep")(client, view, job)
     for text in view.notices:
@@ -136,3 +141,25 @@ def start(job: LoadedJob, *, detach: bool, quiet: bool, as_json: bool) -> int:
         return 0
     # The server starts the ranks while what shows them is loaded.
     return int(find("following.follower:follow_to_end")(client, view, quiet=quiet, as_json=as_json))
+
+
+class Upload:
+    """Says how far the code is sent, once that has taken a while."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._meter: Any = None
+        self._seen = 0
+
+    def advance(self, done: int, total: int) -> None:
+        if self._meter is None:
+            if time.monotonic() - self._began < _PATIENCE_S:
+                return
+            self._meter = find("commands.files:Meter")(total)
+            self._meter.begin("of the code")
+        self._meter.add(done - self._seen)
+        self._seen = done
+
+    def end(self) -> None:
+        if self._meter is not None:
+            self._meter.end()

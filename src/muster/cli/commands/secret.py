@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from muster.cli.console import say
-from muster.cli.options import Json, argument, print_result
+from muster.cli.options import Json, argument, print_json, print_result
 from muster.cli.text import moment, table
 from muster.client.connect import connect, connect_to_read
 from muster.errors import UserError
@@ -24,6 +24,7 @@ def set_(
         bool | None,
         typer.Option("--shared/--private", help="Whether jobs of everybody may use it.", show_default=False),
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Set or replace a secret. Its value is prompted for, or read from standard input.
 
@@ -43,6 +44,8 @@ def set_(
         raise UserError(f"no value was given for {name}.", "Type it, or write it to standard input.")
     connect().set_secret(name, value, shared)
     say(f"secret {name} is set; jobs name it as ${{{{secrets.{name}}}}} in environment_variables")
+    if as_json:
+        print_json({"set": name})
 
 
 def list_(as_json: Json = False) -> None:
@@ -66,7 +69,7 @@ def list_(as_json: Json = False) -> None:
     print_result(found, table(["NAME", "SET", "BY", "FOR JOBS OF"], rows), as_json)
 
 
-def rm(name: Name) -> None:
+def rm(name: Name, as_json: Json = False) -> None:
     """Remove a secret; jobs that name it are refused from then on.
 
     \b
@@ -75,6 +78,8 @@ def rm(name: Name) -> None:
     """
     connect().remove_secret(name)
     say(f"secret {name} is removed")
+    if as_json:
+        print_json({"removed": name})
 
 
 COMMANDS = (set_, list_, rm)

@@ -82,6 +82,7 @@ def init(
     template: Annotated[
         str | None, option("|".join(TEMPLATES), "Write a script and a job file that run at once.", show_default=False)
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Make a folder a workspace, which keeps runs in its .muster folder.
 
@@ -99,20 +100,21 @@ def init(
         refuse_to_overwrite(path, template)
     if template is None or name is not None or find_folder(path) is None:
         ref = create_workspace(path, name)
-        print(f"workspace {ref.name} in {ref.root}")
+        print_result(_brief(ref), [f"workspace {ref.name} in {ref.root}"], as_json)
     if template is not None:
         _write_template(path, template)
 
 
 def _write_template(folder: Path, name: str) -> None:
     script, job = write_template(folder, name)
-    print(f"{script} and {job}: {TEMPLATES[name].about}\nrun it with `muster run {job}`")
+    say(f"{script} and {job}: {TEMPLATES[name].about}\nrun it with `muster run {job}`")
     if wanted := list(missing(name)):
         notice(f"this Python lacks {', '.join(wanted)}: pip install {' '.join(wanted)}")
 
 
 def trust(
     path: Annotated[Path, argument("PATH", "The folder (default: the current one).")] = Path(),
+    as_json: Json = False,
 ) -> None:
     """Trust a workspace that somebody else made.
 
@@ -126,7 +128,7 @@ def trust(
       muster trust ./project
     """
     ref = trust_workspace(path)
-    print(f"the workspace {printable(ref.name)} in {ref.root} is trusted")
+    print_result(_brief(ref), [f"the workspace {printable(ref.name)} in {ref.root} is trusted"], as_json)
 
 
 def up(
@@ -200,7 +202,9 @@ def server_command(root: Path, host: str, port: int, *, tls: bool, cert: Path | 
     return [sys.executable, "-m", "muster.server", "--workspace", str(root), "--tcp", address, *secured, "--foreground"]
 
 
-def down(force: Annotated[bool, switch("Even while runs are active; they go on.", "--force")] = False) -> None:
+def down(
+    force: Annotated[bool, switch("Even while runs are active; they go on.", "--force")] = False, as_json: Json = False
+) -> None:
     """Stop this workspace's server. Active runs go on.
 
     \b
@@ -213,7 +217,7 @@ def down(force: Annotated[bool, switch("Even while runs are active; they go on."
         client = connect(ref, start=False)
     except ServerUnavailable:
         if ref.server is not None or not (left := living_agents(ref.paths)):
-            print("no server is running")
+            print_result({"stopped": False}, ["no server is running"], as_json)
             return
         # Only a server can end agents: one that was killed left them.
         say(f"no server is running, but {listed_agents(left)}; a server starts and takes along those without work")
@@ -221,7 +225,8 @@ def down(force: Annotated[bool, switch("Even while runs are active; they go on."
     client.shutdown(force)
     if ref.server is None:
         wait_until_gone(ref.paths)
-    print("the server has stopped" if ref.server is None else f"the server at {ref.server.url} is stopping")
+    line = "the server has stopped" if ref.server is None else f"the server at {ref.server.url} is stopping"
+    print_result({"stopped": True}, [line], as_json)
 
 
 def status(as_json: Json = False) -> None:
@@ -244,8 +249,12 @@ def status(as_json: Json = False) -> None:
     print_result(found, status_lines(found, Paint.of(sys.stdout), columns(sys.stdout)), as_json)
 
 
+def _brief(ref: WorkspaceRef) -> WorkspaceBrief:
+    return WorkspaceBrief(ref.name, str(ref.root), ref.server.url if ref.server else None)
+
+
 def _workspace_status(ref: WorkspaceRef) -> WorkspaceStatus:
-    workspace = WorkspaceBrief(ref.name, str(ref.root), ref.server.url if ref.server else None)
+    workspace = _brief(ref)
     try:
         client = connect(ref, start=False)
         health = client.health()

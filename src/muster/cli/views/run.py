@@ -32,7 +32,7 @@ def summary(view: RunView, paint: Paint, now: float, room: int | None = None) ->
         total = size(sum(entry.size for entry in kept))
         rows.append(("outputs", f"{counted(len(kept), 'file')}, {total}: muster download {name} outputs"))
     rows.append(("logs", f"muster logs {name}"))
-    rows.append(("metrics" if _logged(view.metrics) else "more", f"muster show {name}"))
+    rows.append(("metrics", f"muster metrics {name}") if _logged(view.metrics) else ("more", f"muster show {name}"))
     return lines + _labelled(rows, paint, room)
 
 

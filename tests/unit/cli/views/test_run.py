@@ -21,7 +21,7 @@ brave-otter  Completed in 12s  2 ranks on 2 nodes
   loss        2.311
   outputs     1 file, 102 MB: muster download brave-otter outputs
   logs        muster logs brave-otter
-  metrics     muster show brave-otter"""
+  metrics     muster metrics brave-otter"""
     )
 
 

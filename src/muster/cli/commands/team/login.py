@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 from muster.cli.console import print_lines, say
-from muster.cli.options import Json, argument, option, print_json, switch
+from muster.cli.options import Json, argument, option, print_json, print_result, switch
 from muster.cli.text import table
 from muster.client.api import Client
 from muster.client.connect import refuse_plain
@@ -45,6 +45,7 @@ def login(
     ] = None,
     sso: Annotated[bool, switch("Sign on at the team's sign-on service, with a browser.", "--sso")] = False,
     here: Annotated[bool, switch("For this folder only, instead of wherever no folder has a workspace.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Log in to a team's server, and use it from now on.
 
@@ -60,19 +61,21 @@ def login(
       muster login https://gpu-1:8910 --sso
     """
     link = read_link(url)
-    refuse_own_runs(Path.cwd() if here else None)
+    folder = Path.cwd() if here else None
+    refuse_own_runs(folder)
     pinned = _given(certificate) if certificate is not None else pinned_certificate(link.url, fingerprint)
     refuse_plain(Address(link.url, "secret"))
     token = _joined(link, pinned, sso, token_file)
     me = Client(Address(link.url, token, pinned)).myself()
-    remember(link.url, token, pinned, Path.cwd() if here else None)
-    print(f"logged in to {link.url} as {me.name} ({me.role})")
+    root = remember(link.url, token, pinned, folder)
+    found = {"server": link.url, "name": me.name, "role": me.role, "root": str(root)}
+    print_result(found, [f"logged in to {link.url} as {me.name} ({me.role})"], as_json)
     own = find_folder(Path.cwd())
     if not here and own is not None and own == locate():
         say(f"This folder has a workspace of its own ({own}), which commands here go on using.")
 
 
-def logout(here: Annotated[bool, switch("Forget the server of this folder.")] = False) -> None:
+def logout(here: Annotated[bool, switch("Forget the server of this folder.")] = False, as_json: Json = False) -> None:
     """Forget the server that you logged in to.
 
     \b
@@ -81,7 +84,8 @@ def logout(here: Annotated[bool, switch("Forget the server of this folder.")] = 
       muster logout --here
     """
     url = forget(Path.cwd() if here else None)
-    print(f"logged out of {url}" if url else "not logged in" + (" in this folder" if here else ""))
+    line = f"logged out of {url}" if url else "not logged in" + (" in this folder" if here else "")
+    print_result({"server": url}, [line], as_json)
 
 
 def workspaces(as_json: Json = False) -> None:
