@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -19,15 +20,23 @@ MB = 1 << 20
 
 
 def test_a_forwarded_port_is_the_ranks_own(running: Running, cli: Any) -> None:
-    forward = cli.start("forward", running.id, f"0:{running.port(1)}", "0:1", "--rank", "1")
+    with cli.start("forward", running.id, f"0:{running.port(1)}", "0:1", "--rank", "1") as forward:
+        check_forwarding(forward)
+    wait_until(lambda: not running.sessions(), what="the end of the sessions")
+
+
+def check_forwarding(forward: subprocess.Popen[str]) -> None:
+    assert forward.stderr is not None
     first, second = (re.search(r"127\.0\.0\.1:(\d+)", forward.stderr.readline()) for _ in range(2))
     assert first and second
     with closing(socket.create_connection(("127.0.0.1", int(first[1])), 30)) as line:
         given = os.urandom(5 * MB)
-        threading.Thread(target=lambda: (line.sendall(given), line.shutdown(socket.SHUT_WR))).start()
+        sender = threading.Thread(target=lambda: (line.sendall(given), line.shutdown(socket.SHUT_WR)))
+        sender.start()
         back = bytearray()
         while piece := line.recv(MB):
             back += piece
+        sender.join()
     assert back == given
     # Nobody listens on the other one.
     with closing(socket.create_connection(("127.0.0.1", int(second[1])), 30)) as line:
@@ -35,7 +44,6 @@ def test_a_forwarded_port_is_the_ranks_own(running: Running, cli: Any) -> None:
     assert "nothing listens on port 1 of rank 1" in forward.stderr.readline()
     forward.send_signal(2)
     assert forward.wait(30) == 130
-    wait_until(lambda: not running.sessions(), what="the end of the sessions")
 
 
 def test_fifty_tunnels_at_once_and_a_reader_that_sleeps(running: Running) -> None:
@@ -99,7 +107,7 @@ def test_the_routes_refuse_what_they_do_not_know(running: Running) -> None:
     assert b" 404 " in ask(f"POST /api/v1/tunnels/nothing HTTP/1.1\r\n{upgrade}")
     assert b" 403 " in ask(f"POST /api/v1/tunnels/nothing HTTP/1.1\r\n{upgrade}", "wrong")
     assert b" 404 " in ask(f"POST /api/v1/agents/local-0/tunnels/nothing HTTP/1.1\r\n{upgrade}")
-    assert b" 422 " in ask("POST /api/v1/tunnels/nothing HTTP/1.1\r\nContent-Length: 0")
+    assert b" 400 " in ask("POST /api/v1/tunnels/nothing HTTP/1.1\r\nContent-Length: 0")
     other = upgrade.replace("muster-tunnel", "h2c")
     assert b" 422 " in ask(f"POST /api/v1/tunnels/nothing HTTP/1.1\r\n{other}")
     assert running.output("echo", "well") == "well\n"

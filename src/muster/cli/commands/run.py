@@ -19,8 +19,8 @@ from muster.client.submit import submit
 from muster.errors import JobError
 from muster.job.explain import make_spec
 from muster.job.jobfile import LoadedJob, load_job_file
-from muster.translation.job import Translated
-from muster.translation.launchers import from_arguments, is_launcher
+from muster.job.translation.job import Translated
+from muster.job.translation.launchers import from_arguments, is_launcher
 
 
 def run(
