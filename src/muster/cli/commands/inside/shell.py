@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from muster.cli.commands.inside.entering import once_started
 from muster.cli.console import say
 from muster.cli.exits import EXIT_PIPE
 from muster.cli.options import Run, argument, option
@@ -38,12 +39,13 @@ def shell(
     \b
     Examples:
       muster shell @latest
-      muster shell @latest --rank 3 -- nvidia-smi
-      muster shell @latest -- cat config.json > config.json
+      muster shell @latest --rank 1 -- ps -e
+      muster shell @latest -- env > rank_0.env
     """
     terminal = _terminal()
     target = TunnelTarget("shell", rank, tuple(command or ()), terminal)
-    tunnel = connect(start=False).open_tunnel(run, target)
+    client = connect(start=False)
+    tunnel = once_started(lambda: client.open_tunnel(run, target))
     out, errors = SharedEnd(1), SharedEnd(2)
     sinks: dict[bytes, End] = {frames.DATA: out, frames.ERRORS: errors}
     session = Session(tunnel, {frames.DATA: SharedEnd(0)}, sinks)
