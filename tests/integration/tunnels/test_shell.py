@@ -52,7 +52,7 @@ def test_a_terminal_is_one(running: Running, terminal: Callable[..., Terminal]) 
     os.kill(shown.pid, 28)
     # The size is on its way while this is typed, so it is asked for until it has come.
     shown.press(b"until stty size | grep '41 77'; do sleep 0.1; done\r")
-    shown.until(r"\n41 77")
+    shown.until(r"\r41 77|\n41 77|l41 77")
     shown.press(b"sleep 4000\r")
     wait_until(lambda: "sleep" in _names(running), what="sleep")
     shown.press(b"\x03")

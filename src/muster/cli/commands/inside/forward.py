@@ -40,7 +40,7 @@ def forward(
       muster forward @latest 9000:8888 --rank 1
       muster forward @latest 6006 8888
     """
-    client = connect(start=False)
+    client = connect()
     view = client.run(run)
     services = services_of(view)
     wanted = [parse_ports(text, services) for text in ports]

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from muster.cli.commands.inside.entering import once_started
-from muster.cli.console import say
+from muster.cli.console import safe
 from muster.cli.exits import EXIT_PIPE
 from muster.cli.options import Run, argument, option
 from muster.client.connect import connect
@@ -44,14 +44,15 @@ def shell(
     """
     terminal = _terminal()
     target = TunnelTarget("shell", rank, tuple(command or ()), terminal)
-    client = connect(start=False)
+    client = connect()
     tunnel = once_started(lambda: client.open_tunnel(run, target))
     out, errors = SharedEnd(1), SharedEnd(2)
     sinks: dict[bytes, End] = {frames.DATA: out, frames.ERRORS: errors}
     session = Session(tunnel, {frames.DATA: SharedEnd(0)}, sinks)
     with _raw(session) if terminal is not None else nullcontext():
         if terminal is not None and not command:
-            say(f"rank {rank or 0} of {tunnel.view.run} on {tunnel.view.node}; `exit` or Ctrl-D leaves\r")
+            greeting = f"rank {rank or 0} of {tunnel.view.run} on {tunnel.view.node}; `exit` or Ctrl-D leaves"
+            print(safe(greeting), end="\r\n", file=sys.stderr, flush=True)
         code = session.run(ended=lambda: out.broken)
     raise typer.Exit(EXIT_PIPE if out.broken else code)
 

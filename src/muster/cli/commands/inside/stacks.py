@@ -33,7 +33,7 @@ def stacks(
       muster stacks @latest
       muster stacks @latest --rank 1 --threads
     """
-    client = connect(start=False)
+    client = connect()
     report = _report(client, run, rank)
     for text in report.notices:
         notice(text)
