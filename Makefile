@@ -15,7 +15,7 @@ JOB ?= examples/resnet50/job.yml
 WORKERS ?= auto
 # A worker that dies ends the tests: with one in its place the others may wait for ever.
 PYTEST = $(BIN)/pytest -n $(WORKERS) --max-worker-restart 0
-BENCHES := imports start launch queue listings logs files memory scheduler restart kills checkpoint training environments slurm storage ray
+BENCHES := imports start launch queue listings logs files tunnel memory scheduler restart kills checkpoint training environments slurm storage ray
 
 .PHONY: help demo test check unit integration frameworks format bench clean
 
