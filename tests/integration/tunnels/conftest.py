@@ -6,21 +6,23 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import _end_workspace as end_workspace
 from tests.conftest import wait_until
-from tests.integration.cli.conftest import Cli, Terminal, cli, terminal
+from tests.integration.cli.conftest import Cli, Terminal
 from tests.integration.server.conftest import Site, site
 
+from muster.client.connect import connect
+from muster.client.workspace import create_workspace
 from muster.host import frames
-from muster.host.streams import End
 from muster.wire.tunnels import TunnelTarget
 
-__all__ = ["Cli", "Site", "Terminal", "cli", "running", "site", "terminal"]
+__all__ = ["Site", "Terminal", "site"]
 
 # Echoes what it is sent on its own port; a connection that begins with a number gets so many megabytes.
 RANKS = """
@@ -63,6 +65,11 @@ class Running:
         self.site = site
         self.id = run
 
+    @property
+    def cli(self) -> Cli:
+        """The command line in its workspace."""
+        return Cli(self.site.folder)
+
     def port(self, rank: int) -> int:
         """Where a rank listens; asked through a tunnel."""
         return int(wait_until(lambda: self.output("cat", f"port_{rank}", rank=rank), what=f"the port of rank {rank}"))
@@ -73,6 +80,7 @@ class Running:
 
     def shell(self, *command: str, rank: int = 0, **options: Any) -> subprocess.CompletedProcess[str]:
         settings: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60, "check": False}
+        settings["cwd"] = self.site.folder
         if "input" not in options:
             settings["stdin"] = subprocess.DEVNULL
         words = ["shell", self.id, "--rank", str(rank), "--", *command]
@@ -92,33 +100,59 @@ class Running:
         }
 
 
-@pytest.fixture
-def running(site: Site) -> Iterator[Running]:
-    Path("ranks.py").write_text(RANKS)
+def started(site: Site) -> Running:
+    """The run, once both ranks are there."""
+    (site.folder / "ranks.py").write_text(RANKS)
     distribution = {"type": "pytorch", "process_count_per_instance": 2}
     run = site.run(command=["python", "ranks.py"], code=".", distribution=distribution)
     site.wait(run, "Running")
     wait_until(lambda: all(rank["pid"] for rank in site.view(run)["attempts"][-1]["ranks"]), what="both ranks")
-    yield Running(site, run)
-    site.client.cancel(run, force=True)
-    site.wait(run)
+    return Running(site, run)
 
 
-class Kept(End):
-    """An end that keeps what it is sent."""
+def ended(running: Running) -> None:
+    running.site.client.cancel(running.id, force=True)
+    running.site.wait(running.id)
 
-    def __init__(self) -> None:
-        self.data = bytearray()
 
-    def fileno(self) -> int:
-        return -1
+@pytest.fixture(scope="session")
+def shared_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One run for all tests that leave it alone: starting a workspace takes longer than most of them."""
+    folder = tmp_path_factory.mktemp("t")
+    client = connect(create_workspace(folder, "tunnels"))
+    running = started(Site(folder, client))
+    yield running
+    ended(running)
+    client.close()
+    end_workspace(folder)
 
-    def write(self, data: memoryview) -> int | None:
-        self.data += data
-        return len(data)
 
-    def close(self) -> None:
-        pass
+@pytest.fixture
+def running(shared_run: Running, monkeypatch: pytest.MonkeyPatch) -> Running:
+    monkeypatch.chdir(shared_run.site.folder)
+    return shared_run
+
+
+@pytest.fixture
+def own_run(site: Site) -> Iterator[Running]:
+    """A run that a test may end, with its server and its agent."""
+    running = started(site)
+    yield running
+    ended(running)
+
+
+@pytest.fixture
+def terminal(running: Running) -> Iterator[Callable[..., Terminal]]:
+    """Starts commands on terminals of their own, in the workspace of the run that is shared."""
+    opened: list[Terminal] = []
+
+    def start(*args: str, **environment: str) -> Terminal:
+        opened.append(Terminal(running.site.folder, args, environment))
+        return opened[-1]
+
+    yield start
+    for one in opened:
+        one.close()
 
 
 def echoed(line: socket.socket, data: bytes) -> bytes:

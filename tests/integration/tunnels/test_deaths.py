@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from tests.conftest import wait_until
 from tests.integration.tunnels.conftest import Running, exists
@@ -12,8 +10,9 @@ LOOP = ("sh", "-c", "echo $$; while :; do sleep 1; done")
 
 
 @pytest.mark.parametrize("victim", ["client", "server", "agent"])
-def test_a_death_ends_the_session_and_what_it_started(running: Running, cli: Any, victim: str) -> None:
-    shell = cli.start("shell", running.id, "--", *LOOP)
+def test_a_death_ends_the_session_and_what_it_started(own_run: Running, victim: str) -> None:
+    running = own_run
+    shell = running.cli.start("shell", running.id, "--", *LOOP)
     started = int(shell.stdout.readline())
     assert exists(started)
     {"client": shell.kill, "server": running.site.server().kill, "agent": running.site.agent().kill}[victim]()

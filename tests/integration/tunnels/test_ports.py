@@ -9,7 +9,6 @@ import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import Any
 
 from tests.conftest import wait_until
 from tests.integration.tunnels.conftest import Running, echoed, memory_mb
@@ -19,8 +18,8 @@ from muster.host import frames
 MB = 1 << 20
 
 
-def test_a_forwarded_port_is_the_ranks_own(running: Running, cli: Any) -> None:
-    with cli.start("forward", running.id, f"0:{running.port(1)}", "0:1", "--rank", "1") as forward:
+def test_a_forwarded_port_is_the_ranks_own(running: Running) -> None:
+    with running.cli.start("forward", running.id, f"0:{running.port(1)}", "0:1", "--rank", "1") as forward:
         check_forwarding(forward)
     wait_until(lambda: not running.sessions(), what="the end of the sessions")
 

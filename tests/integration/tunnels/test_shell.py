@@ -9,7 +9,6 @@ import struct
 import termios
 import time
 from collections.abc import Callable
-from typing import Any
 
 from tests.conftest import wait_until
 from tests.integration.tunnels.conftest import Running, Terminal, exists
@@ -71,8 +70,11 @@ def test_a_closed_terminal_ends_the_shell(running: Running, terminal: Callable[.
     assert "sleep" not in _names(running)
 
 
-def test_a_shell_does_not_hold_up_the_end_of_its_attempt(running: Running, cli: Any) -> None:
-    shell = cli.start("shell", running.id, "--", "sh", "-c", "trap '' TERM HUP; echo in; while :; do sleep 1; done")
+def test_a_shell_does_not_hold_up_the_end_of_its_attempt(own_run: Running) -> None:
+    running = own_run
+    shell = running.cli.start(
+        "shell", running.id, "--", "sh", "-c", "trap '' TERM HUP; echo in; while :; do sleep 1; done"
+    )
     assert shell.stdout.readline() == "in\n"
     begin = time.monotonic()
     running.site.client.cancel(running.id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from tests.conftest import wait_until
 from tests.integration.tunnels.conftest import Running
@@ -12,16 +11,16 @@ from muster.agent.run.sessions import python_stacks
 from muster.agent.run.sessions.place import Place
 
 
-def test_equal_stacks_are_shown_once(running: Running, cli: Any) -> None:
+def test_equal_stacks_are_shown_once(running: Running) -> None:
     running.port(0), running.port(1)
-    shown = cli("stacks", running.id)
+    shown = running.cli("stacks", running.id)
     assert shown.returncode == 0, shown.stderr
     compute, fetch = shown.stdout.split("\n\n")
     assert compute.startswith("rank 0:\n  compute ") and "ranks.py:" in compute
     assert fetch.startswith("rank 1:\n  fetch ")
-    both = json.loads(cli("stacks", running.id, "--rank", "1", "--json").stdout)
+    both = json.loads(running.cli("stacks", running.id, "--rank", "1", "--json").stdout)
     assert both["how"] == "py-spy" and {process["rank"] for process in both["processes"]} == {1}
-    assert "serve" in cli("stacks", running.id, "--rank", "0", "--threads").stdout
+    assert "serve" in running.cli("stacks", running.id, "--rank", "0", "--threads").stdout
 
 
 def test_a_rank_tells_by_itself_where_it_is_without_py_spy(running: Running) -> None:
