@@ -22,7 +22,7 @@ PANELS = {
         "import": Word(
             "porting.imports:COMMANDS",
             "Make job files of other systems' batch scripts.",
-            "muster import sbatch train.sbatch --to job.yml",
+            "muster import sbatch train.sbatch --to ported.yml",
         ),
         "cancel": Word(
             "runs:cancel", "Cancel runs: ranks get SIGTERM, then 30 seconds; --force kills.", "muster cancel @latest"

@@ -39,7 +39,7 @@ def shell(
     \b
     Examples:
       muster shell @latest
-      muster shell @latest --rank 1 -- ps -e
+      muster shell @latest --rank 1 -- ls -l
       muster shell @latest -- env > rank_0.env
     """
     terminal = _terminal()
