@@ -8,6 +8,7 @@ import pty
 import re
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -44,6 +45,7 @@ for step in range(3):
 run.log("images_per_sec", 100.0 * int(os.environ.get("WORLD_SIZE", "1")))
 Path("outputs").mkdir(exist_ok=True)
 Path("outputs/model.pt").write_text("a model")
+Path("outputs/events.out.tfevents.0").write_bytes(b"")
 if "MUSTER_CHECKPOINT_DIR" in os.environ and os.environ.get("RANK", "0") == "0":
     unfinished = Path(os.environ["MUSTER_CHECKPOINT_DIR"]) / ".step_100"
     unfinished.mkdir()
@@ -119,7 +121,6 @@ def test_the_commands_of_a_document_work(document: Path, workspace: Path) -> Non
 @pytest.mark.timeout(600)
 def test_the_examples_of_the_command_reference_work(workspace: Path) -> None:
     prepare(workspace)
-    (workspace / "sleeper.py").write_text("import time\ntime.sleep(600)\n")
     (workspace / "fails.py").write_text("raise SystemExit(3)\n")
     (workspace / "job.yml").write_text(JOB_FILE)
     (workspace / "cluster.yml").write_text("name: gpus\nsize: Standard_NC6s_v3\nmax_instances: 2\n")
@@ -135,6 +136,9 @@ def test_the_examples_of_the_command_reference_work(workspace: Path) -> None:
         execute(Shown(0, f"muster run train.py --procs 2 --name {name} --quiet", None), workspace, REFERENCE)
     for item in reference_examples():
         if item.command.startswith(("muster up", "muster login")):
+            continue
+        if item.command.split()[1] in ("shell", "stacks", "forward", "tensorboard"):
+            enter_a_run_that_sleeps(item, workspace)
             continue
         if item.command.startswith("muster cancel"):
             cancel_a_run_that_sleeps(item, workspace)
@@ -152,6 +156,29 @@ def test_the_examples_of_the_command_reference_work(workspace: Path) -> None:
             answer_yes(item, workspace)
             continue
         execute(item, workspace, REFERENCE)
+
+
+def enter_a_run_that_sleeps(item: Shown, folder: Path) -> None:
+    """What goes on until Ctrl-C is ended once it serves."""
+    if "@latest" in item.command:
+        execute(Shown(0, "muster run sleeper.py --procs 2 --detach", None), folder, REFERENCE)
+    if item.command.split()[1] in ("shell", "stacks"):
+        execute(item, folder, REFERENCE)
+    else:
+        words = shlex.split(item.command)[1:] + (["--port", "0"] if "tensorboard" in item.command else [])
+        serving = subprocess.Popen([BIN / "muster", *words], cwd=folder, stderr=subprocess.PIPE, text=True)
+        with serving:
+            said = ""
+            while "Ctrl-C" not in said and "CTRL+C" not in said:
+                assert serving.stderr is not None
+                line = serving.stderr.readline()
+                assert line, said
+                said += line
+            serving.send_signal(signal.SIGINT)
+            assert serving.wait(60) in (0, 130), said
+    if "@latest" in item.command:
+        execute(Shown(0, "muster cancel @latest --force", None), folder, REFERENCE)
+        execute(Shown(0, "muster wait @latest", None), folder, REFERENCE, allowed={130})
 
 
 def encrypt(folder: Path) -> None:
@@ -248,6 +275,8 @@ def prepare(folder: Path) -> None:
     (folder / "month.csv").write_text("\n".join(["start,length,gpus", *trace, ""]))
     for place in ("train.py", "src/train.py"):
         (folder / place).write_text(SCRIPT)
+    (folder / "sleeper.py").write_text("import time\ntime.sleep(600)\n")
+    (folder / "train.sbatch").write_text("#!/bin/bash\n#SBATCH -N 2 --time=10\nsrun python train.py\n")
     for log in ("slurm-4711.out", "rank_0.log", "rank_1.log"):
         (folder / log).write_text("epoch 1\nKilled\n")
     shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("__pycache__", "outputs"))

@@ -22,7 +22,7 @@ PANELS = {
         "import": Word(
             "porting.imports:COMMANDS",
             "Make job files of other systems' batch scripts.",
-            "muster import sbatch train.sbatch --to job.yml",
+            "muster import sbatch train.sbatch --to ported.yml",
         ),
         "cancel": Word(
             "runs:cancel", "Cancel runs: ranks get SIGTERM, then 30 seconds; --force kills.", "muster cancel @latest"
@@ -65,7 +65,7 @@ PANELS = {
     "Enter": {
         "shell": Word(
             "inside.shell:shell",
-            "Open a shell where a rank runs, or run a command there.",
+            "Open a shell where a rank runs: with its environment, in its folder or container.",
             "muster shell @latest --rank 1",
             takes_script=True,
         ),
@@ -75,11 +75,13 @@ PANELS = {
             "muster stacks @latest",
         ),
         "forward": Word(
-            "inside.forward:forward", "Bring a port of a rank to this machine.", "muster forward @latest 8888"
+            "inside.forward:forward",
+            "Bring ports of a rank to this machine, on 127.0.0.1, until Ctrl-C.",
+            "muster forward @latest 8888",
         ),
         "tensorboard": Word(
             "inside.tensorboard:tensorboard",
-            "Start TensorBoard on the event files of runs, also while they grow.",
+            "Start TensorBoard on the event files of runs, until Ctrl-C.",
             "muster tensorboard @latest",
         ),
     },

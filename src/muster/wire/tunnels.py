@@ -10,6 +10,9 @@ from muster.wire.message import check_range, wire
 
 TunnelKind = Literal["shell", "stacks", "port"]
 
+NOT_STARTED_YET = "not_started_yet"
+"""The code of a refusal that passes once the run has started."""
+
 _ARGUMENTS = 1000
 _ARGUMENT_BYTES = 32_000
 _PORTS = 65_535

@@ -9,7 +9,7 @@ import subprocess
 from typing import Any
 
 import psutil
-from tests.conftest import wait_until
+from tests.conftest import MUSTER, wait_until
 from tests.integration.containers.conftest import Site, containers
 
 from muster.errors import NotFound
@@ -195,3 +195,25 @@ def _pids(name: str) -> set[int]:
     ).stdout
     keeper = psutil.Process(int(first))
     return {keeper.pid, *(child.pid for child in keeper.children(recursive=True))}
+
+
+def test_somebody_enters_the_container(boxes: Site, image: str) -> None:
+    """A shell has the image's files and the rank's folder; stacks come without py-spy, by the rank's own handler."""
+    run = submit(boxes, image, WAITS)
+    wait_until(lambda: waits(boxes, run), 30.0, "its first line")
+    look = "import os, sys; print(sys.prefix, os.getcwd(), os.environ['MUSTER_RUN_ID'], os.getppid())"
+    done = subprocess.run(
+        [MUSTER, "shell", run, "--", "python3", "-c", look],
+        cwd=boxes.folder,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    prefix, folder, named, _ = done.stdout.split()
+    assert (prefix, named) == ("/usr", run) and folder.endswith(f"{run}.1/work"), done.stderr
+    _, report = boxes.client.stacks(run)
+    assert report.how == "faulthandler", "the image has no py-spy"
+    assert report.processes[0].threads[0].frames[-1].function == "<module>"
+    boxes.client.cancel(run, force=True)
+    boxes.wait(run)

@@ -341,7 +341,9 @@ class Keeper:
             # Found first, which takes a while: the signal should come together with the announcement.
             addressed = self._addressed()
             left_to_parent = [process for process in addressed if processes.is_part_of_parent(process)]
-            self._spared = [process for process in left_to_parent if process.pid not in self._running]
+            # A session is forked too, but not waited for: it ends what it started at once.
+            told = self._running.keys() | self._sessions
+            self._spared = [process for process in left_to_parent if process.pid not in told]
             self._announce("stopping")
             processes.terminate(set(addressed) - set(self._spared))
         elif self._spared:

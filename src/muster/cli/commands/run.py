@@ -20,8 +20,8 @@ from muster.client.submit import submit
 from muster.errors import JobError
 from muster.job.explain import make_spec
 from muster.job.jobfile import LoadedJob, read_job_file
-from muster.translation.job import Translated
-from muster.translation.launchers import from_arguments, is_launcher
+from muster.job.translation.job import Translated
+from muster.job.translation.launchers import from_arguments, is_launcher
 
 _PATIENCE_S = 1.0
 

@@ -13,7 +13,7 @@ from muster.server.database.records import find_run
 from muster.wire import states
 from muster.wire.codec import from_json
 from muster.wire.node.plan import NodePlan
-from muster.wire.tunnels import NewTunnel
+from muster.wire.tunnels import NOT_STARTED_YET, NewTunnel
 
 _STILL_TO_COME = (states.NOT_STARTED, states.QUEUED, states.PROVISIONING, states.PREPARING)
 
@@ -65,6 +65,7 @@ def chosen_node(running: Running, wanted: NewTunnel) -> int:
             raise errors.Conflict(
                 f"run {run} is {running.status}: none of its ranks has started yet",
                 f"`muster logs -f {run}` waits for it.",
+                code=NOT_STARTED_YET,
             )
         raise errors.Conflict(f"run {run} is {running.status}: none of its ranks runs", "Runs can be entered alive.")
     if wanted.node_rank is not None:

@@ -8,6 +8,7 @@ from contextlib import closing
 from functools import partial
 from typing import Annotated
 
+from muster.cli.commands.inside.entering import once_started
 from muster.cli.console import notice, say
 from muster.cli.options import Run, argument, option
 from muster.client.api import Client
@@ -39,12 +40,12 @@ def forward(
       muster forward @latest 9000:8888 --rank 1
       muster forward @latest 6006 8888
     """
-    client = connect(start=False)
+    client = connect()
     view = client.run(run)
     services = services_of(view)
     wanted = [parse_ports(text, services) for text in ports]
     # Refused now, and not when the first connection comes.
-    client.open_tunnel(view.id, TunnelTarget("shell", rank, ("true",))).connection.close()
+    once_started(lambda: client.open_tunnel(view.id, TunnelTarget("shell", rank, ("true",)))).connection.close()
     listeners = [(item, _listener(item)) for item in wanted]
     for item, listener in listeners:
         local = listener.getsockname()[1]

@@ -8,12 +8,13 @@ import sys
 import termios
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Annotated
 
 import typer
 
-from muster.cli.console import say
+from muster.cli.commands.inside.entering import once_started
+from muster.cli.console import safe
 from muster.cli.exits import EXIT_PIPE
 from muster.cli.options import Run, argument, option
 from muster.client.connect import connect
@@ -38,19 +39,20 @@ def shell(
     \b
     Examples:
       muster shell @latest
-      muster shell @latest --rank 3 -- nvidia-smi
-      muster shell @latest -- cat config.json > config.json
+      muster shell @latest --rank 1 -- ls -l
+      muster shell @latest -- env > rank_0.env
     """
     terminal = _terminal()
     target = TunnelTarget("shell", rank, tuple(command or ()), terminal)
-    tunnel = connect(start=False).open_tunnel(run, target)
-    if terminal is not None and not command:
-        number = 0 if rank is None else rank
-        say(f"rank {number} of {tunnel.view.run} on {tunnel.view.node}; `exit` or Ctrl-D leaves")
+    client = connect()
+    tunnel = once_started(lambda: client.open_tunnel(run, target))
     out, errors = SharedEnd(1), SharedEnd(2)
     sinks: dict[bytes, End] = {frames.DATA: out, frames.ERRORS: errors}
     session = Session(tunnel, {frames.DATA: SharedEnd(0)}, sinks)
-    with _raw(session) if terminal is not None else _plain():
+    with _raw(session) if terminal is not None else nullcontext():
+        if terminal is not None and not command:
+            greeting = f"rank {rank or 0} of {tunnel.view.run} on {tunnel.view.node}; `exit` or Ctrl-D leaves"
+            print(safe(greeting), end="\r\n", file=sys.stderr, flush=True)
         code = session.run(ended=lambda: out.broken)
     raise typer.Exit(EXIT_PIPE if out.broken else code)
 
@@ -73,15 +75,11 @@ def _raw(session: Session) -> Iterator[None]:
 
     before = termios.tcgetattr(0)
     handler = signal.signal(signal.SIGWINCH, resized)
-    tty.setraw(0)
+    # What was typed meanwhile is kept.
+    tty.setraw(0, termios.TCSADRAIN)
     try:
         yield
     finally:
         termios.tcsetattr(0, termios.TCSADRAIN, before)
         signal.signal(signal.SIGWINCH, handler)
         sys.stdout.flush()
-
-
-@contextmanager
-def _plain() -> Iterator[None]:
-    yield

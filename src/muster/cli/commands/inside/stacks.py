@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated
 
+from muster.cli.commands.inside.entering import once_started
 from muster.cli.console import notice
 from muster.cli.options import Json, Run, option, print_result, switch
 from muster.cli.views.stacks import grouped, page
@@ -30,9 +31,9 @@ def stacks(
     \b
     Examples:
       muster stacks @latest
-      muster stacks @latest --rank 3 --threads
+      muster stacks @latest --rank 1 --threads
     """
-    client = connect(start=False)
+    client = connect()
     report = _report(client, run, rank)
     for text in report.notices:
         notice(text)
@@ -41,7 +42,7 @@ def stacks(
 
 def _report(client: Client, run: str, rank: int | None) -> StacksReport:
     """What all nodes of the run say; those that say nothing are named."""
-    view, first = client.stacks(run, rank, None if rank is not None else 0)
+    view, first = once_started(lambda: client.stacks(run, rank, None if rank is not None else 0))
     if rank is not None or view.num_nodes == 1:
         return first
     reports, notices = [first], list(first.notices)

@@ -38,7 +38,7 @@ def tensorboard(
       muster tensorboard brave-otter calm-lynx --port 0
     """
     program = tensorboard_command()
-    client = connect(start=False)
+    client = connect()
     views = list({view.id: view for view in map(client.run, runs)}.values())
     mirror = Mirror(client, cache_folder(client.health().workspace))
     found = {view.id: mirror.fetch(view) for view in views}

@@ -13,8 +13,8 @@ from muster.cli.options import argument, option, switch
 from muster.errors import JobError, UserError
 from muster.job.explain import make_spec
 from muster.job.jobfile import LoadedJob
-from muster.translation.job import Translated
-from muster.translation.sbatch import from_sbatch
+from muster.job.translation.job import Translated
+from muster.job.translation.sbatch import from_sbatch
 
 _MOST_BYTES = 1 << 20
 

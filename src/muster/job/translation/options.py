@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from muster.errors import JobError
-from muster.translation.words import value
+from muster.job.translation.words import value
 
 
 @dataclass(frozen=True)

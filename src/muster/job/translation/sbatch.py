@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from muster.errors import JobError
-from muster.translation.job import Translated
-from muster.translation.launchers import NAMES, Surroundings, from_line, gpus_of
-from muster.translation.words import program, split, value
+from muster.job.translation.job import Translated
+from muster.job.translation.launchers import NAMES, Surroundings, from_line, gpus_of
+from muster.job.translation.words import program, split, value
 
 _SHORT = {
     "-N": "--nodes",

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from muster.errors import JobError
-from muster.translation.job import Kind, Translated
-from muster.translation.options import Grammar, Parsed, parse
-from muster.translation.words import program, quoted, split, value
+from muster.job.translation.job import Kind, Translated
+from muster.job.translation.options import Grammar, Parsed, parse
+from muster.job.translation.words import program, quoted, split, value
 
 _RENDEZVOUS = {"--rdzv-backend": True, "--rdzv-endpoint": True, "--rdzv-id": True, "--rdzv-conf": True}
 _MASTER = {"--master-addr": True, "--master-port": True, "--node-rank": True}

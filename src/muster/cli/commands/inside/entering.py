@@ -1,0 +1,30 @@
+"""Opening a tunnel to a run that may be about to start."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from muster.cli.console import say
+from muster.errors import UserError
+from muster.wire.tunnels import NOT_STARTED_YET
+
+T = TypeVar("T")
+_PATIENCE_S = 60.0
+_PAUSE_S = 0.3
+
+
+def once_started(enter: Callable[[], T]) -> T:
+    """Enter a run; one that has not started yet is waited for, for a minute."""
+    deadline, said = time.monotonic() + _PATIENCE_S, False
+    while True:
+        try:
+            return enter()
+        except UserError as error:
+            if error.code != NOT_STARTED_YET or time.monotonic() > deadline:
+                raise
+            if not said:
+                say(f"{error.message}; waiting for it")
+                said = True
+        time.sleep(_PAUSE_S)
