@@ -259,3 +259,5 @@ class RunView:
     """What was said of its start when it began to wait; None: it did not have to."""
     ends_between: Between | None = field(default=None, metadata=OMIT)
     """When a run that has nodes ends in four of five cases, by runs like it and its own progress."""
+    params: Mapping[str, str] = field(default_factory=dict, metadata=OMIT)
+    """What its script logged as parameters."""

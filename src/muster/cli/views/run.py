@@ -84,6 +84,7 @@ def everything(view: RunView, paint: Paint, now: float) -> list[str]:
         ("ends", _between(view.ends_between, now)),
         ("ended", moment(view.ended_at, now) if view.ended_at else None),
         ("tags", ", ".join(f"{key}={value}" for key, value in view.tags.items())),
+        ("params", shorten(", ".join(f"{key}={value}" for key, value in view.params.items()), 400)),
         ("progress", _progress(view.progress)),
     ]
     lines += _labelled([(label, str(value)) for label, value in rows if value], paint)
