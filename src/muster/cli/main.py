@@ -168,9 +168,12 @@ PANELS = {
             "Version data, and copy files to and from datastores.",
             "muster data create digits --path ./images",
         ),
+        "import": Word(
+            "tracking.importing:COMMANDS", "Bring in what other tools recorded.", "muster import mlflow ./mlruns"
+        ),
         "mlflow": Word(
-            "mlflow:mlflow",
-            "Let MLflow's own clients on this machine reach this workspace.",
+            "tracking.mlflow:mlflow",
+            "Let MLflow's own clients on this machine read and write this workspace.",
             "muster mlflow -- python analyse.py",
         ),
         "secret": Word(

@@ -266,3 +266,5 @@ class RunView:
     """When a run that runs last printed or logged something."""
     snapshot: str | None = field(default=None, metadata=OMIT)
     """The digest of its code."""
+    params: Mapping[str, str] = field(default_factory=dict, metadata=OMIT)
+    """What its script logged as parameters."""

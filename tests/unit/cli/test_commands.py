@@ -57,6 +57,7 @@ COMMANDS = [
     "logout",
     "logs",
     "metrics",
+    "mlflow",
     "ps",
     "ray",
     "repair",

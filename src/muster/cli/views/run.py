@@ -97,6 +97,7 @@ def everything(
         ("ends", None if silent else between(view.ends_between, now)),
         ("ended", date(view.ended_at, now) if view.ended_at else None),
         ("tags", ", ".join(f"{key}={value}" for key, value in view.tags.items())),
+        ("params", shorten(", ".join(f"{key}={value}" for key, value in view.params.items()), 400)),
         ("progress", progress_text(view.progress)),
         ("silent", silent),
     ]

@@ -27,6 +27,7 @@ _TABLE = tables.experiments
 DEFAULT = "default"
 """Muster's own experiment of runs that name none: MLflow's number 0."""
 Reader = Connection | Transaction
+_MOST_DIGITS = 18
 
 
 def number_of(transaction: Transaction, name: str) -> str:
@@ -127,7 +128,8 @@ def _add(transaction: Transaction, name: str, tags: dict[str, str]) -> int:
 
 
 def _find(reader: Reader, number: str) -> Row[Any]:
-    found = reader.execute(select(_TABLE).where(_TABLE.c.id == int(number))).first() if number.isdecimal() else None
+    is_number = number.isdecimal() and len(number) <= _MOST_DIGITS
+    found = reader.execute(select(_TABLE).where(_TABLE.c.id == int(number))).first() if is_number else None
     if found is None:
         raise MlflowError(ABSENT, f"No Experiment with id={number} exists")
     return found

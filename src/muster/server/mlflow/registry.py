@@ -29,6 +29,7 @@ from muster.server.models.registry import add_model, ensure_registered
 from muster.wire.codec import Json
 
 _MODELS, _VERSIONS, _ALIASES = tables.registered_models, tables.models, tables.model_aliases
+_MOST_DIGITS = 9
 STAGES = ("None", "Staging", "Production", "Archived")
 
 
@@ -225,7 +226,7 @@ def _find(transaction: Transaction, name: str) -> Row[Any]:
 
 
 def _find_version(transaction: Transaction, name: str, version: str) -> Row[Any]:
-    if not version.isdecimal():
+    if not version.isdecimal() or len(version) > _MOST_DIGITS:
         raise MlflowError(INVALID, f"Model version must be an integer, got '{version}'")
     mine = (_VERSIONS.c.name == name, _VERSIONS.c.version == int(version))
     row = transaction.execute(select(_VERSIONS).where(*mine)).first()

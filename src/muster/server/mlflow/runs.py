@@ -73,7 +73,7 @@ def add_run(
         "id": run_id, "key": _KEY + (key or run_id), "name": None, "display_name": name, "experiment": experiment,
         "status": states.NOT_STARTED, "created_at": started_at, "started_at": started_at,
         "spec": {"command": ["mlflow"]}, "submitted_by": user, "compute": "", "priority": 0, "num_nodes": 0,
-        "num_ranks": 0, "ranks_per_node": 0, "attempt": 0, "tags": {}, "notices": [],
+        "num_ranks": 0, "ranks_per_node": 0, "attempt": 1, "tags": {}, "notices": [],
     }  # fmt: skip
     transaction.execute(insert(tables.runs), row)
     return run_id

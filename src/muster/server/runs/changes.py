@@ -22,6 +22,7 @@ from muster.server.database.records import (
     add_note,
     event_row,
     find_run,
+    move_run,
     record_file,
 )
 from muster.server.runs import attempts, logged, record_files
@@ -77,7 +78,10 @@ def cancel(
     if waiting:
         _cancel_waiting(context, transaction, waiting, force, who)
     for row in open_rows:
-        if row.status != states.QUEUED:
+        if row.status == states.NOT_STARTED:
+            # A client logs to it; nothing of it runs here.
+            move_run(transaction, row.id, states.CANCELED, ended_at=clock.now())
+        elif row.status != states.QUEUED:
             RUN.set(transaction, row.id, cancel=_how(row, force), cancel_by=who)
             add_note(transaction, row.id, "warning", _said(row, force, who))
             attempts.advance(context, transaction, row.id)

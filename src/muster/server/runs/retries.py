@@ -71,6 +71,8 @@ def by_hand(context: Context, transaction: Transaction, ref: str, who: str) -> s
         raise errors.Conflict(f"the run {row.id} has completed", "Submit the job again for a new run.")
     if row.status not in states.TERMINAL:
         raise errors.Conflict(f"the run {row.id} is {row.status}", "Only a run that has ended can be retried.")
+    if not row.num_nodes:
+        raise errors.Conflict(f"the run {row.id} was logged by a client and has no job", "There is nothing to run.")
     fresh = {"cancel": None, "cancel_by": None, "ended_at": None, "verdict": None, "retry_at": None}
     RUN.set(transaction, row.id, **fresh, excluded_nodes=[], budget_from=row.attempt + 1, queued_at=clock.now())
     add_note(transaction, row.id, "info", f"attempt {row.attempt + 1}: asked for by {who}")

@@ -18,6 +18,7 @@ from muster.server.http.paging import Page
 from muster.server.nodes import allocations
 from muster.server.queue import outlooks
 from muster.server.runs import checkpoints, retries
+from muster.server.tracking.labels import load_params
 from muster.server.tracking.reading import last_values
 from muster.wire import states
 from muster.wire.access import FileBrief
@@ -60,6 +61,7 @@ def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) 
             checkpoints=checkpoints.views(parts.checkpoints.get(row.id, ())),
             excluded_nodes=tuple(row.excluded_nodes or ()),
             metrics=parts.metrics.get(row.id, {}),
+            params=parts.params.get(row.id, {}),
             progress=slowest(parts.progress.get(row.id, ())),
             files=tuple(
                 FileBrief(file.path, file.size) for file in run_files(context, row, parts.files.get(row.id, ()))
@@ -247,6 +249,7 @@ class _Parts:
     ranks: Mapping[str, Sequence[Any]]
     checkpoints: Mapping[str, Sequence[Any]]
     metrics: Mapping[str, Mapping[str, Json]]
+    params: Mapping[str, Mapping[str, str]]
     progress: Mapping[str, Sequence[Progress]]
     files: Mapping[str, Sequence[Any]]
 
@@ -255,13 +258,14 @@ def _load_parts(connection: Connection, rows: Sequence[RunRow]) -> _Parts:
     files = _load_files(connection, [row.id for row in rows])
     ids = [row.id for row in rows if row.attempt]
     if not ids:
-        return _Parts({}, {}, {}, {}, {}, {}, files)
+        return _Parts({}, {}, {}, {}, {}, {}, {}, files)
     attempts, placements, ranks, published = (
         _group(connection.execute(select(table).where(table.c.run_id.in_(ids)).order_by(*table.primary_key)))
         for table in (tables.attempts, tables.placements, tables.ranks, tables.checkpoints)
     )
     metrics, progress = last_values(connection, ids), load_progress(connection, ids)
-    return _Parts(attempts, placements, ranks, published, metrics, progress, files)
+    params = load_params(connection, ids)
+    return _Parts(attempts, placements, ranks, published, metrics, params, progress, files)
 
 
 def _load_files(connection: Connection, ids: Sequence[str]) -> dict[str, list[Any]]:

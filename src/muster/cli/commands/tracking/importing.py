@@ -1,0 +1,35 @@
+"""Records of other tools: `muster import …`."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+from muster.cli.console import say
+from muster.cli.options import argument
+from muster.client.connect import connect
+from muster.client.importing.mlflow_calls import MlflowCalls
+from muster.client.importing.mlflow_import import Importer
+from muster.client.importing.mlflow_stores import open_store
+
+Uri = Annotated[str, argument("URI", "An mlruns folder, or the address of an MLflow server.")]
+
+
+def mlflow(uri: Uri) -> None:
+    """Bring the runs of an MLflow store in: experiments, parameters, metrics, tags and files.
+
+    Runs that were brought in before are left as they are, so it can be called again. MLFLOW_TRACKING_TOKEN is shown
+    to a server that wants one.
+
+    \b
+    Examples:
+      muster import mlflow ./mlruns
+      muster import mlflow http://127.0.0.1:5000
+    """
+    store = open_store(uri, os.environ.get("MLFLOW_TRACKING_TOKEN", ""))
+    target = MlflowCalls(connect().calls.address)
+    brought, known = Importer(store, target, say).run()
+    say(f"{brought} runs were brought in" + (f", {known} were here already" if known else ""))
+
+
+COMMANDS = (mlflow,)

@@ -1,0 +1,1 @@
+"""Brings what other tools recorded into a workspace."""

@@ -1,0 +1,55 @@
+"""MLflow's own clients against Muster's server: outside of runs, and in the ranks of one."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.conftest import MUSTER
+
+from muster.client.connect import connect
+
+SCRIPTS = Path(__file__).parent / "scripts"
+
+
+def test_a_client_outside_a_run_can_do_what_it_does_with_its_own_server(workspace: Path, mlflow_python: Path) -> None:
+    done = subprocess.run(
+        [MUSTER, "mlflow", "--", str(mlflow_python), str(SCRIPTS / "outside.py")],
+        capture_output=True, text=True, check=False, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0 and "worked" in done.stdout, done.stdout + done.stderr
+    (run,) = [run for run in connect().runs() if run.display_name == "first"]
+    assert (run.status, run.experiment, run.metrics["loss"]) == ("Completed", "client-tests", 0.2)
+    assert "notes/hello.txt" in [file.path for file in run.files]
+    refused = subprocess.run(
+        [MUSTER, "mlflow", "--", "env", "-u", "MLFLOW_TRACKING_TOKEN", str(mlflow_python), "-c",
+         "import mlflow; mlflow.search_experiments()"],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert refused.returncode != 0 and "token" in refused.stderr
+
+
+def test_what_ranks_log_is_the_runs_own(workspace: Path, mlflow_python: Path) -> None:
+    code = workspace / "code"
+    code.mkdir()
+    shutil.copy(SCRIPTS / "rank.py", code)
+    job = workspace / "job.yml"
+    job.write_text(
+        f"command: {mlflow_python} rank.py\ncode: code\nexperiment_name: mine\n"
+        "distribution: {type: pytorch, process_count_per_instance: 2}\n"
+    )
+    done = subprocess.run([MUSTER, "run", str(job)], capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    client = connect()
+    run = client.run("@latest")
+    assert (run.status, run.experiment) == ("Completed", "mine")
+    assert [client.params(run.id), run.tags] == [{"lr": "0.1"}, {"rank_0": "was here", "rank_1": "was here"}]
+    series = {(item.name, item.rank): item for item in client.metric_series(run.id)}
+    for rank in (0, 1):
+        found = series[f"loss_{rank}", rank]
+        assert (found.values, found.steps) == (tuple(1.0 / (s + 1) for s in range(20)), tuple(map(float, range(20))))
+    assert run.metrics["bad"] == "NaN"
+    names = {file.path for file in client.files(run.id)}
+    assert {"notes/rank_0.txt", "notes/rank_1.txt"} <= names and any(name.endswith("/MLmodel") for name in names)
+    assert [(model.name, model.version, model.run_id) for model in client.models()] == [("doubler", 1, run.id)]
