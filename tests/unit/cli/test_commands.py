@@ -34,6 +34,7 @@ from muster.wire.stream import LogQuery
 
 ROOT = Path(__file__).parents[3]
 COMMANDS = [
+    "audit",
     "backup",
     "bench",
     "cancel",
@@ -49,6 +50,7 @@ COMMANDS = [
     "gc",
     "init",
     "key",
+    "login",
     "logs",
     "ps",
     "ray",
@@ -61,8 +63,10 @@ COMMANDS = [
     "show",
     "simulate",
     "status",
+    "token",
     "trust",
     "up",
+    "user",
     "wait",
 ]
 WORDS = {name: word for panel in PANELS.values() for name, word in panel.items()}

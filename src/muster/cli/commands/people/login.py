@@ -28,7 +28,7 @@ def login(
     \b
     Examples:
       muster login 'https://gpu-1:8910/#muster_invite_…'
-      muster login https://gpu-1:8910 --certificate server.crt < token
+      muster login https://gpu-1:8910 --certificate server.crt
       muster login https://gpu-1:8910 --sso
     """
     link = read_link(url)
