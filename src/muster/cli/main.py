@@ -21,7 +21,7 @@ PANELS = {
         ),
         "import": Word(
             "porting.imports:COMMANDS",
-            "Make job files of other systems' batch scripts.",
+            "Bring in batch scripts and records of other tools.",
             "muster import sbatch train.sbatch --to ported.yml",
         ),
         "cancel": Word(
@@ -167,9 +167,6 @@ PANELS = {
             "data:COMMANDS",
             "Version data, and copy files to and from datastores.",
             "muster data create digits --path ./images",
-        ),
-        "import": Word(
-            "tracking.importing:COMMANDS", "Bring in what other tools recorded.", "muster import mlflow ./mlruns"
         ),
         "mlflow": Word(
             "tracking.mlflow:mlflow",

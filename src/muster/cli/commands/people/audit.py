@@ -18,7 +18,9 @@ def audit(
     action: Annotated[str | None, option("ACTION", "Only this, such as run.cancel.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show who did what to what, when and from where, the newest last. For administrators.
+    """Show who did what to what, when and from where.
+
+    The newest line comes last. For administrators.
 
     \b
     Examples:

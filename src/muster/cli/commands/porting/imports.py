@@ -1,4 +1,4 @@
-"""`muster import`: batch scripts as job files."""
+"""`muster import`: batch scripts as job files, and records of other tools."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from muster.cli.commands.run import start
+from muster.cli.commands.tracking.importing import mlflow
 from muster.cli.console import notice, say
 from muster.cli.options import argument, option, switch
 from muster.errors import JobError, UserError
@@ -77,4 +78,4 @@ def _write(target: Path, text: str) -> None:
         raise UserError(f"{target} is there already", "Give another name: nothing is written over.") from error
 
 
-COMMANDS = (sbatch,)
+COMMANDS = (sbatch, mlflow)

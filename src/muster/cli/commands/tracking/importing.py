@@ -30,6 +30,3 @@ def mlflow(uri: Uri) -> None:
     target = MlflowCalls(connect().calls.address)
     brought, known = Importer(store, target, say).run()
     say(f"{brought} runs were brought in" + (f", {known} were here already" if known else ""))
-
-
-COMMANDS = (mlflow,)
