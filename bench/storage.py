@@ -28,7 +28,7 @@ from bench.measure import Figure, interleave, median, quick, report, temporary_w
 from muster.client.storage import Storage
 from muster.client.submit import submit
 from muster.job.explain import make_spec
-from muster.wire.datastores import NewDatastore
+from muster.wire.data.datastores import NewDatastore
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient

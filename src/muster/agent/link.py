@@ -17,9 +17,9 @@ from muster.errors import MusterError, ServerUnavailable
 from muster.host.http import Address, Body, Connection, PerThread
 from muster.host.server import ServerConnection
 from muster.host.tunnels import dial
-from muster.wire.access import FileList, HashedFile
 from muster.wire.checkpoints import CheckpointFile, Publication
 from muster.wire.codec import from_json, to_json
+from muster.wire.data.access import FileList, HashedFile
 from muster.wire.environments import AgreedVersions, BuiltEnvironment
 from muster.wire.node.agents import AgentConfig, DeliveryAnswer, Hello, Order, Orders, Welcome
 from muster.wire.node.requests import (

@@ -26,7 +26,7 @@ from typing import ParamSpec, TypeVar
 import typer
 
 from muster.cli.console import Paint, say
-from muster.client.trust import Untrusted, trust
+from muster.client.team.trust import Untrusted, trust
 from muster.client.workspace import find_workspace
 from muster.errors import DiskFull, MusterError, NotFound, ProtocolMismatch, RunFailed, ServerUnavailable, UserError
 from muster.wire import states

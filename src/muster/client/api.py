@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from muster.client.calls import LONG_S, PIECE_BYTES, Calls, checking, segment
 from muster.client.clusters import Clusters
+from muster.client.inside.tunnels import Tunnels
 from muster.client.people import People
 from muster.client.runs import Runs
-from muster.client.tunnels import Tunnels
 from muster.errors import MusterError
 from muster.host.files import is_safe_path
 from muster.host.http import Address

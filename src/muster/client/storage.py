@@ -14,9 +14,9 @@ from muster.errors import Conflict, JobError, NotFound
 from muster.host.files import is_safe_path
 from muster.host.hashing import measure
 from muster.storage.addresses import check_asset_name, datastore_address, parse_address
-from muster.wire.access import FileEntry, FileList, GrantView, HashedFile, IssuedGrant, NewGrant, Scope
-from muster.wire.assets import AssetView, NewAsset, digest_of
-from muster.wire.datastores import DatastoreTest, DatastoreTestResult, DatastoreView, NewDatastore
+from muster.wire.data.access import FileEntry, FileList, GrantView, HashedFile, IssuedGrant, NewGrant, Scope
+from muster.wire.data.assets import AssetView, NewAsset, digest_of
+from muster.wire.data.datastores import DatastoreTest, DatastoreTestResult, DatastoreView, NewDatastore
 
 _TEST_S = 120.0
 _AT_ONCE = 4

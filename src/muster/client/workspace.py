@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from muster.client import known, trust
+from muster.client.team import known, trust
 from muster.errors import AccessDenied, Conflict, NotFound, UserError
 from muster.host.files import PRIVATE, create_file, is_below
 from muster.paths import WorkspacePaths

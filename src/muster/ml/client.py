@@ -19,9 +19,9 @@ from muster.sdk.notices import tell
 from muster.sdk.run import Run
 from muster.sdk.workspace import Workspace
 from muster.storage.addresses import DEFAULT_DATASTORE
-from muster.wire.assets import AssetView, NewAsset
 from muster.wire.clusters import ClusterView
 from muster.wire.codec import Json
+from muster.wire.data.assets import AssetView, NewAsset
 from muster.wire.environments import EnvironmentView
 
 

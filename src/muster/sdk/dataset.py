@@ -13,8 +13,8 @@ from muster.errors import JobError
 from muster.sdk.connected import Connected
 from muster.sdk.datastore import DataPath, Datastore
 from muster.storage.addresses import DEFAULT_DATASTORE, Location, datastore_address, parse_address
-from muster.wire.access import FileEntry
-from muster.wire.assets import AssetView, NewAsset
+from muster.wire.data.access import FileEntry
+from muster.wire.data.assets import AssetView, NewAsset
 
 _Source = str | os.PathLike[str] | DataPath | tuple[Datastore, str]
 

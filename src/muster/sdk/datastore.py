@@ -12,9 +12,9 @@ from muster.errors import JobError, NotFound
 from muster.sdk.connected import Connected
 from muster.sdk.notices import tell
 from muster.storage.addresses import DEFAULT_DATASTORE, datastore_address, safe_path
-from muster.wire.access import FileEntry
 from muster.wire.codec import Json, to_json
-from muster.wire.datastores import NewDatastore
+from muster.wire.data.access import FileEntry
+from muster.wire.data.datastores import NewDatastore
 
 
 class Datastore:

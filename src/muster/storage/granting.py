@@ -23,7 +23,7 @@ from muster.storage.kinds import (
     root_of,
 )
 from muster.storage.sas import Signer, is_narrow
-from muster.wire.access import READ, Access, FileEntry, Scope
+from muster.wire.data.access import READ, Access, FileEntry, Scope
 
 DATA_ROUTE = "/api/v1/data"
 

@@ -11,8 +11,8 @@ import secrets
 from dataclasses import dataclass
 
 from muster.errors import AccessDenied
-from muster.wire.access import READ, WRITE, Scope
 from muster.wire.codec import from_json, to_json
+from muster.wire.data.access import READ, WRITE, Scope
 
 _PREFIX = "mg1"
 _CLOCK_SKEW_S = 5.0

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Literal
 from urllib.parse import parse_qsl, quote, urlencode
 
-from muster.wire.access import WRITE, Scope
+from muster.wire.data.access import WRITE, Scope
 
 _VERSION = "2020-02-10"
 _EARLY_S = 300.0

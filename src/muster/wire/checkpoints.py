@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from muster.wire.access import HashedFile
+from muster.wire.data.access import HashedFile
 from muster.wire.message import check_pattern, check_range, wire
 
 _SHA256 = re.compile("[0-9a-f]{64}")

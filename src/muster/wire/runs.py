@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
-from muster.wire.access import FileBrief
 from muster.wire.checkpoints import CheckpointView
 from muster.wire.codec import OMIT, Json
+from muster.wire.data.access import FileBrief
 from muster.wire.environments import EnvironmentBrief
 from muster.wire.message import check_range, wire
 from muster.wire.states import Phase, RankEnd, RankState, RunStatus

@@ -17,7 +17,7 @@ from tests.sites.browser import fill_in
 
 from muster.client.api import Client
 from muster.client.connect import connect
-from muster.client.sso import id_token
+from muster.client.team.sso import id_token
 from muster.client.workspace import ServerRef, find_workspace
 from muster.errors import AccessDenied
 from muster.host.http import Address

@@ -15,7 +15,7 @@ from tests.sites.slurm import SlurmSite
 
 from muster.client.storage import Storage
 from muster.host.network import address_towards
-from muster.wire.datastores import NewDatastore
+from muster.wire.data.datastores import NewDatastore
 
 TWO_NODES = {"instance_count": 2}
 

@@ -23,7 +23,7 @@ from tests.integration.server.conftest import Site, site
 from muster.client.connect import connect
 from muster.client.storage import Storage
 from muster.client.workspace import create_workspace
-from muster.wire.datastores import NewDatastore
+from muster.wire.data.datastores import NewDatastore
 
 __all__ = ["site"]
 

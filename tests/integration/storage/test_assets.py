@@ -13,8 +13,8 @@ from muster import Dataset, Datastore, Workspace
 from muster.client.storage import Storage
 from muster.client.workspace import find_workspace
 from muster.errors import Conflict, JobError, MusterError, NotFound
-from muster.wire.assets import NewAsset
-from muster.wire.datastores import NewDatastore
+from muster.wire.data.assets import NewAsset
+from muster.wire.data.datastores import NewDatastore
 
 
 @pytest.fixture

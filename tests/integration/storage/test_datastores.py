@@ -15,8 +15,8 @@ from tests.integration.storage.conftest import ACCOUNT, ACCOUNT_KEY, Azurite, Co
 
 from muster.client.storage import Storage
 from muster.errors import AccessDenied, Conflict, JobError, MusterError, NotFound, UserError
-from muster.wire.assets import NewAsset
-from muster.wire.datastores import NewDatastore
+from muster.wire.data.assets import NewAsset
+from muster.wire.data.datastores import NewDatastore
 
 
 @pytest.fixture

@@ -26,8 +26,8 @@ from muster.paths import WorkspacePaths
 from muster.server.people.vault import load_vault
 from muster.storage.grants import sign, verify
 from muster.storage.sas import Signer
-from muster.wire.access import GRANT_HEADER
-from muster.wire.assets import NewAsset
+from muster.wire.data.access import GRANT_HEADER
+from muster.wire.data.assets import NewAsset
 
 OWN = "azureml://datastores/workspaceblobstore/paths/"
 

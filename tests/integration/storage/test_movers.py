@@ -22,8 +22,8 @@ from muster.storage.connectors.opening import open_access
 from muster.storage.staging.cache import Cache
 from muster.storage.staging.model import Progress
 from muster.storage.staging.stage import stage
-from muster.wire.access import Access
 from muster.wire.codec import to_json
+from muster.wire.data.access import Access
 
 
 @dataclass

@@ -33,7 +33,7 @@ from muster.storage.staging.cache import Cache
 from muster.storage.staging.model import Progress, stored_path
 from muster.storage.staging.stage import stage
 from muster.store.keyring import new_key
-from muster.wire.access import Access
+from muster.wire.data.access import Access
 
 DATA = random.Random(2).randbytes(20 << 20)
 

@@ -14,7 +14,7 @@ from tests.integration.server.conftest import Site, on_both_databases
 from muster.client.snapshot import push, scan
 from muster.client.storage import Storage
 from muster.errors import Conflict, MusterError
-from muster.wire.assets import NewAsset
+from muster.wire.data.assets import NewAsset
 
 EVERYTHING = {"older_than_s": 0}
 

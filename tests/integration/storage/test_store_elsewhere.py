@@ -16,7 +16,7 @@ from muster.client.connect import connect
 from muster.client.storage import Storage
 from muster.client.workspace import find_workspace
 from muster.errors import ServerUnavailable
-from muster.wire.assets import NewAsset
+from muster.wire.data.assets import NewAsset
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.client import known, login
 from muster.client.connect import NothingKept, connect_to_read
+from muster.client.team import known, login
 from muster.client.workspace import create_workspace, find_workspace, locate
 from muster.errors import AccessDenied, Conflict, NotFound, UserError
 from muster.host.fingerprints import fingerprint, is_fingerprint_of

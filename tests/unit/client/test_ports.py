@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.client.ports import Forwarded, parse_ports, service_ports
+from muster.client.inside.ports import Forwarded, parse_ports, service_ports
 from muster.errors import UserError
 
 SERVICES = {"tensorboard": 6006}

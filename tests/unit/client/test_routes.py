@@ -25,9 +25,9 @@ from muster.host.http import Address
 from muster.job.explain import make_spec
 from muster.job.spec import JobSpec
 from muster.server.http import app
-from muster.wire.access import FileEntry, Scope
-from muster.wire.assets import NewAsset
-from muster.wire.datastores import NewDatastore
+from muster.wire.data.access import FileEntry, Scope
+from muster.wire.data.assets import NewAsset
+from muster.wire.data.datastores import NewDatastore
 from muster.wire.encryption import NewKey
 from muster.wire.people import Role
 from muster.wire.stream import RunEnded

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from muster.client import trust
 from muster.client.connect import connect, refuse_plain
+from muster.client.team import trust
 from muster.client.workspace import create_workspace, find_workspace, trust_workspace
 from muster.errors import AccessDenied
 from muster.host.http import Address

@@ -13,8 +13,8 @@ from muster.storage.granting import Asked, Terms, access_of, file_token
 from muster.storage.grants import verify
 from muster.storage.kinds import Credential, StoreSpec, make_store
 from muster.storage.sas import Signer, is_narrow
-from muster.wire.access import READ, WRITE, Access, FileEntry
 from muster.wire.codec import Json, from_json, to_json
+from muster.wire.data.access import READ, WRITE, Access, FileEntry
 
 KEY = base64.b64encode(b"x" * 64).decode()
 TERMS = Terms(b"k" * 32, 1_700_000_000.0, 3600.0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from muster.errors import AccessDenied
 from muster.storage.grants import Grant, check, covers, sign, verify
-from muster.wire.access import READ, WRITE
+from muster.wire.data.access import READ, WRITE
 
 KEY = b"k" * 32
 NOW = 1_000_000.0

@@ -20,7 +20,7 @@ from muster.storage.connectors.files import Folder
 from muster.storage.staging.messages import ProgressReport, Sending
 from muster.storage.staging.model import Progress
 from muster.storage.staging.upload import measure, send
-from muster.wire.access import HashedFile
+from muster.wire.data.access import HashedFile
 from muster.wire.node.requests import OutputClaim, OutputNames
 
 

@@ -15,7 +15,7 @@ from muster.storage.staging.cache import Cache
 from muster.storage.staging.download import Journal, connections, fetch
 from muster.storage.staging.model import Progress, Unwanted, check_entries, stored_path, tree_digest
 from muster.storage.staging.stage import stage
-from muster.wire.access import FileEntry
+from muster.wire.data.access import FileEntry
 
 
 class Memory:

@@ -24,7 +24,7 @@ from muster.storage.connectors.base import ONE_FILE, TransferError
 from muster.storage.connectors.credentials import FreshTokens
 from muster.storage.staging.cache import Cache, Held
 from muster.storage.staging.messages import Copy, Done, Mount, Stage
-from muster.wire.access import Access, FileEntry, HashedFile, file_etag
+from muster.wire.data.access import Access, FileEntry, HashedFile, file_etag
 from muster.wire.node.agents import InputOrder, Order
 from muster.wire.states import Level
 

@@ -17,7 +17,7 @@ from muster.storage.connectors.base import TransferError
 from muster.storage.connectors.files import Folder
 from muster.storage.staging.messages import Check
 from muster.storage.staging.upload import check
-from muster.wire.access import Access
+from muster.wire.data.access import Access
 from muster.wire.node.agents import Order, OutputOrder
 
 _NEXT = "Correct the output's path, or give its datastore a credential that may write, and submit again."

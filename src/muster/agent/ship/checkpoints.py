@@ -25,9 +25,9 @@ from muster.defaults import CHECKPOINT_POLL_S
 from muster.errors import Conflict, NotFound, UserError
 from muster.host.hashing import Measuring
 from muster.paths import AttemptPaths
-from muster.wire.access import HashedFile
 from muster.wire.checkpoints import CheckpointFile, Publication
 from muster.wire.codec import to_json
+from muster.wire.data.access import HashedFile
 from muster.wire.node.agents import AttemptKey, Order
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from muster.host import hashing
 from muster.host.children import Abandoned
 from muster.host.http import Body
 from muster.paths import AttemptPaths
-from muster.wire.access import HashedFile
+from muster.wire.data.access import HashedFile
 from muster.wire.node.agents import Order
 
 log = logging.getLogger(__name__)

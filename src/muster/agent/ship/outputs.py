@@ -22,8 +22,8 @@ from muster.host.files import read_json, write_json
 from muster.paths import AttemptPaths
 from muster.storage.connectors.credentials import FreshTokens
 from muster.storage.staging.messages import FileFacts, Measure, Send, Sending
-from muster.wire.access import Access, HashedFile
 from muster.wire.codec import WireError, from_json, to_json
+from muster.wire.data.access import Access, HashedFile
 from muster.wire.node.agents import AttemptKey, Order, OutputOrder
 from muster.wire.verdicts import CANCELLED, Refusal
 

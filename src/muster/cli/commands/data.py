@@ -16,8 +16,8 @@ from muster.client.connect import connect
 from muster.client.storage import Storage, local_files
 from muster.errors import Conflict, UserError
 from muster.storage.addresses import DEFAULT_DATASTORE, parse_address
-from muster.wire.assets import AssetView, NewAsset
 from muster.wire.codec import to_json
+from muster.wire.data.assets import AssetView, NewAsset
 
 Asset = Annotated[str, argument("ASSET", "NAME, NAME:VERSION or NAME@latest.")]
 

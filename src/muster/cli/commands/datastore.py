@@ -17,7 +17,7 @@ from muster.client.storage import Storage
 from muster.defaults import GRANT_S
 from muster.errors import UserError
 from muster.wire.codec import Json as Value
-from muster.wire.datastores import NewDatastore
+from muster.wire.data.datastores import NewDatastore
 
 Name = Annotated[str, argument("NAME", "The datastore's name.")]
 Secret = "a file that holds it, or - for standard input"

@@ -16,7 +16,7 @@ from muster.client.api import Client
 from muster.client.connect import connect_to_read
 from muster.errors import Conflict, NotFound, UserError
 from muster.host.files import is_below, is_safe_path
-from muster.wire.access import FileBrief
+from muster.wire.data.access import FileBrief
 from muster.wire.runs import FileView, RunView
 
 

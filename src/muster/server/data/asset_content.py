@@ -21,8 +21,8 @@ from muster.storage.addresses import (
 )
 from muster.storage.connectors.datastore import Datastore
 from muster.storage.kinds import FsspecAddress, LocalFolder, SharedFolder, StoreSpec, WorkspaceFolder
-from muster.wire.access import FileEntry, HashedFile
-from muster.wire.assets import NewAsset
+from muster.wire.data.access import FileEntry, HashedFile
+from muster.wire.data.assets import NewAsset
 
 _HERE = (LocalFolder, SharedFolder, WorkspaceFolder)
 _TYPES = ("uri_file", "uri_folder", "mltable")

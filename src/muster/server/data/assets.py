@@ -15,8 +15,8 @@ from muster.server.database.connection import Transaction
 from muster.server.database.records import message_of
 from muster.storage.addresses import Location, datastore_address, parse_address
 from muster.storage.grants import covers
-from muster.wire.access import FileEntry, HashedFile
-from muster.wire.assets import AssetView, NewAsset, digest_of
+from muster.wire.data.access import FileEntry, HashedFile
+from muster.wire.data.assets import AssetView, NewAsset, digest_of
 from muster.wire.node.requests import HashesReport
 
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")

@@ -37,7 +37,7 @@ from muster.storage.kinds import (
 from muster.storage.reach import require_path, require_store
 from muster.wire import states
 from muster.wire.codec import from_json, to_json
-from muster.wire.datastores import DatastoreView, NewDatastore
+from muster.wire.data.datastores import DatastoreView, NewDatastore
 from muster.wire.people import ADMIN
 
 BUILT_IN_FOLDER = "data"

@@ -26,7 +26,7 @@ from muster.storage.granting import DATA_ROUTE, Asked, Terms, access_of, file_to
 from muster.storage.grants import Grant, new_id, sign, verify
 from muster.storage.kinds import BlobContainer, StoreSpec
 from muster.wire import states
-from muster.wire.access import (
+from muster.wire.data.access import (
     INLINE_FILES,
     READ,
     WRITE,

@@ -12,7 +12,7 @@ from muster.server.environments import records
 from muster.server.http.dependencies import ContextOf, NodeOf
 from muster.server.http.uploads import in_thread
 from muster.server.runs import outputs
-from muster.wire.access import FileList
+from muster.wire.data.access import FileList
 from muster.wire.environments import AgreedVersions
 from muster.wire.node.requests import (
     EnvironmentReport,

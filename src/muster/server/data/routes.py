@@ -21,10 +21,10 @@ from muster.server.people import audit
 from muster.storage import grants as signed
 from muster.storage.addresses import safe_path
 from muster.storage.connectors.datastore import Datastore
-from muster.wire.access import READ, WRITE, FileBrief, FileList, GrantView, IssuedGrant, NewGrant, Scope
-from muster.wire.assets import AssetView, NewAsset
 from muster.wire.codec import to_json
-from muster.wire.datastores import DatastoreTest, DatastoreTestResult, DatastoreView, NewDatastore
+from muster.wire.data.access import READ, WRITE, FileBrief, FileList, GrantView, IssuedGrant, NewGrant, Scope
+from muster.wire.data.assets import AssetView, NewAsset
+from muster.wire.data.datastores import DatastoreTest, DatastoreTestResult, DatastoreView, NewDatastore
 
 T = TypeVar("T")
 

@@ -14,8 +14,8 @@ from muster.host import clock
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.wire import states
-from muster.wire.access import HashedFile
 from muster.wire.codec import Json, to_json
+from muster.wire.data.access import HashedFile
 from muster.wire.states import Level, RunStatus
 from muster.wire.stream import CheckpointPublished, Note, RankEnded, RankStarted, StateChanged
 

@@ -39,8 +39,8 @@ from muster.server.tracking import routes as tracking_routes
 from muster.server.tunnels import routes as tunnel_routes
 from muster.storage.granting import DATA_ROUTE
 from muster.version import VERSION
-from muster.wire.access import GRANT_HEADER
 from muster.wire.codec import to_json
+from muster.wire.data.access import GRANT_HEADER
 from muster.wire.workspace import VERSION_HEADER
 
 log = logging.getLogger("muster.server")

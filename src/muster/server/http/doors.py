@@ -8,7 +8,7 @@ import re
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from muster.storage.granting import DATA_ROUTE
-from muster.wire.access import GRANT_HEADER
+from muster.wire.data.access import GRANT_HEADER
 
 _AGENTS = "/api/v1/agents/"
 _CODE = re.compile(r"/api/v1/snapshots/[0-9a-f]{1,64}/archive")

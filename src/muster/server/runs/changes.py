@@ -28,8 +28,8 @@ from muster.server.database.records import (
 from muster.server.runs import attempts, logged, record_files
 from muster.server.tracking.recording import add_points
 from muster.wire import states
-from muster.wire.access import HashedFile
 from muster.wire.codec import to_json
+from muster.wire.data.access import HashedFile
 from muster.wire.runs import CancelledRun, Changes, MetricPoint, MetricReport
 from muster.wire.stream import Note, StateChanged
 from muster.wire.verdicts import CANCELLED, Verdict

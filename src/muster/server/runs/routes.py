@@ -35,7 +35,7 @@ from muster.server.runs import changes, retries, submission, views
 from muster.server.runs.streaming import follow, open_stream
 from muster.server.tracking.reading import load_points, load_series
 from muster.store.pieces import pieces_of
-from muster.wire.access import HashedFile
+from muster.wire.data.access import HashedFile
 from muster.wire.runs import (
     Cancel,
     CancelledRun,

@@ -21,8 +21,8 @@ from muster.server.runs import checkpoints, retries
 from muster.server.tracking.labels import load_params
 from muster.server.tracking.reading import last_values
 from muster.wire import states
-from muster.wire.access import FileBrief
 from muster.wire.codec import Json, from_json
+from muster.wire.data.access import FileBrief
 from muster.wire.runs import (
     AttemptView,
     NodeOfAttempt,

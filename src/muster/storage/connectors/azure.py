@@ -18,7 +18,7 @@ from muster.host.http import Answer
 from muster.storage.connectors.base import BLOCK_BYTES, TransferError, check_unchanged
 from muster.storage.connectors.web import WritableWeb
 from muster.store.pieces import HashedPieces
-from muster.wire.access import FileEntry
+from muster.wire.data.access import FileEntry
 
 _VERSION = "2021-12-02"
 _PUT_CONNECTIONS = 4

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from muster.wire.access import FileEntry
+from muster.wire.data.access import FileEntry
 
 BLOCK_BYTES = 8 << 20
 PIECE_BYTES = 1 << 20

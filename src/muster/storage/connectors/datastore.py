@@ -40,8 +40,8 @@ from muster.storage.kinds import (
 from muster.store.backend import Store
 from muster.store.keyring import KeyRing
 from muster.store.pieces import pieces_of
-from muster.wire.access import WRITE, FileEntry
 from muster.wire.codec import Json, to_json
+from muster.wire.data.access import WRITE, FileEntry
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential

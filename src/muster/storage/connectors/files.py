@@ -12,7 +12,7 @@ from muster.host.files import flush_to_disk, replacing
 from muster.host.hashing import Measuring, measure_open
 from muster.storage.connectors.base import PIECE_BYTES, SourceChanged, TransferError, check_unchanged
 from muster.store.pieces import HashedPieces, pieces_of
-from muster.wire.access import FileEntry, file_etag
+from muster.wire.data.access import FileEntry, file_etag
 
 
 class Folder:

@@ -13,8 +13,8 @@ from muster.storage.addresses import joined
 from muster.storage.connectors.base import PIECE_BYTES, SourceChanged, TransferError, check_unchanged
 from muster.store.pieces import HashedPieces, pieces_of
 from muster.store.remote import Info, replacing, written_at
-from muster.wire.access import FileEntry, file_etag
 from muster.wire.codec import Json
+from muster.wire.data.access import FileEntry, file_etag
 
 
 class Filesystem:

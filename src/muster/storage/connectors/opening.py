@@ -12,7 +12,7 @@ from muster.storage.connectors.files import Folder
 from muster.storage.connectors.filesystems import Filesystem
 from muster.storage.connectors.http import Http
 from muster.storage.connectors.web import MusterStore, Web, WritableWeb
-from muster.wire.access import Access
+from muster.wire.data.access import Access
 
 Writable = Folder | Filesystem | Blob | Share | MusterStore
 

@@ -18,8 +18,8 @@ from muster.storage.addresses import joined
 from muster.storage.connectors.base import BLOCK_BYTES, PIECE_BYTES, AccessRefused, SourceChanged, TransferError
 from muster.storage.connectors.credentials import Keys
 from muster.storage.connectors.http import Http
-from muster.wire.access import GRANT_HEADER, FileEntry, FileList
 from muster.wire.codec import from_json
+from muster.wire.data.access import GRANT_HEADER, FileEntry, FileList
 from muster.wire.workspace import VERSION_HEADER
 
 _TOKENS = 3

@@ -22,8 +22,8 @@ from muster.host.hashing import sha256_of
 from muster.host.locks import HeldLock
 from muster.storage.connectors.base import TransferError
 from muster.storage.staging.model import stored_path, total_size, tree_digest
-from muster.wire.access import FileEntry
 from muster.wire.codec import to_json
+from muster.wire.data.access import FileEntry
 from muster.wire.message import wire
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

@@ -14,7 +14,7 @@ from muster.storage.connectors.base import TransferError
 from muster.storage.connectors.files import Folder
 from muster.storage.staging.download import Damaged
 from muster.storage.staging.model import Progress, stored_path
-from muster.wire.access import FileEntry
+from muster.wire.data.access import FileEntry
 
 _FICLONE = 0x40049409
 _PIECE = 8 << 20

@@ -15,8 +15,8 @@ from typing import Any
 
 from muster.storage.connectors.base import BLOCK_BYTES, Source, TransferError
 from muster.storage.staging.model import Progress, stored_path
-from muster.wire.access import FileEntry
 from muster.wire.codec import OMIT, from_json, to_json
+from muster.wire.data.access import FileEntry
 from muster.wire.message import wire
 
 _FOR_BLOCKS = 8

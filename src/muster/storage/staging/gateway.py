@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 
 from muster.host.processes import die_with_parent
 from muster.storage.connectors.base import BLOCK_BYTES, Source, TransferError
-from muster.wire.access import FileEntry
+from muster.wire.data.access import FileEntry
 
 _READY_S = 30.0
 

@@ -7,8 +7,8 @@ from dataclasses import field
 from typing import Literal
 
 from muster.host.http import Address
-from muster.wire.access import Access, HashedFile
 from muster.wire.codec import OMIT
+from muster.wire.data.access import Access, HashedFile
 from muster.wire.message import wire
 
 

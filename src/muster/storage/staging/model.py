@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from muster.host.files import is_safe_path
 from muster.storage.connectors.base import ONE_FILE, TransferError
 from muster.storage.staging.messages import ProgressReport
-from muster.wire.access import FileEntry
+from muster.wire.data.access import FileEntry
 
 
 class Unwanted(Exception):

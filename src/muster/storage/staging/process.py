@@ -37,8 +37,8 @@ from muster.storage.staging.messages import (
 from muster.storage.staging.model import Progress, Unwanted, check_entries, stored_path, total_size
 from muster.storage.staging.stage import check_room, stage
 from muster.storage.staging.upload import check, measure, send
-from muster.wire.access import Access, FileEntry, HashedFile
 from muster.wire.codec import from_json, to_json
+from muster.wire.data.access import Access, FileEntry, HashedFile
 
 _REPORT_S = 0.5
 _END_S = 15.0

@@ -18,8 +18,8 @@ from muster.storage.staging.model import (
     tree_digest,
     with_hashes,
 )
-from muster.wire.access import FileEntry
 from muster.wire.codec import to_json
+from muster.wire.data.access import FileEntry
 
 
 def stage(

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import BinaryIO, ClassVar, Literal
 
 from muster.defaults import GRACE_CANCEL_S, LOG_LIMIT_BYTES, PROTOCOL_VERSION, STALE_GANG_S
-from muster.wire.access import Access, HashedFile
 from muster.wire.codec import OMIT, WireError, from_json, to_json
+from muster.wire.data.access import Access, HashedFile
 from muster.wire.environments import BuiltEnvironment
 from muster.wire.message import wire
 from muster.wire.node.containers import Container

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import BinaryIO, Literal
 
-from muster.wire.access import Access, HashedFile
 from muster.wire.codec import WireError, from_json, to_json
+from muster.wire.data.access import Access, HashedFile
 from muster.wire.environments import BuiltEnvironment
 from muster.wire.message import wire
 

@@ -12,7 +12,7 @@ from muster.agent.link import Link
 from muster.agent.mover import Mover
 from muster.agent.prepare.outputs import check_outputs
 from muster.agent.refusal import Refusal
-from muster.wire.access import WRITE, Access
+from muster.wire.data.access import WRITE, Access
 from muster.wire.node.agents import Order, OutputOrder
 
 

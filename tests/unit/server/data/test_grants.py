@@ -20,7 +20,7 @@ from muster.server.data.state import DataState
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.storage.grants import verify
-from muster.wire.access import READ, WRITE, NewGrant
+from muster.wire.data.access import READ, WRITE, NewGrant
 
 HOLDER = Holder("r", 1, same_machine=False)
 KEY = b"k" * 32

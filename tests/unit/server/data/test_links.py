@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.server.conftest import Server
 
-from muster.wire.access import GRANT_HEADER
+from muster.wire.data.access import GRANT_HEADER
 
 KINDS = ["workspaceblobstore", "folder", "address"]
 

@@ -13,8 +13,8 @@ from muster.cli.console import notice, say
 from muster.cli.options import Run, argument, option
 from muster.client.api import Client
 from muster.client.connect import connect
-from muster.client.ports import Forwarded, parse_ports, services_of
-from muster.client.tunnels import Session
+from muster.client.inside.ports import Forwarded, parse_ports, services_of
+from muster.client.inside.tunnels import Session
 from muster.errors import MusterError, UserError
 from muster.host import frames
 from muster.host.streams import SocketEnd

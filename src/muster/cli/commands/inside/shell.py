@@ -18,7 +18,7 @@ from muster.cli.console import safe
 from muster.cli.exits import EXIT_PIPE
 from muster.cli.options import Run, argument, option
 from muster.client.connect import connect
-from muster.client.tunnels import Session
+from muster.client.inside.tunnels import Session
 from muster.host import frames
 from muster.host.streams import End, SharedEnd
 from muster.wire.tunnels import Terminal, TunnelTarget

@@ -21,7 +21,7 @@ def stacks(
     run: Run,
     rank: Annotated[int | None, option("N", "One rank alone.", min=0, show_default=False)] = None,
     threads: Annotated[bool, switch("Every thread, not the main one alone.", "--threads")] = False,
-    json_output: Json = False,
+    as_json: Json = False,
 ) -> None:
     """Show where each rank is: the Python stacks, equal ones once.
 
@@ -37,7 +37,7 @@ def stacks(
     report = _report(client, run, rank)
     for text in report.notices:
         notice(text)
-    print_result(report, page(grouped(report.processes, threads)), json_output)
+    print_result(report, page(grouped(report.processes, threads)), as_json)
 
 
 def _report(client: Client, run: str, rank: int | None) -> StacksReport:

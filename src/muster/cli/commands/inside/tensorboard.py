@@ -15,7 +15,7 @@ import typer
 from muster.cli.console import notice, say
 from muster.cli.options import Runs, option
 from muster.client.connect import connect
-from muster.client.event_files import Mirror, cache_folder
+from muster.client.inside.event_files import Mirror, cache_folder
 from muster.errors import MissingExtra, NotFound
 from muster.wire import states
 from muster.wire.runs import RunView

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from muster.cli.commands.people.user import role_of
 from muster.cli.console import say
-from muster.cli.options import Json, argument, option, print_result, seconds_of, switch
+from muster.cli.options import Json, argument, option, print_json, print_result, seconds_of, switch
 from muster.cli.text import moment, table
 from muster.client.connect import connect
 from muster.wire.people import IssuedToken, TokenView
@@ -24,6 +24,7 @@ def create(
     user: Annotated[str | None, option("USER", "For somebody else (administrators).")] = None,
     role: Annotated[str | None, option("ROLE", "Narrower than the person's own.")] = None,
     expires: Annotated[str, option("TIME", "How long it is good for, or `never`.")] = "90d",
+    as_json: Json = False,
 ) -> None:
     """Make a token and print it. This is the only time that it is seen.
 
@@ -36,7 +37,7 @@ def create(
       muster token create --expires 1d > token
     """
     lifetime_s = None if expires == NEVER else float(seconds_of("--expires", expires))
-    _print_token(connect().create_token(name, user, role_of(role) if role else None, lifetime_s))
+    _print_token(connect().create_token(name, user, role_of(role) if role else None, lifetime_s), as_json)
 
 
 def list_(
@@ -53,17 +54,20 @@ def list_(
     print_result(found, token_lines(found, time.time()), as_json)
 
 
-def rotate(token: Token) -> None:
+def rotate(token: Token, as_json: Json = False) -> None:
     """Print another token in the place of one, which ends at once.
 
     \b
     Examples:
       muster token rotate ci
     """
-    _print_token(connect().rotate_token(token))
+    _print_token(connect().rotate_token(token), as_json)
 
 
-def revoke(tokens: Annotated[list[str], argument("ID", "Ids or names, as `muster token list` shows them.")]) -> None:
+def revoke(
+    tokens: Annotated[list[str], argument("ID", "Ids or names, as `muster token list` shows them.")],
+    as_json: Json = False,
+) -> None:
     """End tokens at once, with whatever they are being used for.
 
     \b
@@ -74,6 +78,8 @@ def revoke(tokens: Annotated[list[str], argument("ID", "Ids or names, as `muster
     for token in tokens:
         client.revoke_token(token)
         say(f"token {token} is revoked")
+    if as_json:
+        print_json({"revoked": list(tokens)})
 
 
 COMMANDS = (create, list_, rotate, revoke)
@@ -99,8 +105,8 @@ def _until(at: float, now: float) -> str:
     return "expired" if at < now else moment(at, now)
 
 
-def _print_token(made: IssuedToken) -> None:
-    print(made.token)
+def _print_token(made: IssuedToken, as_json: bool) -> None:
+    print_result(made, [made.token], as_json)
     sys.stdout.flush()
     until = "it does not expire" if made.expires_at is None else f"until {moment(made.expires_at, time.time())}"
     say(f"token {made.id} of {made.person} ({made.role}), {until}; it is not shown again")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from muster.cli.console import say
-from muster.cli.options import Json, argument, option, print_result, seconds_of
+from muster.cli.options import Json, argument, option, print_json, print_result, seconds_of
 from muster.cli.text import moment, table
 from muster.client.connect import connect, public_url
 from muster.errors import UserError
@@ -17,7 +17,7 @@ Name = Annotated[str, argument("NAME", "Small letters, digits and any of _.@+-")
 RoleOption = Annotated[str, option("ROLE", f"One of {', '.join(ROLES)}.")]
 
 
-def add(name: Name, role: RoleOption = MEMBER) -> None:
+def add(name: Name, role: RoleOption = MEMBER, as_json: Json = False) -> None:
     """Add somebody to the workspace. `muster user invite` makes the link that lets them in.
 
     A reader looks; a member runs jobs and changes what is theirs; an admin may do everything.
@@ -29,6 +29,7 @@ def add(name: Name, role: RoleOption = MEMBER) -> None:
     """
     made = connect().add_person(name, role_of(role))
     say(f"{made.name} is here as {made.role}; `muster user invite {made.name}` makes a link for them")
+    _print(made, as_json)
 
 
 def invite(
@@ -36,6 +37,7 @@ def invite(
     role: Annotated[str | None, option("ROLE", "For somebody new (default: member).")] = None,
     expires: Annotated[str, option("TIME", "How long the link is good for.")] = "7d",
     url: Annotated[str | None, option("URL", "The server's address as they see it.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Print a link by which a colleague logs in for the first time. It is good for one use.
 
@@ -53,7 +55,8 @@ def invite(
     elif role is not None:
         raise UserError(f"{name} is here already.", f"`muster user role {name} {role}` changes the role.")
     made = client.invite(name, lifetime_s)
-    print(f"{url or public_url(client)}/#{made.token}")
+    link = f"{url or public_url(client)}/#{made.token}"
+    print_result({"link": link, "name": name, "role": made.role, "expires_at": made.expires_at}, [link], as_json)
     say(f"for {name} ({made.role}), once, until {moment(made.expires_at, time.time())}: `muster login 'LINK'`")
 
 
@@ -68,7 +71,9 @@ def list_(as_json: Json = False) -> None:
     print_result(found, people_lines(found, time.time()), as_json)
 
 
-def role(name: Name, role: Annotated[str, argument("ROLE", f"One of {', '.join(ROLES)}.")]) -> None:
+def role(
+    name: Name, role: Annotated[str, argument("ROLE", f"One of {', '.join(ROLES)}.")], as_json: Json = False
+) -> None:
     """Give somebody another role, at once.
 
     \b
@@ -77,31 +82,34 @@ def role(name: Name, role: Annotated[str, argument("ROLE", f"One of {', '.join(R
     """
     changed = connect().change_person(name, role=role_of(role))
     say(f"{changed.name} is {changed.role} now")
+    _print(changed, as_json)
 
 
-def disable(name: Name) -> None:
+def disable(name: Name, as_json: Json = False) -> None:
     """Lock somebody out at once. Their runs go on.
 
     \b
     Examples:
       muster user disable ada
     """
-    connect().change_person(name, disabled=True)
+    changed = connect().change_person(name, disabled=True)
     say(f"{name} is locked out; `muster user enable {name}` lets them in again")
+    _print(changed, as_json)
 
 
-def enable(name: Name) -> None:
+def enable(name: Name, as_json: Json = False) -> None:
     """Let somebody in again, with the tokens that they had.
 
     \b
     Examples:
       muster user enable ada
     """
-    connect().change_person(name, disabled=False)
+    changed = connect().change_person(name, disabled=False)
     say(f"{name} is let in again")
+    _print(changed, as_json)
 
 
-def rm(name: Name) -> None:
+def rm(name: Name, as_json: Json = False) -> None:
     """Remove somebody with their tokens. What they made stays, and so nobody else gets the name.
 
     \b
@@ -110,9 +118,16 @@ def rm(name: Name) -> None:
     """
     connect().remove_person(name)
     say(f"{name} is removed")
+    if as_json:
+        print_json({"removed": name})
 
 
 COMMANDS = (add, invite, list_, role, disable, enable, rm)
+
+
+def _print(person: PersonView, as_json: bool) -> None:
+    if as_json:
+        print_json(person)
 
 
 def people_lines(people: Sequence[PersonView], now: float) -> list[str]:

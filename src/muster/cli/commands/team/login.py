@@ -14,9 +14,9 @@ from muster.cli.options import Json, argument, option, print_json, print_result,
 from muster.cli.text import table
 from muster.client.api import Client
 from muster.client.connect import refuse_plain
-from muster.client.invitations import Link, join, read_link, sign_on
-from muster.client.login import forget, pinned_certificate, refuse_own_runs, remember
-from muster.client.sso import Code
+from muster.client.team.invitations import Link, join, read_link, sign_on
+from muster.client.team.login import forget, pinned_certificate, refuse_own_runs, remember
+from muster.client.team.sso import Code
 from muster.client.workspace import find_folder, known_folders, locate, read_brief
 from muster.errors import UserError
 from muster.host.http import Address

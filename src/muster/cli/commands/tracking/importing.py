@@ -6,7 +6,7 @@ import os
 from typing import Annotated
 
 from muster.cli.console import say
-from muster.cli.options import argument
+from muster.cli.options import Json, argument, print_json
 from muster.client.connect import connect
 from muster.client.importing.mlflow_calls import MlflowCalls
 from muster.client.importing.mlflow_import import Importer
@@ -15,7 +15,7 @@ from muster.client.importing.mlflow_stores import open_store
 Uri = Annotated[str, argument("URI", "An mlruns folder, or the address of an MLflow server.")]
 
 
-def mlflow(uri: Uri) -> None:
+def mlflow(uri: Uri, as_json: Json = False) -> None:
     """Bring the runs of an MLflow store in: experiments, parameters, metrics, tags and files.
 
     Runs that were brought in before are left as they are, so it can be called again. MLFLOW_TRACKING_TOKEN is shown
@@ -30,3 +30,5 @@ def mlflow(uri: Uri) -> None:
     target = MlflowCalls(connect().calls.address)
     brought, known = Importer(store, target, say).run()
     say(f"{brought} runs were brought in" + (f", {known} were here already" if known else ""))
+    if as_json:
+        print_json({"brought": brought, "known": known})

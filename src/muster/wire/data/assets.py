@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
-from muster.wire.access import FileEntry, HashedFile
+from muster.wire.data.access import FileEntry, HashedFile
 from muster.wire.message import wire
 
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from muster.client import known
+from muster.client.team import known
 from muster.errors import AccessDenied
 from muster.host.files import PRIVATE, write_file
 from muster.paths import WorkspacePaths

@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 
 from muster.client.api import Client
-from muster.client.event_follower import MARK
-from muster.client.tunnels import Session
+from muster.client.inside.event_follower import MARK
+from muster.client.inside.tunnels import Session
 from muster.errors import MusterError
 from muster.host import frames
 from muster.host.files import is_below, is_safe_path

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from muster.client.api import Client
-from muster.client.login import server_url
-from muster.client.sso import Code, id_token
+from muster.client.team.login import server_url
+from muster.client.team.sso import Code, id_token
 from muster.errors import UserError
 from muster.host.http import Address
 from muster.wire.people import INVITE_PREFIX

@@ -12,7 +12,7 @@ import uuid
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from muster.client import known, trust
+from muster.client.team import known, trust
 from muster.client.workspace import FOLDER, ServerEntry, WorkspaceFile
 from muster.defaults import CONNECT_S, SERVER_PORT
 from muster.errors import AccessDenied, Conflict, ServerUnavailable, UserError

@@ -1,0 +1,1 @@
+"""Ways into a run while it goes on: tunnels, ports, event files."""

@@ -1,0 +1,1 @@
+"""Data: datastores, assets, grants."""
