@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sqlalchemy import (
-    DDL,
     JSON,
     BigInteger,
     Boolean,
@@ -11,19 +10,63 @@ from sqlalchemy import (
     Float,
     Index,
     Integer,
-    LargeBinary,
-    MetaData,
     String,
     Table,
     Text,
     UniqueConstraint,
-    event,
 )
 
-metadata = MetaData()
+from muster.server.database.people_tables import AUDIT_STAYS, audit, people, tokens
+from muster.server.database.schema import RowId, metadata
+from muster.server.database.tracking_tables import (
+    metric_blocks,
+    metric_counts,
+    metric_series,
+    metric_tails,
+    params,
+    run_tags,
+)
 
-# SQLite numbers rows by itself only in a column of exactly this type.
-RowId = BigInteger().with_variant(Integer, "sqlite")
+__all__ = [
+    "AUDIT_STAYS",
+    "asset_files",
+    "assets",
+    "attempts",
+    "audit",
+    "checkpoints",
+    "clusters",
+    "datastores",
+    "environments",
+    "events",
+    "experiments",
+    "files",
+    "grants",
+    "logged_models",
+    "metadata",
+    "metric_blocks",
+    "metric_counts",
+    "metric_series",
+    "metric_tails",
+    "model_aliases",
+    "models",
+    "node_history",
+    "node_states",
+    "nodes",
+    "output_files",
+    "params",
+    "people",
+    "placements",
+    "progress",
+    "ranks",
+    "registered_models",
+    "run_tags",
+    "runs",
+    "secrets",
+    "snapshots",
+    "streams",
+    "tokens",
+    "versions",
+]
 
 versions = Table("alembic_version", metadata, Column("version_num", String(32), primary_key=True))
 
@@ -143,88 +186,6 @@ events = Table(
     Index("events_run", "run_id", "id"),
 )
 
-metric_series = Table(
-    "metric_series",
-    metadata,
-    Column("run_id", String(255), primary_key=True),
-    Column("number", Integer, primary_key=True),
-    Column("attempt", Integer, nullable=False),
-    Column("source", String(255), nullable=False),
-    Column("name", String(255), nullable=False),
-    Column("type", String(16), nullable=False),
-    Column("num_points", BigInteger, nullable=False),
-    Column("stored", BigInteger, nullable=False),
-    Column("last", JSON),
-    Column("last_number", Float),
-    Column("least", Float),
-    Column("least_step", Float),
-    Column("greatest", Float),
-    Column("greatest_step", Float),
-    Column("first_step", Float),
-    Column("last_step", Float),
-    Column("first_at", Float, nullable=False),
-    Column("last_at", Float, nullable=False),
-    Column("last_order", BigInteger, nullable=False),
-    UniqueConstraint("run_id", "attempt", "source", "name", "type", name="metric_series_key"),
-    Index("metric_series_name", "name", "run_id"),
-)
-"""A row for each metric that one source logged in one attempt: its summary."""
-
-metric_blocks = Table(
-    "metric_blocks",
-    metadata,
-    Column("run_id", String(255), primary_key=True),
-    Column("series", Integer, primary_key=True),
-    Column("tier", Integer, primary_key=True),
-    Column("part", Integer, primary_key=True),
-    Column("count", Integer, nullable=False),
-    Column("first_order", BigInteger, nullable=False),
-    Column("last_order", BigInteger, nullable=False),
-    Column("data", LargeBinary, nullable=False),
-    Index("metric_blocks_order", "run_id", "tier", "last_order"),
-)
-"""Points of a series (tier 0), and those that stand out of every so many of them (tiers 1 and above)."""
-
-metric_tails = Table(
-    "metric_tails",
-    metadata,
-    Column("run_id", String(255), primary_key=True),
-    Column("attempt", Integer, primary_key=True),
-    Column("source", String(255), primary_key=True),
-    Column("first_order", BigInteger, primary_key=True),
-    Column("last_order", BigInteger, nullable=False),
-    Column("count", Integer, nullable=False),
-    Column("points", JSON, nullable=False),
-    Index("metric_tails_order", "run_id", "last_order"),
-)
-"""Points of all series of a source as they came, until there are enough of them for blocks."""
-
-metric_counts = Table(
-    "metric_counts",
-    metadata,
-    Column("run_id", String(255), primary_key=True),
-    Column("last_order", BigInteger, nullable=False),
-    Column("num_series", Integer, nullable=False),
-)
-
-params = Table(
-    "params",
-    metadata,
-    Column("run_id", String(255), primary_key=True),
-    Column("name", String(255), primary_key=True),
-    Column("value", Text, nullable=False),
-    Column("attempt", Integer, nullable=False),
-)
-
-run_tags = Table(
-    "run_tags",
-    metadata,
-    Column("run_id", String(255), primary_key=True),
-    Column("name", String(255), primary_key=True),
-    Column("value", Text, nullable=False),
-)
-"""Tags that tools set for themselves (`mlflow.…`); those of people are in the run's row."""
-
 progress = Table(
     "progress",
     metadata,
@@ -330,67 +291,6 @@ node_history = Table(
     Column("reason", Text, nullable=False),
     Index("node_history_cluster", "cluster", "name", "id"),
 )
-
-tokens = Table(
-    "tokens",
-    metadata,
-    Column("hash", String(64), primary_key=True),
-    Column("role", String(16), nullable=False),
-    Column("subject", String(255), nullable=False),
-    Column("created_at", Float, nullable=False),
-    Column("expires_at", Float),
-    Column("label", Text),
-    Column("used_at", Float),
-    UniqueConstraint("role", "subject", "hash"),
-)
-
-people = Table(
-    "people",
-    metadata,
-    Column("name", String(64), primary_key=True),
-    Column("role", String(16), nullable=False),
-    Column("created_at", Float, nullable=False),
-    Column("created_by", String(64)),
-    Column("disabled_at", Float),
-    Column("removed_at", Float),
-    Column("sso", Text),
-)
-
-audit = Table(
-    "audit",
-    metadata,
-    Column("id", RowId, primary_key=True, autoincrement=True),
-    Column("at", Float, nullable=False),
-    Column("who", String(255), nullable=False),
-    Column("role", String(16), nullable=False),
-    Column("token", String(16), nullable=False),
-    Column("source", String(255), nullable=False),
-    Column("action", String(32), nullable=False),
-    Column("target", Text, nullable=False),
-    Column("outcome", String(16), nullable=False),
-    Column("detail", Text, nullable=False),
-    Index("audit_who", "who", "id"),
-)
-
-AUDIT_STAYS = {
-    "sqlite": (
-        "CREATE TRIGGER IF NOT EXISTS audit_changed BEFORE UPDATE ON audit "
-        "BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END",
-        "CREATE TRIGGER IF NOT EXISTS audit_removed BEFORE DELETE ON audit "
-        "BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END",
-    ),
-    "postgresql": (
-        "CREATE OR REPLACE FUNCTION audit_stays() RETURNS trigger LANGUAGE plpgsql AS "
-        "$$ BEGIN RAISE EXCEPTION 'the audit log is only added to'; END $$",
-        "CREATE OR REPLACE TRIGGER audit_stays BEFORE UPDATE OR DELETE OR TRUNCATE ON audit "
-        "FOR EACH STATEMENT EXECUTE FUNCTION audit_stays()",
-    ),
-}
-"""Have the database itself refuse to change what was recorded."""
-
-for _dialect, _statements in AUDIT_STAYS.items():
-    for _statement in _statements:
-        event.listen(audit, "after_create", DDL(_statement).execute_if(dialect=_dialect))  # type: ignore[no-untyped-call]
 
 models = Table(
     "models",
