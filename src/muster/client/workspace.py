@@ -13,7 +13,7 @@ from pathlib import Path
 
 from muster.client.team import known, trust
 from muster.errors import AccessDenied, Conflict, NotFound, UserError
-from muster.host.files import PRIVATE, create_file, is_below
+from muster.host.files import PRIVATE, UNFINISHED, create_file, is_below
 from muster.paths import WorkspacePaths
 from muster.wire.codec import from_file, to_json
 
@@ -201,7 +201,7 @@ def _load(root: Path, default_name: str, trusted: bool = False) -> WorkspaceRef:
     config = WorkspacePaths(root).config
     fresh = WorkspaceFile(uuid.uuid4().hex, default_name, time.time())
     if not config.exists():
-        if not trusted and root.is_dir() and any(path.name not in _OURS for path in root.iterdir()):
+        if not trusted and root.is_dir() and any(_is_foreign(path) for path in root.iterdir()):
             trust.require(root, "")
         _write_new(config, fresh)
     try:
@@ -214,6 +214,11 @@ def _load(root: Path, default_name: str, trusted: bool = False) -> WorkspaceRef:
             f"{config} is not a readable workspace file: {error}",
             'It holds {"id", "name", "created", "server"}; restore it, or remove it to have a new one written.',
         ) from error
+
+
+def _is_foreign(path: Path) -> bool:
+    """Whether something in the folder shows that it was somebody's before; others may be making it at this moment."""
+    return path.name not in _OURS and UNFINISHED not in path.name
 
 
 def _write_new(config: Path, content: WorkspaceFile) -> None:
