@@ -246,7 +246,7 @@ class _Translation:
         kept = [part.strip() for part in re.split(r"[;\n]|&&", line.before) if part.strip()]
         before = [part for part in kept if not _NOISE.match(part)]
         exports = [f"export {name}={value}" for name, value in line.variables.items()]
-        distribution = {"type": "mpi", "process_count_per_instance": per_node}
+        distribution: dict[str, Json] = {"type": "mpi", "process_count_per_instance": per_node}
         return "\n".join([*before, *exports, line.program]), distribution, nodes
 
     def _per_node(self, nodes: int) -> int:
