@@ -53,14 +53,15 @@ def settle(
     # The Python that submits can stand in only where the nodes are this machine, and it is on it.
     on_this_machine = row is not None and context.nodes.engines.on_this_machine(row.engine)
     is_here = on_this_machine and python is not None and os.access(python, os.X_OK)
+    known = here(python) if on_this_machine else None
     site = Site(
         is_mpi=isinstance(spec.distribution, Mpi),
         has_gpus=spec.resources.gpus_per_node != 0 and any(node.gpus for node in nodes),
         packages=packages if is_here else None,
         registered=lambda name, version: _find(connection, name, version),
     )
-    if on_this_machine:
-        site = replace(site, **here(python))
+    if known is not None:
+        site = replace(site, **known)
     settled = resolve(spec.environment, site)
     _check_folder(context, settled)
     return settled

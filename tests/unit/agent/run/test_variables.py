@@ -9,6 +9,7 @@ from typing import Any, cast
 from muster.agent.attempt import Attempt, PreparedAttempt
 from muster.agent.run.launch_file import LaunchFiles
 from muster.agent.services import NodeServices
+from muster.defaults import RANK_HOOKS
 from muster.paths import AttemptPaths, NodePaths
 from muster.wire.node.agents import Order
 from muster.wire.node.plan import NodePlan, RankPlan
@@ -43,7 +44,7 @@ def test_the_environment_is_built_from_a_known_base() -> None:
         "TMPDIR": "/node/tmp",
         "PYTHONPATH": "/node/runtime/1",
         "TORCHINDUCTOR_CACHE_DIR": "/tmp/torchinductor_u",
-        "MUSTER_HOOKS": "stacks",
+        "MUSTER_HOOKS": ",".join(RANK_HOOKS),
         "RANK": "3",
         "MUSTER_NODE_MARK": "m",
         "MUSTER_EVENTS_FILE": "/node/streams/events/rank_3.jsonl",
