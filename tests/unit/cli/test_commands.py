@@ -24,6 +24,7 @@ from muster.cli.commands.files import choose, target_of
 from muster.cli.commands.logs import selection
 from muster.cli.commands.workspace import WorkspaceBrief, WorkspaceStatus, server_command, status_lines
 from muster.cli.console import Paint
+from muster.cli.lazy import find
 from muster.cli.main import PANELS, app
 from muster.cli.options import complete_runs, run_words
 from muster.cli.text import time_text
