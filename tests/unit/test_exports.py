@@ -19,7 +19,7 @@ import muster
 
 GOLDEN = Path(__file__).with_name("public_names.txt")
 PACKAGE = Path(muster.__file__).parent
-INTERNAL = {"defaults", "paths", "protocol", "version"}
+INTERNAL = {"defaults", "paths", "protocol", "systems", "version"}
 """Modules at the top that are not for users; every other one is."""
 PUBLIC = [
     "muster",
