@@ -30,6 +30,7 @@ from muster.server.nodes.state import NodesState
 from muster.server.people.access import Tokens
 from muster.server.people.vault import Vault
 from muster.server.runs import attempts, submission
+from muster.server.tracking.reading import load_series
 from muster.store.backend import Store
 from muster.store.snapshots import Snapshots
 from muster.store.streams import Streams
@@ -187,11 +188,8 @@ class RealServer:
         text = streams.read(*key, f"user_logs/{node}.txt", 0, 1 << 30) if lines else b""
         if text != "".join(f"{line:0{_LINE - 1}}\n" for line in range(lines)).encode():
             raise Broken(f"the log of {key} on {node} is not what was printed: {lines} lines, {len(text)} bytes")
-        metrics = tables.metrics
-        mine = (metrics.c.run_id == key[0], metrics.c.attempt == key[1], metrics.c.source == node)
-        values = self._database.read_now(
-            lambda c: c.execute(select(metrics.c.value).where(*mine).order_by(metrics.c.id)).scalars().all()
-        )
+        series = self._database.read_now(lambda c: load_series(c, key[0], None, None))
+        values = [value for one in series if (one.attempt, one.source) == (key[1], node) for value in one.values]
         if [int(value) for value in values] != list(range(lines)):
             raise Broken(f"{lines} points of {key} on {node} were logged, {len(values)} are there")
 

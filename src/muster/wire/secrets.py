@@ -25,7 +25,7 @@ class SecretView:
     created_at: float
     updated_at: float
     updated_by: str | None
-    owner: str | None = None
+    owner: str | None = field(default=None, metadata=OMIT)
     """Who may change and use it; None: administrators."""
-    shared: bool = False
+    shared: bool = field(default=False, metadata=OMIT)
     """Jobs of everybody may use it."""

@@ -33,8 +33,8 @@ from muster.wire.people import Role
 from muster.wire.stream import RunEnded
 
 Document = dict[str, Any]
-LOCAL = {"address", "storage", "close"}
-"""Names of the client that call no route."""
+LOCAL = {"address", "storage", "close", "open_tunnel", "stacks"}
+"""Names of the client that call no route, and those that go on through a tunnel."""
 ARGUMENTS: Mapping[Any, Any] = {
     str: "some",
     bool: True,

@@ -269,16 +269,16 @@ def test_the_sites_own_authority_is_trusted_outside(
 
 
 def test_external_addresses_are_reached_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    from muster.host.http import _open
+    from muster.host.http import open_connection
 
     monkeypatch.setenv("https_proxy", "proxy.example:3128")
     monkeypatch.setenv("no_proxy", "near.example")
     far, near = Address("https://far.example"), Address("https://near.example")
-    tunnel = _open(far, 1.0, True, None)
+    tunnel = open_connection(far, 1.0, True, None)
     assert (tunnel.host, tunnel.port) == ("proxy.example", 3128)
-    assert _open(near, 1.0, True, None).host == "near.example"
-    assert _open(far, 1.0, False, None).host == "far.example"
-    assert _open(Address("https://localhost:1"), 1.0, True, None).host == "localhost"
+    assert open_connection(near, 1.0, True, None).host == "near.example"
+    assert open_connection(far, 1.0, False, None).host == "far.example"
+    assert open_connection(Address("https://localhost:1"), 1.0, True, None).host == "localhost"
 
 
 def test_calls_through_a_shared_folder(tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ from muster.compute import AmlCompute
 from muster.compute_target import ComputeTargetException
 from muster.errors import Conflict, JobError, MusterError, NotFound, RunFailed
 from muster.host.http import Address
+from muster.host.points import pack
 from muster.sdk import notices
-from muster.wire.codec import to_json
 from muster.wire.runs import MetricSeries
 from muster.wire.stream import LogPiece
 
@@ -135,27 +135,27 @@ def test_output_is_shown_with_the_rank_in_front(
 
 def test_metrics_are_read_with_their_real_values(server: RestServer, workspace: Workspace) -> None:
     series = [
-        series_json("loss", {1: 2.0, 4: "NaN"}, rank=0),
-        series_json("loss", {3: 1.5}, rank=1),
-        series_json("acc", {2: 0.5}),
+        series_of("loss", {1: 2.0, 4: "NaN"}, rank=0),
+        series_of("loss", {3: 1.5}, rank=1),
+        series_of("acc", {2: 0.5}),
     ]
-    server.on("GET", "/api/v1/runs/r-1/metrics/series", series)
+    server.on("GET", "/api/v1/runs/r-1/metrics/series", Reply(body=pack(series)))
     run = Run.get(workspace, "r-1")
     found = run.get_metrics()
     assert found["acc"] == 0.5
     assert found["loss"][:2] == [2.0, 1.5] and math.isnan(found["loss"][2])
-    assert server.requests[-1].query == {"full": "1"}
+    assert server.requests[-1].query == {"full": "1", "packed": "1"}
     run.get_metrics("acc", points=100)
-    assert server.requests[-1].query == {"name": "acc", "points": "100", "full": "0"}
+    assert server.requests[-1].query == {"name": "acc", "points": "100", "full": "0", "packed": "1"}
 
 
-def series_json(name: str, values: dict[int, Any], rank: int = 0) -> Any:
+def series_of(name: str, values: dict[int, Any], rank: int = 0) -> MetricSeries:
     """One series, its values by the order in which they came."""
     count = len(values)
     nothing, times = (None,) * count, (0.0,) * count
     texts = tuple(values.values())
-    return to_json(
-        MetricSeries(name, f"rank_{rank}", rank, 1, "scalar", count, None, None, texts, nothing, times, tuple(values))
+    return MetricSeries(
+        name, f"rank_{rank}", rank, 1, "scalar", count, None, None, texts, nothing, times, tuple(values)
     )
 
 

@@ -20,7 +20,7 @@ BLOB = make_store("blob", "azure-blob", {"account": "a", "container": "c"}, {"ac
 def test_a_missing_package_names_the_extra() -> None:
     with pytest.raises(MissingExtra) as caught:
         datastore._library("azure.nowhere")
-    assert "muster-ml[azure]" in caught.value.hint
+    assert "[azure]" in caught.value.hint and "pip install" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,9 @@ from typing import Any
 import pytest
 
 from muster.wire import (
-    access,
-    assets,
     checkpoints,
     clusters,
     code,
-    datastores,
     encryption,
     environments,
     models,
@@ -27,6 +24,7 @@ from muster.wire import (
     workspace,
 )
 from muster.wire.codec import from_json, to_json
+from muster.wire.data import access, assets, datastores
 from muster.wire.node import agents, plan, requests
 
 EXAMPLES = json.loads((Path(__file__).parent / "examples.json").read_text())

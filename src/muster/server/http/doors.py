@@ -9,8 +9,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from muster.storage.granting import DATA_ROUTE
 from muster.wire.data.access import GRANT_HEADER
+from muster.wire.tracking import RUN_HEADER
 
 _AGENTS = "/api/v1/agents/"
+_MLFLOW = ("/api/2.0/", "/api/3.0/")
 _CODE = re.compile(r"/api/v1/snapshots/[0-9a-f]{1,64}/archive")
 _REFUSAL = {
     "code": "not_found",
@@ -26,6 +28,9 @@ def is_agents(method: str, path: str, headers: frozenset[bytes]) -> bool:
     if path.startswith(f"{DATA_ROUTE}/"):
         # With a grant of its own; a person's token opens nothing here.
         return GRANT_HEADER.lower().encode() in headers and b"authorization" not in headers
+    if path.startswith(_MLFLOW):
+        # For a rank: who names a run there and is no agent is refused.
+        return RUN_HEADER.lower().encode() in headers
     return method == "GET" and _CODE.fullmatch(path) is not None
 
 

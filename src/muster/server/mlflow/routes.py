@@ -37,6 +37,7 @@ from muster.wire.tracking import ATTEMPT_HEADER, EVENTS_HEADER, RUN_HEADER
 log = logging.getLogger("muster.server")
 
 router = APIRouter(include_in_schema=False)
+_METHODS = ["GET", "POST", "PATCH", "DELETE", "PUT"]
 _BODY_BYTES = 16 << 20
 _SERVER_VERSION = "3.17.0"
 """The newest protocol whose calls are answered here."""
@@ -74,13 +75,13 @@ async def version() -> Response:
     return PlainTextResponse(_SERVER_VERSION)
 
 
-@router.api_route("/api/{api}/mlflow/{path:path}", methods=["GET", "POST", "PATCH", "DELETE", "PUT"])
+@router.api_route("/api/2.0/mlflow/{path:path}", methods=_METHODS)
 @refusing
-async def call(api: str, path: str, request: Request, context: ContextOf, caller: CallerOf) -> Response:
+async def call(path: str, request: Request, context: ContextOf, caller: CallerOf) -> Response:
     """One call of MLflow's REST protocol."""
-    found = resolve(request.method, path) if api == "2.0" else None
+    found = resolve(request.method, path)
     if found is None:
-        raise MlflowError(NO_ENDPOINT, f"Muster does not answer {request.method} /api/{api}/mlflow/{path}")
+        raise MlflowError(NO_ENDPOINT, f"Muster does not answer {request.method} {request.url.path}")
     handler, only_reads, in_path = found
     args = Args({**await _arguments(request), **in_path})
     who = await _acting(request, context, caller)
@@ -140,11 +141,12 @@ async def remove(path: str, request: Request, context: ContextOf, caller: Caller
     return JSONResponse({})
 
 
-@router.api_route("/api/{api}/{path:path}", methods=["GET", "POST", "PATCH", "DELETE", "PUT"])
+@router.api_route("/api/2.0/{path:path}", methods=_METHODS)
+@router.api_route("/api/3.0/{path:path}", methods=_METHODS)
 @refusing
-async def unknown(api: str, path: str, request: Request) -> Response:
+async def unknown(path: str, request: Request) -> Response:
     """A 404 that clients do not try again."""
-    raise MlflowError(NO_ENDPOINT, f"Muster does not answer {request.method} /api/{api}/{path}")
+    raise MlflowError(NO_ENDPOINT, f"Muster does not answer {request.method} {request.url.path}")
 
 
 async def _arguments(request: Request) -> dict[str, Json]:
@@ -170,6 +172,8 @@ async def _acting(request: Request, context: Context, caller: Caller) -> Acting:
     """Who calls: a person, or a rank through its node's agent once all is here that it logged before."""
     run_id = request.headers.get(RUN_HEADER)
     if caller.role != AGENT:
+        if run_id is not None:
+            raise MlflowError(DENIED, "only the agent of a node speaks for a run")
         return await context.database.read(lambda c: permissions.acting(c, caller, None))
     attempt = request.headers.get(ATTEMPT_HEADER, "")
     if not run_id or not attempt.isdecimal():

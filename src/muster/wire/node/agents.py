@@ -176,7 +176,7 @@ class Order:
     """Built on `python`; None: ranks run in `python` as it is."""
     mpi: bool = False
     """The ranks are started by an mpirun, which is looked for before they start."""
-    run_token: str = field(default="", repr=False)
+    run_token: str = field(default="", repr=False, metadata=OMIT)
     """Opens the run itself at the server, as long as the attempt is under way."""
     secret: str = field(default="", repr=False)
     """Known to the nodes of this attempt alone; opens the way from its mpirun to them."""

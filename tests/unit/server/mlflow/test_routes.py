@@ -89,10 +89,13 @@ def test_artifacts_stay_below_their_run(server: Server) -> None:
 
 def test_a_reader_may_search_and_not_write_and_an_agent_only_for_its_attempts(server: Server) -> None:
     made(server)
+    people = server.context.tokens.people
+    server.context.database.submit(lambda t: people.add(t, "a-reader", "reader", "root")).result()
     tokens = {role: server.context.tokens.create(role, f"a-{role}") for role in ("reader", "agent")}
     reader = {"authorization": f"Bearer {tokens['reader']}"}
     assert call(server, "POST", "runs/search", {"experiment_ids": ["0"]}, **reader)[0] == 200
     assert call(server, "POST", "runs/create", {}, **reader)[0] == 403
+    assert call(server, "POST", "runs/search", {"experiment_ids": ["0"]}, **reader, muster_run="any")[0] == 403
     agent = {"authorization": f"Bearer {tokens['agent']}"}
     assert call(server, "POST", "runs/search", {"experiment_ids": ["0"]}, **agent)[0] == 403
     other = {**agent, "muster_run": "someone-elses", "muster_attempt": "1"}

@@ -5,27 +5,27 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from muster.server.tunnels.access import Entered, may_enter
 
 from muster import errors
+from muster.control.access import Action, Caller, may
 from muster.defaults import TUNNELS_MOST, TUNNELS_PER_NODE
-from muster.server.people.access import Caller
 from muster.server.tunnels import state
 from muster.server.tunnels.lookup import Running, RunningNode, chosen_node
 from muster.server.tunnels.state import Tunnels, refuse_too_many
 from muster.wire.tunnels import NOT_STARTED_YET, NewTunnel, Terminal, TunnelTarget
 
-RUN = Entered("bert-1", "ada")
+RUN = "bert-1"
 NODES = {0: RunningNode("n0", (0, 1)), 1: RunningNode("n1", (2, 3))}
 SHELL = TunnelTarget("shell")
 OWNER = Caller("admin", "owner")
 
 
-@pytest.mark.parametrize(("role", "may"), [("admin", True), ("user", True), ("reader", False), ("agent", False)])
-def test_who_only_looks_may_not_enter(role: str, may: bool) -> None:
-    refusal = may_enter(Caller(role, "somebody"), RUN)
-    assert (refusal is None) is may
-    assert refusal is None or ("bert-1" in refusal.message and refusal.hint)
+@pytest.mark.parametrize(
+    ("role", "name", "allowed"),
+    [("admin", "bob", True), ("member", "ada", True), ("member", "bob", False), ("reader", "ada", False)],
+)
+def test_a_run_is_entered_by_its_owner_and_by_administrators(role: str, name: str, allowed: bool) -> None:
+    assert may(Caller(role, name), Action.ENTER_RUN, "ada") is allowed  # type: ignore[arg-type]
 
 
 def running(nodes: dict[int, RunningNode], status: str = "Running") -> Running:
