@@ -54,7 +54,7 @@ if "MUSTER_CHECKPOINT_DIR" in os.environ and os.environ.get("RANK", "0") == "0":
 """
 
 
-JOB_FILE = "code: ./src\ncommand: python train.py --epochs ${{inputs.epochs}}\ninputs: {epochs: 1}\n"
+JOB_FILE = "code: ./src\ncommand: python train.py --epochs ${{inputs.epochs}}\ninputs: {epochs: 1, lr: 0.1}\n"
 RUNS_OF_THE_REFERENCE = ("4f2c", "90ab", "brave-otter", "calm-lynx")
 
 
@@ -135,9 +135,9 @@ def test_the_examples_of_the_command_reference_work(workspace: Path) -> None:
     for name in RUNS_OF_THE_REFERENCE:
         execute(Shown(0, f"muster run train.py --procs 2 --name {name} --quiet", None), workspace, REFERENCE)
     for item in reference_examples():
-        if item.command.startswith(("muster up", "muster login")):
+        if item.command.startswith(("muster up", "muster login", "muster import mlflow http")):
             continue
-        if item.command.split()[1] in ("shell", "stacks", "forward", "tensorboard"):
+        if item.command.split()[1] in ("shell", "stacks", "forward", "tensorboard") or item.command == "muster mlflow":
             enter_a_run_that_sleeps(item, workspace)
             continue
         if item.command.startswith("muster cancel"):
@@ -150,6 +150,11 @@ def test_the_examples_of_the_command_reference_work(workspace: Path) -> None:
             continue
         if item.command.startswith("muster retry"):
             execute(Shown(0, "muster run fails.py --quiet", None), workspace, REFERENCE, allowed={1})
+            # It fails once more, and the command follows it.
+            execute(item, workspace, REFERENCE, allowed={0} if "--detach" in item.command else {1})
+            continue
+        if item.command.startswith("muster rerun"):
+            execute(Shown(0, "muster run job.yml --quiet", None), workspace, REFERENCE)
         if item.command.startswith("muster ps"):
             execute(Shown(0, "muster run train.py --procs 2 --quiet", None), workspace, REFERENCE)
         if item.command.startswith("muster rm") and "--yes" not in item.command:
@@ -179,6 +184,7 @@ def enter_a_run_that_sleeps(item: Shown, folder: Path) -> None:
     if "@latest" in item.command:
         execute(Shown(0, "muster cancel @latest --force", None), folder, REFERENCE)
         execute(Shown(0, "muster wait @latest", None), folder, REFERENCE, allowed={130})
+        execute(Shown(0, "muster rm @latest --yes", None), folder, REFERENCE)
 
 
 def encrypt(folder: Path) -> None:
@@ -275,6 +281,8 @@ def prepare(folder: Path) -> None:
     (folder / "month.csv").write_text("\n".join(["start,length,gpus", *trace, ""]))
     for place in ("train.py", "src/train.py"):
         (folder / place).write_text(SCRIPT)
+    (folder / "analyse.py").write_text("import os\nprint(os.environ['MLFLOW_TRACKING_URI'])\n")
+    keep_in_mlflow(folder / "mlruns" / "0")
     (folder / "sleeper.py").write_text("import time\ntime.sleep(600)\n")
     (folder / "train.sbatch").write_text("#!/bin/bash\n#SBATCH -N 2 --time=10\nsrun python train.py\n")
     for log in ("slurm-4711.out", "rank_0.log", "rank_1.log"):
@@ -284,6 +292,18 @@ def prepare(folder: Path) -> None:
     # The example as it is takes minutes; test_demo.py looks at what it does.
     example.write_text(re.sub(r"steps: \d+", "steps: 2", example.read_text()))
     install(folder)
+
+
+def keep_in_mlflow(experiment: Path) -> None:
+    """One run, as MLflow writes it to a folder."""
+    run = experiment / ("0" * 32)
+    (run / "metrics").mkdir(parents=True)
+    (experiment / "meta.yaml").write_text("experiment_id: '0'\nlifecycle_stage: active\nname: Default\n")
+    (run / "meta.yaml").write_text(
+        f"run_id: {run.name}\nexperiment_id: '0'\nlifecycle_stage: active\nrun_name: first\nstatus: 3\n"
+        "start_time: 1700000000000\nend_time: 1700000060000\nuser_id: ada\n"
+    )
+    (run / "metrics" / "loss").write_text("1700000001000 0.5 1\n")
 
 
 def install(folder: Path) -> None:

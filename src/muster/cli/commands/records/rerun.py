@@ -45,7 +45,7 @@ def rerun(
     Examples:
       muster rerun @latest
       muster rerun @latest -i lr=0.05
-      muster rerun @latest --set resources.instance_count=2 --detach
+      muster rerun @latest --set limits.timeout=3600 --detach
     """
     client = connect()
     earlier = client.run(run)
