@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import select
 import shutil
 import subprocess
 import sys
@@ -79,7 +80,11 @@ def test_at_a_terminal_it_is_asked_once(tmp_path: Path, answer: str, code: int) 
             [MUSTER, "status"], cwd=folder, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE, check=False
         )
         assert done.returncode == code
-        assert b"Trust it? [y/N]" in os.read(ours, 10_000)
+        said = b""
+        # The terminal hands over what was typed and what was printed in pieces.
+        while b"Trust it? [y/N]" not in said:
+            assert select.select([ours], [], [], 10)[0], said
+            said += os.read(ours, 10_000)
     finally:
         os.close(ours)
         os.close(theirs)
