@@ -52,7 +52,7 @@ class Context:
 
     def __post_init__(self) -> None:
         self.database.witness = audit.witness
-        self.tokens.on_change = self.hub.wake_soon
+        self.tokens.on_change = partial(self.hub.wake_soon, lambda: self.tunnels.keep(self.tokens.holds))
 
     def publish(self, run: str, attempt: int) -> None:
         """Bring an ended attempt's streams to the store, in the background: until then they are read here."""

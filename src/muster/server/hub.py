@@ -111,9 +111,14 @@ class Hub:
         self.closing = True
         self.wake_all()
 
-    def wake_soon(self) -> None:
-        """Have everybody who waits look again; callable from any thread."""
-        self._loop.call_soon_threadsafe(self.wake_all)
+    def wake_soon(self, also: Callable[[], None] = lambda: None) -> None:
+        """Have everybody who waits look again, and do something beside it; callable from any thread."""
+
+        def wake() -> None:
+            also()
+            self.wake_all()
+
+        self._loop.call_soon_threadsafe(wake)
 
     def wake_all(self) -> None:
         for waiters in (*self._node_waiters.values(), *self._run_waiters.values()):

@@ -100,6 +100,11 @@ class Tunnels:
             # It went in the moment before.
             self._drop(tunnel)
 
+    def keep(self, holds: Callable[[Caller], bool]) -> None:
+        """End the tunnels of those who may do less than when they opened them."""
+        for tunnel in [tunnel for tunnel in self._tunnels.values() if not holds(tunnel.caller)]:
+            self._drop(tunnel)
+
     def close(self) -> None:
         """The server ends."""
         for tunnel in list(self._tunnels.values()):

@@ -94,6 +94,18 @@ def test_a_tunnel_waits_for_its_node_alone_and_says_what_that_says() -> None:
     asyncio.run(story())
 
 
+def test_a_tunnel_ends_with_the_token_that_it_was_opened_with() -> None:
+    async def story() -> None:
+        tunnels = Tunnels()
+        hers = tunnels.open("bert-1", 1, "n0", SHELL, Caller("member", "ada", "t1"))
+        others = tunnels.open("bert-1", 1, "n0", SHELL, OWNER)
+        tunnels.keep(lambda caller: caller != hers.caller)
+        assert [order.id for order in tunnels.waiting_for("n0")] == [others.order.id]
+        tunnels.close()
+
+    asyncio.run(story())
+
+
 def test_a_node_that_does_not_come_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "TUNNEL_DIAL_S", 0.01)
 
