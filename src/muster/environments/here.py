@@ -37,5 +37,5 @@ def container_trouble() -> str:
     try:
         engines.find(os.environ)
     except Failure as failure:
-        return failure.message
+        return str(failure)
     return ""

@@ -119,10 +119,13 @@ def _flavour(meaning: Meaning, site: Site) -> str:
 
 def _container(environment: EnvironmentSpec, site: Site) -> Resolved:
     image = _image(environment)
-    on_top = _conda(environment, site) if environment.conda_file is not None else _packages(environment, site)
+    trouble = site.container_trouble()
+    # Inside an image it is the image's conda that counts.
+    at = site if trouble else replace(site, has_conda=True)
+    on_top = _conda(environment, at) if environment.conda_file is not None else _packages(environment, at)
     recipe = on_top.recipe
     has_packages = recipe is not None and bool(recipe.requirements or recipe.conda or recipe.python)
-    if trouble := site.container_trouble():
+    if trouble:
         return _without_container(environment, on_top, has_packages, trouble)
     if recipe is None or not has_packages:
         return Resolved(environment.name, container=image, notices=on_top.notices)

@@ -46,7 +46,6 @@ def test_each_size_is_run_and_compared_with_the_smallest_and_drawn(cli: Any, job
     pytest.importorskip("matplotlib", reason="drawing needs muster-ml[plot]")
     done = cli("bench", "scaling", job, "--procs", "1,2")
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("all ranks are on one machine") == 1, "what holds for every run is said once"
     assert [line.split() for line in done.stdout.splitlines()] == [
         ["PROCS", "NODES", "IMAGES_PER_SEC", "SPEED-UP", "EFFICIENCY"],
         ["1", "1", "100.0", "1.00x", "100", "%"],

@@ -308,7 +308,7 @@ def test_pip_builds_where_there_is_no_uv(
     assert list(map(plain, built.record.lock)) == ["small==1.0"]
     said = subprocess.run([built.folder / "bin" / "small-says"], capture_output=True, text=True, check=True)
     assert said.stdout == "small 1.0\n"
-    wrong = Recipe("p", ("small==99",), options=tuple(shelf.options))
+    wrong = Recipe("p", ("small==99",), options=tuple(shelf.options), strict=True)
     with pytest.raises(Failure, match="no version fits small==99"):
         ensure(wrong, "w", base, cache, Progress())
     assert [built.key for built in cache.entries()] == ["k"]

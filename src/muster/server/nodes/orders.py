@@ -135,7 +135,7 @@ def run_order(standing: Standing, material: Material) -> Order:
         python=material.python,
         environment=material.environment,
         user_env=resolve_environment(spec, material.secrets),
-        masked=(*_hidden(material), *(login.password for login in (container.logins if container else ()))),
+        masked=(*material.secrets.values(), *(login.password for login in (container.logins if container else ()))),
         plan=plan,
         timeout_s=material.timeout_s,
         resume=material.resume,
@@ -145,10 +145,6 @@ def run_order(standing: Standing, material: Material) -> Order:
         secret=material.plan_secret,
         container=container,
     )
-
-
-def _hidden(material: Material) -> tuple[str, ...]:
-    return (*material.secrets.values(), *([material.run_token] if material.run_token else []))
 
 
 def orders_for(context: Context, connection: Connection, node: str) -> tuple[Order, ...]:
