@@ -120,8 +120,8 @@ def _flavour(meaning: Meaning, site: Site) -> str:
 def _container(environment: EnvironmentSpec, site: Site) -> Resolved:
     image = _image(environment)
     trouble = site.container_trouble()
-    # Inside an image it is the image's conda that counts.
-    at = site if trouble else replace(site, has_conda=True)
+    # Inside an image its own Python and conda count.
+    at = site if trouble else replace(site, has_conda=True, pythons=None)
     on_top = _conda(environment, at) if environment.conda_file is not None else _packages(environment, at)
     recipe = on_top.recipe
     has_packages = recipe is not None and bool(recipe.requirements or recipe.conda or recipe.python)

@@ -32,6 +32,14 @@ def test_a_command_has_the_ranks_environment_and_its_exit_code_is_passed_on(runn
     assert wrong.returncode == 2 and "has no rank 5" in wrong.stderr and "Its ranks are 0 to 1." in wrong.stderr
 
 
+def test_a_command_that_ends_after_its_output_is_noticed(running: Running) -> None:
+    said = running.shell("sh", "-c", "echo last; exec >&- 2>&-; sleep 0.5; exit 7")
+    assert (said.stdout, said.returncode) == ("last\n", 7)
+
+    held = running.shell("sh", "-c", "sleep 4000 & sleep 0.5; exit 7")
+    assert held.returncode == 7
+
+
 def test_what_a_session_started_ends_with_it(running: Running) -> None:
     left = running.shell("sh", "-c", "sleep 4000 & setsid sleep 4000 & echo $!; jobs -p")
     pids = [int(line) for line in left.stdout.split()]

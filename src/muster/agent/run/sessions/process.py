@@ -59,6 +59,8 @@ def _forget_keeper(kept: int) -> None:
 
 def _carry(command: SessionCommand, carrier: Carrier, places: Mapping[int, Place]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: carrier.stop())
+    # Only a signal that has a handler wakes the carrier: output mostly ends a moment before the process that wrote it.
+    signal.signal(signal.SIGCHLD, lambda *_: None)
     try:
         if command["session"] == "stacks":
             python_stacks.carry(command, carrier, places)
