@@ -39,14 +39,15 @@ def expected(rank: int) -> bytes:
     return b"".join(f"{rank} {number} {'x' * 50}\n".encode() for number in range(LINES))
 
 
-def wait_for_line(site: Site, run_id: str, line: int) -> None:
-    """Wait until the run has printed so far."""
+def wait_for_line(site: Site, run_id: str, line: int, ranks: int = 1) -> None:
+    """Wait until so many ranks of the run have printed so far."""
 
     def printed() -> bool:
         view = site.view(run_id)
         if view["status"] in ENDED:
             return True
-        return any(file["path"].startswith("user_logs/") and file["size"] >= line * 55 for file in view["files"])
+        logs = [file for file in view["files"] if file["path"].startswith("user_logs/") and file["size"] >= line * 55]
+        return len(logs) >= ranks
 
     wait_until(printed, 60.0, f"line {line} of {run_id}")
 
@@ -154,7 +155,7 @@ def test_a_killed_nursery_does_not_matter(site: Site):
 )
 def test_a_killed_agent_is_a_lost_node_and_its_logs_are_delivered(site: Site, line: int):
     run_id = start(site, nodes=2)
-    wait_for_line(site, run_id, line)
+    wait_for_line(site, run_id, line, ranks=2)
     ranks = [site.rank(run_id, 0), site.rank(run_id, 1)]
     site.agent("local-1").kill()
     view = site.wait(run_id)
