@@ -222,7 +222,7 @@ def test_a_run_gets_signatures_for_its_own_files_only(site: Site, azurite: Azuri
     for wrong in ({"out": ["../in/a"]}, {"data": ["x"]}):
         with pytest.raises(Exception, match=r"leaves its store|has no output"):
             agent.request("POST", f"{API}/agents/local-0/grants", json_body={**asked, "paths": wrong})
-    with pytest.raises(AccessDenied, match="role 'agent' may not"):
+    with pytest.raises(AccessDenied, match="the agent of local-0 may not"):
         agent.request("GET", f"{API}/data/blob/private")
     agent.close()
     site.client.cancel(run, force=True)
