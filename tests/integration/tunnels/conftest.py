@@ -7,10 +7,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from tests.conftest import _end_workspace as end_workspace
 from tests.conftest import wait_until
@@ -92,12 +93,13 @@ class Running:
 
     def sessions(self) -> set[int]:
         """Processes that keepers have forked for tunnels."""
-        return {
-            child.pid
-            for rank in range(2)
-            for child in self.site.keeper(self.id, rank).children()
-            if child.name() == "muster-session"
-        }
+        found = set()
+        for rank in range(2):
+            for child in self.site.keeper(self.id, rank).children():
+                with suppress(psutil.NoSuchProcess):  # it may end in this moment
+                    if child.name() == "muster-session":
+                        found.add(child.pid)
+        return found
 
 
 def started(site: Site) -> Running:
