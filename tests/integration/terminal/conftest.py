@@ -99,7 +99,7 @@ def still(screen: Screen, folder: Path) -> list[str]:
     for line in screen.lines:
         line = line.replace(str(folder), "FOLDER").replace(sys.executable, "PYTHON")
         line = _IDS.sub(r"\1-ID", _MACHINE.sub("THIS MACHINE", line))
-        line = re.sub(r"(?<= by )\S+$", "USER", re.sub(r"\S+ k?B(?=  muster/)", "SIZE", line))
+        line = re.sub(r"(?<= by )\S+$", "USER", re.sub(r"\S+ k?B(?=  (?:muster|user_logs)/)", "SIZE", line))
         line = _LENGTHS.sub("TIME", _TIMES.sub("DATE", line)).replace("(now)", "(TIME ago)")
         found.append(re.sub(r"(?<=\S) {2,}", "  ", line))
     return _without_samples(found)
