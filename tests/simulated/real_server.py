@@ -34,6 +34,7 @@ from muster.server.tracking.reading import load_series
 from muster.store.backend import Store
 from muster.store.snapshots import Snapshots
 from muster.store.streams import Streams
+from muster.wire import states
 from muster.wire.codec import from_json, to_json
 from muster.wire.node.agents import AgentConfig, AttemptKey, Chunk, Heartbeat, Hello, Order, Orders, encode
 from muster.wire.runs import Submission
@@ -225,7 +226,12 @@ def _runs(connection: Any) -> list[RunState]:
     ):
         state = AttemptState(row.number, row.ended_at is not None, tuple(places.get((row.run_id, row.number), ())))
         found.setdefault(row.run_id, []).append(state)
-    rows = connection.execute(select(runs.c.id, runs.c.status)).all()
+    rows = connection.execute(select(runs.c.id, runs.c.status, runs.c.started_at)).all()
+    ranks = connection.execute(select(tables.ranks.c.run_id).where(tables.ranks.c.started_at.is_not(None)))
+    started = set(ranks.scalars())
+    for row in rows:
+        if row.status in states.TERMINAL and row.id in started and row.started_at is None:
+            raise Broken(f"{row.id} has ended, its ranks had started, and it never did")
     return [RunState(row.id, row.status, tuple(found.get(row.id, ()))) for row in rows]
 
 

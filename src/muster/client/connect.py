@@ -18,6 +18,7 @@ from muster.client.workspace import ServerRef, WorkspaceRef, find_workspace, has
 from muster.defaults import CONNECT_S, PROTOCOL_VERSION
 from muster.errors import AccessDenied, NotFound, ProtocolMismatch, ServerUnavailable
 from muster.host.http import Address, is_loopback
+from muster.host.network import reachable
 from muster.host.server import ServerConnection
 from muster.paths import NodePaths, WorkspacePaths
 from muster.version import VERSION
@@ -80,11 +81,7 @@ def public_url(client: Client) -> str:
     if not client.address.url.startswith("unix:"):
         return client.address.url.rstrip("/")
     found = announced(find_workspace().paths)
-    if found is None or not found.url:
-        return "https://SERVER:PORT"
-    parts = urlsplit(found.url)
-    host = socket.gethostname() if parts.hostname in ("0.0.0.0", "::") else parts.hostname
-    return f"{parts.scheme}://{host}:{parts.port}"
+    return reachable(found.url) if found is not None and found.url else "https://SERVER:PORT"
 
 
 def _embedded_address(paths: WorkspacePaths, start: bool) -> Address:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Iterable
+from urllib.parse import urlsplit
 
 _ELSEWHERE = "198.51.100.1"
 """Nobody's: the way to it is the way to everywhere."""
@@ -38,3 +39,13 @@ def address_towards(hosts: Iterable[str]) -> str:
 def in_url(host: str) -> str:
     """A host as URLs write it."""
     return f"[{host}]" if ":" in host else host
+
+
+def reachable(url: str) -> str:
+    """The address by which other machines reach a server; one that listens everywhere has this machine's."""
+    parts = urlsplit(url)
+    try:
+        everywhere = ipaddress.ip_address(parts.hostname or "").is_unspecified
+    except ValueError:
+        everywhere = False
+    return f"{parts.scheme}://{in_url(address_towards(()))}:{parts.port}" if everywhere else url

@@ -53,6 +53,7 @@ def test_a_retry_is_followed_to_its_end(desk: Desk) -> None:
     assert screen.code == 1
     assert "attempt 2 starts from the beginning" in screen.text
     assert "Failed after" in screen.text
+    assert "attempt 1" not in screen.text
 
 
 def free_port() -> int:

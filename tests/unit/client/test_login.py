@@ -11,7 +11,8 @@ from muster.client.team import known, login
 from muster.client.workspace import create_workspace, find_workspace, locate
 from muster.errors import AccessDenied, Conflict, NotFound, UserError
 from muster.host.fingerprints import fingerprint, is_fingerprint_of
-from muster.server.http.invitation import invitation, reachable
+from muster.host.network import reachable
+from muster.server.http.invitation import invitation
 from muster.server.http.tls import self_signed
 
 

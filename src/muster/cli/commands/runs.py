@@ -37,7 +37,7 @@ from muster.errors import Conflict, UserError
 from muster.wire import states
 from muster.wire.runs import RunView
 from muster.wire.states import RunStatus
-from muster.wire.stream import RunEnded
+from muster.wire.stream import LogQuery, RunEnded
 
 
 def show(run: Run, as_json: Json = False) -> None:
@@ -133,14 +133,16 @@ def retry(
     for view in views:
         if view.status not in states.TERMINAL:
             raise Conflict(f"{view.id} is {view.status}; only a run that has ended can be retried.")
+    follows = len(views) == 1 and not detach
+    cursor = _end_of(client, views[0]) if follows else None
     started = [client.retry(view.id) for view in views]
     for again in started:
         newest = next(iter(again.checkpoints), None)
         start = f"resumes from {newest.name}" if newest else "starts from the beginning"
         say(f"{again.id}: attempt {len(again.attempts) + 1} {start}")
-    if len(started) == 1 and not detach:
+    if follows:
         follow = find("following.follower:follow_to_end")
-        raise typer.Exit(int(follow(client, started[0], quiet=quiet, as_json=as_json)))
+        raise typer.Exit(int(follow(client, started[0], quiet=quiet, as_json=as_json, cursor=cursor)))
     print_result(started, [f"{again.id} {again.status}" for again in started], as_json)
 
 
@@ -192,6 +194,12 @@ def _ended(client: Client, view: RunView) -> RunView:
             if isinstance(item.event, RunEnded):
                 break
     return client.run(view.id)
+
+
+def _end_of(client: Client, view: RunView) -> str | None:
+    """The cursor behind all that an ended run has said."""
+    latest = list(client.stream(view.id, follow=False, metrics=False, query=LogQuery(tail=0)))
+    return latest[-1].cursor if latest else None
 
 
 def _show_end(view: RunView) -> None:

@@ -55,8 +55,12 @@ def follow(
     quiet: bool,
     shown: set[str] | None = None,
     printed: deque[str] | None = None,
+    cursor: str | None = None,
 ) -> RunStatus:
-    """Show the run until it ends; returns its final state. A quiet one does not repeat the notes in `shown`."""
+    """Show the run, from `cursor` on, until it ends; returns its final state.
+
+    A quiet one does not repeat the notes in `shown`.
+    """
     state = RunState.of(view)
     # A terminal shows bars below the lines.
     growing_s = None if is_terminal(sys.stdout) else GROWING_S
@@ -71,17 +75,17 @@ def follow(
         ):
             if not quiet:
                 display.note(f"run {view.id}" + (f" ({view.name})" if view.name not in (None, view.id) else ""))
-            screen = Screen(display, state, merger, printed)
+            screen = Screen(display, state, merger, printed, cursor)
             return Follower(client, view, screen, interrupts).until_end(logs=not quiet)
     except Abandoned:
         say(f"No longer waiting; `muster show {view.id}` shows how it ended.")
         raise typer.Exit(exits.EXIT_INTERRUPTED) from None
 
 
-def follow_to_end(client: Streaming, view: RunView, *, quiet: bool, as_json: bool) -> int:
+def follow_to_end(client: Streaming, view: RunView, *, quiet: bool, as_json: bool, cursor: str | None = None) -> int:
     """Show the run until it ends, and then how it ended; returns the exit code."""
     shown: deque[str] = deque(maxlen=_REMEMBERED_LINES)
-    status = follow(client, view, quiet=quiet or as_json, printed=shown)
+    status = follow(client, view, quiet=quiet or as_json, printed=shown, cursor=cursor)
     view = client.run(view.id)
     if as_json:
         print_json(view)
@@ -138,11 +142,18 @@ class Abandoned(Exception):
 class Screen:
     """Puts the events of a stream on a display."""
 
-    def __init__(self, display: Display, state: RunState, merger: Merger, printed: deque[str] | None = None) -> None:
+    def __init__(
+        self,
+        display: Display,
+        state: RunState,
+        merger: Merger,
+        printed: deque[str] | None = None,
+        cursor: str | None = None,
+    ) -> None:
         self._printed: deque[str] = deque(maxlen=0) if printed is None else printed
         self.display = display
         self.state = state
-        self.cursor: str | None = None
+        self.cursor = cursor
         self._merger = merger
         self._attempt: int | None = None
 
