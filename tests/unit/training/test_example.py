@@ -13,7 +13,7 @@ import sources
 import step
 import torch
 import validate
-from model import ResNet50
+from model import Normalization, ResNet50
 from tests.unit.training.images import jpeg, write_shards
 from torch._inductor import list_options
 from torch.nn.functional import interpolate
@@ -25,6 +25,23 @@ def test_it_is_resnet_50():
     model = ResNet50(1000)
     assert sum(parameter.numel() for parameter in model.parameters()) == 25_557_032
     assert model(torch.zeros(1, 3, 64, 64)).shape == (1, 1000)
+
+
+def test_the_normalization_from_sums_is_the_same_function_with_the_same_gradient():
+    torch.manual_seed(0)
+    images = (3 * torch.randn(6, 5, 7, 9) + 2).requires_grad_()
+    ours, theirs = Normalization(5), torch.nn.BatchNorm2d(5)
+    torch.nn.init.uniform_(ours.weight)
+    theirs.load_state_dict(ours.state_dict())
+    found, expected = ours.from_sums(images), theirs(images)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    towards = torch.randn_like(found)
+    gradients = [
+        torch.autograd.grad(out, (images, norm.weight, norm.bias), towards)
+        for out, norm in ((found, ours), (expected, theirs))
+    ]
+    torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(ours.state_dict(), theirs.state_dict())
 
 
 @pytest.mark.parametrize("size", [32, 96, 224])
