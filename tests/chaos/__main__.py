@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from tests.chaos import campaign
 from tests.chaos.grounds import GROUNDS
@@ -28,7 +29,7 @@ def main() -> int:
             print(f"{ground.name}: left out, {why}", flush=True)
             failed += bool(os.environ.get("CI"))
             continue
-        outcomes = campaign.run(ground, _seeds(options, ground), time.monotonic() + share_s)
+        outcomes = campaign.run(ground, _seeds(options, ground), time.monotonic() + share_s, options.ledger)
         bad = [item for item in outcomes if item.broken]
         failed += len(bad)
         lines = sum(item.lines for item in outcomes)
@@ -43,7 +44,7 @@ def _seeds(options: argparse.Namespace, ground: campaign.Ground) -> Iterator[int
         chosen = [n for n, fault in enumerate(ground.faults) if options.fault in fault.name]
         every = len(ground.faults)
         return (base * every + n for base in range(options.times) for n in chosen)
-    first = campaign.next_seed(ground)
+    first = max(options.first, campaign.next_seed(ground, options.ledger))
     return iter(range(first, first + options.count)) if options.count else itertools.count(first)
 
 
@@ -55,6 +56,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--times", type=int, default=1, help="how often, with --seed or --fault")
     parser.add_argument("--fault", help="only faults whose name has these words")
     parser.add_argument("--count", type=int, default=0, help="how many seeds on each ground; default: as time allows")
+    parser.add_argument("--first", type=int, default=0, help="no seed before this one")
+    parser.add_argument("--ledger", type=Path, default=campaign.LEDGER, help="where outcomes are added")
     parser.add_argument("--minutes", type=float, default=4.0, help="for all grounds together")
     return parser.parse_args()
 

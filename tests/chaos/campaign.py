@@ -63,7 +63,7 @@ def _workspace(ground: Ground, seeds: Iterator[int], until_s: float, ledger: Pat
         finally:
             ending = stage.close()
             if outcomes and (ending or outcomes[-1].broken):
-                _keep(ground, stage, outcomes[-1])
+                _keep(ground, stage, outcomes[-1], ledger)
     if ending and outcomes:
         after = Outcome(outcomes[-1].seed, "the end of the workspace", "last", tuple(ending), 0, 0.0)
         _write(ground, after, ledger)
@@ -106,9 +106,9 @@ def _write(ground: Ground, outcome: Outcome, ledger: Path) -> None:
         file.write(json.dumps(row) + "\n")
 
 
-def _keep(ground: Ground, stage: Stage, outcome: Outcome) -> None:
+def _keep(ground: Ground, stage: Stage, outcome: Outcome, ledger: Path) -> None:
     """What the logs say of a failure."""
-    target = LEDGER.parent / "chaos-failures" / f"{ground.name}-{outcome.seed}"
+    target = ledger.parent / "chaos-failures" / f"{ground.name}-{outcome.seed}"
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True, exist_ok=True)
     place = stage.folder / ".muster"
