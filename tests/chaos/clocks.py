@@ -6,6 +6,7 @@ import ctypes
 import os
 import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,7 +64,13 @@ time_t time(time_t *where) {
 def missing() -> str:
     if os.getuid() != 0:
         return "a mount namespace needs root"
-    return "" if shutil.which("cc") else "there is no C compiler (apt-get install gcc)"
+    if shutil.which("cc") is None:
+        return "there is no C compiler (apt-get install gcc)"
+    with tempfile.TemporaryDirectory() as folder:
+        where = "lowerdir=/etc,upperdir=$0/above,workdir=$0/work"
+        steps = f"mkdir $0/above $0/work && mount -t overlay overlay -o {where} /etc"
+        made = subprocess.run(["unshare", "--mount", "sh", "-c", steps, folder], capture_output=True, check=False)
+    return "" if made.returncode == 0 else "an overlay cannot be mounted here"
 
 
 @dataclass
