@@ -7,6 +7,7 @@ import itertools
 import os
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,7 +39,13 @@ def main() -> int:
             print(f"{ground.name}: left out, {why}", flush=True)
             failed += bool(os.environ.get("CI"))
             continue
-        outcomes = campaign.run(ground, _seeds(options, ground), time.monotonic() + share_s, options.ledger)
+        try:
+            outcomes = campaign.run(ground, _seeds(options, ground), time.monotonic() + share_s, options.ledger)
+        except Exception:
+            # The harness's own failure; the other grounds have their time all the same.
+            traceback.print_exc()
+            failed += 1
+            continue
         bad = [item for item in outcomes if item.broken]
         failed += len(bad)
         lines = sum(item.lines for item in outcomes)
