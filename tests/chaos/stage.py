@@ -195,9 +195,10 @@ def home() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def quiet(*command: str | Path, check: bool = True) -> str:
+def quiet(*command: str | Path, check: bool = True, folder: Path | None = None) -> str:
     """What a program prints."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     if check and done.returncode:
         raise RuntimeError(f"{command} failed: {done.stdout}{done.stderr}")
     return done.stdout

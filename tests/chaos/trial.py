@@ -83,7 +83,7 @@ def play(stage: Stage, faults: Sequence[Fault], seed: int) -> Outcome:
     fault = faults[seed % len(faults)]
     moment, shape, retried = chance.choice(fault.moments), chance.choice(fault.shapes), chance.choice(fault.retried)
     began = time.monotonic()
-    known = len(stage.record.submitted)
+    known = set(stage.record.submitted)
     found: list[str] = []
     try:
         found = _play(stage, fault, moment, shape, retried, chance)
@@ -93,7 +93,7 @@ def play(stage: Stage, faults: Sequence[Fault], seed: int) -> Outcome:
         found = [f"an error that the fault does not explain: {type(error).__name__}: {error}"]
     except psutil.Error as error:
         found = [f"the fault found no process to meet: {error}"]
-    runs = stage.record.submitted[known:]
+    runs = [run for run in stage.record.submitted if run not in known]
     lines = sum(
         stage.record.of(run, attempt, rank).printed
         for run in runs
@@ -118,14 +118,14 @@ def _play(
     _wait_for(scene)
     expected = fault.inject(scene)
     try:
-        stage.record.go_on(run_id)
+        stage.record.go_on(scene.run_id)
     finally:
         for step in scene.undo:
             step()
-    view = stage.wait_for_end(run_id)
+    view = stage.wait_for_end(scene.run_id)
     if view.status not in states.TERMINAL:
-        return [f"{run_id} is {view.status}"]
-    found = broken(stage.client, stage.record, run_id, expected, LINES, stage.leftovers, time.monotonic() - began)
+        return [f"{scene.run_id} is {view.status}"]
+    found = broken(stage.client, stage.record, scene.run_id, expected, LINES, stage.leftovers, time.monotonic() - began)
     return [*found, *lost_submissions(stage.client, stage.record.submitted)]
 
 
