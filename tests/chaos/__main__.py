@@ -32,15 +32,17 @@ def main() -> int:
         return lanes.run(options.lanes, names, options.minutes, first, options.ledger)
     # One that is named twice gets two shares of the time.
     grounds = [known[name] for name in names]
-    share_s = options.minutes * 60 / max(1, len(grounds))
+    deadline = time.monotonic() + options.minutes * 60
     failed = 0
-    for ground in grounds:
+    for number, ground in enumerate(grounds):
+        # What one takes beyond its share, all that come after it give up alike.
+        until = time.monotonic() + max(0.0, deadline - time.monotonic()) / (len(grounds) - number)
         if why := ground.missing():
             print(f"{ground.name}: left out, {why}", flush=True)
             failed += bool(os.environ.get("CI"))
             continue
         try:
-            outcomes = campaign.run(ground, _seeds(options, ground), time.monotonic() + share_s, options.ledger)
+            outcomes = campaign.run(ground, _seeds(options, ground), until, options.ledger)
         except Exception:
             # The harness's own failure; the other grounds have their time all the same.
             traceback.print_exc()
