@@ -79,8 +79,9 @@ lock: $(VENV)/.dev ## pin the packages of releases and tests by hashes
 	$(BIN)/uv pip compile pyproject.toml --universal --generate-hashes --quiet --no-header --upgrade -o locks/base.txt
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes --quiet --no-header --upgrade -o locks/dev.txt
 
-chaos: $(VENV)/.dev ## inject faults by seed: GROUND=local SEED=7 repeats one; MINUTES=60 goes on where it stopped
-	$(BIN)/python -m tests.chaos $(if $(GROUND),--ground $(GROUND)) $(if $(SEED),--seed $(SEED)) --minutes $(MINUTES)
+chaos: $(VENV)/.dev ## inject faults by seed: GROUND=local SEED=7 repeats one; MINUTES=60 LANES=12 goes on where it stopped
+	$(BIN)/python -m tests.chaos $(if $(GROUND),--ground $(GROUND)) $(if $(GROUNDS),--ground $(GROUNDS)) \
+		$(if $(SEED),--seed $(SEED)) $(if $(LANES),--lanes $(LANES)) --minutes $(MINUTES)
 	$(BIN)/python -m tests.chaos.report
 
 simulate: $(VENV)/.dev ## ten million steps of the decisions, and 100,000 around the real server

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import time
@@ -15,6 +16,7 @@ from tests.chaos.trial import Fault, Outcome, play
 
 ROOT = Path(__file__).parents[2]
 LEDGER = ROOT / ".cache" / "chaos.jsonl"
+REPORT = ROOT / "bench" / "results" / "chaos.json"
 PER_WORKSPACE = 25
 """How many faults a workspace meets before the next one is made."""
 
@@ -63,7 +65,7 @@ def _workspace(ground: Ground, seeds: Iterator[int], until_s: float, ledger: Pat
         finally:
             ending = stage.close()
             if outcomes and (ending or outcomes[-1].broken):
-                _keep(ground, stage, outcomes[-1])
+                _keep(ground, stage, outcomes[-1], ledger)
     if ending and outcomes:
         after = Outcome(outcomes[-1].seed, "the end of the workspace", "last", tuple(ending), 0, 0.0)
         _write(ground, after, ledger)
@@ -72,8 +74,10 @@ def _workspace(ground: Ground, seeds: Iterator[int], until_s: float, ledger: Pat
 
 
 def next_seed(ground: Ground, ledger: Path = LEDGER) -> int:
-    """The first seed that has not been played on this ground at this commit."""
-    played = [item["seed"] for item in read(ledger) if item["ground"] == ground.name]
+    """The first seed that has not been played on this ground, as far as the ledger and the report know."""
+    played = [int(str(item["seed"])) for item in read(ledger) if item["ground"] == ground.name]
+    commits = json.loads(REPORT.read_text())["commits"].values() if REPORT.exists() else ()
+    played += [int(commit.get("seeds", {}).get(ground.name, -1)) for commit in commits]
     return max(played, default=-1) + 1
 
 
@@ -86,6 +90,9 @@ def read(ledger: Path = LEDGER) -> list[dict[str, object]]:
 
 def commit() -> str:
     """Which code was tried; with a plus where it is not committed."""
+    if told := os.environ.get("MUSTER_TEST_COMMIT"):
+        # A copy of the tree without its history.
+        return told
     name = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     dirty = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", "src"], cwd=ROOT)
     return name.stdout.strip() + ("+" if dirty.returncode else "")
@@ -100,15 +107,15 @@ def _write(ground: Ground, outcome: Outcome, ledger: Path) -> None:
         print(f"      {text}", flush=True)
     if outcome.broken:
         print(f"      again: make chaos GROUND={ground.name} SEED={outcome.seed}", flush=True)
-    ledger.parent.mkdir(exist_ok=True)
+    ledger.parent.mkdir(parents=True, exist_ok=True)
     row = {"ground": ground.name, "engine": ground.engine, "commit": commit(), "at": time.time(), **asdict(outcome)}
     with ledger.open("a") as file:
         file.write(json.dumps(row) + "\n")
 
 
-def _keep(ground: Ground, stage: Stage, outcome: Outcome) -> None:
+def _keep(ground: Ground, stage: Stage, outcome: Outcome, ledger: Path) -> None:
     """What the logs say of a failure."""
-    target = LEDGER.parent / "chaos-failures" / f"{ground.name}-{outcome.seed}"
+    target = ledger.parent / "chaos-failures" / f"{ground.name}-{outcome.seed}"
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True, exist_ok=True)
     place = stage.folder / ".muster"

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-import shutil
-import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 
-from tests.chaos import processes
+from tests.chaos import preload, processes
 from tests.chaos.checks import Expected
-from tests.chaos.stage import Stage, quiet
+from tests.chaos.stage import Stage
 from tests.chaos.trial import Fault, Scene
 
 _MOMENTS = ("submitted", "begun", "flowing", "middle", "last")
-_NEW_MOUNTS = 0x00020000
 _LIBRARY = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -60,12 +54,6 @@ time_t time(time_t *where) {
 """
 
 
-def missing() -> str:
-    if os.getuid() != 0:
-        return "a mount namespace needs root"
-    return "" if shutil.which("cc") else "there is no C compiler (apt-get install gcc)"
-
-
 @dataclass
 class ClockStage(Stage):
     """A local workspace in a mount namespace of its own, in which every new process has the library."""
@@ -76,23 +64,10 @@ class ClockStage(Stage):
         super().configure()
         self.offset = self.home / "offset"
         self.set_clock(0)
-        source, library = self.home / "clock.c", self.home / "clock.so"
-        source.write_text(_LIBRARY % self.offset)
-        quiet("cc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl")
-        if ctypes.CDLL(None, use_errno=True).unshare(_NEW_MOUNTS) != 0:
-            raise OSError(ctypes.get_errno(), "a mount namespace cannot be made")
-        quiet("mount", "--make-rprivate", "/")
-        above, work = self.home / "etc", self.home / "etc-work"
-        above.mkdir()
-        work.mkdir()
-        quiet("mount", "-t", "overlay", "overlay", "-o", f"lowerdir=/etc,upperdir={above},workdir={work}", "/etc")
-        self._stack.callback(lambda: subprocess.run(["umount", "-l", "/etc"], check=True))
-        Path("/etc/ld.so.preload").write_text(f"{library}\n")
+        preload.load(self.home, _LIBRARY % self.offset, self._stack)
 
     def set_clock(self, seconds: int) -> None:
-        part = self.offset.with_suffix(".part")
-        part.write_text(str(seconds))
-        part.replace(self.offset)
+        preload.tell(self.offset, str(seconds))
 
 
 def _set(scene: Scene, seconds: int) -> None:

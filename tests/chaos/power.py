@@ -6,6 +6,7 @@ import contextlib
 import shutil
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 from tests.chaos.checks import Expected
@@ -51,6 +52,29 @@ class PowerStage(Stage):
     def mount(self) -> None:
         quiet("mount", "-o", "loop", self.image, self.disk)
 
+    def image_now(self) -> Path:
+        """A copy as of one moment; what the kernel has not written to the image yet is lost."""
+        copy = self.home / "copy"
+        while True:
+            before = self.image.stat().st_mtime_ns
+            quiet("cp", "--sparse=always", self.image, copy)
+            if self.image.stat().st_mtime_ns == before:
+                return copy
+
+    def cut_power(self) -> None:
+        """There is no server afterwards."""
+        everybody = processes_of(self.folder)
+        for process in everybody:
+            with contextlib.suppress(psutil.Error):
+                process.suspend()
+        copy = self.image_now()
+        kill(everybody)
+        until(lambda: not processes_of(self.folder), "the end of everything", 30.0)
+        self.client.close()
+        self.unmount()
+        copy.replace(self.image)
+        self.mount()
+
     def unmount(self) -> None:
         def gone() -> bool:
             return subprocess.run(["umount", str(self.disk)], capture_output=True, check=False).returncode == 0
@@ -62,19 +86,7 @@ def power_cut(scene: Scene) -> Expected:
     """Everything ends at once, and the disk comes back as it was at that moment."""
     stage = scene.stage
     assert isinstance(stage, PowerStage)
-    everybody = processes_of(stage.folder)
-    for process in everybody:
-        with contextlib.suppress(psutil.Error):
-            process.suspend()
-    copy = stage.home / "copy"
-    # What the kernel has not written to the image yet is lost.
-    shutil.copy(stage.image, copy)
-    kill(everybody)
-    until(lambda: not processes_of(stage.folder), "the end of everything", 30.0)
-    stage.client.close()
-    stage.unmount()
-    copy.replace(stage.image)
-    stage.mount()
+    stage.cut_power()
     stage.client = connect(find_workspace(stage.folder))
     expected = scene.fails("node_lost", "platform")
     return Expected(expected.codes, retried=expected.retried, loses="what was not synced", exact=False)

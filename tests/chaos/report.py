@@ -1,28 +1,32 @@
 """The ledger of a machine, added up over commits: `python -m tests.chaos.report` writes the report that is committed.
 
-Faults on code that was not committed are left out. A fault that broke something is counted at the commit where it did;
-whether later commits still break there is what their own seeds say.
+`--add FILE` takes in a ledger that was kept elsewhere. Faults on code that was not committed are left out. A fault that
+broke something is counted at the commit where it did; whether later commits still break there is what their seeds say.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
-from tests.chaos import campaign
+from tests.chaos import campaign, lanes
 
-REPORT = campaign.ROOT / "bench" / "results" / "chaos.json"
 DOCUMENT = campaign.ROOT / "docs" / "faults.md"
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 _THE_END = "the end of the workspace"
 
 
 def main() -> None:
-    known = json.loads(REPORT.read_text())["commits"] if REPORT.exists() else {}
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.report", description=__doc__)
+    parser.add_argument("--add", type=Path, nargs="*", default=[], help="ledgers of other machines")
+    lanes.merge(campaign.LEDGER, parser.parse_args().add, keep=True)
+    known = json.loads(campaign.REPORT.read_text())["commits"] if campaign.REPORT.exists() else {}
     made = {"commits": {**known, **by_commit(campaign.read())}}
-    REPORT.write_text(json.dumps(made, indent=1, sort_keys=True) + "\n")
+    campaign.REPORT.write_text(json.dumps(made, indent=1, sort_keys=True) + "\n")
     text = DOCUMENT.read_text()
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
@@ -36,11 +40,12 @@ def by_commit(rows: list[dict[str, Any]]) -> dict[str, Any]:
     for row in rows:
         if row["commit"].endswith("+"):
             continue
-        commit = found.setdefault(row["commit"], {"faults": {}, "lines": 0, "broken": []})
+        commit = found.setdefault(row["commit"], {"faults": {}, "lines": 0, "broken": [], "seeds": {}})
         if row["fault"] != _THE_END:
             counts = commit["faults"].setdefault(f"{row['engine']}/{row['ground']}", {})
             counts[row["fault"]] = counts.get(row["fault"], 0) + 1
         commit["lines"] += row["lines"]
+        commit["seeds"][row["ground"]] = max(row["seed"], commit["seeds"].get(row["ground"], -1))
         for text in row["broken"]:
             commit["broken"].append([row["ground"], row["seed"], row["fault"], text[:200]])
     return found

@@ -82,10 +82,14 @@ class Stage:
             self._stack.close()
 
     def _end_server(self) -> list[str]:
+        with contextlib.suppress(MusterError, Stuck):
+            active = [run.id for run in self.client.runs() if run.status not in states.TERMINAL]
+            for run_id in active:
+                self.client.cancel(run_id, force=True)
+            # A server that is ended while a run is active leaves its agents there, for the next one.
+            for run_id in active:
+                self.wait_for_end(run_id, 60.0)
         with contextlib.suppress(MusterError):
-            for run in self.client.runs():
-                if run.status not in states.TERMINAL:
-                    self.client.cancel(run.id, force=True)
             self.client.shutdown(force=True)
         try:
             until(lambda: not processes_of(self.folder), "the end of the workspace's processes", 60.0)
@@ -191,9 +195,10 @@ def home() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def quiet(*command: str | Path, check: bool = True) -> str:
+def quiet(*command: str | Path, check: bool = True, folder: Path | None = None) -> str:
     """What a program prints."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     if check and done.returncode:
         raise RuntimeError(f"{command} failed: {done.stdout}{done.stderr}")
     return done.stdout

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import psutil
 from tests.chaos.checks import Expected, broken, lost_submissions
 from tests.chaos.stage import Stage
 from tests.chaos.waiting import Stuck, until
@@ -82,7 +83,7 @@ def play(stage: Stage, faults: Sequence[Fault], seed: int) -> Outcome:
     fault = faults[seed % len(faults)]
     moment, shape, retried = chance.choice(fault.moments), chance.choice(fault.shapes), chance.choice(fault.retried)
     began = time.monotonic()
-    known = len(stage.record.submitted)
+    known = set(stage.record.submitted)
     found: list[str] = []
     try:
         found = _play(stage, fault, moment, shape, retried, chance)
@@ -90,7 +91,9 @@ def play(stage: Stage, faults: Sequence[Fault], seed: int) -> Outcome:
         found = [f"stuck: {error}"]
     except MusterError as error:
         found = [f"an error that the fault does not explain: {type(error).__name__}: {error}"]
-    runs = stage.record.submitted[known:]
+    except psutil.Error as error:
+        found = [f"the fault found no process to meet: {error}"]
+    runs = [run for run in stage.record.submitted if run not in known]
     lines = sum(
         stage.record.of(run, attempt, rank).printed
         for run in runs
@@ -104,28 +107,29 @@ def _play(
     stage: Stage, fault: Fault, moment: str, shape: tuple[int, int], retried: bool, chance: random.Random
 ) -> list[str]:
     began, (nodes, ranks) = time.monotonic(), shape
-    hold = {"begun": 1, "flowing": -1, "middle": LINES // 2, "last": LINES - 1}.get(moment, -1)
+    # Where lines flow, none of the ranks ends before the fault, however long that takes to come.
+    hold = {"begun": 1, "flowing": LINES - 1, "middle": LINES // 2, "last": LINES - 1}.get(moment, -1)
     pause_s = 0.02 if moment == "flowing" else 0.002
     command = stage.record.command(LINES, hold, pause_s)
     if fault.before is not None:
         fault.before(stage, chance)
     run_id = stage.submit(command, nodes, ranks, retry=RETRY if retried else NO_RETRY)
     scene = Scene(stage, run_id, nodes, ranks, moment, retried, chance)
-    _wait_for(scene, hold)
+    _wait_for(scene)
     expected = fault.inject(scene)
     try:
-        stage.record.go_on(run_id)
+        stage.record.go_on(scene.run_id)
     finally:
         for step in scene.undo:
             step()
-    view = stage.wait_for_end(run_id)
+    view = stage.wait_for_end(scene.run_id)
     if view.status not in states.TERMINAL:
-        return [f"{run_id} is {view.status}"]
-    found = broken(stage.client, stage.record, run_id, expected, LINES, stage.leftovers, time.monotonic() - began)
+        return [f"{scene.run_id} is {view.status}"]
+    found = broken(stage.client, stage.record, scene.run_id, expected, LINES, stage.leftovers, time.monotonic() - began)
     return [*found, *lost_submissions(stage.client, stage.record.submitted)]
 
 
-def _wait_for(scene: Scene, hold: int) -> None:
+def _wait_for(scene: Scene) -> None:
     """The moment at which the fault comes."""
     if scene.moment == "submitted":
         return
@@ -133,6 +137,6 @@ def _wait_for(scene: Scene, hold: int) -> None:
 
     def there() -> bool:
         done = [record.of(scene.run_id, 1, rank) for rank in range(scene.num_ranks)]
-        return all(item.holding if hold >= 0 else item.printed >= 3 for item in done)
+        return all(item.printed >= 3 if scene.moment == "flowing" else item.holding for item in done)
 
     until(lambda: there() or scene.stage.client.run(scene.run_id).status in states.TERMINAL, f"{scene.moment}")

@@ -31,7 +31,7 @@ from muster.engines.registry import DEFAULT, Engines
 from muster.host.files import PRIVATE, write_file
 from muster.host.locks import FileLock, HeldLock
 from muster.paths import WorkspacePaths, user_runtime_dir
-from muster.server import loops
+from muster.server import loops, watchdog
 from muster.server.clock import ClockFile, shift
 from muster.server.context import Context
 from muster.server.data import encryption
@@ -110,6 +110,7 @@ class Process:
         self._leave_agents = True
 
     async def run(self) -> None:
+        watchdog.watch()
         context = await self._open()
         app = Draining(make_app(context, self.stop))
         sockets = self._listen(app)

@@ -20,11 +20,18 @@ class Snapshots:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._whole: set[str] = set()
+        """Snapshots that were looked at in this life of the server."""
 
     def missing(self, files: Manifest) -> list[str]:
-        """Hashes that the store does not have yet."""
-        hashes = {entry[0] for entry in files.values()}
-        return sorted(sha256 for sha256 in hashes if not self._store.exists(_blob(sha256)))
+        """Hashes that the store does not have yet, or has in another size, as after a power cut on a bad disk."""
+        sizes = {entry[0]: entry[1] for entry in files.values()}
+        return sorted(sha256 for sha256, size in sizes.items() if not self._there(sha256, size))
+
+    def _there(self, sha256: str, size: int) -> bool:
+        name = _blob(sha256)
+        # One question is enough where the store is elsewhere: such stores keep what they have taken.
+        return self._store.exists(name) and (self._store.local_root is None or self._store.size(name) == size)
 
     def put_blob(self, sha256: str, pieces: Iterator[bytes]) -> int:
         return self._store.put(_blob(sha256), pieces, sha256=sha256)
@@ -35,7 +42,8 @@ class Snapshots:
             safe_path(path)
         if digest_of(files) != digest:
             raise errors.JobError(f"the snapshot {digest} does not match its files", "Send it again.")
-        if missing := self.missing(files):
+        hashes = {entry[0] for entry in files.values()}
+        if missing := [sha256 for sha256 in hashes if not self._store.exists(_blob(sha256))]:
             raise errors.Conflict(f"{len(missing)} files of the snapshot are not uploaded", "Upload them first.")
         for path, (sha256, size, _) in files.items():
             if (found := self._store.size(_blob(sha256))) != size:
@@ -45,17 +53,43 @@ class Snapshots:
         self._store.put(_manifest(digest), [json.dumps(to_json(files), sort_keys=True).encode()])
 
     def has(self, digest: str) -> bool:
-        return self._store.exists(_manifest(digest))
+        """Whether it is there and whole; one that is damaged counts as missing, so that it is sent again."""
+        if not self._store.exists(_manifest(digest)):
+            return False
+        if digest not in self._whole and self._is_whole(digest):
+            self._whole.add(digest)
+        return digest in self._whole
+
+    def _is_whole(self, digest: str) -> bool:
+        try:
+            return self._store.local_root is None or not self.missing(self.files(digest))
+        except (errors.MusterError, OSError):
+            return False
 
     def forget(self, digest: str) -> None:
         """Remove the name of a set of files; their bytes may belong to others."""
+        self._whole.discard(digest)
         self._store.remove(_manifest(digest))
 
     def files(self, digest: str) -> Manifest:
-        return from_json(SnapshotFiles, {"files": json.loads(self._store.read(_manifest(digest)))}).files
+        try:
+            files = from_json(SnapshotFiles, {"files": json.loads(self._store.read(_manifest(digest)))}).files
+        except ValueError as error:
+            raise Damaged(f"the list of files of the snapshot {digest} is damaged: {error}") from error
+        if digest_of(files) != digest:
+            raise Damaged(f"the list of files of the snapshot {digest} is not the one that was sent")
+        return files
 
     def archive(self, digest: str) -> Iterator[bytes]:
         """The snapshot as a tar stream."""
+        try:
+            yield from self._archive(digest)
+        except (errors.MusterError, OSError):
+            # Who asks next is told that it is missing.
+            self._whole.discard(digest)
+            raise
+
+    def _archive(self, digest: str) -> Iterator[bytes]:
         for path, (sha256, size, mode) in self.files(digest).items():
             info = tarfile.TarInfo(path)
             info.size, info.mode = size, mode

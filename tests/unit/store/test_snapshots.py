@@ -32,3 +32,41 @@ def test_a_size_that_is_not_that_of_the_bytes_is_refused(tmp_path: Path, size: i
     if size >= 0:
         with pytest.raises(Damaged):
             list(snapshots.archive(digest))
+
+
+FILES = {"train.py": (SHA256, len(CONTENT), 0o644)}
+DIGEST = digest_of(FILES)
+
+
+@pytest.mark.parametrize("damaged", [f"code/snapshots/{DIGEST}.json", f"code/blobs/{SHA256[:2]}/{SHA256}"])
+@pytest.mark.parametrize("content", [b"", b"[]", b"\0" * 300])
+def test_a_snapshot_that_is_damaged_counts_as_missing_and_is_whole_when_sent_again(
+    tmp_path: Path, damaged: str, content: bytes
+) -> None:
+    snapshots = Snapshots(Store(str(tmp_path)))
+    snapshots.put_blob(SHA256, iter([CONTENT]))
+    snapshots.put(DIGEST, FILES)
+    assert snapshots.has(DIGEST)
+    (tmp_path / damaged).write_bytes(content)
+    # By a server that knows it from before the damage, which meets it when it sends the code to a node.
+    with pytest.raises(Damaged):
+        list(snapshots.archive(DIGEST))
+    for server in (snapshots, Snapshots(Store(str(tmp_path)))):
+        assert not server.has(DIGEST)
+        for sha256 in server.missing(FILES):
+            server.put_blob(sha256, iter([CONTENT]))
+        server.put(DIGEST, FILES)
+        assert server.has(DIGEST)
+        assert CONTENT in b"".join(server.archive(DIGEST))
+        (tmp_path / damaged).write_bytes(content)
+
+
+def test_a_list_of_files_that_belongs_to_another_snapshot_is_damaged(tmp_path: Path) -> None:
+    snapshots = Snapshots(Store(str(tmp_path)))
+    snapshots.put_blob(SHA256, iter([CONTENT]))
+    snapshots.put(DIGEST, FILES)
+    other = {"other.py": FILES["train.py"]}
+    (tmp_path / "code" / "snapshots" / f"{DIGEST}.json").write_text(json.dumps(other))
+    assert not snapshots.has(DIGEST)
+    with pytest.raises(Damaged, match="not the one that was sent"):
+        snapshots.files(DIGEST)
