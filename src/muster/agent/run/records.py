@@ -68,6 +68,8 @@ class Launch(TypedDict):
 class LaunchContainer(TypedDict):
     """The container that a keeper's ranks run in: `container.json`."""
 
+    kind: str
+    """container | sandbox"""
     command: list[str]
     inspect: list[str]
     remove: list[str]

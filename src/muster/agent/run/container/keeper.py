@@ -73,6 +73,10 @@ class ContainerKeeper:
         Path(SOCKET).unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(SOCKET)
+        if os.getuid() == 0:
+            # The keeper inside may be somebody else.
+            owner = os.stat(os.path.dirname(SOCKET))  # noqa: PTH116, PTH120
+            os.chown(SOCKET, owner.st_uid, owner.st_gid)
         self._listener.listen(1)
 
     def _start(self) -> None:
@@ -179,6 +183,7 @@ class ContainerKeeper:
         elif entry["kind"] == "exited":
             self._running.discard(entry["rank"])
         line = json.dumps(entry).encode() + b"\n"
+        self._write(line)
         if entry["kind"] == "ended":
             self._ended = line
         else:
@@ -190,7 +195,11 @@ class ContainerKeeper:
     def _pursue(self) -> None:
         if self._overdue is not None and time.monotonic() >= self._overdue:
             self._overdue = time.monotonic() + OVERDUE_S
-            self._tool(self._container["remove"])
+            if self._container["remove"]:
+                self._tool(self._container["remove"])
+            else:
+                # One that is only processes ends with them.
+                processes.kill(processes.descendants([os.getpid()], processes.table()))
 
     def _explain(self) -> None:
         """The container has gone without a word of its keeper: say why, as far as it can be known."""
@@ -203,7 +212,7 @@ class ContainerKeeper:
                 oom_killed=oom, max_rss_kb=0, core_dumped=False,
             )  # fmt: skip
         if not self._seen and not expected:
-            message = f"the container did not start: {said_last(self._log)}"
+            message = f"the {self._container['kind']} did not start: {said_last(self._log)}"
             self._record("refused", rank=min(self._container["ranks"]), message=message, exit_code=126)
         self._ended = self._record("ended", reason=self._reason or "rank_failed")
 
@@ -242,13 +251,17 @@ class ContainerKeeper:
 
     def _record(self, kind: str, **data: Value) -> bytes:
         line = entry_line(kind, **data)
+        self._write(line)
+        if kind != "ended":
+            self._send(line)
+        return line
+
+    def _write(self, line: bytes) -> None:
+        """To the journal, which ranks cannot reach."""
         try:
             os.write(self._journal, line)
         except OSError:
             pass
-        if kind != "ended":
-            self._send(line)
-        return line
 
     def _send(self, line: bytes) -> None:
         if self._agent is not None:
