@@ -5,6 +5,7 @@ The folder that a call begins at must not be theirs to exchange; everything belo
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -30,6 +31,8 @@ def folder_inside(folder: Path, inner: Path, make: bool = False) -> Iterator[int
     owner = os.fstat(current)
     try:
         for part in inner.parts:
+            if part in ("..", "/"):
+                raise OSError(errno.EINVAL, f"{inner} leaves the folder")
             is_new = False
             if make:
                 with suppress(FileExistsError):
