@@ -17,7 +17,7 @@ from tests.integration.trust.conftest import Site
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="not installed: bubblewrap")
 
 LOOK = """
-import json, os, signal, socket, sys
+import json, os, signal, socket, sys, urllib.request
 from muster import Run
 
 def opens(path):
@@ -38,6 +38,14 @@ found["processes"] = sorted(int(name) for name in os.listdir("/proc") if name.is
 found["uid"], found["home"] = os.getuid(), os.environ["HOME"]
 found["parent"] = open("/proc/1/environ").read()
 found["input"] = open(os.environ["MUSTER_INPUT_data"]).read()
+
+def mlflow(path):
+    address = os.environ["MLFLOW_TRACKING_URI"] + path
+    headers = {"Authorization": "Bearer " + os.environ["MLFLOW_TRACKING_TOKEN"]}
+    return json.load(urllib.request.urlopen(urllib.request.Request(address, headers=headers)))
+
+me = os.environ["MLFLOW_RUN_ID"]
+found["mlflow"] = mlflow("/api/2.0/mlflow/runs/get?run_id=" + me)["run"]["info"]["run_id"]
 run = Run.get_context()
 run.log("loss", 0.5)
 with open("outputs/found.json", "w") as file:
@@ -51,7 +59,7 @@ os.rename(place + "/.one.pt", place + "/one.pt")
 """
 
 STEAL = """
-import json, os, socket
+import json, os, urllib.error, urllib.request
 key, folder, log = os.environ["KEY"], os.environ["FOLDER"], os.environ["MUSTER_EVENTS_FILE"]
 streams = os.path.dirname(os.path.dirname(log))
 print("before", flush=True)
@@ -59,6 +67,19 @@ for place in ("outputs", "logs", os.environ["MUSTER_UPLOADS_DIR"], os.environ["M
     os.symlink(key, f"{place}/key")
     os.symlink(folder, f"{place}/folder")
     os.symlink("../../order.json", f"{place}/order")
+
+def artifact(method, name):
+    run = os.environ["MLFLOW_RUN_ID"]
+    address = f"{os.environ['MLFLOW_TRACKING_URI']}/api/2.0/mlflow-artifacts/artifacts/0/{run}/artifacts/{name}"
+    headers = {"Authorization": "Bearer " + os.environ["MLFLOW_TRACKING_TOKEN"]}
+    data = b"overwritten" if method == "PUT" else None
+    try:
+        urllib.request.urlopen(urllib.request.Request(address, data, headers, method=method)).read()
+    except urllib.error.HTTPError as error:
+        return error.code
+    raise SystemExit(f"{method} {name} was let through")
+
+print([artifact("GET", "key"), artifact("GET", "folder/admin.token"), artifact("PUT", "folder/admin.token")])
 os.makedirs(os.environ["MUSTER_CHECKPOINT_DIR"] + "/model")
 os.symlink(key, os.environ["MUSTER_CHECKPOINT_DIR"] + "/model/key")
 for name in ("user_logs/std_log.txt", "user_logs/more.txt", "events/rank_0.jsonl", "events/node.jsonl"):
@@ -101,6 +122,7 @@ def test_a_rank_sees_its_own_and_nothing_else_of_the_node(site: Site) -> None:
     found = json.loads(site.client.read_file(run, "outputs/found.json"))
     for path in hidden:
         assert found[str(path)] in ("No such file or directory", "Permission denied"), path
+    assert found["mlflow"] == run
     assert found["socket"] != 0 and found["signal"] != "sent"
     assert len(found["processes"]) == 2 and "TOKEN" not in found["parent"] and "HOME" not in found["parent"]
     assert found["uid"] != 0 and found["home"].endswith("/home") and found["input"] == "numbers"
