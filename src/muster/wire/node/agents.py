@@ -454,7 +454,10 @@ def encode(frames: Iterable[Frame]) -> Iterator[bytes]:
 def decode(body: BinaryIO) -> Iterator[Frame | UnreadableEvent]:
     """Wire bytes to frames; raises ValueError on anything malformed but the data of an event."""
     while line := body.readline():
-        head = json.loads(line)
+        try:
+            head = json.loads(line)
+        except RecursionError:
+            raise WireError("a line is nested too deeply") from None
         kind = head.pop("frame", None) if isinstance(head, dict) else None
         if kind == "chunk":
             chunk = from_json(_ChunkHead, head)

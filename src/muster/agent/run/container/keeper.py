@@ -16,7 +16,16 @@ import time
 from pathlib import Path
 
 from muster.agent.run.container.inside import SOCKET
-from muster.agent.run.records import Channel, Entry, LaunchContainer, SessionCommand, StopCommand, Value, entry_line
+from muster.agent.run.records import (
+    Channel,
+    Entry,
+    LaunchContainer,
+    SessionCommand,
+    StopCommand,
+    Value,
+    entry_line,
+    entry_of,
+)
 from muster.host import clock, processes
 
 OVERDUE_S = 10.0
@@ -44,6 +53,7 @@ class ContainerKeeper:
         self._overdue: float | None = None
         """When the container is ended from outside."""
         self._reason = ""
+        self._ranks = description["ranks"]
         self._running: set[int] = set()
         self._seen: set[int] = set()
         self._ended = b""
@@ -163,14 +173,16 @@ class ContainerKeeper:
 
     def _hear_inner(self) -> None:
         assert self._inner is not None
-        entries: list[Entry] | None = self._inner.receive()
-        if entries is None:
+        said = self._inner.receive()
+        if said is None:
             if not self._ended and not self._reason:
                 self._died_at = clock.now()
             self._close_inner()
             return
-        for entry in entries:
-            self._note(entry)
+        for entry in map(entry_of, said):
+            # Ranks may have taken hold of their keeper: what is no entry, or of no rank here, is not passed on.
+            if entry is not None and entry.get("rank", self._ranks[0]) in self._ranks:
+                self._note(entry)
 
     def _note(self, entry: Entry) -> None:
         if entry["kind"] == "keeper":
