@@ -15,15 +15,16 @@ MINUTES ?= 20
 RUNS ?= 1000
 STEPS ?= 10000000
 REAL_STEPS ?= 100000
+SECONDS_OF_FUZZ ?= 1200
 # How many processes run tests: two where there are two cores (tests/conftest.py); 0 is this one.
 WORKERS ?= auto
 # A worker that dies ends the tests: with one in its place the others may wait for ever.
 PYTEST = $(BIN)/pytest -n $(WORKERS) --max-worker-restart 0
 # What also runs on macOS: everything that a client of a team's server needs.
 CLIENT_ROOMS := cli client sdk host job wire runtime launch control diagnosis environments clusters
-BENCHES := imports start launch queue listings logs metrics files tunnel memory scheduler restart kills checkpoint training environments slurm storage ray
+BENCHES := imports start launch queue listings headroom logs metrics files tunnel memory scheduler restart kills checkpoint training environments slurm storage ray
 
-.PHONY: help demo test bare system check unit integration frameworks site format bench chaos simulate soak release sbom lock clean
+.PHONY: help demo test bare system check unit integration fuzz frameworks site format bench chaos simulate soak release sbom lock clean
 
 help: ## list these targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +46,9 @@ unit: $(VENV)/.dev ## the fast tests alone
 
 integration: $(VENV)/.dev $(VENV)/.torch ## the tests with real processes
 	$(PYTEST) tests/integration
+
+fuzz: $(VENV)/.dev ## try to make the server fail with requests made from its own document, for SECONDS_OF_FUZZ
+	MUSTER_TEST_FUZZ_S=$(SECONDS_OF_FUZZ) $(BIN)/pytest -n 0 --timeout 0 tests/integration/fuzz
 
 frameworks: $(VENV)/.dev ## train with every framework, and write down which versions ran
 	$(BIN)/python tests/frameworks/environments.py

@@ -137,6 +137,14 @@ class AttemptPaths:
     """How much of each stream the server has."""
     work = _Below("work")
     tmp = _Below("tmp")
+    home = _Below("home")
+    """What ranks in a container or a sandbox find as HOME."""
+    added = _Below("pip")
+    """What a command adds with pip: others use the same environment."""
+    mpi = _Below("mpi")
+    """Tables and programs around mpirun."""
+    inside = _Below("inside")
+    """What passes between the keepers outside and inside of a container: a socket, and the stop file."""
     inputs = _Below("inputs")
     uploads = _Below("uploads")
     """Files that the script uploads by name while it runs."""

@@ -27,7 +27,7 @@ def make(order: Order, paths: AttemptPaths) -> None:
     # First of all: a folder without an order holds nothing that anybody started.
     write_json(paths.order, to_json(order), mode=PRIVATE)
     inner = (paths.streams / "user_logs", paths.streams / "events", paths.work / "outputs", paths.work / "logs")
-    for folder in (paths.work, paths.streams, paths.tmp, paths.uploads, paths.checkpoints, *inner):
+    for folder in (paths.work, paths.streams, paths.tmp, paths.uploads, paths.checkpoints, paths.inside, *inner):
         folder.mkdir(exist_ok=True)
 
 

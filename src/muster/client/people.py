@@ -32,14 +32,17 @@ class People(Group):
     def people(self) -> list[PersonView]:
         return list(self.calls.each(PersonView, "/people"))
 
-    def add_person(self, name: str, role: Role) -> PersonView:
+    def add_person(self, name: str, role: Role, unix_user: str | None = None) -> PersonView:
         with checking():
-            person = NewPerson(name, role)
+            person = NewPerson(name, role, unix_user)
         return self.calls.read(PersonView, "POST", "/people", message=person, again=False)
 
-    def change_person(self, name: str, role: Role | None = None, disabled: bool | None = None) -> PersonView:
-        """Give somebody another role, lock them out, or let them in again."""
-        changes = PersonChanges(role, disabled)
+    def change_person(
+        self, name: str, role: Role | None = None, disabled: bool | None = None, unix_user: str | None = None
+    ) -> PersonView:
+        """Give somebody another role or account, lock them out, or let them in again."""
+        with checking():
+            changes = PersonChanges(role, disabled, unix_user)
         return self.calls.read(PersonView, "PATCH", f"/people/{segment(name, 'person')}", message=changes)
 
     def remove_person(self, name: str) -> None:

@@ -1,12 +1,28 @@
-"""Whether a person's ranks may run where they would run: what keeps them from the server's files. Pure."""
+"""What keeps a person's ranks from the server's files and from those of others, and whether it is enough. Pure."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from muster import errors
 
-NONE = "none"
-"""The administrator says that ranks of everybody may be the account which runs the server."""
-LEVELS = (NONE,)
+NONE, SANDBOX = "none", "sandbox"
+LEVELS = (NONE, SANDBOX)
+"""For the workspace: everybody's ranks may be the account that runs the server; or they are all in a sandbox."""
+
+
+class Ground(NamedTuple):
+    """Where a job would run, and who asks for it."""
+
+    compute: str
+    is_shared: bool
+    """Several people use the workspace."""
+    is_admin: bool
+    in_container: bool
+    """In an image, with no arguments of its own that could open it."""
+    on_this_machine: bool
+    trouble: str = ""
+    """Why this machine has no sandbox."""
 
 
 def read_isolation(config: object) -> str:
@@ -18,13 +34,37 @@ def read_isolation(config: object) -> str:
     )
 
 
-def require_isolation(*, isolation: str, is_shared: bool, is_admin: bool, in_container: bool, compute: str) -> None:
-    """Refuse a member's job whose ranks would run as the server's own account, and so could read its keys."""
-    if not is_shared or is_admin or in_container or isolation == NONE:
-        return
-    raise errors.AccessDenied(
-        f"on {compute} the job would run as the account of the server, which several people share: its ranks could "
-        "read the workspace's keys and the runs of others",
-        "Give the job an environment with an image, which runs in a container; or an administrator accepts it by "
-        'writing {"isolation": "none"} into workspace.json.',
+def settle(asked: str | None, workspace: str, ground: Ground) -> str | None:
+    """How a job is isolated: SANDBOX, or not where it is in a container or needs nothing; raises where it may not run.
+
+    `asked`: by the job; `workspace`: by its administrator.
+    """
+    if ground.in_container:
+        return None
+    is_free = not ground.is_shared or ground.is_admin or workspace == NONE
+    if asked == NONE and not is_free:
+        raise _refusal(ground, "the job asks for `isolation: none`, which only an administrator may")
+    wanted = asked or (workspace if workspace == SANDBOX else None)
+    # Other machines are asked when the job starts there.
+    if wanted is None and not is_free and ground.on_this_machine and not ground.trouble:
+        wanted = SANDBOX
+    if wanted == SANDBOX:
+        if ground.on_this_machine and ground.trouble:
+            raise errors.JobError(
+                f"the job is to run in a sandbox, and this machine has none: {ground.trouble}",
+                "Or give the job an environment with an image, which runs in a container.",
+            )
+        return SANDBOX
+    if not is_free:
+        raise _refusal(ground, "nothing keeps its ranks apart from others")
+    return asked
+
+
+def _refusal(ground: Ground, why: str) -> errors.AccessDenied:
+    machine = f"This machine has no sandbox: {ground.trouble}. " if ground.trouble and ground.on_this_machine else ""
+    return errors.AccessDenied(
+        f"on {ground.compute} the job would run as the account of the server, which several people share: its ranks "
+        f"could read the workspace's keys and the runs of others; {why}",
+        f"{machine}Write `isolation: sandbox` into the job, or give it an environment with an image, which runs in a "
+        'container; or an administrator accepts it by writing {"isolation": "none"} into workspace.json.',
     )

@@ -99,6 +99,8 @@ class JobSpec(Model):
     """What the job writes, by name; nothing after the name means a folder that is kept with the run."""
     environment_variables: Texts = {}
     """Variables of every process; `${{secrets.NAME}}` in them is a secret's value. Those of Muster are refused."""
+    isolation: Literal["sandbox", "none"] | None = None
+    """`sandbox`: ranks see the system, their own folder, inputs, outputs and GPUs, and nothing else of the node."""
     limits: Limits = Limits()
     """When the job is stopped."""
     queue_settings: QueueSettings = QueueSettings()

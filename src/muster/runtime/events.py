@@ -50,7 +50,7 @@ class EventFile:
 
     def _write(self, line: bytes) -> None:
         if self._fd < 0 or self._pid != os.getpid():
-            self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
             self._pid = os.getpid()
         if self._cut:
             # A full disk cut the last line; readers skip it when it ends here.

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import IO, Any, Iterator, Tuple, Union
 
+UNFINISHED = ".muster-part"
 Source = Union[str, "os.PathLike[str]", IO[Any]]
 
 
@@ -29,8 +30,8 @@ def put(folder: Path, name: str, source: Source) -> None:
     if isinstance(source, (str, os.PathLike)) and not Path(source).is_file():
         raise FileNotFoundError("no file {!r} to upload as {!r}".format(os.fspath(source), name))
     try:
-        # A file that is still being written lies next to the folder, where the agent does not take it.
-        _copy(source, target, folder.with_name(folder.name + ".part"))
+        # In the same folder, which may be a mount of its own; the agent leaves out what is still being written.
+        _copy(source, target, folder / UNFINISHED)
     except OSError as error:
         print("muster: {!r} was not uploaded: {}".format(name, error), file=sys.stderr, flush=True)
 

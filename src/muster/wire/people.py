@@ -17,6 +17,7 @@ READER: Final = "reader"
 ROLES: tuple[Role, ...] = get_args(Role)
 """The widest first."""
 PERSON = re.compile(r"[a-z0-9][a-z0-9_.@+-]{0,63}")
+UNIX_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _LABEL_LENGTH = 100
 INVITE_PREFIX = "muster_invite_"
 
@@ -27,9 +28,12 @@ class NewPerson:
 
     name: str
     role: Role = MEMBER
+    unix_user: str | None = field(default=None, metadata=OMIT)
+    """Their account on the server's machine."""
 
     def __post_init__(self) -> None:
         check_person(self.name)
+        check_unix_user(self.unix_user)
 
 
 @wire
@@ -38,6 +42,11 @@ class PersonChanges:
 
     role: Role | None = field(default=None, metadata=OMIT)
     disabled: bool | None = field(default=None, metadata=OMIT)
+    unix_user: str | None = field(default=None, metadata=OMIT)
+    """Empty: none any more."""
+
+    def __post_init__(self) -> None:
+        check_unix_user(self.unix_user)
 
 
 @wire
@@ -51,6 +60,8 @@ class PersonView:
     disabled: bool
     owner: bool
     """The workspace's folder belongs to them: they stay an administrator."""
+    unix_user: str | None = field(default=None, metadata=OMIT)
+    """Their account on the server's machine: their ranks run as it where the server is root."""
 
 
 @wire
@@ -146,6 +157,12 @@ def check_person(name: str) -> None:
     """Refuse what cannot be the name of a person."""
     allowed = "small letters, digits, '_', '.', '@', '+' and '-', at most 64, the first a letter or digit"
     check_pattern("the name", name, PERSON, allowed)
+
+
+def check_unix_user(name: str | None) -> None:
+    """Refuse what cannot be the name of an account."""
+    if name:
+        check_pattern("the account", name, UNIX_USER, "what `useradd` takes: letters, digits, '_', '.' and '-'")
 
 
 def check_label(label: str) -> None:

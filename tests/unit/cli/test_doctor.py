@@ -58,6 +58,7 @@ def test_a_good_machine_has_nothing_but_good_lines() -> None:
         ("gpus", "warn", {"gpus": (), "nvidia_devices": 2}),
         ("gpus", "warn", {"extras": {"torch": "2.9.0+cpu"}}),
         ("shared memory", "warn", {"shm_bytes": 64 << 20}),
+        ("ranks", "fail", {"isolation": "sandbox", "sandbox_trouble": "bubblewrap is not installed"}),
         ("shared memory", "fail", {"shm_bytes": None}),
         ("open files", "warn", {"limits": {"nofile": 1024, "memlock": None, "nproc": None}}),
         ("processes", "warn", {"limits": {"nofile": None, "memlock": None, "nproc": 100}}),
@@ -114,3 +115,11 @@ def test_the_facts_of_this_machine_can_be_gathered() -> None:
 def test_the_report_gives_advice_below_each_line() -> None:
     lines = doctor_lines([Finding("a", "ok", "fine"), Finding("long", "warn", "hm", "Do it.")], Paint(False))
     assert lines == ["ok    a     fine", "warn  long  hm", "            → Do it."]
+
+
+def test_it_says_what_ranks_reach() -> None:
+    assert "run as ada, and reach all that this account can" in findings(account="ada")["ranks"][0].said
+    assert findings(sandbox_trouble="no bwrap")["sandbox"][0].said == "none: no bwrap"
+    assert "in a sandbox" in findings(isolation="sandbox")["ranks"][0].said and "sandbox" not in findings(
+        isolation="sandbox"
+    )

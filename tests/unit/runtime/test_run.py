@@ -156,7 +156,7 @@ def test_uploads_arrive_under_their_names(run: Run, environ: dict[str, str], tmp
     uploads = Path(environ["MUSTER_UPLOADS_DIR"])
     names = sorted(path.relative_to(uploads).as_posix() for path in uploads.rglob("*") if path.is_file())
     assert names == ["folder/a.bin", "outputs/a.bin", "text.txt", "x", "y/z"]
-    assert list(uploads.with_name("uploads.part").iterdir()) == []
+    assert list((uploads / ".muster-part").iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/x", "a/../../x", "a\0b", "."])

@@ -91,7 +91,7 @@ class Listener:
         order, paths, link = self._attempt.order, self._attempt.paths, self._services.link
         return ProxyRequest(
             self.socket.fileno(), order.run, order.attempt, self._experiment, self.secret, link.servers,
-            link.address.token, link.address.pinned_certificate, str(paths.streams / "events"), str(paths.uploads),
+            order.run_token, link.address.pinned_certificate, str(paths.streams / "events"), str(paths.uploads),
         )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ class ProxyRequest:
     """What ranks show as their token."""
     servers: tuple[str, ...]
     token: str = field(repr=False)
-    """The agent's own."""
+    """The run's: whoever gets hold of it reaches the run itself, and nothing of the node."""
     pinned_certificate: str | None
     events: str
     """The folder of the ranks' event files."""

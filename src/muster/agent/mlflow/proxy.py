@@ -10,9 +10,11 @@ import io
 import json
 import os
 import shutil
+import stat
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from io import BufferedIOBase
 from pathlib import Path
@@ -23,8 +25,9 @@ from muster.agent.mlflow import events
 from muster.agent.mlflow.messages import RANK_PREFIX, ProxyRequest
 from muster.agent.mlflow.server import Forwarder
 from muster.errors import ServerUnavailable
+from muster.host.sandbox.fence import folder_inside, open_inside, put_inside
 from muster.runtime.events import EventFile
-from muster.runtime.uploads import check_name, put
+from muster.runtime.uploads import UNFINISHED, check_name
 from muster.wire.codec import Json
 
 _CALLS = "/api/2.0/mlflow/"
@@ -201,16 +204,17 @@ class Handler(BaseHTTPRequestHandler):
             return
         name, folder = "/".join(parts[3:]), Path(self.proxied.request.uploads)
         if self.command == "PUT":
-            put(folder, check_name(name), self._body_file())
+            try:
+                put_inside(folder, Path(check_name(name)), UNFINISHED, self._body_file())
+            except OSError as error:
+                raise events.Refused(f"{name} cannot be kept: {error.strerror or error}") from error
             self._send({})
         elif listed is not None:
-            self._list(folder / name if name else folder)
-        elif self.command == "GET" and name and (folder / name).is_file():
-            self._send_file(folder / name)
-        else:
+            self._list(folder, name)
+        elif self.command != "GET" or not name or not self._send_file(folder, Path(name)):
             self._forward(None)
 
-    def _list(self, folder: Path) -> None:
+    def _list(self, folder: Path, name: str) -> None:
         """What lies on this node and is not with the server yet, and what the server has."""
         found: dict[str, Json] = {}
         target = f"{self.path_inside}?{self.query}"
@@ -220,19 +224,29 @@ class Handler(BaseHTTPRequestHandler):
                     found = {item["path"]: item for item in json.loads(response.read())["files"]}
         except ServerUnavailable:
             pass
-        for entry in os.scandir(folder) if folder.is_dir() else ():
-            is_folder = entry.is_dir()
-            size = {} if is_folder else {"file_size": entry.stat().st_size}
-            found[entry.name] = {"path": entry.name, "is_dir": is_folder, **size}
+        with suppress(OSError), folder_inside(folder, Path(name)) as descriptor:
+            for entry in os.scandir(descriptor):
+                is_folder = entry.is_dir(follow_symlinks=False)
+                size = {} if is_folder else {"file_size": entry.stat(follow_symlinks=False).st_size}
+                if entry.name != UNFINISHED:
+                    found[entry.name] = {"path": entry.name, "is_dir": is_folder, **size}
         self._send({"files": [found[name] for name in sorted(found)]})
 
-    def _send_file(self, file: Path) -> None:
-        with file.open("rb") as stream:
+    def _send_file(self, folder: Path, inner: Path) -> bool:
+        """Whether it lies on this node: a link that the rank put there may lead anywhere, and is none of its files."""
+        try:
+            descriptor = open_inside(folder, inner)
+        except OSError:
+            return False
+        with os.fdopen(descriptor, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return False
             self.send_response(200)
             self.send_header("Content-Type", "application/octet-stream")
             self.send_header("Content-Length", str(os.fstat(stream.fileno()).st_size))
             self.end_headers()
             shutil.copyfileobj(stream, self.wfile, _PIECE)
+        return True
 
     # Bytes
 

@@ -1,4 +1,4 @@
-"""The way from the proxy to the workspace's server, with the agent's token and what the server must have first."""
+"""The way from the proxy to the workspace's server, with the run's token and what the server must have first."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from muster.agent import devices
@@ -25,6 +25,7 @@ from muster.launch.fabric import check_interfaces
 from muster.wire.node.agents import Facts
 from muster.wire.node.plan import Needs
 
+Confine = Callable[[list[str]], list[str]]
 # A Python on a slow share may take longer; then nothing is known, and nothing is held against it.
 _PROBE_TIMEOUT_S = 2.0
 _SHM_PER_RANK_BYTES = 64 << 20
@@ -46,8 +47,16 @@ class PythonCheck:
     """A check of what the ranks will run in, begun when it is made."""
 
     def __init__(
-        self, needs: Needs, python: str, python_bin: str, user_env: Mapping[str, str], root: Path = Path("/")
+        self,
+        needs: Needs,
+        python: str,
+        python_bin: str,
+        user_env: Mapping[str, str],
+        root: Path = Path("/"),
+        confine: Confine = list,
     ) -> None:
+        """`confine`: keeps an interpreter that somebody else named from what its ranks may not see either."""
+        self._confine = confine
         self._needs = needs
         self._python = python
         self._modules: Mapping[str, str] | None = None
@@ -78,7 +87,7 @@ class PythonCheck:
         return Facts(tuple(self._notices), versions, self._devices)
 
     def _look(self, pythonpath: str) -> None:
-        self._modules = _look_into(self._python, pythonpath, self._needs.modules)
+        self._modules = _look_into(self._python, pythonpath, self._needs.modules, self._confine)
 
 
 _Key = tuple[str, str, tuple[str, ...]]
@@ -93,15 +102,16 @@ def _remembered(python: str, pythonpath: str, modules: tuple[str, ...]) -> Mappi
     return known[1]
 
 
-def _look_into(python: str, pythonpath: str, modules: tuple[str, ...]) -> Mapping[str, str] | None:
+def _look_into(python: str, pythonpath: str, modules: tuple[str, ...], confine: Confine) -> Mapping[str, str] | None:
     env = {"PATH": SYSTEM_PATH, "HOME": os.environ.get("HOME", "/"), "LANG": "C.UTF-8"}
     if pythonpath:
         env["PYTHONPATH"] = pythonpath
     try:
-        said = json.loads(_output([python, "-c", _PROBE, *modules], env))
-    except (OSError, subprocess.SubprocessError, ValueError):
+        said = json.loads(_output(confine([python, "-c", _PROBE, *modules]), env))
+        found = {str(name): str(version) for name, version in said["modules"].items()}
+        said["folders"] = [str(path) for path in said["folders"]]
+    except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError, AttributeError):
         return None
-    found: Mapping[str, str] = said["modules"]
     watched = tuple((path, modified_ns(path)) for path in (python, *said["folders"]))
     _memory[python, pythonpath, modules] = (watched, found)
     return found

@@ -20,6 +20,7 @@ from muster.agent.prepare import code, ports, preflight
 from muster.agent.prepare.inputs import Inputs
 from muster.agent.prepare.outputs import check_outputs, output_paths
 from muster.agent.refusal import Refusal, refusal_of
+from muster.agent.run.container import sandbox
 from muster.agent.run.container.describe import look as look_into
 from muster.agent.run.mpi.find import Found, find, find_inside
 from muster.agent.run.variables import NODE_MARK
@@ -67,6 +68,7 @@ class Preparation:
         folder.make(order, paths)
         needs = order.needs or Needs()
         preflight.check_machine(needs, order.user_env)
+        sandbox.check(order)
         environment = self._bring_environment(order, paths)
         python = environment.python if environment else _interpreter(order.python)
         python_bin = "" if environment and environment.container else self._python_bin(python)
@@ -91,8 +93,12 @@ class Preparation:
             self._bring_code(order, paths)
             facts = look_into(environment.container, needs, order, paths)
             return facts, find_inside(environment.container) if order.mpi else None
-        check = preflight.PythonCheck(needs, python, python_bin, order.user_env)
-        mpi = find(python, python_bin, order.user_env) if order.mpi else None
+        confine = partial(sandbox.confined, order, self._services)
+        # What loads a program's libraries must not reach bubblewrap, which is not confined yet.
+        names = order.user_env if order.sandbox is None else ("PATH",) if "PATH" in order.user_env else ()
+        user_env = {name: order.user_env[name] for name in names}
+        check = preflight.PythonCheck(needs, python, python_bin, user_env, confine=confine)
+        mpi = find(python, python_bin, user_env, confine) if order.mpi else None
         self._bring_code(order, paths)
         return check.result(), mpi
 
@@ -113,7 +119,8 @@ class Preparation:
             self._services.paths.containers_used.touch()
             attempt.environment = images.make_ready(self._caller(order, paths), order.container)
         elif attempt.environment is None and order.environment is not None:
-            attempt.environment = venvs.make_ready(self._caller(order, paths), order.environment)
+            may_build = order.sandbox is None
+            attempt.environment = venvs.make_ready(self._caller(order, paths), order.environment, may_build=may_build)
         return attempt.environment
 
     def _caller(self, order: Order, paths: AttemptPaths) -> Caller:
@@ -122,7 +129,7 @@ class Preparation:
             order.run,
             order.attempt,
             order.num_nodes,
-            order.python,
+            order.python if order.sandbox is None else None,
             mark=services.mark,
             environ={**services.environ, NODE_MARK: services.mark},
             folder=paths.root,

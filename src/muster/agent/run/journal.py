@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from muster.agent.run.records import EndedEntry, Entry
+from muster.agent.run.records import EndedEntry, Entry, entry_of
 from muster.wire.codec import from_file
 from muster.wire.node.agents import Exited, Started, StartedRank
 
@@ -79,8 +79,8 @@ def read(path: Path) -> Sequence[Entry]:
         return []
     entries: list[Entry] = []
     for line in lines:
-        with suppress(ValueError):
-            entry = json.loads(line)
-            if isinstance(entry, dict) and "kind" in entry and "at" in entry:
-                entries.append(entry)  # type: ignore[arg-type]
+        with suppress(ValueError, RecursionError):
+            entry = entry_of(json.loads(line))
+            if entry is not None:
+                entries.append(entry)
     return entries

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from muster.agent.attempt import Attempt
 from muster.agent.refusal import Refusal
-from muster.agent.run.container import describe
+from muster.agent.run.container import describe, sandbox
 from muster.agent.run.mpi.layout import HERE, Ground, MpiFiles
 from muster.agent.run.records import Launch, LaunchRank
 from muster.agent.run.runtime_copy import keeper_folder
@@ -20,6 +20,7 @@ from muster.defaults import GRACE_FAILURE_S, KILL_AFTER_TERM_S, RANK_HOOKS
 from muster.environments.images.command import APPTAINER
 from muster.errors import JobError
 from muster.host.files import PRIVATE, write_json
+from muster.host.sandbox import machine
 from muster.launch.expand import expand_all
 from muster.wire.node.plan import RankPlan
 
@@ -51,17 +52,21 @@ class LaunchFiles:
         self._paths = attempt.paths
         self._services = services
         self._tracking = tracking
+        self._confined = attempt.order.sandbox is not None and attempt.prepared.container is None
         self._mpi = self._mpi_files()
-        self._stop_file = str(attempt.paths.root / "stop")
+        self._stop_file = str(attempt.paths.inside / "stop")
 
     def write(self) -> None:
         """Write `launch.json`, and `container.json` where the ranks run in a container; raises Refusal, OSError."""
         launch = self._launch()
+        write_json(self._paths.launch, launch, mode=PRIVATE)
+        name = (self._mpi.hostname if self._mpi else None) or ""
         if self._prepared.container is not None:
-            name = (self._mpi.hostname if self._mpi else None) or ""
             container = describe.describe(self._prepared.container, self._attempt, self._services, name)
             write_json(self._paths.container, container, mode=PRIVATE)
-        write_json(self._paths.launch, launch, mode=PRIVATE)
+        elif self._confined:
+            container = sandbox.describe(self._attempt, self._services, name)
+            write_json(self._paths.container, container, mode=PRIVATE)
 
     def environment(self, rank: RankPlan) -> dict[str, str]:
         """The whole environment of a rank: a known base, the user's variables, the plan's, and where things are."""
@@ -70,6 +75,8 @@ class LaunchFiles:
         given = {**variables, **self._order.user_env, **rank.env}
         names = _KEPT if used else (*_KEPT, *_OF_THIS_HOST)
         env = {name: agent_env[name] for name in names if agent_env.get(name)}
+        if self._confined:
+            env.update(self._own_account())
         env["LANG"] = "C.UTF-8"
         env["PATH"] = f"{prepared.python_bin}:{SYSTEM_PATH}"
         env["TMPDIR"] = prepared.tmp
@@ -79,7 +86,7 @@ class LaunchFiles:
             env["TORCHINDUCTOR_CACHE_DIR"] = _compiled(agent_env)
         if prepared.environment and not used:
             # What a command adds with pip is the attempt's own: others use the same environment.
-            added, version = self._paths.root / "pip", ".".join(prepared.environment.built.python.split(".")[:2])
+            added, version = self._paths.added, ".".join(prepared.environment.built.python.split(".")[:2])
             env["PIP_PREFIX"] = str(added)
             env["PATH"] = f"{prepared.python_bin}:{added / 'bin'}:{SYSTEM_PATH}"
             runtime = f"{runtime}:{added / 'lib' / f'python{version}' / 'site-packages'}"
@@ -91,6 +98,13 @@ class LaunchFiles:
         env["PYTHONPATH"] = f"{runtime}:{own}" if own else runtime
         env.update(self._muster_variables(rank.rank))
         return describe.rank_environment(used, self._paths, env, given) if used else env
+
+    def _own_account(self) -> dict[str, str]:
+        """Who the ranks of a sandbox are."""
+        assert self._order.sandbox is not None
+        account = sandbox.account_of(self._order.sandbox)
+        user = {} if account is None else {"USER": account.name or str(account.uid)}
+        return {"HOME": str(self._paths.home), **user, **({"LOGNAME": user["USER"]} if user else {})}
 
     def _muster_variables(self, rank: int) -> dict[str, str]:
         """Where the agent put what a rank needs to find."""
@@ -120,7 +134,7 @@ class LaunchFiles:
         return {
             "ranks": ranks,
             "whole_gang": self._order.num_nodes == 1,
-            "journal": str(self._paths.journal),
+            "journal": str(self._paths.journal) if not self._confined and not self._prepared.container else os.devnull,
             "stop_file": self._stop_file,
             "grace_failure_s": GRACE_FAILURE_S,
             "kill_after_term_s": KILL_AFTER_TERM_S,
@@ -153,6 +167,8 @@ class LaunchFiles:
         if used is not None:
             library = keeper_folder(self._services.runtime)
             ground = Ground(used.contents.executable, library, True, own_memory=used.engine.kind != APPTAINER)
+        elif self._confined:
+            ground = Ground(machine.base_python(), keeper_folder(self._services.runtime), True, own_memory=True)
         return MpiFiles(self._plan, self._paths, prepared.mpi, self._order.secret, ground)
 
 

@@ -9,11 +9,14 @@ import array
 import json
 import os
 import socket
-from typing import Any, List, Literal, TypedDict, Union, final  # noqa: UP035
+from typing import Any, Dict, List, Literal, Tuple, TypedDict, Union, final  # noqa: UP035
 
 from muster.host import clock
 
 _DESCRIPTORS = 8
+_MOST_DESCRIPTORS = 256
+"""That have come and were not taken: more come from nobody who means well."""
+_LONGEST_LINE = 4 << 20
 
 # The launch file
 
@@ -68,6 +71,8 @@ class Launch(TypedDict):
 class LaunchContainer(TypedDict):
     """The container that a keeper's ranks run in: `container.json`."""
 
+    kind: str
+    """container | sandbox"""
     command: list[str]
     inspect: list[str]
     remove: list[str]
@@ -208,9 +213,59 @@ Value = Union[None, bool, int, float, str, List[int]]  # noqa: UP006, UP007
 """Of a field of an entry."""
 
 
+def _parsed(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
 def entry_line(kind: str, **data: Value) -> bytes:
     """A line of the journal."""
     return json.dumps({"kind": kind, "at": clock.now(), **data}).encode() + b"\n"
+
+
+_NUMBER, _TEXT, _FLAG, _ABSENT = (int,), (str,), (bool,), (int, type(None))
+_FIELDS: Dict[str, Dict[str, Tuple[type, ...]]] = {  # noqa: UP006
+    "keeper": {"pid": _NUMBER},
+    "started": {"rank": _NUMBER, "pid": _NUMBER},
+    "running": {},
+    "refused": {"rank": _NUMBER, "message": _TEXT, "exit_code": _NUMBER},
+    "exited": {"rank": _NUMBER, "exit_code": _ABSENT, "signal": _ABSENT, "expected": _FLAG},
+    "stopping": {"reason": _TEXT, "ranks": (list,)},
+    "killing": {"reason": _TEXT, "ranks": (list,)},
+    "ended": {"reason": _TEXT},
+}
+_MORE: Dict[str, Tuple[type, ...]] = {  # noqa: UP006
+    "max_rss_kb": _ABSENT, "core_dumped": _FLAG, "oom_killed": _FLAG, "lost_with": _TEXT, "waited": _FLAG,
+    "said_at": (int, float), "other_pids": (list,),
+}  # fmt: skip
+_MOST_TEXT, _MOST_NUMBER, _MOST_ITEMS = 4096, 1 << 53, 10_000
+
+
+def entry_of(value: Any) -> Entry | None:
+    """An entry that somebody says who is not to be trusted; None where it is none, or not like one."""
+    fields = _FIELDS.get(value["kind"]) if isinstance(value, dict) and isinstance(value.get("kind"), str) else None
+    if fields is None or not _is_like(value.get("at"), (int, float)):
+        return None
+    known = {"kind": value["kind"], "at": value["at"]}
+    for name, kinds in {**_MORE, **fields}.items():
+        if name in fields or name in value:
+            if not _is_like(value.get(name), kinds):
+                return None
+            known[name] = value[name]
+    return known  # type: ignore[return-value]
+
+
+def _is_like(value: Any, kinds: Tuple[type, ...]) -> bool:  # noqa: UP006
+    if type(value) not in kinds:
+        return False
+    if isinstance(value, str):
+        # Half of a surrogate pair is no text.
+        return len(value) <= _MOST_TEXT and value.encode("utf-8", "ignore").decode() == value
+    if isinstance(value, list):
+        return len(value) <= _MOST_ITEMS and all(_is_like(item, _NUMBER) for item in value)
+    return not isinstance(value, (int, float)) or -_MOST_NUMBER < value < _MOST_NUMBER
 
 
 class Channel:
@@ -235,7 +290,9 @@ class Channel:
             os.set_inheritable(descriptor, False)
         self._descriptors += descriptors
         *lines, self._unread = (self._unread + data).split(b"\n")
-        return [json.loads(line) for line in lines] if data else None
+        if not data or len(self._unread) > _LONGEST_LINE or len(self._descriptors) > _MOST_DESCRIPTORS:
+            return None
+        return [value for value in map(_parsed, lines) if value is not None]
 
     def _receive(self, descriptors: list[int]) -> bytes:
         size = array.array("i").itemsize

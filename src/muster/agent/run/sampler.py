@@ -13,6 +13,7 @@ import psutil
 
 from muster.agent import devices
 from muster.defaults import SAMPLE_S
+from muster.host.sandbox.fence import open_inside
 from muster.wire.node.agents import AttemptKey
 
 log = logging.getLogger(__name__)
@@ -114,7 +115,8 @@ def _append(file: Path, sample: dict[str, float]) -> None:
         for name, value in sample.items()
     ]
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        # Ranks may write there too, and put a link in its place.
+        descriptor = open_inside(file.parent, Path(file.name), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             os.write(descriptor, ("\n".join(lines) + "\n").encode())
         finally:

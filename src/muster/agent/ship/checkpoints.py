@@ -24,6 +24,7 @@ from muster.agent.ship.renames import Renames
 from muster.defaults import CHECKPOINT_POLL_S
 from muster.errors import Conflict, NotFound, UserError
 from muster.host.hashing import Measuring
+from muster.host.sandbox.fence import folder_inside, open_inside
 from muster.paths import AttemptPaths
 from muster.wire.checkpoints import CheckpointFile, Publication
 from muster.wire.codec import to_json
@@ -217,16 +218,23 @@ def _link_tree(source: Path, target: Path) -> None:
         if path.is_file() and not path.is_symlink():
             copy = target / (path.relative_to(source) if source.is_dir() else path.name)
             copy.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                copy.hardlink_to(path)
-            except OSError:
-                shutil.copyfile(path, copy)
+            _take(source.parent, path.relative_to(source.parent), copy)
+
+
+def _take(folder: Path, inner: Path, copy: Path) -> None:
+    """One file by another name, or a copy of it; a folder that became a link meanwhile is not followed."""
+    with folder_inside(folder, inner.parent) as parent:
+        try:
+            os.link(inner.name, copy, src_dir_fd=parent, follow_symlinks=False)
+        except OSError:
+            with os.fdopen(open_inside(folder, inner), "rb") as reading, copy.open("xb") as writing:
+                shutil.copyfileobj(reading, writing, _PIECE)
 
 
 def _manifest(source: Path, staged: Path) -> tuple[HashedFile, ...]:
     found = []
     for path in sorted(staged.rglob("*")):
-        if path.is_file():
+        if path.is_file() and not path.is_symlink():
             sha256, size = files.measure(path)
             found.append(HashedFile(path.relative_to(staged).as_posix(), size, sha256))
     if not found:

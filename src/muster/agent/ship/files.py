@@ -24,6 +24,7 @@ from muster.host import hashing
 from muster.host.children import Abandoned
 from muster.host.http import Body
 from muster.paths import AttemptPaths
+from muster.runtime.uploads import UNFINISHED
 from muster.wire.data.access import HashedFile
 from muster.wire.node.agents import Order
 
@@ -57,6 +58,7 @@ def find(paths: AttemptPaths) -> Found:
             found.left_out.append(f"{name}: a link that leaves the job's folder")
         elif folder.is_dir():
             _walk(folder, name, root, (), found)
+    found.files = {name: path for name, path in found.files.items() if not name.startswith(f"{UNFINISHED}/")}
     with suppress(OSError):
         stray, found.kept_too = strays.find(paths.work, paths.launch.stat().st_mtime)
         for kept_as, path in stray.items():
@@ -111,10 +113,12 @@ def _walk(folder: Path, name: str, root: Path, above: tuple[tuple[int, int], ...
 
 
 def _inside(path: Path, root: Path) -> bool:
+    """Whether a link leads to what is the job's own: not to the agent's records of it, which hold grants."""
     try:
-        return path.resolve(strict=True).is_relative_to(root.resolve())
-    except (OSError, RuntimeError):
+        inner = path.resolve(strict=True).relative_to(root.resolve())
+    except (OSError, RuntimeError, ValueError):
         return False
+    return len(inner.parts) > 1 and inner.parts[0] not in ("mpi", "inside", "publishing")
 
 
 def readable(name: str) -> str:

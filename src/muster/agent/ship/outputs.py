@@ -68,6 +68,9 @@ class Sender(threading.Thread):
 
     def watch(self, order: Order, paths: AttemptPaths, unwanted: threading.Event) -> None:
         watched = self._of(order, paths, unwanted)
+        if order.sandbox is not None:
+            # Where a path leads may change while it is read: what strangers write is sent once they have ended.
+            return
         if any(item.mode == "rw_mount" and access.folder for item, access in watched.items):
             self._watched[order.key] = watched
             self._wake.set()

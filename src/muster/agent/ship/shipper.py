@@ -25,6 +25,7 @@ from muster.agent.ship.streams import Piece, Stream, covered, share
 from muster.defaults import HEARTBEAT_S, SHIP_BATCH_BYTES
 from muster.errors import AccessDenied, UserError
 from muster.host.files import read_json, write_json
+from muster.host.sandbox.fence import open_inside
 from muster.paths import AttemptPaths
 from muster.wire.node.agents import AttemptKey, Chunk, Delivered, Event, Heartbeat, Noted, encode
 
@@ -253,7 +254,8 @@ class Shipper(threading.Thread):
         tracked = self._tracked[key]
         path = tracked.paths.streams / stream.name
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            # A rank may exchange its log for a link to anything.
+            descriptor = open_inside(path.parent, Path(path.name))
             try:
                 before = _before(tracked, descriptor, piece)
                 overlap = len(stream.tail)
@@ -362,7 +364,7 @@ def _punch_hole(path: Path, position: int, size: int) -> None:
     """Free a range of a file without changing its length; where that cannot be done, nothing happens."""
     keep_size, punch = 1, 2
     if sys.platform == "linux":
-        with suppress(OSError), path.open("r+b") as file:
+        with suppress(OSError), os.fdopen(open_inside(path.parent, Path(path.name), os.O_RDWR), "r+b") as file:
             _libc.fallocate(file.fileno(), keep_size | punch, ctypes.c_int64(position), ctypes.c_int64(size))
 
 

@@ -49,6 +49,7 @@ def check(facts: Facts) -> list[Finding]:
         *_interfaces(facts),
         *_rdma(facts),
         *_extras(facts),
+        *_ranks(facts),
         *_workspace(facts),
         *_clock(facts),
     ]
@@ -190,6 +191,21 @@ def _extras(facts: Facts) -> Iterator[Finding]:
         else:
             yield Finding("extras", "ok", f"{extra} {version}")
     yield Finding("extras", "ok", f"mpirun at {facts.mpirun}" if facts.mpirun else "mpirun is not on the PATH")
+
+
+def _ranks(facts: Facts) -> Iterator[Finding]:
+    """What a rank can reach that is in no container."""
+    if facts.isolation == "sandbox" and facts.sandbox_trouble:
+        advice = f"{facts.sandbox_trouble}. Or take `isolation` out of workspace.json."
+        yield Finding("ranks", "fail", "the workspace has its ranks run in a sandbox, and there is none here", advice)
+    elif facts.isolation == "sandbox":
+        yield Finding("ranks", "ok", "run in a sandbox: they see the system, what is their own, and the network")
+    else:
+        yield Finding("ranks", "ok", f"run as {facts.account or 'you'}, and reach all that this account can")
+        if facts.sandbox_trouble:
+            yield Finding("sandbox", "ok", f"none: {facts.sandbox_trouble}")
+        else:
+            yield Finding("sandbox", "ok", "works: `isolation: sandbox` confines the ranks of a job")
 
 
 def _workspace(facts: Facts) -> Iterator[Finding]:

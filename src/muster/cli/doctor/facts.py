@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import pwd
 import resource
 import shutil
 import socket
@@ -21,6 +22,9 @@ import psutil
 
 from muster import defaults
 from muster.client.workspace import find_folder
+from muster.host.files import read_json
+from muster.host.sandbox import machine
+from muster.paths import WorkspacePaths
 
 EXTRAS = {"torch": "torch", "mpi": "mpi4py", "tensorflow": "tensorflow", "postgres": "psycopg"}
 NVIDIA_SMI_TIMEOUT_S = 10.0
@@ -80,6 +84,12 @@ class Facts:
     """What nvidia-smi said when it did not work."""
     nvidia_devices: int = 0
     """GPUs that the kernel driver shows."""
+    account: str = ""
+    """Whom ranks run as that nothing isolates."""
+    isolation: str = ""
+    """What the workspace says of it: none, sandbox, or nothing."""
+    sandbox_trouble: str = ""
+    """Why there is no sandbox here; empty: there is."""
 
 
 def gather() -> Facts:
@@ -104,7 +114,22 @@ def gather() -> Facts:
         gpus=gpus,
         gpu_trouble=trouble,
         nvidia_devices=len(list(Path("/proc/driver/nvidia/gpus").glob("*"))),
+        account=_account(),
+        isolation=_isolation(),
+        sandbox_trouble=machine.trouble(),
     )
+
+
+def _account() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def _isolation() -> str:
+    found = read_json(WorkspacePaths(find_folder(Path.cwd()) or Path.home() / ".muster").config)
+    return str(found.get("isolation") or "") if isinstance(found, dict) else ""
 
 
 def _gpus() -> tuple[tuple[Gpu, ...], str]:

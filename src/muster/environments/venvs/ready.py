@@ -31,14 +31,17 @@ log = logging.getLogger(__name__)
 _TRIES = 2
 
 
-def make_ready(caller: Caller, recipe: Recipe) -> Ready:
-    """The attempt's environment; raises Failure, or Abandoned."""
+def make_ready(caller: Caller, recipe: Recipe, may_build: bool = True) -> Ready:
+    """The attempt's environment; raises Failure, or Abandoned.
+
+    Building runs code of the packages: for a job that is confined only what is there already is used.
+    """
     base = _base(caller, recipe)
     cache = Cache(environments_dir(), limit_bytes())
     began = time.monotonic()
     if cache.find(choose_key(recipe, base, cache)) is None:
         recipe = agreement.before(caller, recipe, base.minor)
-    built, lock, built_here = _held(caller, recipe, base, cache)
+    built, lock, built_here = _held(caller, recipe, base, cache, may_build)
     try:
         wanted = agreement.after(caller, recipe, _described(built))
     except BaseException:
@@ -46,7 +49,7 @@ def make_ready(caller: Caller, recipe: Recipe) -> Ready:
         raise
     if wanted is not recipe:
         lock.release()
-        built, lock, built_here = _held(caller, wanted, base, cache)
+        built, lock, built_here = _held(caller, wanted, base, cache, may_build)
     described = _described(built)
     if built_here:
         described = replace(described, built_s=round(time.monotonic() - began, 3))
@@ -64,12 +67,21 @@ def choose_key(recipe: Recipe, base: Interpreter, cache: Cache) -> str:
     return key_of(recipe, base.minor, host_platform())
 
 
-def _held(caller: Caller, recipe: Recipe, base: Interpreter, cache: Cache) -> tuple[Built, HeldLock, bool]:
+def _held(
+    caller: Caller, recipe: Recipe, base: Interpreter, cache: Cache, may_build: bool
+) -> tuple[Built, HeldLock, bool]:
     """The environment, what holds it, and whether it was built for this."""
     key = choose_key(recipe, base, cache)
     held = cache.hold(key)
     built_here = held is None
     while held is None:
+        if not may_build:
+            raise Failure(
+                "environment",
+                f"the environment {recipe.label} is not on this node, and is not built for a job in a sandbox: "
+                "building runs code of its packages",
+                "An administrator builds it first (`muster env build`), or the job names an image.",
+            )
         _build(caller, recipe, Request(recipe, key, base, str(cache.root), limit_bytes()))
         held = cache.hold(key)
     return held.entry, held.lock, built_here

@@ -39,6 +39,7 @@ people = Table(
     Column("disabled_at", Float),
     Column("removed_at", Float),
     Column("sso", Text),
+    Column("unix_user", String(64)),
 )
 
 audit = Table(

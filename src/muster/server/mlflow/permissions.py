@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from muster import errors
-from muster.control.access import AGENT, Action, Caller, require, require_any
+from muster.control.access import RUN, Action, Caller, require, require_any
 from muster.server.http.needs import begin
-from muster.server.mlflow import run_views
+from muster.server.mlflow import run_views, runs
 from muster.server.mlflow.protocol import Args
 from muster.wire.people import MEMBER
 
@@ -27,7 +27,7 @@ _OF_RUNS: Mapping[str, Action] = {
 
 @dataclass(frozen=True)
 class Acting:
-    """Who calls: a person, or a run whose rank calls through its node's agent."""
+    """Who calls: a person, or a run whose rank calls through its node's proxy."""
 
     caller: Caller
     run_id: str | None = None
@@ -38,13 +38,15 @@ class Acting:
         if run_id is None:
             require(self.caller, action, None, "what is kept for MLflow")
         elif run_id != self.run_id or action == Action.DELETE_RUN:
-            owner = run_views.find(connection, run_id).submitted_by
-            require(self.caller, action, owner, f"the run {run_id}")
+            row = run_views.find(connection, run_id)
+            if self.run_id is not None and not runs.is_made_by_client(row):
+                raise errors.AccessDenied(f"a rank of {self.run_id} changes its own run, and none of Muster's others")
+            require(self.caller, action, row.submitted_by, f"the run {run_id}")
 
 
 def acting(connection: Connection, caller: Caller, run_id: str | None) -> Acting:
-    """A rank does what the person may who submitted its run, and no administrator's work."""
-    if run_id is not None and caller.role == AGENT:
+    """A rank looks, registers and logs as the person may who submitted its run, and does no administrator's work."""
+    if run_id is not None and caller.role == RUN:
         owner = run_views.find(connection, run_id).submitted_by
         return Acting(Caller(MEMBER, owner or "", caller.token), run_id)
     if not caller.is_person:

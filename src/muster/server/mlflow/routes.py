@@ -12,9 +12,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from muster import errors
-from muster.control.access import AGENT, Action, Caller
+from muster.control.access import RUN, Action, Caller
 from muster.server.context import Context
-from muster.server.database.records import node_rank_of
 from muster.server.http import ranges
 from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.http.uploads import body_pieces
@@ -38,6 +37,7 @@ log = logging.getLogger("muster.server")
 
 router = APIRouter(include_in_schema=False)
 _METHODS = ["GET", "POST", "PATCH", "DELETE", "PUT"]
+_ATTEMPT_DIGITS = 9
 _BODY_BYTES = 16 << 20
 _SERVER_VERSION = "3.17.0"
 """The newest protocol whose calls are answered here."""
@@ -169,15 +169,14 @@ async def _arguments(request: Request) -> dict[str, Json]:
 
 
 async def _acting(request: Request, context: Context, caller: Caller) -> Acting:
-    """Who calls: a person, or a rank through its node's agent once all is here that it logged before."""
+    """Who calls: a person, or a rank with the token of its run once all is here that it logged before."""
     run_id = request.headers.get(RUN_HEADER)
-    if caller.role != AGENT:
+    if caller.role != RUN:
         if run_id is not None:
-            raise MlflowError(DENIED, "only the agent of a node speaks for a run")
+            raise MlflowError(DENIED, "only the token of a run speaks for it")
         return await context.database.read(lambda c: permissions.acting(c, caller, None))
     attempt = request.headers.get(ATTEMPT_HEADER, "")
-    if not run_id or not attempt.isdecimal():
-        raise MlflowError(DENIED, "an agent calls for one of its attempts")
-    await context.database.read(lambda c: node_rank_of(c, run_id, int(attempt), caller.subject))
+    if run_id != caller.subject or not attempt.isdecimal() or len(attempt) > _ATTEMPT_DIGITS:
+        raise MlflowError(DENIED, "the token of a run opens one of its attempts, which the call names")
     await waiting.for_events(context, run_id, int(attempt), request.headers.get(EVENTS_HEADER, ""))
     return await context.database.read(lambda c: permissions.acting(c, caller, run_id))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, and_, bindparam, or_, select
 
 from muster import errors
+from muster.control.isolation import SANDBOX
 from muster.job.expressions import resolve_environment, secret_names
 from muster.job.parts import Mpi
 from muster.job.spec import JobSpec
@@ -23,7 +25,7 @@ from muster.server.people import run_tokens, secrets
 from muster.server.runs import checkpoints
 from muster.wire import states
 from muster.wire.codec import from_json
-from muster.wire.node.agents import AttemptKey, InputOrder, Order, OutputOrder
+from muster.wire.node.agents import AttemptKey, Confinement, InputOrder, Order, OutputOrder
 from muster.wire.node.containers import Container
 from muster.wire.node.plan import NodePlan
 from muster.wire.node.recipes import Recipe
@@ -91,6 +93,8 @@ class Material:
     plan: NodePlan | None = None
     plan_secret: str = ""
     run_token: str = ""
+    confinement: Confinement | None = None
+    """Whose ranks they are, where the job is to run in a sandbox."""
     timeout_s: float | None = None
     used_ports: tuple[int, ...] = ()
     """Of earlier attempts."""
@@ -144,6 +148,7 @@ def run_order(standing: Standing, material: Material) -> Order:
         run_token=material.run_token,
         secret=material.plan_secret,
         container=container,
+        sandbox=material.confinement if container is None else None,
     )
 
 
@@ -192,10 +197,20 @@ def _gather(context: Context, connection: Connection, row: Any) -> Material:
         plan=from_json(NodePlan, row.plan["nodes"][row.node_rank]) if row.plan else None,
         plan_secret=row.plan.get("secret", "") if row.plan else "",
         run_token=run_tokens.make(context, row.run_id, row.number),
+        confinement=_confinement(context, spec, row.submitted_by, row.engine),
         timeout_s=allocations.time_left_s(connection, row.run_id, spec.limits.timeout, row.budget_from),
         used_ports=_used_ports(connection, row.run_id, row.number) if again else (),
         resume=_resume(connection, row.run_id, row.number) if again else (),
     )
+
+
+def _confinement(context: Context, spec: JobSpec, submitted_by: str | None, engine: str) -> Confinement | None:
+    if spec.isolation != SANDBOX:
+        return None
+    people, person = context.tokens.people, submitted_by or ""
+    # On other machines the site decides who may be whom.
+    is_root_here = os.getuid() == 0 and context.nodes.engines.on_this_machine(engine)
+    return Confinement(f"{context.workspace_id}/{person}", people.unix_user(person) if is_root_here else "")
 
 
 def _resume(connection: Connection, run_id: str, number: int) -> tuple[int, ...]:

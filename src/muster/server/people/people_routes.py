@@ -49,8 +49,11 @@ async def list_people(context: ContextOf, page: PageOf) -> list[PersonView]:
 async def add_person(body: NewPerson, context: ContextOf, caller: CallerOf) -> PersonView:
     """Add somebody; they need an invitation or a token then."""
     people = context.tokens.people
-    audit.about(body.name, f"add as {body.role}")
-    person = await context.database.write(lambda t: people.add(t, body.name, body.role, caller.subject))
+    account = f", account {body.unix_user}" if body.unix_user else ""
+    audit.about(body.name, f"add as {body.role}{account}")
+    person = await context.database.write(
+        lambda t: people.add(t, body.name, body.role, caller.subject, unix_user=body.unix_user)
+    )
     return people.view(person)
 
 
@@ -59,8 +62,9 @@ async def change_person(name: str, body: PersonChanges, context: ContextOf) -> P
     """Give somebody another role, lock them out at once, or let them in again."""
     people = context.tokens.people
     lock = {True: "disable", False: "enable"}.get(body.disabled) if body.disabled is not None else None
-    audit.about(detail=", ".join(word for word in (f"role {body.role}" if body.role else "", lock) if word))
-    person = await context.database.write(lambda t: people.change(t, name, body.role, body.disabled))
+    account = f"account {body.unix_user or 'none'}" if body.unix_user is not None else ""
+    audit.about(detail=", ".join(word for word in (f"role {body.role}" if body.role else "", lock, account) if word))
+    person = await context.database.write(lambda t: people.change(t, name, body.role, body.disabled, body.unix_user))
     context.tokens.on_change()
     return people.view(person)
 

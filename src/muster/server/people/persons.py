@@ -31,6 +31,8 @@ class Person:
     """The name stays taken: what they made bears it."""
     sso: str | None = None
     """Whom single sign-on takes them for: the issuer and its name for them."""
+    unix_user: str | None = None
+    """Their account on the server's machine: their ranks run as it where the server is root."""
 
     @property
     def is_active(self) -> bool:
@@ -56,6 +58,11 @@ class People:
             return ADMIN
         person = self._known.get(name)
         return person.role if person is not None and person.is_active else None
+
+    def unix_user(self, name: str) -> str:
+        """Somebody's account on the server's machine; empty where none was named."""
+        person = self._known.get(name)
+        return (person.unix_user or "") if person is not None else ""
 
     @property
     def is_shared(self) -> bool:
@@ -85,24 +92,43 @@ class People:
             person.created_by,
             person.disabled_at is not None,
             person.name == self.owner,
+            person.unix_user,
         )
 
-    def add(self, transaction: Transaction, name: str, role: Role, by: str, sso: str | None = None) -> Person:
+    def add(
+        self,
+        transaction: Transaction,
+        name: str,
+        role: Role,
+        by: str,
+        sso: str | None = None,
+        unix_user: str | None = None,
+    ) -> Person:
         """Somebody new."""
+        check_account(unix_user)
         known = transaction.execute(select(tables.people).where(tables.people.c.name == name)).first()
         if known is not None:
             was = "was removed, and what they made bears the name" if known.removed_at else "is here already"
             raise errors.Conflict(f"somebody called {name!r} {was}", "Choose another name; `muster user list`.")
-        person = Person(name, role, time.time(), by, sso=sso)
+        person = Person(name, role, time.time(), by, sso=sso, unix_user=unix_user)
         self._insert(transaction, person)
         return person
 
     def change(
-        self, transaction: Transaction, name: str, role: Role | None = None, disabled: bool | None = None
+        self,
+        transaction: Transaction,
+        name: str,
+        role: Role | None = None,
+        disabled: bool | None = None,
+        unix_user: str | None = None,
     ) -> Person:
-        """Give somebody another role, lock them out, or let them in again."""
+        """Give somebody another role or account, lock them out, or let them in again."""
+        check_account(unix_user)
         person = self._row(transaction, name)
-        self._refuse_owner(person)
+        if role is not None or disabled is not None:
+            self._refuse_owner(person)
+        if unix_user is not None:
+            person = replace(person, unix_user=unix_user or None)
         if disabled is not None:
             person = replace(person, disabled_at=time.time() if disabled else None)
         return self._update(transaction, replace(person, role=role or person.role))
@@ -145,6 +171,25 @@ class People:
             self._known = {**self._known, person.name: person}
 
         return remember
+
+
+def check_account(unix_user: str | None) -> None:
+    """Refuse an account that is not here, or that would be more than a person's own."""
+    if not unix_user:
+        return
+    if os.getuid() != 0:
+        raise errors.Conflict(
+            f"the server does not run as root, so nobody's ranks can run as {unix_user!r}",
+            "Start it as root to give people accounts; otherwise their ranks run in a sandbox as the server's account.",
+        )
+    try:
+        entry = pwd.getpwnam(unix_user)
+    except KeyError as error:
+        raise errors.NotFound(
+            f"there is no account {unix_user!r} on the server's machine", "Make one with `useradd` first."
+        ) from error
+    if entry.pw_uid == 0:
+        raise errors.UserError(f"the account {unix_user!r} is root", "Name an account of the person's own.")
 
 
 def login_name() -> str:

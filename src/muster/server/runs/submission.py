@@ -8,11 +8,12 @@ from typing import Any
 from sqlalchemy import Connection, insert
 
 from muster import errors
-from muster.control.isolation import require_isolation
+from muster.control.isolation import Ground, settle
 from muster.control.scheduling.explain import impossible
 from muster.control.scheduling.model import Gang, Need
 from muster.control.scheduling.quota import Usage
 from muster.host import clock
+from muster.host.sandbox import machine
 from muster.job.check import no_effect_notices
 from muster.job.explain import make_spec
 from muster.job.spec import JobSpec
@@ -53,7 +54,7 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     notices += settled.notices
     # Arguments of the job's own could give the container the machine's folders.
     in_container = settled.container is not None and not spec.resources.container_args
-    _require_isolation(context, spec, submission.submitted_by, in_container)
+    spec = _isolated(context, transaction.connection, spec, submission.submitted_by, in_container)
     now = clock.now()
     run_id = new_id(spec)
     need = demand(spec)
@@ -116,15 +117,19 @@ def _check(context: Context, connection: Connection, spec: JobSpec, submission: 
     return [*no_effect_notices(spec), *([f"{row.name}: {away}"] if away else [])]
 
 
-def _require_isolation(context: Context, spec: JobSpec, person: str | None, in_container: bool) -> None:
-    people = context.tokens.people
-    require_isolation(
-        isolation=context.isolation,
-        is_shared=people.is_shared,
-        is_admin=person is None or people.role(person) == ADMIN,
-        in_container=in_container,
-        compute=spec.compute,
+def _isolated(
+    context: Context, connection: Connection, spec: JobSpec, person: str | None, in_container: bool
+) -> JobSpec:
+    """The job with what keeps its ranks from others; refused where nothing does and something must."""
+    people, here = (
+        context.tokens.people,
+        context.nodes.engines.on_this_machine(find_cluster(connection, spec.compute).engine),
     )
+    is_admin = person is None or people.role(person) == ADMIN
+    needs_look = here and (spec.isolation or context.isolation or (people.is_shared and not is_admin))
+    trouble = machine.trouble() if needs_look else ""
+    ground = Ground(spec.compute, people.is_shared, is_admin, in_container, here, trouble)
+    return spec.model_copy(update={"isolation": settle(spec.isolation, context.isolation, ground)})
 
 
 def preview(context: Context, connection: Connection, request: PlanRequest) -> PlanView:

@@ -131,6 +131,16 @@ class OutputOrder:
 
 
 @wire
+class Confinement:
+    """Whose ranks are confined to what their attempt has."""
+
+    person: str
+    """Whoever submitted the run; nobody else's ranks get the same account where the agent is root."""
+    unix_user: str = ""
+    """The person's own account on the node, where the agent is root."""
+
+
+@wire
 class Order:
     """What is wanted of one attempt on one node.
 
@@ -182,6 +192,8 @@ class Order:
     """Known to the nodes of this attempt alone; opens the way from its mpirun to them."""
     container: Container | None = None
     """The image that the ranks run in."""
+    sandbox: Confinement | None = field(default=None, metadata=OMIT)
+    """What keeps ranks without an image from the rest of the node; None: they are whoever runs the agent."""
 
     @property
     def key(self) -> AttemptKey:
@@ -442,7 +454,10 @@ def encode(frames: Iterable[Frame]) -> Iterator[bytes]:
 def decode(body: BinaryIO) -> Iterator[Frame | UnreadableEvent]:
     """Wire bytes to frames; raises ValueError on anything malformed but the data of an event."""
     while line := body.readline():
-        head = json.loads(line)
+        try:
+            head = json.loads(line)
+        except RecursionError:
+            raise WireError("a line is nested too deeply") from None
         kind = head.pop("frame", None) if isinstance(head, dict) else None
         if kind == "chunk":
             chunk = from_json(_ChunkHead, head)

@@ -49,7 +49,7 @@ def test_the_environment_is_built_from_a_known_base() -> None:
         "MUSTER_NODE_MARK": "m",
         "MUSTER_EVENTS_FILE": "/node/streams/events/rank_3.jsonl",
         "MUSTER_UPLOADS_DIR": "/node/uploads",
-        "MUSTER_STOP_FILE": "/node/stop",
+        "MUSTER_STOP_FILE": "/node/inside/stop",
         "MUSTER_CHECKPOINT_DIR": "/node/checkpoints",
         "MUSTER_INPUT_data": "/d",
         "MUSTER_OUTPUT_model": "/o",

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from tests.unit.server.conftest import Server
+from tests.unit.server.nodes.test_tokens import Node
 
 from muster.server.mlflow.table import CALLS, READS
+from muster.server.people import run_tokens
 
 
 def call(server: Server, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
@@ -87,7 +89,7 @@ def test_artifacts_stay_below_their_run(server: Server) -> None:
     assert server.status("GET", f"{address}/none") == 404
 
 
-def test_a_reader_may_search_and_not_write_and_an_agent_only_for_its_attempts(server: Server) -> None:
+def test_a_reader_may_search_and_not_write_and_an_agent_nothing(server: Server) -> None:
     made(server)
     people = server.context.tokens.people
     server.context.database.submit(lambda t: people.add(t, "a-reader", "reader", "root")).result()
@@ -99,4 +101,28 @@ def test_a_reader_may_search_and_not_write_and_an_agent_only_for_its_attempts(se
     agent = {"authorization": f"Bearer {tokens['agent']}"}
     assert call(server, "POST", "runs/search", {"experiment_ids": ["0"]}, **agent)[0] == 403
     other = {**agent, "muster_run": "someone-elses", "muster_attempt": "1"}
-    assert call(server, "POST", "runs/search", {"experiment_ids": ["0"]}, **other)[0] == 404
+    assert call(server, "POST", "runs/search", {"experiment_ids": ["0"]}, **other)[0] == 403
+
+
+def test_a_runs_token_reads_and_changes_its_own_run_alone(server: Server) -> None:
+    node = Node(server)
+    shown = {"authorization": f"Bearer {run_tokens.make(server.context, node.run, 1)}"}
+    mine = {**shown, "muster_run": node.run, "muster_attempt": "1"}
+    other = server.call("POST", "/runs", {"key": "o", "spec": {"command": "true", "compute": "two"}})[1]["id"]
+    assert call(server, "GET", f"runs/get?run_id={node.run}", None, **mine)[0] == 200
+    assert call(server, "POST", "runs/search", {"experiment_ids": ["0"]}, **mine)[0] == 200
+    tag = {"key": "a", "value": "b"}
+    assert call(server, "POST", "runs/set-tag", {"run_id": node.run, **tag}, **mine)[0] == 200
+    status, child = call(server, "POST", "runs/create", {"experiment_id": "0"}, **mine)
+    inner = child["run"]["info"]["run_id"]
+    assert status == 200 and call(server, "POST", "runs/set-tag", {"run_id": inner, **tag}, **mine)[0] == 200
+    for path, run in (
+        ("runs/set-tag", other),
+        ("runs/log-metric", other),
+        ("runs/delete", other),
+        ("runs/delete", node.run),
+    ):
+        assert call(server, "POST", path, {"run_id": run, **tag, "timestamp": 1}, **mine)[0] == 403, path
+    for wrong in ({"muster_run": other}, {"muster_attempt": "x"}, {"muster_attempt": "9" * 5000}, {"muster_run": ""}):
+        assert call(server, "POST", "runs/search", {"experiment_ids": ["0"]}, **{**mine, **wrong})[0] == 403, wrong
+    assert call(server, "POST", "runs/search", {"experiment_ids": ["0"]}, **shown)[0] == 403

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from muster.agent import devices
-from muster.agent.attempt import Attempt
+from muster.agent.attempt import Attempt, PreparedAttempt
 from muster.agent.run.records import LaunchContainer
 from muster.agent.run.runtime_copy import keeper_folder
 from muster.agent.run.variables import NODE_MARK
@@ -59,7 +59,7 @@ def look(used: Used, needs: Needs, order: Order, paths: AttemptPaths) -> Facts:
 def rank_environment(used: Used, paths: AttemptPaths, made: dict[str, str], given: Mapping[str, str]) -> dict[str, str]:
     """A rank's whole environment: the image's own, and on it what the rank would have without one."""
     image = dict(used.contents.env)
-    env = {**image, "HOME": str(paths.root / "home"), **made}
+    env = {**image, "HOME": str(paths.home), **made}
     if "PATH" not in given:
         env["PATH"] = f"{image.get('PATH', '')}:{paths.root / 'bin'}".lstrip(":")
     if image.get("PYTHONPATH"):
@@ -71,22 +71,18 @@ def describe(used: Used, attempt: Attempt, services: NodeServices, hostname: str
     """What the keeper on the node reads. Makes what the container needs."""
     order, prepared, paths = attempt.order, attempt.prepared, attempt.paths
     assert prepared is not None and order.plan is not None
-    _make(paths)
+    make_folders(paths)
     name = f"muster-{order.run}-{order.attempt}-{services.mark[:8]}"
     runtime = services.runtime.parent
-    mounts = [Mount(str(paths.root), str(paths.root), True), Mount(str(runtime), str(runtime))]
-    mounts += _mounts_elsewhere(prepared.inputs, paths.root, writable=False)
-    mounts += _mounts_elsewhere(prepared.outputs, paths.root, writable=True)
-    if prepared.tmp != str(paths.tmp):
-        mounts.append(Mount(str(paths.tmp), prepared.tmp, True))
-    mount_list = list(dict.fromkeys(mounts))
-    placed = AttemptContainer(name, services.mark, order.run, order.attempt, str(paths.work), mount_list, hostname)
+    mounts = [*attempt_mounts(prepared, paths), Mount(str(runtime), str(runtime))]
+    placed = AttemptContainer(name, services.mark, order.run, order.attempt, str(paths.work), mounts, hostname)
     copy = keeper_folder(services.runtime)
     inside = ["python3", "-I", "-S", str(copy / "muster/agent/run/container/inside.py"), str(copy), str(paths.root)]
     container, host = used.container, _host(used, bool(order.plan.gpus))
     command = run_command(used.engine, used.image, placed, host, container.shm_bytes, container.args, inside)
     has_state = used.engine.kind != APPTAINER
     return {
+        "kind": "container",
         "command": command,
         "inspect": inspect_command(used.engine, name) if has_state else [],
         "remove": remove_command(used.engine, name) if has_state else [],
@@ -97,13 +93,40 @@ def describe(used: Used, attempt: Attempt, services: NodeServices, hostname: str
     }
 
 
-def _make(paths: AttemptPaths) -> None:
-    (paths.root / "home").mkdir(exist_ok=True)
+def make_folders(paths: AttemptPaths) -> None:
+    """What ranks in a container or a sandbox find beside what all have."""
+    for folder in (*own_folders(paths), paths.inputs):
+        folder.mkdir(exist_ok=True)
     programs = paths.root / "bin"
     programs.mkdir(exist_ok=True)
     # Many images have python3 alone, and commands say python.
     (programs / "python").write_text(_PYTHON)
     (programs / "python").chmod(0o755)
+
+
+def own_folders(paths: AttemptPaths) -> list[Path]:
+    """Folders of an attempt that its ranks write to."""
+    streams = (paths.streams / "user_logs", paths.streams / "events")
+    mpi = [paths.mpi] if paths.mpi.exists() else []
+    return [
+        paths.work, paths.tmp, paths.home, paths.added, paths.inside, paths.uploads, paths.checkpoints, paths.out,
+        *streams, *mpi,
+    ]  # fmt: skip
+
+
+def attempt_mounts(prepared: PreparedAttempt, paths: AttemptPaths) -> list[Mount]:
+    """What ranks see of their attempt: never its orders and records, which the agent trusts and which hold grants.
+
+    Each folder is a mount of its own, so that none can be exchanged for a link that leads the agent elsewhere.
+    """
+    mounts = [Mount(str(folder), str(folder), True) for folder in own_folders(paths)]
+    read = (paths.launch, paths.inputs, paths.resume, paths.root / "bin")
+    mounts += [Mount(str(path), str(path)) for path in read if path != paths.resume or path.exists()]
+    mounts += _mounts_elsewhere(prepared.inputs, paths.root, writable=False)
+    mounts += _mounts_elsewhere(prepared.outputs, paths.root, writable=True)
+    if prepared.tmp != str(paths.tmp):
+        mounts.append(Mount(str(paths.tmp), prepared.tmp, True))
+    return list(dict.fromkeys(mounts))
 
 
 def _mounts_elsewhere(values: Mapping[str, str], root: Path, *, writable: bool) -> list[Mount]:

@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from muster.agent.run.records import Launch, LaunchMpi, LaunchRank
 
-SOCKET = "container.sock"
+SOCKET = "inside/container.sock"
 
 # Open MPI 4 and 5 in a container whose engine does not let processes read each other's memory.
 _WITHOUT_SINGLE_COPY = {"OMPI_MCA_btl_vader_single_copy_mechanism": "none", "OMPI_MCA_smsc": "^cma"}

@@ -16,7 +16,16 @@ import time
 from pathlib import Path
 
 from muster.agent.run.container.inside import SOCKET
-from muster.agent.run.records import Channel, Entry, LaunchContainer, SessionCommand, StopCommand, Value, entry_line
+from muster.agent.run.records import (
+    Channel,
+    Entry,
+    LaunchContainer,
+    SessionCommand,
+    StopCommand,
+    Value,
+    entry_line,
+    entry_of,
+)
 from muster.host import clock, processes
 
 OVERDUE_S = 10.0
@@ -44,6 +53,7 @@ class ContainerKeeper:
         self._overdue: float | None = None
         """When the container is ended from outside."""
         self._reason = ""
+        self._ranks = description["ranks"]
         self._running: set[int] = set()
         self._seen: set[int] = set()
         self._ended = b""
@@ -73,6 +83,10 @@ class ContainerKeeper:
         Path(SOCKET).unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(SOCKET)
+        if os.getuid() == 0:
+            # The keeper inside may be somebody else.
+            owner = os.stat(os.path.dirname(SOCKET))  # noqa: PTH116, PTH120
+            os.chown(SOCKET, owner.st_uid, owner.st_gid)
         self._listener.listen(1)
 
     def _start(self) -> None:
@@ -159,14 +173,16 @@ class ContainerKeeper:
 
     def _hear_inner(self) -> None:
         assert self._inner is not None
-        entries: list[Entry] | None = self._inner.receive()
-        if entries is None:
+        said = self._inner.receive()
+        if said is None:
             if not self._ended and not self._reason:
                 self._died_at = clock.now()
             self._close_inner()
             return
-        for entry in entries:
-            self._note(entry)
+        for entry in map(entry_of, said):
+            # Ranks may have taken hold of their keeper: what is no entry, or of no rank here, is not passed on.
+            if entry is not None and entry.get("rank", self._ranks[0]) in self._ranks:
+                self._note(entry)
 
     def _note(self, entry: Entry) -> None:
         if entry["kind"] == "keeper":
@@ -179,6 +195,7 @@ class ContainerKeeper:
         elif entry["kind"] == "exited":
             self._running.discard(entry["rank"])
         line = json.dumps(entry).encode() + b"\n"
+        self._write(line)
         if entry["kind"] == "ended":
             self._ended = line
         else:
@@ -190,7 +207,11 @@ class ContainerKeeper:
     def _pursue(self) -> None:
         if self._overdue is not None and time.monotonic() >= self._overdue:
             self._overdue = time.monotonic() + OVERDUE_S
-            self._tool(self._container["remove"])
+            if self._container["remove"]:
+                self._tool(self._container["remove"])
+            else:
+                # One that is only processes ends with them.
+                processes.kill(processes.descendants([os.getpid()], processes.table()))
 
     def _explain(self) -> None:
         """The container has gone without a word of its keeper: say why, as far as it can be known."""
@@ -203,7 +224,7 @@ class ContainerKeeper:
                 oom_killed=oom, max_rss_kb=0, core_dumped=False,
             )  # fmt: skip
         if not self._seen and not expected:
-            message = f"the container did not start: {said_last(self._log)}"
+            message = f"the {self._container['kind']} did not start: {said_last(self._log)}"
             self._record("refused", rank=min(self._container["ranks"]), message=message, exit_code=126)
         self._ended = self._record("ended", reason=self._reason or "rank_failed")
 
@@ -242,13 +263,17 @@ class ContainerKeeper:
 
     def _record(self, kind: str, **data: Value) -> bytes:
         line = entry_line(kind, **data)
+        self._write(line)
+        if kind != "ended":
+            self._send(line)
+        return line
+
+    def _write(self, line: bytes) -> None:
+        """To the journal, which ranks cannot reach."""
         try:
             os.write(self._journal, line)
         except OSError:
             pass
-        if kind != "ended":
-            self._send(line)
-        return line
 
     def _send(self, line: bytes) -> None:
         if self._agent is not None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from muster.agent.prepare.preflight import modified_ns
+from muster.agent.prepare.preflight import Confine, modified_ns
 from muster.agent.refusal import Refusal
 from muster.agent.run.variables import SYSTEM_PATH
 from muster.environments.caller import Used
@@ -39,31 +39,31 @@ _known: dict[tuple[str, ...], tuple[Found, dict[str, int]]] = {}
 """What was found, and when the files that it depends on had changed last."""
 
 
-def find(python: str, python_bin: str, user_env: Mapping[str, str]) -> Found:
+def find(python: str, python_bin: str, user_env: Mapping[str, str], confine: Confine = list) -> Found:
     """The mpirun for a job; raises Refusal where there is none, or where the ranks' library is of another kind."""
     path = f"{python_bin}:{Path(python).parent}:{user_env.get('PATH', SYSTEM_PATH)}"
     env = {"LANG": "C.UTF-8", "HOME": os.environ.get("HOME", "/"), **user_env, "PATH": path}
     if plugin := os.environ.get(PLUGIN_VARIABLE):
-        return _find_srun(plugin, python, env)
+        return _find_srun(plugin, python, env, confine)
     program = shutil.which("mpirun", path=path) or shutil.which("mpiexec", path=path)
     if program is None:
         raise _no_mpi(f"there is no mpirun in the environment of {python} or on PATH ({path})")
     key = (python, program, *(f"{name}={value}" for name, value in sorted(env.items())))
     known = _known.get(key)
     if known is None or any(modified_ns(file) != at for file, at in known[1].items()):
-        probed = _probe(python, env)
-        found = _fitting(program, _run([program, "--version"], env), probed, python)
+        probed = _probe(python, env, confine)
+        found = _fitting(program, _run(confine([program, "--version"]), env), probed, python)
         known = _known[key] = found, {file: modified_ns(file) for file in (program, *probed.get("watch", ()))}
     return known[0]
 
 
-def _find_srun(plugin: str, python: str, env: Mapping[str, str]) -> Found:
+def _find_srun(plugin: str, python: str, env: Mapping[str, str], confine: Confine) -> Found:
     """Slurm's launcher, where the cluster asks for it; raises Refusal where the ranks' library is none for it."""
     asked = f"the cluster starts MPI ranks with srun --mpi={plugin}"
     program = shutil.which("srun", path=os.environ.get("PATH"))
     if program is None:
         raise _no_mpi(f"{asked}, and there is no srun on this node", _MPIRUN)
-    probed = _probe(python, env)
+    probed = _probe(python, env, confine)
     loaded = recognise(probed.get("text", ""))
     if loaded is not None and loaded.name != OPEN_MPI:
         raise _no_mpi(
@@ -104,8 +104,8 @@ def _fitting(program: str, said: str, library: Mapping[str, Any], where: str) ->
     return Found(program, kind)
 
 
-def _probe(python: str, env: Mapping[str, str]) -> dict[str, Any]:
-    lines = _run([python, "-c", _PROBE], env).strip().splitlines()
+def _probe(python: str, env: Mapping[str, str], confine: Confine) -> dict[str, Any]:
+    lines = _run(confine([python, "-c", _PROBE]), env).strip().splitlines()
     try:
         said = json.loads(lines[-1]) if lines else {}
     except ValueError:

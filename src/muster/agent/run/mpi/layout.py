@@ -68,7 +68,7 @@ class MpiFiles:
         self._found = found
         self._secret = secret
         self._ground = ground
-        self._folder = paths.root / "mpi"
+        self._folder = paths.mpi
 
     def launcher(self, rank: RankPlan, env: dict[str, str]) -> tuple[RankPlan, dict[str, str]]:
         """mpirun with its whole command, and an environment in which it finds Muster's own programs first."""

@@ -17,7 +17,12 @@ Name = Annotated[str, argument("NAME", "Small letters, digits and any of _.@+-")
 RoleOption = Annotated[str, option("ROLE", f"One of {', '.join(ROLES)}.")]
 
 
-def add(name: Name, role: RoleOption = MEMBER, as_json: Json = False) -> None:
+def add(
+    name: Name,
+    role: RoleOption = MEMBER,
+    unix: Annotated[str | None, option("ACCOUNT", "Their account here, for a server that is root.")] = None,
+    as_json: Json = False,
+) -> None:
     """Add somebody to the workspace. `muster user invite` makes the link that lets them in.
 
     A reader looks; a member runs jobs and changes what is theirs; an admin may do everything.
@@ -26,8 +31,9 @@ def add(name: Name, role: RoleOption = MEMBER, as_json: Json = False) -> None:
     Examples:
       muster user add ada
       muster user add bob --role reader
+      muster user add cleo --unix cleo
     """
-    made = connect().add_person(name, role_of(role))
+    made = connect().add_person(name, role_of(role), unix)
     say(f"{made.name} is here as {made.role}; `muster user invite {made.name}` makes a link for them")
     _print(made, as_json)
 
@@ -85,6 +91,25 @@ def role(
     _print(changed, as_json)
 
 
+def unix(
+    name: Name,
+    account: Annotated[str, argument("ACCOUNT", "On the server's machine; - for none.")],
+    as_json: Json = False,
+) -> None:
+    """Have somebody's ranks run as an account of the machine, where the server is root.
+
+    Without one they run as an account that nobody else has, and that has no name.
+
+    \b
+    Examples:
+      muster user unix ada ada
+    """
+    changed = connect().change_person(name, unix_user="" if account == "-" else account)
+    whose = f"as {changed.unix_user}" if changed.unix_user else "as an account that only they have"
+    say(f"ranks of {changed.name} run {whose} from now on, in a sandbox")
+    _print(changed, as_json)
+
+
 def disable(name: Name, as_json: Json = False) -> None:
     """Lock somebody out at once. Their runs go on.
 
@@ -122,7 +147,7 @@ def rm(name: Name, as_json: Json = False) -> None:
         print_json({"removed": name})
 
 
-COMMANDS = (add, invite, list_, role, disable, enable, rm)
+COMMANDS = (add, invite, list_, role, unix, disable, enable, rm)
 
 
 def _print(person: PersonView, as_json: bool) -> None:
@@ -138,7 +163,9 @@ def people_lines(people: Sequence[PersonView], now: float) -> list[str]:
 
 
 def _standing(person: PersonView) -> str:
-    return "owner of the folder" if person.owner else "locked out" if person.disabled else ""
+    account = f"ranks run as {person.unix_user}" if person.unix_user else ""
+    known = "owner of the folder" if person.owner else "locked out" if person.disabled else ""
+    return ", ".join(word for word in (known, account) if word)
 
 
 def role_of(text: str) -> Role:
