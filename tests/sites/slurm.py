@@ -55,6 +55,7 @@ AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 JobCompType=jobcomp/none
 GresTypes=gpu
+Licenses=fluent:4
 {nodes}
 PartitionName=batch Nodes={most} Default=YES MaxTime=60 PriorityTier=1 State=UP OverSubscribe=NO
 PartitionName=short Nodes={last} MaxTime=1 PriorityTier=1 State=UP

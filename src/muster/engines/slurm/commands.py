@@ -16,14 +16,17 @@ from muster.engines.slurm.parsing import (
     SACCT_FORMAT,
     SINFO_FORMAT,
     SQUEUE_FORMAT,
+    USAGE_FORMAT,
     Job,
     NodeInfo,
     sacct_text,
     sinfo_text,
     squeue_json,
     squeue_text,
+    usage_text,
     version_of,
 )
+from muster.wire.queue_jobs import JobUsage
 
 _KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "SLURM_CONF")
 _DEADLINE_S = 30.0
@@ -147,6 +150,18 @@ class Commands:
             return sacct_text(self.call("sacct", *options, f"--format={SACCT_FORMAT}", tries=1), name)
         except (Busy, Refused):
             return None
+
+    def usage(self, jobs: Sequence[str]) -> dict[str, JobUsage]:
+        """What jobs used that are over, as far as the accounting has it; Refused where the site keeps none."""
+        options = ["--noheader", "--parsable2", f"--jobs={','.join(jobs)}", f"--format={USAGE_FORMAT}"]
+        return usage_text(self.call("sacct", *options, tries=1))
+
+    def listed(self, *command: str) -> list[str]:
+        """The first words of the lines that a command prints; none where it fails."""
+        code, printed, _ = self._run(command, None, _DEADLINE_S)
+        return sorted(
+            {line.split("|")[0].split()[0] for line in printed.splitlines() if line.strip()} if code == 0 else ()
+        )
 
     def cancel(self, job: str) -> None:
         """End a job; one that is over already is as wanted."""
