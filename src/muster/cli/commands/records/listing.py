@@ -46,8 +46,7 @@ def ps(
 
     On a terminal the table fits its width; in a pipe nothing is cut. Columns are run, name, status, experiment, ranks,
     created, started, ended, duration, user, compute, job, partition, account, reason, starts, tags, progress, command
-    and why; tag.NAME, input.NAME, and any metric by its name. Job to starts are what the queue of a cluster
-    on Slurm says.
+    and why; tag.NAME, input.NAME, and any metric by its name.
 
     \b
     Examples:
@@ -69,11 +68,15 @@ def ps(
     if as_json:
         print_json(views)
     elif views:
-        room = None if everything_known else columns(sys.stdout)
-        chosen = wide(views) if everything_known and not names else names
-        print_lines(listing(views, Paint.of(sys.stdout), now, room, chosen))
+        _print(views, names, now, everything_known)
     if total > len(views):
         say(f"{total - len(views):,} more: `muster ps -n {min(total, max(100, 5 * limit))}`, or --all")
+
+
+def _print(views: Sequence[RunView], names: Sequence[str], now: float, everything_known: bool) -> None:
+    room = None if everything_known else columns(sys.stdout)
+    chosen = wide(views) if everything_known and not names else names
+    print_lines(listing(views, Paint.of(sys.stdout), now, room, chosen))
 
 
 @dataclass(frozen=True)
