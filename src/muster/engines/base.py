@@ -87,6 +87,10 @@ class Engine(ABC):
         """Why the cluster's own manager does not answer; empty: it does. With patience it is asked now."""
         return ""
 
+    def about(self, cluster: Cluster) -> str:
+        """What the cluster's own manager is, with its version; empty: it has none."""
+        return ""
+
     def connection(self, cluster: Cluster) -> Connection | None:
         """How the nodes reach the server from other machines; None: they use its socket."""
         return None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +16,8 @@ from tests.integration.slurm.conftest import job_of, muster
 from tests.sites.slurm import SlurmSite
 
 from muster import errors
+
+MUSTER = str(Path(sys.executable).with_name("muster"))
 
 
 def test_a_run_that_waits_has_its_job_and_the_start_that_slurm_expects(site: Site, cluster: Callable[..., str]):
@@ -81,3 +86,16 @@ def test_a_site_without_accounting_says_so_on_the_run(site: Site):
     note = wait_until(lambda: site.view(run_id)["attempts"][0]["queue_job"].get("usage_note"), 20, "the note")
     assert "accounting" in note
     assert "used not known: this site's accounting does not answer" in " ".join(muster("show", run_id).split())
+
+
+def test_a_check_walks_the_whole_way_and_says_what_is_wrong(site: Site, slurm: SlurmSite, cluster: Callable[..., str]):
+    said = muster("cluster", "check", "hpc")
+    assert "ok    reach       Slurm 22.05; Slurmctld(primary)" in said
+    assert "2 nodes added up on n" in said
+    assert "ok    folder" in said
+    cluster("lost", connection="tls", server_address="::1")
+    done = subprocess.run([MUSTER, "cluster", "check", "lost"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "fail  gang" in done.stdout
+    assert "its agent cannot reach the server: https://[::1]:" in " ".join(done.stdout.split())
+    assert "`muster cluster set lost server_address=ADDRESS`" in " ".join(done.stdout.split())

@@ -124,6 +124,13 @@ class SlurmEngine(QueueEngine):
         trouble = self._commands.trouble
         return f"Slurm does not answer: {trouble}" if trouble else ""
 
+    def about(self, cluster: Cluster) -> str:
+        try:
+            version = ".".join(f"{part:02}" for part in self._commands.version)
+            return f"Slurm {version}; {self._commands.call('scontrol', 'ping').strip().splitlines()[0]}"
+        except (Busy, Refused, IndexError) as error:
+            return f"Slurm: {error}"
+
     def connection(self, cluster: Cluster) -> Connection:
         chosen = SlurmOptions.parse(cluster.options)
         near = tuple(node.address for node in self._partitions.nodes(chosen.partition, wait=False)[:_ROUTES_TRIED])
