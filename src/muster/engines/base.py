@@ -225,7 +225,7 @@ class QueueEngine(Engine):
         """An allocation as the queue knows it, for people who ask it themselves; None: not known, or nothing."""
         return None
 
-    def usage(self, jobs: Sequence[str]) -> Mapping[str, JobUsage] | str:
+    def usage(self, cluster: Cluster, jobs: Sequence[str]) -> Mapping[str, JobUsage] | str:
         """What jobs used, of those that are over and written down; or why nobody will ever know, empty: not asked."""
         return ""
 

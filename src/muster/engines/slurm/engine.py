@@ -79,7 +79,8 @@ class SlurmEngine(QueueEngine):
     def check(self, cluster: Cluster) -> list[str]:
         SlurmOptions.refuse_unknown(cluster.options)
         chosen = SlurmOptions.parse(cluster.options)
-        require_installed()
+        if not chosen.ssh:
+            require_installed()
         try:
             known = self._commands.partitions()
             missing = [name for name in (chosen.partition or "").split(",") if name and name not in known]
@@ -91,9 +92,15 @@ class SlurmEngine(QueueEngine):
             self._check_mpi(chosen)
             said = check_site(self._commands, chosen, self._partitions.nodes(chosen.partition))
         except Busy as error:
+            if chosen.ssh and "Unable to establish a connection" in str(error):
+                raise errors.JobError(
+                    f"ssh: {error}",
+                    f"`ssh -o BatchMode=yes {chosen.ssh} squeue --version` must work here, without a password.",
+                ) from error
             return [f"Slurm does not answer now, so the settings are not checked ({error})"]
         except Refused as error:
-            raise errors.JobError(f"Slurm refuses to answer: {error}", "Try `sinfo` in this shell.") from error
+            there = f"`ssh {chosen.ssh} sinfo`" if chosen.ssh else "`sinfo`"
+            raise errors.JobError(f"Slurm refuses to answer: {error}", f"Try {there} in this shell.") from error
         given = [key for key in WITHOUT_EFFECT if cluster.options.get(key)]
         said += [f"{key} means nothing on Slurm: {WITHOUT_EFFECT[key]}" for key in given]
         if chosen.cpus is None and not chosen.exclusive and self._gpus(chosen):
@@ -174,7 +181,7 @@ class SlurmEngine(QueueEngine):
         except OSError:
             return None
 
-    def usage(self, jobs: Sequence[str]) -> Mapping[str, JobUsage] | str:
+    def usage(self, cluster: Cluster, jobs: Sequence[str]) -> Mapping[str, JobUsage] | str:
         try:
             return self._commands.usage(jobs)
         except Busy:

@@ -88,6 +88,12 @@ def _mail(value: Any) -> Any:
     return ",".join(names)
 
 
+def _host(value: str) -> str:
+    if not re.fullmatch(r"(?:[\w][\w.-]*@)?[A-Za-z0-9][\w.-]*", value):
+        raise ValueError(f"{value!r} is no host; give HOST or USER@HOST, as in `ssh HOST`")
+    return value
+
+
 def _text(value: str) -> str:
     if not value.isprintable() or '"' in value or "\\" in value:
         raise ValueError(f"{value!r} cannot be passed on; give one line without quotes or backslashes")
@@ -113,6 +119,8 @@ class SlurmOptions(Options):
     described_in: ClassVar[str] = "docs/slurm.md"
     owner: ClassVar[str] = "a cluster on Slurm"
 
+    ssh: Annotated[str, AfterValidator(_host)] | None = None
+    """The login node, where Slurm's commands are not on this machine: a name that the user's `ssh` knows."""
     partition: Word | None = None
     """One, or several with commas between: Slurm takes the one that starts first."""
     account: Word | None = None
@@ -156,6 +164,7 @@ class SlurmOptions(Options):
 
 
 FLAGS = (
+    Flag("ssh", "HOST", "the login node, where it is not this machine."),
     Flag("partition", "NAME", "the partition."),
     Flag("account", "NAME", "who is charged."),
     Flag("qos", "NAME", "the quality of service."),

@@ -121,7 +121,7 @@ def release_after(context: Context, transaction: Transaction, run: Any, number: 
     folders = node_folders(context, key, range(run.num_nodes))
     allocation = Allocation(allocation_id(context, key), cluster_of(row), folders)
     context.nodes.allocations.pop(key, None)
-    queue_jobs.end(context, transaction, row.engine, key, engine.job(allocation))
+    queue_jobs.end(context, transaction, cluster_of(row), key, engine.job(allocation))
     transaction.after_commit.append(lambda: context.hub.in_background(lambda: engine.release(allocation, followed)))
 
 

@@ -12,11 +12,13 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from muster.engines.base import Cluster
 from muster.host import clock
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import ATTEMPT
+from muster.server.nodes.clusters import cluster_of
 from muster.server.nodes.state import EndedJob
 from muster.wire.codec import from_json, to_json
 from muster.wire.queue_jobs import JobUsage, QueueJob
@@ -47,7 +49,7 @@ def of_attempt(context: Context, row: Any) -> QueueJob | None:
     return live or (None if row.queue_job is None else from_json(QueueJob, row.queue_job))
 
 
-def end(context: Context, transaction: Transaction, engine: str, key: Key, said: QueueJob | None) -> None:
+def end(context: Context, transaction: Transaction, cluster: Cluster, key: Key, said: QueueJob | None) -> None:
     """An attempt gives its job back: what is known of it stays, and what it used is asked for later."""
     known = context.nodes.jobs.pop(key, None)
     job = said or known
@@ -60,7 +62,7 @@ def end(context: Context, transaction: Transaction, engine: str, key: Key, said:
     for other in same:
         # It went on as the next attempt, and has one account.
         del context.nodes.ended_jobs[other]
-    context.nodes.ended_jobs[key] = EndedJob(engine, job, time.monotonic())
+    context.nodes.ended_jobs[key] = EndedJob(cluster, job, time.monotonic())
 
 
 async def watch(context: Context) -> None:
@@ -79,11 +81,12 @@ async def watch(context: Context) -> None:
 
 async def account(context: Context) -> None:
     """Ask what jobs used that are over; what is found is kept with their attempts."""
-    for engine in sorted({item.engine for item in context.nodes.ended_jobs.values()}):
-        mine = {key: item for key, item in context.nodes.ended_jobs.items() if item.engine == engine}
-        queue = context.nodes.engines.queue(engine)
+    clusters = {item.cluster.name: item.cluster for item in context.nodes.ended_jobs.values()}
+    for name, cluster in sorted(clusters.items()):
+        mine = {key: item for key, item in context.nodes.ended_jobs.items() if item.cluster.name == name}
+        queue = context.nodes.engines.queue(cluster.engine)
         jobs = sorted({item.job.id for item in mine.values()})
-        said = await asyncio.to_thread(queue.usage, jobs) if queue is not None else ""
+        said = await asyncio.to_thread(queue.usage, cluster, jobs) if queue is not None else ""
         answered = _answered(mine, said, time.monotonic())
         if answered and said != "":
             await context.database.write(partial(_record, jobs=answered))
@@ -96,8 +99,8 @@ async def account(context: Context) -> None:
 async def _find_ended(context: Context) -> None:
     """Those that ended while the server was away, or just before it went."""
     now = time.monotonic()
-    for key, engine, job in await context.database.read(_without_usage):
-        context.nodes.ended_jobs.setdefault(key, EndedJob(engine, job, now))
+    for key, cluster, job in await context.database.read(_without_usage):
+        context.nodes.ended_jobs.setdefault(key, EndedJob(cluster, job, now))
 
 
 def _answered(mine: Mapping[Key, EndedJob], said: Mapping[str, JobUsage] | str, now: float) -> dict[Key, QueueJob]:
@@ -109,19 +112,19 @@ def _answered(mine: Mapping[Key, EndedJob], said: Mapping[str, JobUsage] | str, 
     return found | {key: replace(item.job, usage_note=_LATE) for key, item in late.items()}
 
 
-def _without_usage(connection: Connection) -> list[tuple[Key, str, QueueJob]]:
+def _without_usage(connection: Connection) -> list[tuple[Key, Cluster, QueueJob]]:
     attempts, runs, clusters = tables.attempts, tables.runs, tables.clusters
     query = (
-        select(*attempts.c["run_id", "number", "queue_job"], clusters.c.engine)
+        select(*attempts.c["run_id", "number", "queue_job"], *clusters.c["name", "engine", "options"])
         .join(runs, runs.c.id == attempts.c.run_id)
         .join(clusters, clusters.c.name == runs.c.compute)
         .where(attempts.c.job_id.is_not(None), attempts.c.ended_at > clock.now() - _PATIENCE_S)
     )
-    found: dict[str, tuple[Key, str, QueueJob]] = {}
+    found: dict[str, tuple[Key, Cluster, QueueJob]] = {}
     for row in sorted(connection.execute(query), key=lambda row: (row.run_id, row.number)):
         job = None if row.queue_job is None else from_json(QueueJob, row.queue_job)
         if job is not None and job.usage is None and not job.usage_note:
-            found[job.id] = ((row.run_id, row.number), row.engine, job)
+            found[job.id] = ((row.run_id, row.number), cluster_of(row), job)
     return list(found.values())
 
 

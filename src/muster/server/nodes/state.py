@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from muster.control.scheduling.model import Node
-from muster.engines.base import AllocationState, Connection, NodeOffer
+from muster.engines.base import AllocationState, Cluster, Connection, NodeOffer
 from muster.engines.registry import Engines
 from muster.host.network import address_towards, in_url
 from muster.wire.node.agents import ServerContact
@@ -17,7 +17,7 @@ from muster.wire.queue_jobs import QueueJob
 class EndedJob:
     """A job that is over, and of which the accounting has not said what it used."""
 
-    engine: str
+    cluster: Cluster
     job: QueueJob
     since: float
     """By the monotonic clock."""
