@@ -1,6 +1,10 @@
 """Every default figure of Muster, in one place; units are in the names."""
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
+OLDEST_PROTOCOL = 2
+"""Of agents that this server still works with: those that outlive its upgrade. A newer protocol only adds to it."""
+NEWEST_PROTOCOL = PROTOCOL_VERSION + 1
+"""Of agents that were upgraded before their server: what they say beyond what is known here is passed over."""
 
 # Liveness
 HEARTBEAT_S = 2.0

@@ -13,6 +13,31 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+_NO_ACCOUNTS = "AccountingStorageType=accounting_storage/none\nJobAcctGatherType=jobacct_gather/none"
+_ACCOUNTS = """\
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort={port}
+AccountingStoragePass={root}/munge.socket
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=1"""
+_DATABASE = """\
+AuthType=auth/munge
+AuthInfo=socket={root}/munge.socket
+DbdHost={host}
+DbdAddr=127.0.0.1
+DbdPort={port}
+SlurmUser={user}
+LogFile={root}/slurmdbd.log
+PidFile={root}/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort={database}
+StorageUser=slurm
+StoragePass=slurm
+StorageLoc=slurm_acct
+"""
+ACCOUNTING_PROGRAMS = ("slurmdbd", "mariadbd")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "sinfo", "scontrol", "scancel")
 _PLACES = os.pathsep.join(("/usr/sbin", "/usr/local/sbin", os.environ.get("PATH", os.defpath)))
 _PATIENCE_S = 30.0
@@ -51,10 +76,10 @@ ReturnToService=2
 JobRequeue=1
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
-AccountingStorageType=accounting_storage/none
-JobAcctGatherType=jobacct_gather/none
+{accounting}
 JobCompType=jobcomp/none
 GresTypes=gpu
+Licenses=fluent:4
 {nodes}
 PartitionName=batch Nodes={most} Default=YES MaxTime=60 PriorityTier=1 State=UP OverSubscribe=NO
 PartitionName=short Nodes={last} MaxTime=1 PriorityTier=1 State=UP
@@ -62,9 +87,9 @@ PartitionName=urgent Nodes=ALL MaxTime=60 PriorityTier=10 PreemptMode=OFF State=
 """
 
 
-def missing() -> list[str]:
+def missing(programs: Sequence[str] = PROGRAMS) -> list[str]:
     """What a private Slurm needs and this machine lacks."""
-    return [name for name in PROGRAMS if shutil.which(name, path=_PLACES) is None]
+    return [name for name in programs if shutil.which(name, path=_PLACES) is None]
 
 
 class SlurmSite:
@@ -73,12 +98,13 @@ class SlurmSite:
     The last node is the partition `short`, the others are `batch`; jobs of `urgent` preempt those of both.
     """
 
-    def __init__(self, num_nodes: int = 5, cpus: int = 4) -> None:
+    def __init__(self, num_nodes: int = 5, cpus: int = 4, accounting: bool = False) -> None:
         # Short, because munge's socket path is limited.
         self.root = Path(tempfile.mkdtemp(prefix="msl-", dir="/tmp"))
         self.nodes = [f"n{index}" for index in range(1, num_nodes + 1)]
         self.config = self.root / "slurm.conf"
         self._cpus = cpus
+        self._accounting = accounting
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._configure()
 
@@ -94,10 +120,46 @@ class SlurmSite:
              f"--seed-file={self.root}/munge.seed", f"--log-file={self.root}/munge.log"],
         )  # fmt: skip
         self._wait(lambda: (self.root / "munge.socket").exists(), "munge")
+        if self._accounting:
+            self._start_accounting()
         self.start_controller()
         for node in self.nodes:
             self.start_node(node)
         self._wait(self._all_idle, "idle nodes")
+
+    def _start_accounting(self) -> None:
+        """A database and Slurm's daemon in front of it, with the account `lab` for whoever runs this."""
+        data = self.root / "database"
+        install = shutil.which("mariadb-install-db", path=_PLACES) or "mariadb-install-db"
+        base = Path(install).resolve().parents[1]
+        options = [
+            f"--datadir={data}",
+            "--auth-root-authentication-method=socket",
+            "--skip-test-db",
+            f"--basedir={base}",
+        ]
+        command = [install, "--no-defaults", *options]
+        done = subprocess.run(command, env=self._env(), capture_output=True, text=True, check=False, timeout=60)
+        if done.returncode:
+            raise RuntimeError(f"mariadb-install-db failed: {done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+        socket_file, port = self.root / "database.socket", self._ports["database"]
+        first = self.root / "first.sql"
+        first.write_text(
+            "CREATE USER slurm@'127.0.0.1' IDENTIFIED BY 'slurm';\nGRANT ALL ON *.* TO slurm@'127.0.0.1';\n"
+        )
+        self._spawn(
+            "mariadb",
+            ["mariadbd", "--no-defaults", f"--datadir={data}", f"--socket={socket_file}", "--bind-address=127.0.0.1",
+             f"--port={port}", "--skip-name-resolve", f"--init-file={first}",
+             f"--user={getpass.getuser()}", f"--pid-file={self.root}/mariadb.pid", f"--basedir={base}"],
+        )  # fmt: skip
+        self._wait(socket_file.exists, "the database")
+        self._spawn("slurmdbd", ["slurmdbd", "-D"])
+        self._wait(lambda: "normal" in self.command("sacctmgr", "--noheader", "show", "qos", "format=name"), "slurmdbd")
+        add = ("sacctmgr", "--immediate", "add")
+        self.command(*add, "cluster", "muster")
+        self.command(*add, "account", "lab")
+        self.command(*add, "user", getpass.getuser(), "account=lab")
 
     def start_controller(self) -> None:
         self._spawn("slurmctld", ["slurmctld", "-D"])
@@ -130,13 +192,16 @@ class SlurmSite:
         return self.command("sinfo", "-h", "-t", "idle", "-p", "urgent", "-o", "%D") == str(len(self.nodes))
 
     def _configure(self) -> None:
-        ports = _free_ports(len(self.nodes) + 1)
+        ports = _free_ports(len(self.nodes) + 3)
+        self._ports = {"slurmdbd": ports[-2], "database": ports[-3]}
         nodes = "\n".join(
             f"NodeName={node} NodeHostname={socket.gethostname()} NodeAddr=127.0.0.1 Port={port} CPUs={self._cpus} "
             "RealMemory=1000 Gres=gpu:2 State=UNKNOWN"
             for node, port in zip(self.nodes, ports, strict=False)
         )
+        accounts = _ACCOUNTS.format(port=self._ports["slurmdbd"], root=self.root) if self._accounting else _NO_ACCOUNTS
         text = _CONFIG.format(
+            accounting=accounts,
             host=socket.gethostname(),
             port=ports[-1],
             user=getpass.getuser(),
@@ -148,6 +213,16 @@ class SlurmSite:
         self.config.write_text(text)
         # Any two device files stand for GPUs: Slurm binds them by number.
         (self.root / "gres.conf").write_text("Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n")
+        (self.root / "slurmdbd.conf").write_text(
+            _DATABASE.format(
+                host=socket.gethostname(),
+                port=self._ports["slurmdbd"],
+                database=self._ports["database"],
+                user=getpass.getuser(),
+                root=self.root,
+            )
+        )
+        (self.root / "slurmdbd.conf").chmod(0o600)
         (self.root / "state").mkdir()
         # PMIx keeps a folder for each step there, under the same name on every node.
         for node in self.nodes:

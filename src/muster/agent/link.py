@@ -18,7 +18,7 @@ from muster.host.http import Address, Body, Connection, PerThread
 from muster.host.server import ServerConnection
 from muster.host.tunnels import dial
 from muster.wire.checkpoints import CheckpointFile, Publication
-from muster.wire.codec import from_json, to_json
+from muster.wire.codec import from_neighbour, to_json
 from muster.wire.data.access import FileList, HashedFile
 from muster.wire.environments import AgreedVersions, BuiltEnvironment
 from muster.wire.node.agents import AgentConfig, DeliveryAnswer, Hello, Order, Orders, Welcome
@@ -95,15 +95,15 @@ class Link:
         return time.monotonic() - self._contact
 
     def hello(self, hello: Hello) -> Welcome:
-        return from_json(Welcome, self._call("POST", "/api/v1/agents/hello", json_body=to_json(hello)))
+        return from_neighbour(Welcome, self._call("POST", "/api/v1/agents/hello", json_body=to_json(hello)))
 
     def orders(self, seen: int, wait_s: float) -> Orders:
         query = {"agent": self._agent_id, "seen": seen, "wait_s": wait_s}
-        return from_json(Orders, self._call("GET", self._path("orders"), query=query, timeout_s=wait_s + 30))
+        return from_neighbour(Orders, self._call("GET", self._path("orders"), query=query, timeout_s=wait_s + 30))
 
     def deliver(self, body: bytes) -> DeliveryAnswer:
         query = {"agent": self._agent_id}
-        return from_json(DeliveryAnswer, self._call("POST", self._path("deliveries"), body=body, query=query))
+        return from_neighbour(DeliveryAnswer, self._call("POST", self._path("deliveries"), body=body, query=query))
 
     def put_file(self, order: Order, file: HashedFile, body: Body) -> None:
         """Keep a file that an attempt left."""
@@ -125,12 +125,12 @@ class Link:
     def manifest(self, order: Order, name: str) -> FileList:
         """What an input holds."""
         query = {**_attempt(order), "name": name}
-        return from_json(FileList, self._call("GET", self._path("manifest"), query=query, timeout_s=_FILE_S))
+        return from_neighbour(FileList, self._call("GET", self._path("manifest"), query=query, timeout_s=_FILE_S))
 
     def grants(self, order: Order, paths: Mapping[str, Sequence[str]]) -> FreshGrants:
         """Fresh accesses of an attempt, and tokens for files that it is about to write."""
         request = GrantsRequest(order.run, order.attempt, {name: tuple(wanted) for name, wanted in paths.items()})
-        return from_json(FreshGrants, self._post("grants", request))
+        return from_neighbour(FreshGrants, self._post("grants", request))
 
     def hashes(self, order: Order, name: str, files: Iterable[HashedFile]) -> None:
         """What a first download of a data asset found."""
@@ -139,12 +139,12 @@ class Link:
     def claim_outputs(self, order: Order, output: str, files: Iterable[HashedFile]) -> OutputNames:
         """Whether the gang succeeded, and the name that each file of an output gets."""
         claim = OutputClaim(order.run, order.attempt, output, tuple(files))
-        return from_json(OutputNames, self._post("outputs", claim))
+        return from_neighbour(OutputNames, self._post("outputs", claim))
 
     def agree(self, order: Order, built: BuiltEnvironment | None) -> AgreedVersions:
         """Settle the versions of a gang's environment, where one was built; what is settled, if anything."""
         report = EnvironmentReport(order.run, order.attempt, built)
-        return from_json(AgreedVersions, self._post("environment", report))
+        return from_neighbour(AgreedVersions, self._post("environment", report))
 
     def dial_tunnel(self, tunnel: str) -> socket.socket:
         """This node's end of a tunnel, on a connection of its own; a shared folder carries none."""
@@ -179,7 +179,7 @@ class Link:
     def checkpoint(self, checkpoint: int, run: str) -> tuple[CheckpointFile, ...]:
         """The files of a checkpoint."""
         answer = self._call("GET", self._path(f"checkpoints/{checkpoint}"), query={"run": run}, timeout_s=_FILE_S)
-        return from_json(tuple[CheckpointFile, ...], answer)
+        return from_neighbour(tuple[CheckpointFile, ...], answer)
 
     @contextmanager
     def checkpoint_file(self, checkpoint: int, file: CheckpointFile, run: str) -> Iterator[Arriving]:

@@ -39,6 +39,8 @@ class Overrides:
     settings: Mapping[str, str] = field(default_factory=dict)
     """Values by dotted keys of the job file."""
     tags: Mapping[str, str] = field(default_factory=dict)
+    after: tuple[str, ...] = ()
+    """Runs that must have completed first."""
 
 
 def is_job_file(target: str) -> bool:
@@ -90,6 +92,7 @@ def with_overrides(job: Mapping[str, Json], overrides: Overrides, source: str = 
         "name": overrides.name,
         "experiment_name": overrides.experiment,
         "compute": overrides.compute,
+        "after": list(overrides.after) or None,
     }
     changed = {**_with_settings(job, overrides.settings), **_given(top)}
     sections: dict[str, Mapping[str, Json]] = {

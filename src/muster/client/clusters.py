@@ -37,6 +37,10 @@ class Clusters(Group):
         changes = wire.ClusterChanges(options or {}, state, now)
         return self.calls.read(wire.ChangedCluster, "PATCH", _cluster(name), message=changes)
 
+    def check_cluster(self, name: str) -> wire.ClusterCheck:
+        """What the server can say of the way to a cluster."""
+        return self.calls.read(wire.ClusterCheck, "POST", _cluster(name) + "/check")
+
     def delete_cluster(self, name: str, mode: wire.DeleteMode = "refuse") -> None:
         """`refuse` while runs use it, `drain` once they have ended, or `now` with them."""
         self.calls.send("DELETE", _cluster(name), query={"mode": mode})

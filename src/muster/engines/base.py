@@ -11,6 +11,7 @@ from muster.defaults import LINGER_S
 from muster.paths import NodePaths
 from muster.wire.codec import Json
 from muster.wire.node.agents import AgentConfig, ServerContact
+from muster.wire.queue_jobs import JobUsage, QueueJob
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,10 @@ class Engine(ABC):
 
     def trouble(self, cluster: Cluster, patience_s: float = 0.0) -> str:
         """Why the cluster's own manager does not answer; empty: it does. With patience it is asked now."""
+        return ""
+
+    def about(self, cluster: Cluster) -> str:
+        """What the cluster's own manager is, with its version; empty: it has none."""
         return ""
 
     def connection(self, cluster: Cluster) -> Connection | None:
@@ -216,8 +221,12 @@ class QueueEngine(Engine):
     def connection(self, cluster: Cluster) -> Connection:
         return Connection()
 
-    def job_id(self, allocation: Allocation) -> str:
-        """What the queue calls an allocation, for people who ask it themselves; empty: not known, or nothing."""
+    def job(self, allocation: Allocation) -> QueueJob | None:
+        """An allocation as the queue knows it, for people who ask it themselves; None: not known, or nothing."""
+        return None
+
+    def usage(self, cluster: Cluster, jobs: Sequence[str]) -> Mapping[str, JobUsage] | str:
+        """What jobs used, of those that are over and written down; or why nobody will ever know, empty: not asked."""
         return ""
 
 

@@ -22,7 +22,7 @@ DEFAULT = "local"
 BUILT_IN = {
     "local": "muster.engines.local.engine:LocalEngine",
     "ray": "muster.engines.ray.engine:RayEngine",
-    "slurm": "muster.engines.slurm.engine:SlurmEngine",
+    "slurm": "muster.engines.slurm.sites:SlurmSites",
 }
 
 

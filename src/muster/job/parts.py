@@ -45,6 +45,11 @@ def as_tuple(value: Any) -> Any:
     return tuple(_as_text(item) for item in value) if isinstance(value, list | tuple) else value
 
 
+def one_or_several(value: Any) -> Any:
+    """One text, or a list of them."""
+    return (value,) if isinstance(value, str) else as_tuple(value)
+
+
 def as_lower(value: Any) -> Any:
     """Words that are known in any case."""
     return value.lower() if isinstance(value, str) else value

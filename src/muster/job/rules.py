@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}")
+DEPENDENCY = re.compile(r"@latest|[A-Za-z0-9][\w.-]{0,254}(:(completed|ended))?")
+"""Another run, and how it must have ended."""
 SHM_SIZE = re.compile(r"[1-9][0-9]{0,14}[bkmgBKMG]?")
 _ASSET = re.compile(r"(?:azureml:)?([A-Za-z0-9][A-Za-z0-9_.-]*)(?:@latest|:[A-Za-z0-9_.-]+)?")
 

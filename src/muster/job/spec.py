@@ -28,6 +28,7 @@ from muster.job.parts import (
     Texts,
     as_lower,
     as_tuple,
+    one_or_several,
 )
 from muster.job.refusal import REFUSAL, Problem, refusal, refusals, show
 
@@ -101,6 +102,8 @@ class JobSpec(Model):
     """Variables of every process; `${{secrets.NAME}}` in them is a secret's value. Those of Muster are refused."""
     isolation: Literal["sandbox", "none"] | None = None
     """`sandbox`: ranks see the system, their own folder, inputs, outputs and GPUs, and nothing else of the node."""
+    after: Annotated[tuple[Text, ...], BeforeValidator(one_or_several, json_schema_input_type=str | list[str])] = ()
+    """Runs that must have completed first, by id or name; `RUN:ended`: however it ended. The job waits until then."""
     limits: Limits = Limits()
     """When the job is stopped."""
     queue_settings: QueueSettings = QueueSettings()
@@ -130,6 +133,15 @@ class JobSpec(Model):
                 f"{show(value)} is not a name",
                 "Use letters, digits, '_', '.' and '-', beginning with a letter or digit, at most 255 characters.",
             )
+        return value
+
+    @field_validator("after", mode="after")
+    @classmethod
+    def _are_runs(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        wrong = [item for item in value if not rules.DEPENDENCY.fullmatch(item)]
+        if wrong:
+            hint = "Write a run's id, its name, or @latest; RUN:ended waits for its end, however it ends."
+            raise refusal(f"{show(wrong[0])} is not a run", hint)
         return value
 
     @field_validator("compute", mode="after")

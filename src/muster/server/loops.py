@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from sqlalchemy import Connection, select
@@ -35,7 +36,7 @@ from muster.server.database.records import CLUSTERS, RUN, add_note
 from muster.server.database.reserve import Reserve, Room
 from muster.server.nodes import allocations, clusters, lifecycle, managers
 from muster.server.nodes.agents import ensure_agents, poll
-from muster.server.runs import attempts, record_files, retries
+from muster.server.runs import attempts, changes, record_files, retries
 from muster.wire import states
 
 log = logging.getLogger("muster.server")
@@ -106,6 +107,11 @@ def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str,
     running = queue.running(transaction, changed, now)
     for item in running:
         capacity.hold(item, now)
+    never = queue.dependencies.update(transaction, changed)
+    if never:
+        changes.give_up(context, transaction, never)
+    held = queue.dependencies.held
+    rules = {name: replace(rule, held=held) for name, rule in rules.items()} if held else rules
     rules = queue.with_shares(rules, running, now)
     decision = schedule(queue.queues, capacity, rules, now)
     queue.note(transaction, decision, capacity, now)

@@ -51,7 +51,7 @@ from muster.server.http.invitation import invitation
 from muster.server.http.listening import BoundedHttp, most_connections
 from muster.server.http.remote import RemoteListener
 from muster.server.hub import Hub
-from muster.server.nodes import agents, lifecycle
+from muster.server.nodes import agents, lifecycle, queue_jobs
 from muster.server.nodes.clusters import has_living_nodes
 from muster.server.nodes.state import NodesState
 from muster.server.people.access import Tokens
@@ -159,6 +159,7 @@ class Process:
             loops.watch_nodes,
             lifecycle.tend_clusters,
             loops.publish_streams,
+            queue_jobs.watch,
             loops.watch_disk,
             loops.watch_clock,
             loops.keep_records,

@@ -27,6 +27,10 @@ class FakeJob:
     used: str = "0:00"
     limit: str = "1:00:00"
     nodes: str = ""
+    partition: str = "batch"
+    account: str = ""
+    qos: str = ""
+    starts: str = "N/A"
 
 
 class FakeSlurm:
@@ -55,6 +59,10 @@ class FakeSlurm:
         """Of `srun --mpi`."""
         self.accounting: dict[str, str] = {}
         """Final states by job name, for sacct; empty: there is no accounting."""
+        self.usage = ""
+        """What sacct prints of the use of jobs."""
+        self.site_lists: dict[str, str] = {}
+        """What `scontrol show` and `sacctmgr show` print, by what is to be shown."""
         self._nodes = nodes
         self._gres = gres
         self._lock = threading.Lock()
@@ -111,12 +119,16 @@ class FakeSlurm:
         listed = ((node, self.node_states.get(node, "idle")) for node in self._nodes)
         return 0, "".join(f"{node}|{state}|4|1000|1:00:00|{self._gres}|{node}|none\n" for node, state in listed), ""
 
-    def _sacctmgr(self, _command: Sequence[str], _stdin: str) -> tuple[int, str, str]:
+    def _sacctmgr(self, command: Sequence[str], _stdin: str) -> tuple[int, str, str]:
+        if "qos" in command and "qos" in self.site_lists:
+            return 0, self.site_lists["qos"], ""
         if self.accounts is None:
             return 1, "", "You are not running a supported accounting_storage plugin"
         return 0, "".join(f"{name}\n" for name in self.accounts), ""
 
     def _scontrol(self, command: Sequence[str], _stdin: str) -> tuple[int, str, str]:
+        if "show" in command:
+            return 0, self.site_lists.get(command[-1], f"No {command[-1]} in the system\n"), ""
         self.updates.append(tuple(command[2:]))
         return 0, "", ""
 
@@ -129,6 +141,8 @@ class FakeSlurm:
         return 0, "", ""
 
     def _sacct(self, command: Sequence[str], _stdin: str) -> tuple[int, str, str]:
+        if self.usage and any(part.startswith("--jobs=") for part in command):
+            return 0, self.usage, ""
         if not self.accounting:
             return 1, "", "Slurm accounting storage is disabled"
         wanted = next(part.removeprefix("--name=") for part in command if part.startswith("--name="))
@@ -138,7 +152,8 @@ class FakeSlurm:
 
 def _as_text(job: FakeJob) -> str:
     values = {"jobid": job.id, "state": job.state, "reason": job.reason, "restartcnt": str(job.restarts),
-              "timeused": job.used, "timelimit": job.limit, "nodelist": job.nodes, "name": job.name}  # fmt: skip
+              "timeused": job.used, "timelimit": job.limit, "nodelist": job.nodes, "name": job.name,
+              "partition": job.partition, "account": job.account, "qos": job.qos, "starttime": job.starts}  # fmt: skip
     columns = (field.split(":") for field in SQUEUE_FORMAT.split(","))
     return "".join(values[name].ljust(int(width)) for name, width in columns)
 
@@ -155,6 +170,9 @@ def _as_json(job: FakeJob) -> dict[str, Json]:
         "start_time": {"set": True, "infinite": False, "number": int(time.time())},
         "end_time": {"set": False, "infinite": False, "number": 0},
         "nodes": job.nodes,
+        "partition": job.partition,
+        "account": job.account,
+        "qos": job.qos,
     }
 
 

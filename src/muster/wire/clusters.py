@@ -122,6 +122,26 @@ class ChangedCluster(ClusterView):
     notices: tuple[str, ...] = ()
 
 
+FindingLevel = Literal["ok", "warn", "fail"]
+
+
+@wire
+class Finding:
+    """One line of a check."""
+
+    topic: str
+    level: FindingLevel
+    said: str
+    advice: str = ""
+
+
+@wire
+class ClusterCheck:
+    """What the server can say of the way to a cluster."""
+
+    findings: tuple[Finding, ...]
+
+
 @wire
 class NodeStateView:
     """A state that a node was in."""

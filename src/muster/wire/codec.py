@@ -7,6 +7,7 @@ or a value of another type is a WireError that names the field. Writing trusts t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import (
@@ -78,10 +79,28 @@ def to_json(value: Any) -> Any:
     raise TypeError(f"{kind.__name__} has no JSON form")
 
 
+_lenient: ContextVar[bool] = ContextVar("lenient", default=False)
+"""Whether fields that are not known are passed over."""
+
+
 def from_json(kind: type[T], data: Any) -> T:
     """A value of the given type (a message, `tuple[Message, ...]`, …) out of what `json.loads` gave."""
     made: T = _reader(kind).decode(data)
     return made
+
+
+def pass_over_unknown_fields() -> None:
+    """From now on in this task: whoever speaks is newer, and may say more than is known here."""
+    _lenient.set(True)
+
+
+def from_neighbour(kind: type[T], data: Any) -> T:
+    """Like `from_json`, for what a neighbouring version says: fields that are not known here are passed over."""
+    token = _lenient.set(True)
+    try:
+        return from_json(kind, data)
+    finally:
+        _lenient.reset(token)
 
 
 def from_file(kind: type[T], data: Any) -> T:
@@ -384,7 +403,7 @@ def _message(kind: Any) -> _Reader:
                 found[name] = decode_part(inner)
             except WireError as error:
                 raise error.below(name) from None
-        if len(value) + absent != len(parts):
+        if len(value) + absent != len(parts) and not _lenient.get():
             unknown = next(str(name) for name in value if name not in names)
             raise WireError(f"{kind.__name__} has no such field", (unknown,))
         # As its __init__ would, which takes several times as long for a frozen class.

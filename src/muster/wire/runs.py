@@ -10,6 +10,7 @@ from muster.wire.codec import OMIT, Json
 from muster.wire.data.access import FileBrief
 from muster.wire.environments import EnvironmentBrief
 from muster.wire.message import check_range, wire
+from muster.wire.queue_jobs import QueueJob
 from muster.wire.states import Phase, RankEnd, RankState, RunStatus
 from muster.wire.verdicts import Verdict
 
@@ -116,6 +117,8 @@ class AttemptView:
     ranks: tuple[RankView, ...]
     job_id: str | None = field(default=None, metadata=OMIT)
     """What the queue of its cluster calls it: Slurm's job id, for `sacct`, `seff` and `scontrol`."""
+    queue_job: QueueJob | None = field(default=None, metadata=OMIT)
+    """What that queue says of it."""
 
 
 @wire

@@ -46,7 +46,7 @@ def shared(slurm: SlurmSite, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """One workspace for all tests that leave its server alone."""
     folder = tmp_path_factory.mktemp("shared")
     with pytest.MonkeyPatch.context() as patch:
-        for site in _site(slurm, folder, patch):
+        for site in open_site(slurm, folder, patch):
             site.long_run = start_long_run(site)
             yield site
         end_workspace(folder)
@@ -62,10 +62,10 @@ def site(shared: SlurmWorkspace, slurm: SlurmSite, monkeypatch: pytest.MonkeyPat
 @pytest.fixture
 def own_site(slurm: SlurmSite, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """A workspace of the test's own, whose server it may kill."""
-    yield from _site(slurm, workspace, monkeypatch)
+    yield from open_site(slurm, workspace, monkeypatch)
 
 
-def _site(slurm: SlurmSite, folder: Path, patch: pytest.MonkeyPatch) -> Iterator[SlurmWorkspace]:
+def open_site(slurm: SlurmSite, folder: Path, patch: pytest.MonkeyPatch) -> Iterator[SlurmWorkspace]:
     for name, value in slurm.environment.items():
         patch.setenv(name, value)
     found = find_workspace(folder) if (folder / ".muster").exists() else create_workspace(folder, "slurm")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from muster.cli.commands.doctor import doctor_lines
 from muster.cli.console import Paint
 from muster.cli.doctor.checks import Finding, check
 from muster.cli.doctor.facts import Facts, Filesystem, Gpu, Interface, _rdma_devices, gather, parse_gpus
+from muster.cli.views.findings import finding_lines
 
 GOOD = Facts(
     python=(3, 12, 1),
@@ -113,7 +113,7 @@ def test_the_facts_of_this_machine_can_be_gathered() -> None:
 
 
 def test_the_report_gives_advice_below_each_line() -> None:
-    lines = doctor_lines([Finding("a", "ok", "fine"), Finding("long", "warn", "hm", "Do it.")], Paint(False))
+    lines = finding_lines([Finding("a", "ok", "fine"), Finding("long", "warn", "hm", "Do it.")], Paint(False))
     assert lines == ["ok    a     fine", "warn  long  hm", "            → Do it."]
 
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import muster.wire
-from muster.wire.codec import OMIT, Json, WireError, from_json, to_json
+from muster.wire.codec import OMIT, Json, WireError, from_json, from_neighbour, to_json
 from muster.wire.message import wire
 from muster.wire.node.agents import AgentConfig, Exited, Order
 from muster.wire.retention import RetentionPolicy
@@ -194,3 +194,19 @@ def test_credentials_stay_out_of_representations() -> None:
     config = AgentConfig("n", "c", "/r", (), "hush")
     order = Order("r", 1, "go", masked=("hush",), secret="hush")
     assert "hush" not in repr(config) + repr(order)
+
+
+@wire
+class Cage:
+    cat: Cat
+    dogs: tuple[Dog, ...] = ()
+
+
+def test_a_neighbour_may_say_more_and_nobody_else() -> None:
+    said = {"cat": {"kind": "cat", "tail": 1}, "dogs": [{"kind": "dog", "name": "a", "new": [1]}], "new": None}
+    for _ in range(2):
+        with pytest.raises(WireError, match="no such field"):
+            from_json(Cage, said)
+        assert from_neighbour(Cage, said) == Cage(Cat("cat"), (Dog("dog", "a"),))
+    with pytest.raises(WireError):
+        from_neighbour(Cage, {"cat": {"kind": "dog"}})

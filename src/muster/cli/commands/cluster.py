@@ -13,10 +13,13 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from muster.cli.console import Paint, notice, say
-from muster.cli.options import Json, argument, option, print_json, print_result, switch
+from muster.cli.checking.walk import check_cluster
+from muster.cli.console import Paint, columns, notice, say
+from muster.cli.exits import EXIT_FAILED
+from muster.cli.options import Json, argument, option, print_json, print_result, seconds_of, switch
 from muster.cli.overrides import parse_pairs
 from muster.cli.views.cluster import cluster_lines, cost_lines, history_lines, listing, node_lines, summary
+from muster.cli.views.findings import finding_lines
 from muster.client.connect import connect, connect_to_read
 from muster.clusters.file import ClusterFile, load_cluster_file
 from muster.clusters.options import Flag
@@ -128,6 +131,29 @@ def show(name: Name, as_json: Json = False) -> None:
       muster cluster show small
     """
     _show(connect_to_read().cluster(name), as_json)
+
+
+def check(
+    name: Name,
+    wait: Annotated[str, option("TIME", "How long the small job may wait in the queue: 90, 15m.")] = "10m",
+    no_job: Annotated[bool, switch("Leave the small job out.", "--no-job")] = False,
+    as_json: Json = False,
+) -> None:
+    """Walk the whole way to a cluster before the first job, and say what is wrong.
+
+    The server asks the cluster's manager (reach, credentials, versions, settings, nodes) and looks at the way back
+    and at its disk. Then a job of a few seconds on two nodes adds numbers up over the network, and reports each
+    node's Python, folders, disk and clock. The exit code is 1 if something would keep jobs from running.
+
+    \b
+    Examples:
+      muster cluster check local
+      muster cluster check gpus --wait 1h
+    """
+    findings = check_cluster(name, None if no_job else seconds_of("--wait", wait))
+    print_result(findings, finding_lines(findings, Paint.of(sys.stdout), columns(sys.stdout)), as_json)
+    if any(finding.level == "fail" for finding in findings):
+        raise typer.Exit(EXIT_FAILED)
 
 
 def nodes(
@@ -294,4 +320,4 @@ def _say(view: ChangedCluster, as_json: bool = False) -> None:
         print_json(view)
 
 
-COMMANDS = (with_flags(create, FLAGS), list_, show, nodes, cordon, uncordon, resize, set_, stop, start, delete)
+COMMANDS = (with_flags(create, FLAGS), list_, show, check, nodes, cordon, uncordon, resize, set_, stop, start, delete)

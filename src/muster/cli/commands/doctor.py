@@ -9,10 +9,11 @@ import typer
 
 from muster.cli import exits
 from muster.cli.console import Paint
-from muster.cli.doctor.checks import Finding, check
+from muster.cli.doctor.checks import check
 from muster.cli.doctor.facts import gather
 from muster.cli.doctor.nodes import examine, lines
 from muster.cli.options import Json, option, print_result
+from muster.cli.views.findings import finding_lines
 
 
 def doctor(
@@ -42,19 +43,6 @@ def doctor(
         print_result(found, lines(found, Paint.of(sys.stdout)), as_json)
         return
     findings = check(gather())
-    print_result(findings, doctor_lines(findings, Paint.of(sys.stdout)), as_json)
+    print_result(findings, finding_lines(findings, Paint.of(sys.stdout)), as_json)
     if any(finding.level == "fail" for finding in findings):
         raise typer.Exit(exits.EXIT_FAILED)
-
-
-def doctor_lines(findings: list[Finding], paint: Paint) -> list[str]:
-    colors = {"ok": "green", "warn": "yellow", "fail": "red"}
-    widest = max(len(finding.topic) for finding in findings)
-    lines = []
-    for finding in findings:
-        lines.append(
-            f"{paint(finding.level.ljust(4), colors[finding.level])}  {finding.topic.ljust(widest)}  {finding.said}"
-        )
-        if finding.advice:
-            lines.append(f"{'':6}{'':{widest}}  {paint('→', 'dim')} {finding.advice}")
-    return lines

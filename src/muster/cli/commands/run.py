@@ -53,6 +53,9 @@ def run(
     ] = None,
     tags: Annotated[list[str] | None, option("K=V", "A tag for the run; repeatable.", "--tag", "-t")] = None,
     priority: Annotated[str | None, option("low|medium|high", "Its priority in the queue.")] = None,
+    after: Annotated[
+        list[str] | None, option("RUN", "Start once this run has completed (RUN:ended: has ended); repeatable.")
+    ] = None,
     detach: Annotated[bool, switch("Print the run's id and return at once.", "--detach", "-d")] = False,
     dry_run: Annotated[bool, switch("Print what every rank would run, and run nothing.", "--dry-run")] = False,
     quiet: Annotated[
@@ -79,6 +82,7 @@ def run(
       muster run job.yml --compute local --set resources.instance_count=1
       muster run train.py --environment requirements.txt --tag team=vision
       muster run train.py --procs 2 --dry-run
+      muster run evaluate.py --after @latest
       muster run -- torchrun --nproc-per-node 2 train.py --epochs 3
     """
     overrides = Overrides(
@@ -95,6 +99,7 @@ def run(
         environment=environment,
         settings=parse_pairs("--set", settings or []),
         tags=parse_pairs("--tag", tags or []),
+        after=tuple(after or ()),
     )
     job = load(target, arguments or [], overrides)
     if dry_run:

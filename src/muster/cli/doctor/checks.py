@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
 
 from muster import defaults
 from muster.cli.doctor.facts import Facts
 from muster.cli.text import size
 from muster.host.extras import install_command
-
-Level = Literal["ok", "warn", "fail"]
+from muster.wire.clusters import Finding
+from muster.wire.clusters import FindingLevel as Level
 
 GIB = 1 << 30
 MIN_PYTHON = (3, 11)
@@ -23,16 +21,6 @@ MIN_FREE_BYTES = 10 * GIB
 NETWORK_FILESYSTEMS = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "9p", "fuse.sshfs")
 MAX_SKEW_S = 5.0
 YEAR_2025 = 1_735_689_600
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of the report."""
-
-    topic: str
-    level: Level
-    said: str
-    advice: str = ""
 
 
 def check(facts: Facts) -> list[Finding]:

@@ -11,6 +11,7 @@ from muster.cli.text import age, duration, moment, number
 from muster.cli.views.columns import Column, fit
 from muster.cli.views.metrics import is_number
 from muster.cli.views.movement import silence
+from muster.cli.views.queue_job import queue_job
 from muster.errors import UserError
 from muster.wire import states
 from muster.wire.codec import Json
@@ -33,8 +34,15 @@ _COLUMNS: Mapping[str, tuple[Column, Cell]] = {
     "tags": (Column("TAGS", 8), lambda view, now: ",".join(f"{key}={value}" for key, value in view.tags.items())),
     "progress": (Column("PROGRESS", 8), lambda view, now: progress_text(view.progress) or "-"),
     "command": (Column("COMMAND", 12), lambda view, now: command_text(view.spec.get("command"))),
+    "job": (Column("JOB"), lambda view, now: job.id if (job := queue_job(view)) else ""),
+    "partition": (Column("PARTITION"), lambda view, now: job.partition if (job := queue_job(view)) else ""),
+    "account": (Column("ACCOUNT"), lambda view, now: job.account if (job := queue_job(view)) else ""),
+    "reason": (Column("REASON"), lambda view, now: job.reason if (job := queue_job(view)) else ""),
+    "starts": (Column("STARTS"), lambda view, now: moment(view.starts_at, now) if view.starts_at else ""),
     "why": (Column("WHY", 20, leaves=1), lambda view, now: why(view, now)),
 }
+_QUEUE = ("job", "partition", "account", "reason", "starts")
+WIDE = ("run", "name", "status", "experiment", "ranks", "created", "duration", "user", "compute", *_QUEUE, "why")
 _USUAL = ("run", "name", "status", "experiment", "ranks", "created", "duration", "why")
 _ORDERS: Mapping[str, Callable[[RunView, float], float | str | None]] = {
     "created": lambda view, now: view.created_at,
@@ -139,7 +147,14 @@ def _says_something(name: str, views: Sequence[RunView]) -> bool:
         return len({view.experiment for view in views}) > 1
     if name == "ranks":
         return any(view.num_ranks > 1 for view in views)
+    if name in _QUEUE:
+        return any(_COLUMNS[name][1](view, 0.0) for view in views)
     return True
+
+
+def wide(views: Sequence[RunView]) -> list[str]:
+    """Every column that tells something, with those of the clusters' own queues."""
+    return [name for name in WIDE if _says_something(name, views)]
 
 
 def _column(name: str, stays: bool) -> tuple[Column, Cell]:

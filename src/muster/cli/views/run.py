@@ -12,6 +12,8 @@ from muster.cli.text import ago, counted, date, duration, moment, number, shorte
 from muster.cli.views.listing import between, command_text, first_line, input_text, progress_text, run_time
 from muster.cli.views.metrics import loss, throughput
 from muster.cli.views.movement import silence
+from muster.cli.views.queue_job import queue_job
+from muster.cli.views.queue_job import rows as queue_rows
 from muster.client.provenance import DIFFERENCE, Provenance
 from muster.wire import states, verdicts
 from muster.wire.codec import Json
@@ -87,6 +89,7 @@ def everything(
         ("compute", view.compute),
         ("job id", view.attempts[-1].job_id if view.attempts else None),
         ("why", view.verdict.message if view.verdict and view.status == states.CANCELED else None),
+        *queue_rows(queue_job(view)),
         ("command", command_text(view.spec.get("command"))),
         *(("input" if not number else "", text) for number, text in enumerate(_inputs(view))),
         *_origin(view, origin),

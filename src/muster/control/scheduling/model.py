@@ -200,6 +200,8 @@ class Rules:
     per_experiment: Quota = Quota()
     users: Mapping[str, Quota] = field(default_factory=dict)
     experiments: Mapping[str, Quota] = field(default_factory=dict)
+    held: Mapping[str, str] = field(default_factory=dict)
+    """Runs that wait for other runs, and for which."""
     used: Mapping[str, float] = field(default_factory=dict)
     """What each user has used lately, the older the less; empty: all are equal."""
 

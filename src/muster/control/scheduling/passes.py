@@ -105,7 +105,8 @@ class _Pass:
 
     def _must_wait(self, gang: Gang) -> bool:
         """For something else than nodes."""
-        why = "" if gang.not_before > self._now else self._usage.exceeded_by(gang)
+        why = self._rules.held.get(gang.run_id, "")
+        why = why or ("" if gang.not_before > self._now else self._usage.exceeded_by(gang))
         if why or gang.not_before > self._now:
             self.passed_over[gang.run_id] = why
             return True

@@ -135,6 +135,14 @@ class RayEngine(QueueEngine):
                         site.trouble = f"no answer for {patience_s:g} s"
         return f"Ray does not answer: {site.trouble}" if site.trouble else ""
 
+    def about(self, cluster: Cluster) -> str:
+        site = self._site(cluster)
+        try:
+            about = site.bridge.attach(_ANSWER_S)
+        except (Away, errors.JobError) as error:
+            return f"Ray: {error}"
+        return f"Ray {about.ray} with Python {about.python} and Muster {about.muster} at {site.options.address}"
+
     def connection(self, cluster: Cluster) -> Connection:
         chosen = RayOptions.parse(cluster.options)
         head = urlsplit(chosen.address if "//" in chosen.address else f"//{chosen.address}").hostname

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import threading
@@ -16,16 +17,21 @@ from muster.engines.slurm.parsing import (
     SACCT_FORMAT,
     SINFO_FORMAT,
     SQUEUE_FORMAT,
+    USAGE_FORMAT,
     Job,
     NodeInfo,
     sacct_text,
     sinfo_text,
     squeue_json,
     squeue_text,
+    usage_text,
     version_of,
 )
+from muster.wire.queue_jobs import JobUsage
 
 _KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "SLURM_CONF")
+_KEPT_BY_SSH = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "SSH_AUTH_SOCK", "XDG_RUNTIME_DIR", "KRB5CCNAME")
+_SSH_FAILED = 255
 _DEADLINE_S = 30.0
 _TRIES = 3
 _FIRST_WAIT_S = 0.5
@@ -76,8 +82,12 @@ class Commands:
         self,
         run: Callable[[Sequence[str], str | None, float], tuple[int, str, str]] | None = None,
         wait: Callable[[float], object] = time.sleep,
+        ssh: str | None = None,
     ) -> None:
-        self._run = run or run_command
+        """`ssh`: the login node on which they are run, as the user's own configuration of ssh knows it."""
+        self._run = run or (over_ssh(ssh) if ssh else run_command)
+        self._ssh = ssh
+        self._user = ""
         self._wait = wait
         self._lock = threading.Lock()
         self._version: tuple[int, int] | None = None
@@ -105,7 +115,7 @@ class Commands:
 
     def accounts(self) -> list[str] | None:
         """The accounts that this user may charge; None where the site keeps none, or does not tell."""
-        who = getpass.getuser()
+        who = self._ask_user("-un") if self._ssh else getpass.getuser()
         code, printed, _ = self._run(
             ("sacctmgr", "--noheader", "--parsable2", "show", "assoc", f"user={who}", "format=account"),
             None,
@@ -113,13 +123,19 @@ class Commands:
         )
         return sorted(set(printed.split())) if code == 0 else None
 
+    def _ask_user(self, which: str) -> str:
+        """Who one is on the login node."""
+        return self.call("id", which).strip()
+
     def keep_off(self, job: str, nodes: str) -> None:
         """Change the nodes that a waiting job keeps off."""
         self.call("scontrol", "update", f"JobId={job}", f"ExcNodeList={nodes}", tries=1)
 
     def jobs(self) -> list[Job]:
         """Every job of this user that Slurm remembers, with one call; who asks asks again soon."""
-        who = ["--user", str(os.getuid()), "--states=all"]
+        if not self._user:
+            self._user = self._ask_user("-u") if self._ssh else str(os.getuid())
+        who = ["--user", self._user, "--states=all"]
         if self._json_works and self.version >= _JSON_SINCE:
             try:
                 return squeue_json(self.call("squeue", *who, "--json", tries=1), time.time())
@@ -147,6 +163,18 @@ class Commands:
             return sacct_text(self.call("sacct", *options, f"--format={SACCT_FORMAT}", tries=1), name)
         except (Busy, Refused):
             return None
+
+    def usage(self, jobs: Sequence[str]) -> dict[str, JobUsage]:
+        """What jobs used that are over, as far as the accounting has it; Refused where the site keeps none."""
+        options = ["--noheader", "--parsable2", f"--jobs={','.join(jobs)}", f"--format={USAGE_FORMAT}"]
+        return usage_text(self.call("sacct", *options, tries=1))
+
+    def listed(self, *command: str) -> list[str]:
+        """The first words of the lines that a command prints; none where it fails."""
+        code, printed, _ = self._run(command, None, _DEADLINE_S)
+        return sorted(
+            {line.split("|")[0].split()[0] for line in printed.splitlines() if line.strip()} if code == 0 else ()
+        )
 
     def cancel(self, job: str) -> None:
         """End a job; one that is over already is as wanted."""
@@ -185,10 +213,26 @@ class Commands:
         raise Refused(f"{command[0]}: {reason}")
 
 
-def run_command(command: Sequence[str], stdin: str | None, deadline_s: float) -> tuple[int, str, str]:
+def over_ssh(host: str) -> Callable[[Sequence[str], str | None, float], tuple[int, str, str]]:
+    """Runs commands on a login node; a connection that cannot be had counts as a busy controller."""
+
+    def run(command: Sequence[str], stdin: str | None, deadline_s: float) -> tuple[int, str, str]:
+        # Nobody is there to type a password; how to connect is for the user's own configuration to say.
+        ssh = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", host, "--", shlex.join(command))
+        code, printed, said = run_command(ssh, stdin, deadline_s, _KEPT_BY_SSH)
+        if code == _SSH_FAILED:
+            return code, "", f"Unable to establish a connection to {host}: {said.strip() or 'ssh says nothing'}"
+        return code, printed, said
+
+    return run
+
+
+def run_command(
+    command: Sequence[str], stdin: str | None, deadline_s: float, kept: Sequence[str] = _KEPT
+) -> tuple[int, str, str]:
     """Exit code, output and errors of a command; one that takes too long counts as a busy controller."""
     # Jobs inherit what sbatch has: no token, secret or setting of whoever started the server goes along.
-    env = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    env = {name: os.environ[name] for name in kept if name in os.environ}
     try:
         done = subprocess.run(
             command, input=stdin or "", capture_output=True, text=True, timeout=deadline_s, check=False, env=env

@@ -25,7 +25,7 @@ from muster.engines.base import (
     QueueEngine,
 )
 from muster.engines.slurm import explanations
-from muster.engines.slurm.commands import Busy, Commands, Refused, require_installed
+from muster.engines.slurm.commands import Busy, Commands, Later, Refused, require_installed
 from muster.engines.slurm.options import MPIRUN, WITHOUT_EFFECT, SlurmOptions
 from muster.engines.slurm.parsing import Job, NodeInfo, host_names
 from muster.engines.slurm.partitions import Partitions
@@ -33,6 +33,7 @@ from muster.engines.slurm.script import allocation_of, gpus_per_node, job_name, 
 from muster.engines.slurm.site_check import check_site
 from muster.engines.slurm.submission import Submitter
 from muster.wire.node.agents import ServerContact
+from muster.wire.queue_jobs import JobUsage, QueueJob
 
 log = logging.getLogger("muster.server")
 
@@ -78,20 +79,28 @@ class SlurmEngine(QueueEngine):
     def check(self, cluster: Cluster) -> list[str]:
         SlurmOptions.refuse_unknown(cluster.options)
         chosen = SlurmOptions.parse(cluster.options)
-        require_installed()
+        if not chosen.ssh:
+            require_installed()
         try:
             known = self._commands.partitions()
-            if chosen.partition and chosen.partition not in known:
+            missing = [name for name in (chosen.partition or "").split(",") if name and name not in known]
+            if missing:
                 raise errors.JobError(
-                    f"Slurm has no partition {chosen.partition!r}", f"Its partitions: {', '.join(known) or 'none'}."
+                    f"Slurm has no partition {missing[0]!r}", f"Its partitions: {', '.join(known) or 'none'}."
                 )
             self._partitions.refresh(chosen.partition)
             self._check_mpi(chosen)
             said = check_site(self._commands, chosen, self._partitions.nodes(chosen.partition))
         except Busy as error:
+            if chosen.ssh and "Unable to establish a connection" in str(error):
+                raise errors.JobError(
+                    f"ssh: {error}",
+                    f"`ssh -o BatchMode=yes {chosen.ssh} squeue --version` must work here, without a password.",
+                ) from error
             return [f"Slurm does not answer now, so the settings are not checked ({error})"]
         except Refused as error:
-            raise errors.JobError(f"Slurm refuses to answer: {error}", "Try `sinfo` in this shell.") from error
+            there = f"`ssh {chosen.ssh} sinfo`" if chosen.ssh else "`sinfo`"
+            raise errors.JobError(f"Slurm refuses to answer: {error}", f"Try {there} in this shell.") from error
         given = [key for key in WITHOUT_EFFECT if cluster.options.get(key)]
         said += [f"{key} means nothing on Slurm: {WITHOUT_EFFECT[key]}" for key in given]
         if chosen.cpus is None and not chosen.exclusive and self._gpus(chosen):
@@ -121,6 +130,13 @@ class SlurmEngine(QueueEngine):
             self._partitions.ask(SlurmOptions.parse(cluster.options).partition, patience_s)
         trouble = self._commands.trouble
         return f"Slurm does not answer: {trouble}" if trouble else ""
+
+    def about(self, cluster: Cluster) -> str:
+        try:
+            version = ".".join(f"{part:02}" for part in self._commands.version)
+            return f"Slurm {version}; {self._commands.call('scontrol', 'ping').strip().splitlines()[0]}"
+        except (Busy, Refused, IndexError) as error:
+            return f"Slurm: {error}"
 
     def connection(self, cluster: Cluster) -> Connection:
         chosen = SlurmOptions.parse(cluster.options)
@@ -153,15 +169,25 @@ class SlurmEngine(QueueEngine):
         self._ask(min((item.poll_seconds for item in chosen.values()), default=SLURM_POLL_S))
         return {item.id: self._state(item, chosen[item.cluster.name]) for item in allocations}
 
-    def job_id(self, allocation: Allocation) -> str:
+    def job(self, allocation: Allocation) -> QueueJob | None:
         with self._lock:
             job = self._job_of(allocation.id)
         if job is not None:
-            return job.id
+            return QueueJob(
+                job.id, job.name, job.state, job.reason, job.partition, job.account, job.qos, job.nodes, job.starts_at
+            )
         try:
-            return _mark(allocation).read_text().strip()
+            return QueueJob(_mark(allocation).read_text().strip(), job_name(allocation.id))
         except OSError:
-            return ""
+            return None
+
+    def usage(self, cluster: Cluster, jobs: Sequence[str]) -> Mapping[str, JobUsage] | str:
+        try:
+            return self._commands.usage(jobs)
+        except Busy:
+            return {}
+        except (Later, Refused) as error:
+            return f"this site's accounting does not answer ({error})"
 
     def release(self, allocation: Allocation, followed: bool) -> None:
         """Agents leave by themselves; a job that still waits, or stays, is cancelled."""

@@ -41,6 +41,11 @@ def _lines(value: Any) -> Any:
 
 def _sbatch_line(value: str) -> str:
     line = value.removeprefix("#SBATCH").strip()
+    if any(word in line.split() for word in _HETEROGENEOUS):
+        raise ValueError(
+            f"{value!r} asks for a heterogeneous job, and the nodes of a run are alike; make a cluster of each kind of "
+            "node and a run on each"
+        )
     if not line.startswith("-") or "\n" in line or "\r" in line:
         raise ValueError(f"{value!r} is no option of sbatch; give lines such as `--reservation=monday`")
     try:
@@ -75,6 +80,29 @@ def _mpi(value: str) -> str:
     return value
 
 
+def _mail(value: Any) -> Any:
+    given = value if isinstance(value, list) else str(value).split(",")
+    names = [str(item).strip().upper() for item in given]
+    if unknown := [name for name in names if name not in _MAIL_TYPES]:
+        raise ValueError(f"{unknown[0]!r} is no event that Slurm writes mail about; give {', '.join(_MAIL_TYPES)}")
+    return ",".join(names)
+
+
+def _host(value: str) -> str:
+    if not re.fullmatch(r"(?:[\w][\w.-]*@)?[A-Za-z0-9][\w.-]*", value):
+        raise ValueError(f"{value!r} is no host; give HOST or USER@HOST, as in `ssh HOST`")
+    return value
+
+
+def _text(value: str) -> str:
+    if not value.isprintable() or '"' in value or "\\" in value:
+        raise ValueError(f"{value!r} cannot be passed on; give one line without quotes or backslashes")
+    return value
+
+
+_MAIL_TYPES = ("NONE", "BEGIN", "END", "FAIL", "REQUEUE", "ALL", "INVALID_DEPEND", "STAGE_OUT", "TIME_LIMIT",
+               "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50")  # fmt: skip
+_HETEROGENEOUS = ("hetjob", "packjob", ":")
 _SWITCHES = "HhIkKOQsVvWX"
 """Short options of sbatch that take no value, and so may be followed by others in one word."""
 Word = Annotated[str, AfterValidator(_one_word)]
@@ -91,10 +119,20 @@ class SlurmOptions(Options):
     described_in: ClassVar[str] = "docs/slurm.md"
     owner: ClassVar[str] = "a cluster on Slurm"
 
+    ssh: Annotated[str, AfterValidator(_host)] | None = None
+    """The login node, where Slurm's commands are not on this machine: a name that the user's `ssh` knows."""
     partition: Word | None = None
+    """One, or several with commas between: Slurm takes the one that starts first."""
     account: Word | None = None
     qos: Word | None = None
     constraint: Word | None = None
+    reservation: Word | None = None
+    licenses: Word | None = None
+    """As `sbatch --licenses`: `matlab:2`."""
+    comment: Annotated[str, AfterValidator(_text)] | None = None
+    mail_type: Annotated[str, BeforeValidator(_mail)] | None = None
+    """About what Slurm writes mail: `END,FAIL`."""
+    mail_user: Word | None = None
     exclude: Word | None = None
     """Nodes to keep off, as Slurm writes them: `bad[01-03],old7`."""
     gres: Word | None = None
@@ -126,10 +164,16 @@ class SlurmOptions(Options):
 
 
 FLAGS = (
+    Flag("ssh", "HOST", "the login node, where it is not this machine."),
     Flag("partition", "NAME", "the partition."),
     Flag("account", "NAME", "who is charged."),
     Flag("qos", "NAME", "the quality of service."),
     Flag("constraint", "FEATURES", "features that nodes must have."),
+    Flag("reservation", "NAME", "a reservation of the site."),
+    Flag("licenses", "NAME:N", "licences that every job takes."),
+    Flag("comment", "TEXT", "a comment on every job."),
+    Flag("mail_type", "EVENTS", "what Slurm writes mail about, such as END,FAIL."),
+    Flag("mail_user", "ADDRESS", "where that mail goes."),
     Flag("gres", "GRES", "resources of each node, such as gpu:a100:4."),
     Flag("time", "TIME", "the time limit of one Slurm job."),
     Flag("exclude", "NODES", "nodes not to use."),

@@ -6,15 +6,19 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from muster.wire.codec import Json
+from muster.wire.queue_jobs import JobUsage
 
 _FIELDS = (("jobid", 24), ("state", 24), ("reason", 80), ("restartcnt", 12), ("timeused", 24), ("timelimit", 24),
-           ("nodelist", 400), ("name", 260))  # fmt: skip
+           ("partition", 120), ("account", 80), ("qos", 80), ("starttime", 24), ("nodelist", 400),
+           ("name", 260))  # fmt: skip
 SQUEUE_FORMAT = ",".join(f"{name}:{width}" for name, width in _FIELDS)
 SINFO_FORMAT = "%N|%T|%c|%m|%l|%G|%o|%E"
 SACCT_FORMAT = "JobIDRaw,State,JobName"
+USAGE_FORMAT = "JobIDRaw,State,ExitCode,ElapsedRaw,TotalCPU,MaxRSS,ConsumedEnergyRaw"
 
 OVER = frozenset(
     {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
@@ -40,6 +44,9 @@ class Job:
     nodes: str = ""
     starts_at: float | None = None
     """When Slurm expects to start one that waits, where it says."""
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -91,6 +98,10 @@ def squeue_text(text: str) -> list[Job]:
                     limit_of(values["timeused"]) or 0.0,
                     limit_of(values["timelimit"]),
                     values["nodelist"],
+                    _moment(values["starttime"]) if values["state"] in WAITING else None,
+                    values["partition"],
+                    _none(values["account"]),
+                    _none(values["qos"]),
                 )
             )
     return jobs
@@ -113,13 +124,20 @@ def sinfo_text(text: str) -> list[NodeInfo]:
         if len(parts) != 8:
             continue
         name, state, cpus, memory, limit, gres, address, reason = (part.strip() for part in parts)
+        longest = limit_of(limit)
+        if name in found:
+            # It is in several partitions: the longest limit of all counts.
+            before = found[name].limit_s
+            longest = None if longest is None or before is None else max(longest, before)
+            found[name] = replace(found[name], limit_s=longest)
+            continue
         found[name] = NodeInfo(
             name,
             state,
             _leading_int(cpus),
             _leading_int(memory),
             _none(reason),
-            limit_of(limit),
+            longest,
             num_gpus(gres),
             address,
         )
@@ -134,6 +152,27 @@ def sacct_text(text: str, name: str) -> Job | None:
         if len(parts) == 3 and parts[2] == name:
             last = Job(parts[0], name, parts[1].split(" ")[0])
     return last
+
+
+def usage_text(text: str) -> dict[str, JobUsage]:
+    """What jobs used that are over, out of the answer of `sacct -n -P -o FORMAT`: a line for each job and each step."""
+    rows = [parts for line in text.splitlines() if len(parts := line.split("|")) == 7]
+    peaks: dict[str, int] = {}
+    for identifier, *_, memory, _ in rows:
+        job = identifier.partition(".")[0]
+        peaks[job] = max(peaks.get(job, 0), _bytes(memory))
+    return {
+        job: JobUsage(
+            state.split(" ")[0],
+            exit_code,
+            float(elapsed) if elapsed.isdigit() else 0.0,
+            _cpu_s(cpu),
+            peaks[job] or None,
+            float(energy) if energy.isdigit() and energy != "0" else None,
+        )
+        for job, state, exit_code, elapsed, cpu, _, energy in rows
+        if "." not in job and state.split(" ")[0] in OVER
+    }
 
 
 def num_gpus(gres: str) -> int:
@@ -186,6 +225,27 @@ def limit_of(text: str) -> float | None:
         return None
 
 
+def _moment(text: str) -> float | None:
+    """A moment as Slurm prints it, in the time zone of the site."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None
+
+
+def _cpu_s(text: str) -> float | None:
+    """`00:01.234`, `01:02:03`, `1-02:03:04`."""
+    whole, _, fraction = text.partition(".")
+    seconds = limit_of(whole)
+    return None if seconds is None else seconds + (float(f"0.{fraction}") if fraction.isdigit() else 0.0)
+
+
+def _bytes(text: str) -> int:
+    """`1234K`, `1.5M`, `2048`."""
+    match = re.fullmatch(r"([\d.]+)([KMGT]?)n?c?", text)
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " ")) if match else 0
+
+
 def version_of(text: str) -> tuple[int, int]:
     """`slurm 22.05.8` or `slurm-wlm 22.05.8`."""
     match = re.search(r"(\d+)\.(\d+)", text)
@@ -211,6 +271,9 @@ def _json_job(item: Mapping[str, Json], now: float) -> Job:
         None if limit is None else limit * 60,
         str(item.get("nodes") or ""),
         started if names[0] in WAITING and started > now else None,
+        str(item.get("partition") or ""),
+        str(item.get("account") or ""),
+        str(item.get("qos") or ""),
     )
 
 

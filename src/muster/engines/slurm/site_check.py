@@ -15,7 +15,25 @@ from muster.engines.slurm.script import longest_limit_s, make_script
 from muster.paths import NodePaths
 
 _PASSING = ("down, drained or reserved", "nodes are busy", "Nodes required", "not available (down", "inactive")
-_SUSPECTS = ("gres", "constraint", "qos", "account", "cpus", "memory_gb", "exclude", "sbatch")
+_SUSPECTS = (
+    "gres",
+    "constraint",
+    "qos",
+    "account",
+    "reservation",
+    "licenses",
+    "cpus",
+    "memory_gb",
+    "exclude",
+    "sbatch",
+)
+_NODES = "`sinfo -N -o '%N %c %m %G %f'` shows the CPUs, memory, GRES and features of the site's nodes."
+_LISTS = {
+    "qos": ("QOS", ("sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=name")),
+    "reservation": ("reservations", ("scontrol", "--oneliner", "show", "reservation")),
+    "licenses": ("licences", ("scontrol", "--oneliner", "show", "licenses")),
+}
+"""What the site has of a setting, and the command that lists it."""
 
 
 def check_site(commands: Commands, chosen: SlurmOptions, nodes: Sequence[NodeInfo]) -> list[str]:
@@ -68,10 +86,18 @@ def _explained(
             continue
         shown = " ".join(value) if isinstance(value, list) else value
         return errors.JobError(
-            f"{name}: Slurm would refuse every job with {shown}: {refusal}",
-            "`sinfo -N -o '%N %c %m %G %f'` shows the CPUs, memory, GRES and features of the site's nodes.",
+            f"{name}: Slurm would refuse every job with {shown}: {refusal}", _known_here(commands, name)
         )
     return errors.JobError(f"Slurm would refuse every job of this cluster: {refusal}", "See docs/slurm.md.")
+
+
+def _known_here(commands: Commands, setting: str) -> str:
+    """What the site has of a setting."""
+    if setting not in _LISTS:
+        return _NODES
+    what, command = _LISTS[setting]
+    names = [name.partition("=")[2] or name for name in commands.listed(*command) if name not in ("No", "(null)")]
+    return f"The {what} of this site: {', '.join(names) or 'none'}."
 
 
 def _sample(chosen: SlurmOptions, nodes: Sequence[NodeInfo]) -> str:

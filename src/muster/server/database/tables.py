@@ -129,6 +129,7 @@ attempts = Table(
     Column("granted_at", Float),
     Column("ending", JSON),
     Column("job_id", String(255)),
+    Column("queue_job", JSON(none_as_null=True)),
 )
 
 placements = Table(

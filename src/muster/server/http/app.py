@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from muster import errors
 from muster.control.access import AGENT, GRANT, RUN, Caller
-from muster.defaults import PROTOCOL_VERSION
+from muster.defaults import NEWEST_PROTOCOL, OLDEST_PROTOCOL, PROTOCOL_VERSION
 from muster.server.context import Context
 from muster.server.data import code_routes, grants, node_routes
 from muster.server.data import routes as data_routes
@@ -39,7 +39,7 @@ from muster.server.tracking import routes as tracking_routes
 from muster.server.tunnels import routes as tunnel_routes
 from muster.storage.granting import DATA_ROUTE
 from muster.version import VERSION
-from muster.wire.codec import to_json
+from muster.wire.codec import pass_over_unknown_fields, to_json
 from muster.wire.data.access import GRANT_HEADER
 from muster.wire.workspace import VERSION_HEADER
 
@@ -239,12 +239,19 @@ def _grant_in_query(scope: Scope) -> str | None:
 
 
 def _check_version(spoken: str | None) -> None:
-    if spoken is not None and spoken != str(PROTOCOL_VERSION):
-        older = "the client or agent" if spoken < str(PROTOCOL_VERSION) else "the server"
+    if spoken is None:
+        return
+    number = int(spoken) if spoken.isascii() and spoken.isdigit() and len(spoken) < 6 else 0
+    if not OLDEST_PROTOCOL <= number <= NEWEST_PROTOCOL:
+        older = "the client or agent" if number < PROTOCOL_VERSION else "the server"
         raise errors.ProtocolMismatch(
-            f"the caller speaks protocol {spoken}, this server {PROTOCOL_VERSION} (Muster {VERSION})",
+            f"the caller speaks protocol {spoken}, this server {OLDEST_PROTOCOL} to {NEWEST_PROTOCOL} "
+            f"(Muster {VERSION})",
             f"Upgrade {older}.",
         )
+    if number > PROTOCOL_VERSION:
+        # For the rest of this call.
+        pass_over_unknown_fields()
 
 
 async def _explained(request: Request, error: Exception) -> JSONResponse:

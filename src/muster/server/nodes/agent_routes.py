@@ -14,7 +14,7 @@ from sqlalchemy import and_, select
 
 from muster import errors
 from muster.control.access import Action, Caller
-from muster.defaults import FILES_BODY_BYTES, ORDERS_WAIT_MOST_S, ORDERS_WAIT_S, PROTOCOL_VERSION
+from muster.defaults import FILES_BODY_BYTES, NEWEST_PROTOCOL, OLDEST_PROTOCOL, ORDERS_WAIT_MOST_S, ORDERS_WAIT_S
 from muster.host.files import is_safe_path, safe_path
 from muster.server import disk
 from muster.server.context import Context
@@ -61,10 +61,10 @@ router = APIRouter(prefix="/agents", tags=["agents"])
 async def hello(body: Hello, context: ContextOf, caller: CallerOf) -> Welcome:
     """The first call of an agent, and after every loss of contact."""
     own(caller, body.node)
-    if body.protocol != PROTOCOL_VERSION:
+    if not OLDEST_PROTOCOL <= body.protocol <= NEWEST_PROTOCOL:
         raise errors.ProtocolMismatch(
-            f"agent {body.node} speaks protocol {body.protocol}, the server {PROTOCOL_VERSION}",
-            "Install the same version of Muster on the node and on the server.",
+            f"agent {body.node} speaks protocol {body.protocol}, the server {OLDEST_PROTOCOL} to {NEWEST_PROTOCOL}",
+            "Install the same version of Muster on the node and on the server, or a neighbouring one.",
         )
     holding = set(body.holding)
     contact = NodeContact(body.agent, time.monotonic(), holding, setup_error=body.setup_error, host=body.host)

@@ -25,7 +25,8 @@ from muster.paths import NodePaths
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import ATTEMPT, CLUSTERS
+from muster.server.database.records import CLUSTERS
+from muster.server.nodes import queue_jobs
 from muster.server.nodes.clusters import cluster_of
 from muster.wire import states
 from muster.wire.node.agents import ServerContact
@@ -120,9 +121,7 @@ def release_after(context: Context, transaction: Transaction, run: Any, number: 
     folders = node_folders(context, key, range(run.num_nodes))
     allocation = Allocation(allocation_id(context, key), cluster_of(row), folders)
     context.nodes.allocations.pop(key, None)
-    if context.nodes.job_ids.pop(key, None) is None and (job_id := engine.job_id(allocation)):
-        # It was over before anybody looked at the queue.
-        ATTEMPT.set(transaction, *key, job_id=job_id)
+    queue_jobs.end(context, transaction, cluster_of(row), key, engine.job(allocation))
     transaction.after_commit.append(lambda: context.hub.in_background(lambda: engine.release(allocation, followed)))
 
 

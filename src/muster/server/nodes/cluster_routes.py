@@ -14,11 +14,12 @@ from muster.server.database.connection import Transaction
 from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.http.needs import needs
 from muster.server.http.paging import PageOf
-from muster.server.nodes import cluster_changes, clusters, costs
+from muster.server.nodes import cluster_changes, cluster_check, clusters, costs
 from muster.server.people import audit
 from muster.wire.clusters import (
     ChangedCluster,
     ClusterChanges,
+    ClusterCheck,
     ClusterView,
     CostBy,
     CostReport,
@@ -54,6 +55,13 @@ async def create_cluster(body: NewCluster, context: ContextOf) -> ChangedCluster
 async def show_cluster(name: str, context: ContextOf) -> ClusterView:
     """One compute target."""
     return await context.database.read(lambda c: cluster_changes.view(context, c, name))
+
+
+@router.post("/clusters/{name}/check", dependencies=[needs(Action.SUBMIT)])
+async def check_cluster(name: str, context: ContextOf) -> ClusterCheck:
+    """Walk the way to a cluster as far as the server can: its manager, settings, nodes, the way back, disk."""
+    row = await context.database.read(lambda c: clusters.find(c, name))
+    return await cluster_check.check(context, clusters.cluster_of(row))
 
 
 @router.patch("/clusters/{name}", dependencies=[needs(Action.MANAGE_CLUSTER)])

@@ -13,6 +13,7 @@ from muster import errors
 from muster.engines.base import Allocation, Cluster, Gang, GangRequest, NodeState, QueueEngine, Scripted
 from muster.server.context import Context
 from muster.server.database.records import ATTEMPT, PLACEMENTS, RUN, record_file
+from muster.server.nodes import queue_jobs
 from muster.server.nodes.allocations import Key, allocation_id, attempt_of, node_folders, time_left_s
 from muster.server.nodes.clusters import Held
 from muster.server.nodes.configs import write_config
@@ -53,13 +54,14 @@ class QueuedNodes:
         found: dict[str, NodeState] = {}
         for key, allocation in allocations.items():
             state = self.context.nodes.allocations[key] = polled[allocation.id]
-            self._keep_job_id(key, self.engine.job_id(allocation))
             found |= {node: NodeState(life, state.reason) for node, life in state.nodes.items()}
             for node in state.nodes:
                 if node in state.unreached:
                     self.context.nodes.unreached[node] = state.unreached[node]
                 else:
                     self.context.nodes.unreached.pop(node, None)
+        jobs = {key: self.engine.job(allocation) for key, allocation in allocations.items()}
+        queue_jobs.keep(self.context, {key: job for key, job in jobs.items() if job is not None})
         return found
 
     def views(self, connection: Connection, held: Sequence[Held]) -> list[NodeView]:
@@ -101,13 +103,6 @@ class QueuedNodes:
         )
         agents = [write_config(context, cluster, name, reach, address="", linger_s=reach.linger_s) for name in folders]
         return GangRequest(allocation_id(context, key), cluster, folders, gang, tuple(agents))
-
-    def _keep_job_id(self, key: Key, job_id: str) -> None:
-        """Keep what the queue calls an attempt, once that is known."""
-        known = self.context.nodes.job_ids
-        if job_id and known.get(key) != job_id:
-            known[key] = job_id
-            self.context.database.submit(lambda t: ATTEMPT.set(t, *key, job_id=job_id)).result()
 
     def _keep_script(self, request: GangRequest) -> None:
         """Keep what is handed on with the run, where people look at its files."""

@@ -6,10 +6,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from muster.control.scheduling.model import Node
-from muster.engines.base import AllocationState, Connection, NodeOffer
+from muster.engines.base import AllocationState, Cluster, Connection, NodeOffer
 from muster.engines.registry import Engines
 from muster.host.network import address_towards, in_url
 from muster.wire.node.agents import ServerContact
+from muster.wire.queue_jobs import QueueJob
+
+
+@dataclass(frozen=True)
+class EndedJob:
+    """A job that is over, and of which the accounting has not said what it used."""
+
+    cluster: Cluster
+    job: QueueJob
+    since: float
+    """By the monotonic clock."""
 
 
 @dataclass
@@ -26,8 +37,10 @@ class NodesState:
     """What engines with a queue of their own said last of each open attempt."""
     announced: set[tuple[str, int]] = field(default_factory=set)
     """The attempts whose followers know why they wait."""
-    job_ids: dict[tuple[str, int], str] = field(default_factory=dict)
-    """What the queues of clusters call open attempts, as it is recorded."""
+    jobs: dict[tuple[str, int], QueueJob] = field(default_factory=dict)
+    """What the queues of clusters say of open attempts."""
+    ended_jobs: dict[tuple[str, int], EndedJob] = field(default_factory=dict)
+    """Those of which it is not known yet what they used."""
     unreached: dict[str, ServerContact] = field(default_factory=dict)
     """What agents met that live and have not reached this server, by node."""
 

@@ -26,6 +26,7 @@ from muster.host import clock
 from muster.job.parts import Retry
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.server.queue.dependencies import Dependencies
 from muster.server.queue.estimates import (
     Holder,
     Learned,
@@ -98,6 +99,7 @@ class RunQueue:
         """Who holds nodes, as the last pass left it."""
         self._holders: dict[str, Holder] = {}
         self._untold: set[str] = set()
+        self.dependencies = Dependencies()
         self._seen: int | None = None
 
     def update(self, transaction: Transaction) -> list[str]:
@@ -223,6 +225,7 @@ class RunQueue:
         self.learned.load(transaction)
         self._gangs, self._told, self._untold = {}, {}, set()
         self._kinds, self._held, self._holders = {}, {}, {}
+        self.dependencies = Dependencies()
         by_cluster: dict[str, list[Gang]] = {}
         for row in transaction.execute(_WAITING):
             gang = self._gang(row)
@@ -233,6 +236,7 @@ class RunQueue:
     def _put(self, run_id: str, row: Any | None) -> None:
         old = self._gangs.pop(run_id, None)
         self._kinds.pop(run_id, None)
+        self.dependencies.drop(run_id)
         if old is not None:
             self.queues[old.cluster].remove(old)
         if row is not None:
@@ -241,6 +245,7 @@ class RunQueue:
 
     def _gang(self, row: Any) -> Gang:
         """A queued run; only its first wait is forecast."""
+        self.dependencies.put(row)
         traits = self._kinds[row.id] = traits_of_run(row)
         gang = self._gangs[row.id] = gang_of(row, self.learned.length_of(row, traits))
         if row.forecast is not None and row.started_at is None:

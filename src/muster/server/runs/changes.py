@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from sqlalchemy import delete, select
@@ -88,6 +88,17 @@ def cancel(
             nodes = [node.node for node in PLACEMENTS.rows(transaction, row.id, row.attempt)]
             transaction.after_commit.append(partial(context.hub.changed, nodes, [row.id]))
     return [_cancelled(transaction, row) for row in rows.values()]
+
+
+def give_up(context: Context, transaction: Transaction, runs: Mapping[str, str]) -> None:
+    """End queued runs that will never start, each with why."""
+    now = clock.now()
+    for run_id, why in runs.items():
+        verdict = to_json(Verdict(CANCELLED, f"it never started: {why}"))
+        add_note(transaction, run_id, "warning", f"it never starts: {why}")
+        move_run(transaction, run_id, states.CANCELED, ended_at=now, verdict=verdict)
+        transaction.after_commit.append(partial(context.runs.unrecorded.add, run_id))
+    transaction.after_commit.append(lambda: context.hub.changed(runs=list(runs), queue=True))
 
 
 def _cancel_waiting(context: Context, transaction: Transaction, rows: Sequence[RunRow], force: bool, who: str) -> None:

@@ -27,6 +27,7 @@ from muster.server.database.connection import Transaction
 from muster.server.database.records import BY_KEY, CLUSTERS, add_event
 from muster.server.environments import records
 from muster.server.nodes import allocations, clusters
+from muster.server.queue import dependencies
 from muster.server.runs.views import run_view
 from muster.wire import states
 from muster.wire.node.plan import PlanRequest, PlanView
@@ -48,7 +49,7 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     if known is not None:
         return str(known.id)
     context.disk.check()
-    spec = datacheck.settle(context, transaction.connection, make_spec(dict(submission.spec)), submission.submitted_by)
+    spec = _settled(context, transaction.connection, submission)
     notices = [*submission.notices, *_check(context, transaction.connection, spec, submission)]
     settled = records.settle(context, transaction.connection, spec, submission.python, submission.packages)
     notices += settled.notices
@@ -92,6 +93,12 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     transaction.after_commit.append(lambda: context.hub.changed(runs=[run_id], queue=True))
     transaction.after_commit.append(lambda: context.runs.unrecorded.add(run_id))
     return run_id
+
+
+def _settled(context: Context, connection: Connection, submission: Submission) -> JobSpec:
+    """The job with the versions of its data and the ids of the runs that it follows."""
+    spec = datacheck.settle(context, connection, make_spec(dict(submission.spec)), submission.submitted_by)
+    return spec.model_copy(update={"after": dependencies.settle(connection, spec.after)}) if spec.after else spec
 
 
 def _check(context: Context, connection: Connection, spec: JobSpec, submission: Submission) -> list[str]:

@@ -15,7 +15,7 @@ from muster.server.database import tables
 from muster.server.database.records import RunRow, find_run, message_of
 from muster.server.environments import records
 from muster.server.http.paging import Page
-from muster.server.nodes import allocations
+from muster.server.nodes import allocations, queue_jobs
 from muster.server.queue import outlooks
 from muster.server.runs import checkpoints, retries
 from muster.server.tracking.labels import load_params
@@ -57,7 +57,7 @@ def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) 
             **vars(outlooks.outlook(context, row, slowest(parts.progress.get(row.id, ())), now)),
             notices=tuple(row.notices),
             verdict=verdict_of(row),
-            attempts=_attempts(parts, row.id),
+            attempts=_attempts(context, parts, row.id),
             checkpoints=checkpoints.views(parts.checkpoints.get(row.id, ())),
             excluded_nodes=tuple(row.excluded_nodes or ()),
             metrics=parts.metrics.get(row.id, {}),
@@ -274,7 +274,7 @@ def _load_files(connection: Connection, ids: Sequence[str]) -> dict[str, list[An
     return _group(connection.execute(select(files).where(files.c.run_id.in_(ids)).order_by(*order)))
 
 
-def _attempts(parts: _Parts, run_id: str) -> tuple[AttemptView, ...]:
+def _attempts(context: Context, parts: _Parts, run_id: str) -> tuple[AttemptView, ...]:
     placements, ranks = parts.placements.get(run_id, ()), parts.ranks.get(run_id, ())
     names = {(row.number, row.node_rank): allocations.shown_name(row) for row in placements}
     return tuple(
@@ -283,6 +283,7 @@ def _attempts(parts: _Parts, run_id: str) -> tuple[AttemptView, ...]:
             attempt,
             resumed_from=next((row.resumed for row in placements if row.number == attempt.number), None),
             verdict=verdict_of(attempt),
+            queue_job=queue_jobs.of_attempt(context, attempt),
             nodes=tuple(
                 NodeOfAttempt(
                     row.node_rank, names[row.number, row.node_rank], row.address, row.phase, tuple(row.gpus), row.cpus

@@ -14,10 +14,14 @@ from muster import errors
 from muster.engines.base import Allocation, AllocationState, Cluster, Gang, GangRequest
 from muster.engines.slurm.commands import Busy, Commands, Refused
 from muster.engines.slurm.engine import SlurmEngine
+from muster.engines.slurm.options import SlurmOptions
 from muster.engines.slurm.script import job_name
+from muster.engines.slurm.sites import SlurmSites
 from muster.host.locks import FileLock
 from muster.paths import NodePaths
 from muster.testing.slurm import FakeSlurm
+
+HPC = Cluster("hpc", "slurm")
 
 
 class Bed:
@@ -406,3 +410,87 @@ def test_what_a_dead_agent_left_is_delivered_while_its_job_still_runs(bed: Bed):
     assert paths.log.exists(), "an agent was started on this machine for what lies in the folder"
     # It finds no configuration and ends; nobody tries for ever.
     wait_until(lambda: set(bed.poll(allocation).nodes.values()) == {"up"}, 20, "the last try")
+
+
+def test_a_job_is_shown_with_what_its_people_ask_slurm_for(bed: Bed):
+    allocation = bed.allocation()
+    job = bed.submitted(allocation)
+    bed.slurm.move(job, account="nlp", qos="long", reason="Resources", starts="2026-01-31T10:00:00")
+    bed.poll(allocation)
+    shown = bed.engine.job(allocation)
+    assert shown is not None
+    assert (shown.id, shown.partition, shown.account, shown.qos) == (job, "batch", "nlp", "long")
+    assert (shown.state, shown.reason) == ("PENDING", "Resources")
+    assert shown.starts_at is not None
+    bed.slurm.move(job, state="RUNNING", reason="None", nodes="n[1-2]")
+    bed.poll(allocation)
+    shown = bed.engine.job(allocation)
+    assert shown is not None
+    assert (shown.reason, shown.nodes, shown.starts_at) == ("", "n[1-2]", None)
+
+
+def test_what_jobs_used_is_asked_of_the_accounting_and_its_absence_is_said(bed: Bed):
+    assert "Slurm accounting storage is disabled" in bed.engine.usage(HPC, ["1"])
+    bed.slurm.usage = "1|COMPLETED|0:0|62|00:58||0\n"
+    used = bed.engine.usage(HPC, ["1", "2"])
+    assert not isinstance(used, str)
+    assert list(used) == ["1"]
+    bed.slurm.busy = 1
+    assert bed.engine.usage(HPC, ["1"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "hint"),
+    [
+        ({"partition": "batch,nowhere"}, "no partition 'nowhere'", "Its partitions: batch, gpu."),
+        ({"reservation": "monday"}, "reservation: Slurm would refuse every job", "reservations of this site: friday"),
+        ({"licenses": "matlab:9"}, "licenses: Slurm would refuse every job", "licences of this site: matlab."),
+        ({"qos": "fast"}, "qos: Slurm would refuse every job with fast", "QOS of this site: long, normal."),
+        ({"mail_type": "SOMETIMES"}, "mail_type: 'SOMETIMES' is no event", "docs/slurm.md"),
+        ({"comment": 'a "quote"'}, "comment: ", "docs/slurm.md"),
+        ({"sbatch": ["hetjob"]}, "asks for a heterogeneous job, and the nodes of a run are alike", "docs/slurm.md"),
+    ],
+)  # fmt: skip
+def test_what_the_site_lacks_is_refused_with_what_it_has(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], message: str, hint: str
+):
+    monkeypatch.setattr("muster.engines.slurm.engine.require_installed", lambda: None)
+    bed.slurm.test_refusals = {"--reservation=": "invalid", "--licenses=": "invalid", "--qos=": "Invalid qos"}
+    bed.slurm.site_lists = {
+        "reservation": "ReservationName=friday StartTime=x\n",
+        "licenses": "LicenseName=matlab Total=4\n",
+        "qos": "normal\nlong\n",
+    }
+    with pytest.raises(errors.JobError) as refused:
+        bed.engine.check(Cluster("hpc", "slurm", options))
+    assert message in refused.value.message
+    assert hint in refused.value.hint
+
+
+def test_each_login_node_is_asked_alone_and_commands_are_quoted_for_its_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    asked: list[tuple[str, ...]] = []
+
+    def run(command: Any, stdin: str | None, deadline_s: float, kept: Any) -> tuple[int, str, str]:
+        asked.append(tuple(command))
+        return 255, "", "ssh: Could not resolve hostname"
+
+    monkeypatch.setattr("muster.engines.slurm.commands.run_command", run)
+    far = Commands(ssh="ada@login.site", wait=lambda _: None)
+    with pytest.raises(Busy, match="Unable to establish a connection to ada@login"):
+        far.call("scontrol", "update", "Name=a b; rm -rf /", tries=1)
+    assert asked[-1][-3:] == ("ada@login.site", "--", "scontrol update 'Name=a b; rm -rf /'")
+    fakes = {None: FakeSlurm(), "far": FakeSlurm(nodes=("f1",))}
+    sites = SlurmSites(lambda host: SlurmEngine(Commands(fakes[host].run, wait=lambda _: None)))
+    near_nodes = sites.nodes(Cluster("a", "slurm"))
+    far_nodes = sites.nodes(Cluster("b", "slurm", {"ssh": "far"}))
+    assert [node.name for node in near_nodes] == ["n1", "n2"]
+    assert [node.name for node in far_nodes] == ["f1"]
+    sites.close()
+
+
+@pytest.mark.parametrize("host", ["-oProxyCommand=x", "a b", "host;ls", "user@", "$(id)"])
+def test_a_login_node_is_a_host_and_nothing_else(host: str):
+    with pytest.raises(errors.JobError, match="is no host"):
+        SlurmOptions.parse({"ssh": host})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 
 import pytest
 
@@ -19,8 +20,10 @@ from muster.engines.slurm.parsing import (
     sinfo_text,
     squeue_json,
     squeue_text,
+    usage_text,
     version_of,
 )
+from muster.wire.queue_jobs import JobUsage
 
 OLD_JSON = {
     "job_id": 12, "name": "muster-a.1", "job_state": "RUNNING", "state_reason": "None", "restart_cnt": 1,
@@ -55,10 +58,50 @@ def test_json_of_an_unknown_shape_is_not_guessed_at():
 
 
 def test_text_columns_are_read_by_their_width_whatever_they_hold():
-    values = ("7", "PENDING", "ReqNodeNotAvail, UnavailableNodes:n[1-4]", "0", "0:00", "1-00:00:00", "", "muster-b.1")
-    line = "".join(value.ljust(width) for value, width in zip(values, (24, 24, 80, 12, 24, 24, 400, 260), strict=True))
     reason = "ReqNodeNotAvail, UnavailableNodes:n[1-4]"
-    assert squeue_text(line + "\n\n") == [Job("7", "muster-b.1", "PENDING", reason, 0, 0.0, 86_400.0, "")]
+    values = (
+        "7",
+        "PENDING",
+        reason,
+        "0",
+        "0:00",
+        "1-00:00:00",
+        "gpu,batch",
+        "nlp",
+        "(null)",
+        "2026-01-31T10:00:00",
+        "",
+    )
+    widths = (24, 24, 80, 12, 24, 24, 120, 80, 80, 24, 400, 260)
+    line = "".join(value.ljust(width) for value, width in zip((*values, "muster-b.1"), widths, strict=True))
+    at = datetime(2026, 1, 31, 10).timestamp()
+    expected = Job("7", "muster-b.1", "PENDING", reason, 0, 0.0, 86_400.0, "", at, "gpu,batch", "nlp", "")
+    assert squeue_text(line + "\n\n") == [expected]
+
+
+def test_a_node_of_several_partitions_is_one_node_with_the_longest_limit():
+    line = "n1|idle|4|1000|{}|gpu:2|n1|none"
+    two = sinfo_text("\n".join([line.format("1:00:00"), line.format("3:00:00"), line.format("2:00:00")]))
+    assert [(node.name, node.limit_s) for node in two] == [("n1", 10_800.0)]
+    assert sinfo_text("\n".join([line.format("1:00:00"), line.format("infinite")]))[0].limit_s is None
+
+
+USAGE = """\
+12|COMPLETED|0:0|62|00:58.250||3400
+12.batch|COMPLETED|0:0|62|00:01.000|2048K|0
+12.0|COMPLETED|0:0|61|00:57.250|1.5G|3400
+13|RUNNING|0:0|5|00:00:00||0
+14|CANCELLED by 1000|0:15|3|01:02:03||
+garbage
+"""
+
+
+def test_what_jobs_used_is_read_of_those_that_are_over():
+    used = usage_text(USAGE)
+    assert used == {
+        "12": JobUsage("COMPLETED", "0:0", 62.0, 58.25, 1_610_612_736, 3400.0),
+        "14": JobUsage("CANCELLED", "0:15", 3.0, 3723.0, None, None),
+    }
 
 
 def test_nodes_are_read_once_each_with_their_gpus_and_limit():

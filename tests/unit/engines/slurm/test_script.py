@@ -36,6 +36,11 @@ SITES: dict[str, tuple[dict[str, Any], dict[str, Any], list[NodeInfo]]] = {
          "sbatch": ["#SBATCH --reservation=monday", "--mail-type=END"]},
         {}, GPU_NODES,
     ),
+    "passed_on": (
+        {"partition": "gpu,batch", "reservation": "monday", "licenses": "matlab:2", "comment": "night shift",
+         "mail_type": "end,fail", "mail_user": "ada@site.org"},
+        {}, GPU_NODES,
+    ),
     "pmix": ({"partition": "gpu", "mpi": "pmix"}, {"ranks_per_node": 4}, GPU_NODES),
     "chained": ({"partition": "gpu", "chain": True, "time": "4:00:00"}, {"time_limit_s": 604_800.0}, GPU_NODES),
 }  # fmt: skip

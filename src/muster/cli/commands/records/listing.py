@@ -14,7 +14,7 @@ import typer
 from muster.cli.console import Paint, columns, print_lines, say
 from muster.cli.options import Json, complete_tags, option, print_json, switch
 from muster.cli.text import parse_duration
-from muster.cli.views.listing import in_order, listing, parse_columns, unknown_columns
+from muster.cli.views.listing import in_order, listing, parse_columns, unknown_columns, wide
 from muster.client.connect import NothingKept, connect_to_read
 from muster.errors import UserError
 from muster.wire import states
@@ -37,18 +37,22 @@ def ps(
     shown: Annotated[
         str | None, option("A,B,…", "These columns: run, status, loss, tag.team, input.lr …", "--columns")
     ] = None,
+    everything_known: Annotated[
+        bool, switch("More columns, and none cut: user, compute, and the job in Slurm's queue.", "--wide", "-w")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """List runs, newest first.
 
     On a terminal the table fits its width; in a pipe nothing is cut. Columns are run, name, status, experiment, ranks,
-    created, started, ended, duration, user, compute, tags, progress, command and why; tag.NAME, input.NAME, and any
-    metric by its name.
+    created, started, ended, duration, user, compute, job, partition, account, reason, starts, tags, progress, command
+    and why; tag.NAME, input.NAME, and any metric by its name.
 
     \b
     Examples:
       muster ps
       muster ps --status Running
+      muster ps --wide
       muster ps --since 1d --sort loss -n 5
       muster ps --tag team=vision --columns run,status,duration,tag.team
       muster ps --experiment imagenet --all --json
@@ -64,9 +68,15 @@ def ps(
     if as_json:
         print_json(views)
     elif views:
-        print_lines(listing(views, Paint.of(sys.stdout), now, columns(sys.stdout), names))
+        _print(views, names, now, everything_known)
     if total > len(views):
         say(f"{total - len(views):,} more: `muster ps -n {min(total, max(100, 5 * limit))}`, or --all")
+
+
+def _print(views: Sequence[RunView], names: Sequence[str], now: float, everything_known: bool) -> None:
+    room = None if everything_known else columns(sys.stdout)
+    chosen = wide(views) if everything_known and not names else names
+    print_lines(listing(views, Paint.of(sys.stdout), now, room, chosen))
 
 
 @dataclass(frozen=True)

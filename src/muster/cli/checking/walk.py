@@ -1,0 +1,18 @@
+"""Walks the way to a cluster: what the server can say of it, then a gang."""
+
+from __future__ import annotations
+
+from muster.cli.checking.gang import examine
+from muster.client.connect import connect
+from muster.client.workspace import find_workspace
+from muster.wire.clusters import Finding
+
+
+def check_cluster(name: str, wait_s: float | None) -> list[Finding]:
+    """Everything that was found; with `wait_s` a gang runs, unless it could not."""
+    client = connect()
+    view = client.cluster(name)
+    findings = list(client.check_cluster(name).findings)
+    if wait_s is None or any(finding.level == "fail" for finding in findings):
+        return findings
+    return findings + examine(client, view, find_workspace().paths.root, wait_s)

@@ -1,0 +1,138 @@
+"""What the queues of clusters say of attempts, kept with each; and what their jobs used, once they are over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from muster.engines.base import Cluster
+from muster.host import clock
+from muster.server.context import Context
+from muster.server.database import tables
+from muster.server.database.connection import Transaction
+from muster.server.database.records import ATTEMPT
+from muster.server.nodes.clusters import cluster_of
+from muster.server.nodes.state import EndedJob
+from muster.wire.codec import from_json, to_json
+from muster.wire.queue_jobs import JobUsage, QueueJob
+
+log = logging.getLogger("muster.server")
+
+Key = tuple[str, int]
+
+ASK_S = 5.0
+"""How often the accounting is asked."""
+_PATIENCE_S = 300.0
+"""How long the accounting may take to write a job down."""
+_LATE = f"the accounting had no record of it within {_PATIENCE_S / 60:g} minutes of its end"
+
+
+def keep(context: Context, found: Mapping[Key, QueueJob]) -> None:
+    """Note what queues say of open attempts; what outlasts the moment is recorded, with one write for all."""
+    known = context.nodes.jobs
+    changed = {key: job for key, job in found.items() if key not in known or _lasting(known[key]) != _lasting(job)}
+    known |= found
+    if changed:
+        context.database.submit(partial(_record, jobs=changed)).result()
+
+
+def of_attempt(context: Context, row: Any) -> QueueJob | None:
+    """What its queue says of an attempt, now or last."""
+    live = context.nodes.jobs.get((row.run_id, row.number))
+    return live or (None if row.queue_job is None else from_json(QueueJob, row.queue_job))
+
+
+def end(context: Context, transaction: Transaction, cluster: Cluster, key: Key, said: QueueJob | None) -> None:
+    """An attempt gives its job back: what is known of it stays, and what it used is asked for later."""
+    known = context.nodes.jobs.pop(key, None)
+    job = said or known
+    if job is None:
+        return
+    # What the queue last said of a job that ends now is old.
+    job = replace(job, state="", reason="", starts_at=None)
+    _record(transaction, {key: job})
+    same = [other for other, item in context.nodes.ended_jobs.items() if item.job.id == job.id]
+    for other in same:
+        # It went on as the next attempt, and has one account.
+        del context.nodes.ended_jobs[other]
+    context.nodes.ended_jobs[key] = EndedJob(cluster, job, time.monotonic())
+
+
+async def watch(context: Context) -> None:
+    """Learn what jobs used that are over, as their accounting writes it down."""
+    try:
+        await _find_ended(context)
+    except Exception:
+        log.exception("jobs that ended before the server came were not looked for")
+    while True:
+        await asyncio.sleep(ASK_S)
+        try:
+            await account(context)
+        except Exception:
+            log.exception("what jobs used was asked for in vain; it is tried again")
+
+
+async def account(context: Context) -> None:
+    """Ask what jobs used that are over; what is found is kept with their attempts."""
+    clusters = {item.cluster.name: item.cluster for item in context.nodes.ended_jobs.values()}
+    for name, cluster in sorted(clusters.items()):
+        mine = {key: item for key, item in context.nodes.ended_jobs.items() if item.cluster.name == name}
+        queue = context.nodes.engines.queue(cluster.engine)
+        jobs = sorted({item.job.id for item in mine.values()})
+        said = await asyncio.to_thread(queue.usage, cluster, jobs) if queue is not None else ""
+        answered = _answered(mine, said, time.monotonic())
+        if answered and said != "":
+            await context.database.write(partial(_record, jobs=answered))
+            for run_id, _ in answered:
+                context.runs.unrecorded.add(run_id)
+        for key in answered:
+            context.nodes.ended_jobs.pop(key, None)
+
+
+async def _find_ended(context: Context) -> None:
+    """Those that ended while the server was away, or just before it went."""
+    now = time.monotonic()
+    for key, cluster, job in await context.database.read(_without_usage):
+        context.nodes.ended_jobs.setdefault(key, EndedJob(cluster, job, now))
+
+
+def _answered(mine: Mapping[Key, EndedJob], said: Mapping[str, JobUsage] | str, now: float) -> dict[Key, QueueJob]:
+    """The jobs with what is known of their use by now, or with why it never will be."""
+    if isinstance(said, str):
+        return {key: replace(item.job, usage_note=said) for key, item in mine.items()}
+    found = {key: replace(item.job, usage=said[item.job.id]) for key, item in mine.items() if item.job.id in said}
+    late = {key: item for key, item in mine.items() if key not in found and now - item.since > _PATIENCE_S}
+    return found | {key: replace(item.job, usage_note=_LATE) for key, item in late.items()}
+
+
+def _without_usage(connection: Connection) -> list[tuple[Key, Cluster, QueueJob]]:
+    attempts, runs, clusters = tables.attempts, tables.runs, tables.clusters
+    query = (
+        select(*attempts.c["run_id", "number", "queue_job"], *clusters.c["name", "engine", "options"])
+        .join(runs, runs.c.id == attempts.c.run_id)
+        .join(clusters, clusters.c.name == runs.c.compute)
+        .where(attempts.c.job_id.is_not(None), attempts.c.ended_at > clock.now() - _PATIENCE_S)
+    )
+    found: dict[str, tuple[Key, Cluster, QueueJob]] = {}
+    for row in sorted(connection.execute(query), key=lambda row: (row.run_id, row.number)):
+        job = None if row.queue_job is None else from_json(QueueJob, row.queue_job)
+        if job is not None and job.usage is None and not job.usage_note:
+            found[job.id] = ((row.run_id, row.number), cluster_of(row), job)
+    return list(found.values())
+
+
+def _record(transaction: Transaction, jobs: Mapping[Key, QueueJob]) -> None:
+    for key, job in jobs.items():
+        ATTEMPT.set(transaction, *key, job_id=job.id, queue_job=to_json(job))
+
+
+def _lasting(job: QueueJob) -> QueueJob:
+    """Without what changes while it waits."""
+    return replace(job, reason="", starts_at=None)
