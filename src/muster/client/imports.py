@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from muster.environments import catalogue, names
+from muster.environments.current import installed
 from muster.environments.venvs.recipe import package_names
 
 _SCANNED_FILES, _SCANNED_BYTES = 500, 1 << 20
@@ -28,11 +29,15 @@ def imported_modules(code: Path) -> frozenset[str]:
 
 
 def lacking(name: str, code: Path) -> list[str]:
-    """Modules that the code imports, that the curated environment of this name brings, and that this Python lacks."""
+    """Modules that the code imports and the curated environment of this name brings, where this Python, which could
+    stand in for it otherwise, lacks them."""
     meaning = names.meaning(name, is_mpi=False)
     if meaning is None or meaning.curated is None:
         return []
-    packages = package_names(catalogue.load(meaning.curated).recipes["cpu"])
+    entry = catalogue.load(meaning.curated)
+    if not entry.is_met_by(installed()):
+        return []
+    packages = package_names(entry.recipes["cpu"])
     brought = {_MODULES.get(package, package.replace("-", "_")) for package in packages}
     return sorted(module for module in imported_modules(code) & brought if find_spec(module) is None)
 

@@ -58,7 +58,7 @@ def left_out_notice(settled: Settled, where: Mapping[Path, int] | None = None) -
 
 
 def _older(data: Mapping[str, Json]) -> Mapping[str, Json]:
-    """What files of the preview said in other words: `code.local_path`, `compute.target`, `environment.docker.image`."""
+    """What files of the preview said in other words."""
     changed = dict(data)
     if isinstance(folder := _mapping(data, "code").get("local_path"), str):
         changed["code"] = folder

@@ -114,7 +114,9 @@ def test_an_editor_of_azure_is_left_out_and_other_services_stay() -> None:
 
 
 def test_arguments_of_containers_that_muster_decides_are_left_out() -> None:
-    text = "command: x\nresources: {docker_args: '--ipc=host --shm-size 8g --memory=4g --gpus all --cap-add IPC_LOCK'}\n"
+    text = (
+        "command: x\nresources: {docker_args: '--ipc=host --shm-size 8g --memory=4g --gpus all --cap-add IPC_LOCK'}\n"
+    )
     job = parse_job(text)
     assert (job.spec.resources.docker_args, job.spec.resources.shm_size) == ("--memory=4g", "8g")
     assert "resources.docker_args (--ipc=host --gpus all --cap-add IPC_LOCK: Muster" in job.notices[0]

@@ -21,6 +21,7 @@ from muster.launch.plan import check as check_plan
 from muster.launch.plan import placeholder_slots, plan, sample_slots
 from muster.server.context import Context
 from muster.server.data import check as datacheck
+from muster.server.data import output_assets
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import BY_KEY, CLUSTERS, add_event
@@ -47,7 +48,11 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     if known is not None:
         return str(known.id)
     context.disk.check()
-    spec = datacheck.settle(context, transaction.connection, make_spec(dict(submission.spec)), submission.submitted_by)
+    given = make_spec(dict(submission.spec))
+    run_id = new_id(given)
+    output_assets.check(transaction.connection, given)
+    spec = output_assets.placed(given, run_id)
+    spec = datacheck.settle(context, transaction.connection, spec, submission.submitted_by)
     notices = [*submission.notices, *_check(context, transaction.connection, spec, submission)]
     settled = records.settle(context, transaction.connection, spec, submission.python, submission.packages)
     notices += settled.notices
@@ -55,7 +60,6 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     in_container = settled.container is not None and not spec.resources.container_args
     _require_isolation(context, spec, submission.submitted_by, in_container)
     now = clock.now()
-    run_id = new_id(spec)
     need = demand(spec)
     transaction.execute(
         _ADD_RUN,
