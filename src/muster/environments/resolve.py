@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from muster.environments import catalogue, condafile, names, requirements
 from muster.environments.names import Meaning
-from muster.environments.nearest import nearest_python, pip_requirements
+from muster.environments.nearest import before_numpy_2, modern_mlflow, nearest_python, pip_requirements
 from muster.environments.venvs import interpreters
 from muster.environments.venvs.recipe import package_names
 from muster.job.explain import job_error
@@ -199,6 +199,7 @@ def _conda(environment: EnvironmentSpec, site: Site) -> Resolved:
         pip, conda = (*of_pip, *pip), ()
         more = f"; left out: {', '.join(left_out)}" if left_out else ""
         notices.append(f"there is no conda here, so pip installs {', '.join(of_pip) or 'nothing'} in its place{more}")
+    pip = _today(pip, environment.strict, notices)
     python = _python(file.python, environment.strict, site, notices)
     recipe = _recipe(environment, "conda", pip, python, (*at, "pip"))
     whole = replace(recipe, channels=file.channels, conda=conda, variables=file.variables)
@@ -210,8 +211,9 @@ def _packages(environment: EnvironmentSpec, site: Site) -> Resolved:
     if given is not None and interpreters.is_path(given) and not environment.pip:
         return Resolved(environment.name, python=given)
     notices = list(_azure_notices(environment.pip))
+    pip = _today(environment.pip, environment.strict, notices)
     python = _python(given, environment.strict, site, notices)
-    recipe = _recipe(environment, "packages", environment.pip, python, ("environment", "pip"))
+    recipe = _recipe(environment, "packages", pip, python, ("environment", "pip"))
     return Resolved(environment.name, recipe, notices=tuple(notices))
 
 
@@ -250,6 +252,17 @@ def _python(python: str | None, strict: bool, site: Site, notices: list[str]) ->
     why = "is older than what ranks can run in" if is_old else "is not here"
     notices.append(f"Python {python} {why}: {taken} is taken (strict: true refuses that)")
     return f">={taken}" if here is None else taken
+
+
+def _today(pip: tuple[str, ...], strict: bool, notices: list[str]) -> tuple[str, ...]:
+    if strict:
+        return pip
+    lines, said = modern_mlflow(pip)
+    notices += said
+    if old := before_numpy_2(lines):
+        notices.append(f"{old} is from before NumPy 2 and says nothing of it: numpy<2 is taken")
+        lines = (*(line for line in lines if line.strip().lower() != "numpy"), "numpy<2")
+    return lines
 
 
 def _azure_notices(pip: tuple[str, ...]) -> tuple[str, ...]:

@@ -156,6 +156,33 @@ def test_what_a_public_image_holds_takes_its_place_where_it_cannot_be_had(image:
         resolved({"image": image, "strict": True}, container_trouble=lambda image: "no engine")
 
 
+def test_an_mlflow_that_cannot_be_imported_any_more_becomes_one_that_can() -> None:
+    found = resolved({"pip": ["mlflow==1.26.1", "azureml-mlflow==1.42.0", "six==1.16"]})
+    assert found.recipe is not None and found.recipe.requirements == ("mlflow>=2.22,<3", "six==1.16")
+    assert "mlflow==1.26.1 cannot be imported beside packages of today: mlflow>=2.22,<3 is taken" in found.notices
+    assert recipe({"pip": ["azureml-mlflow", "mlflow-skinny<2"]}).requirements == ("mlflow-skinny>=2.22,<3",)
+    assert recipe({"pip": ["azureml-mlflow"]}).requirements == ("mlflow-skinny>=2.22,<3",)
+    assert recipe({"pip": ["mlflow==2.9.1"]}).requirements == ("mlflow==2.9.1",)
+    assert recipe({"pip": ["mlflow==1.26.1"], "strict": True}).requirements == ("mlflow==1.26.1",)
+
+
+@pytest.mark.parametrize(
+    ("pip", "added"),
+    [
+        (["pandas==1.3.5"], True),
+        (["numpy", "scikit-learn<=1.0"], True),
+        (["torch==1.13.1", "tqdm"], True),
+        (["pandas==2.2.3", "scikit-learn"], False),
+        (["pandas==1.3.5", "numpy==1.21"], False),
+    ],
+)
+def test_packages_from_before_numpy_2_get_one_that_they_work_with(pip: list[str], added: bool) -> None:
+    found = resolved({"pip": pip})
+    assert found.recipe is not None and ("numpy<2" in found.recipe.requirements) == added
+    assert any("from before NumPy 2" in notice for notice in found.notices) == added
+    assert "numpy<2" not in recipe({"pip": pip, "strict": True}).requirements
+
+
 def test_packages_on_an_image_of_a_framework_are_joined_with_the_framework() -> None:
     described = {"image": "pytorch/pytorch:2.0.0", "pip": ["torch==2.1.0", "einops"]}
     found = recipe(described, container_trouble=lambda image: "no engine")
