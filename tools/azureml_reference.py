@@ -8,7 +8,6 @@ import muster.ml
 from muster.azureml.names import MODULES, REFUSED, WHOLE
 from muster.job.sections import (
     REFUSED_DISTRIBUTIONS,
-    REFUSED_SERVICES,
     harmless_keys,
     ignored_keys,
     keys_allowed_at,
@@ -98,7 +97,6 @@ def _fields() -> str:
     rows += [f"| `{key}` | left out, one notice | {reason} |" for key, reason in ignored_keys()]
     rows += [f"| `{key}` | refused | {reason}. {advice} |" for key, reason, advice in refused_keys()]
     rows += [f"| `distribution.type: {kind}` | refused | {text} |" for kind, text in REFUSED_DISTRIBUTIONS.items()]
-    rows += [f"| `services.NAME.type: {kind}` | refused | {text} |" for kind, text in REFUSED_SERVICES.items()]
     return "\n".join(["### Every field of a v2 job or component file", "", "| field | | |", "|---|---|---|", *rows, ""])
 
 

@@ -13,7 +13,6 @@ from pydantic.fields import FieldInfo
 from muster.job import parts, spec
 from muster.job.sections import (
     REFUSED_DISTRIBUTIONS,
-    REFUSED_SERVICES,
     harmless_keys,
     ignored_keys,
     refused_keys,
@@ -244,8 +243,7 @@ def _ignored() -> str:
     silent = ", ".join(f"`{key}`" for key in harmless_keys())
     ignored = [f"| `{key}` | {reason} |" for key, reason in ignored_keys()]
     refused = [f"| `{key}` | {reason} | {advice} |" for key, reason, advice in refused_keys()]
-    kinds = [("distribution.type", REFUSED_DISTRIBUTIONS), ("services.NAME.type", REFUSED_SERVICES)]
-    refused += [f"| `{key}: {kind}` | not there | {text} |" for key, said in kinds for kind, text in said.items()]
+    refused += [f"| `distribution.type: {kind}` | not there | {text} |" for kind, text in REFUSED_DISTRIBUTIONS.items()]
     return f"""\
 ## Keys of Azure ML
 

@@ -31,6 +31,8 @@ _EXCEPTIONS = {
     "WorkspaceException": "muster.errors:MusterError",
 }
 
+_ESTIMATORS = ("Gloo", "Keras", "Mpi", "Nccl", "ParameterServer", "PyTorch", "TensorFlow")
+
 MODULES: Mapping[str, Mapping[str, str]] = {
     "azureml": {},
     "azureml.core": _CORE,
@@ -76,14 +78,24 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     "azureml.core.workspace": {"Workspace": "muster.sdk.workspace"},
     "azureml.data": {
         "FileDataset": "muster.sdk.dataset",
+        "TabularDataset": "muster.sdk.dataset:FileDataset",
         "OutputFileDatasetConfig": "muster.sdk.dataset",
     },
+    "azureml.data.data_reference": {"DataReference": "muster.sdk.datastore:DataPath"},
     "azureml.data.datapath": {"DataPath": "muster.sdk.datastore"},
+    "azureml.data.tabular_dataset": {"TabularDataset": "muster.sdk.dataset:FileDataset"},
     "azureml.data.dataset_consumption_config": {"DatasetConsumptionConfig": "muster.sdk.dataset"},
-    "azureml.data.dataset_factory": {"FileDatasetFactory": "muster.sdk.dataset"},
+    "azureml.data.dataset_factory": {
+        "FileDatasetFactory": "muster.sdk.dataset",
+        "TabularDatasetFactory": "muster.sdk.dataset",
+    },
     "azureml.data.file_dataset": {"FileDataset": "muster.sdk.dataset"},
     "azureml.data.output_dataset_config": {"OutputFileDatasetConfig": "muster.sdk.dataset"},
     "azureml.exceptions": _EXCEPTIONS,
+    "azureml.train": {},
+    "azureml.train.dnn": dict.fromkeys(_ESTIMATORS, "muster.sdk.estimators"),
+    "azureml.train.estimator": {"Estimator": "muster.sdk.estimators", "Mpi": "muster.sdk.estimators"},
+    "azureml.train.sklearn": {"SKLearn": "muster.sdk.estimators"},
     "azureml.telemetry": {"set_diagnostics_collection": "muster.azureml.standins"},
     "azureml.widgets": {"RunDetails": "muster.azureml.widgets"},
     "azure": {},
@@ -91,6 +103,13 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     "azure.ai.ml": {},
     "azure.ai.ml.constants": {},
     "azure.ai.ml.entities": {},
+    "azure.core": {},
+    "azure.core.exceptions": {
+        "ClientAuthenticationError": "muster.errors:MusterError",
+        "HttpResponseError": "muster.errors:MusterError",
+        "ResourceExistsError": "muster.errors:Conflict",
+        "ResourceNotFoundError": "muster.errors:NotFound",
+    },
     "azure.identity": {
         "AzureCliCredential": _CREDENTIALS,
         "DefaultAzureCredential": _CREDENTIALS,
@@ -107,17 +126,13 @@ WHOLE = {
 }
 """Modules that are one of Muster's under another name."""
 
-SHARED = ("azure", "azure.ai")
+SHARED = ("azure", "azure.ai", "azure.core", "azure.core.exceptions")
 """Packages that others live in too: an installed one stays what it is."""
 
-_ESTIMATORS = "estimators became ScriptRunConfig, with an environment and a distributed_job_config"
 REFUSED: Mapping[str, str] = {
     "azureml.train.hyperdrive": "Muster has no sweeps yet; submit one ScriptRunConfig for each set of parameters",
     "azureml.train.automl": "Muster does not choose models; submit a script of your own",
-    "azureml.train.estimator": _ESTIMATORS,
-    "azureml.train.dnn": _ESTIMATORS,
-    "azureml.train.sklearn": _ESTIMATORS,
-    "azureml.train": "Muster has neither sweeps nor estimators; submit a ScriptRunConfig",
+    "azureml.train": "submit an estimator or a ScriptRunConfig",
     "azureml.pipeline": "Muster has no pipelines yet; submit the steps one after the other, and pass their outputs on",
     "azureml.core.webservice": "Muster does not deploy through v1's web services",
     "azureml.core.image": "images are built from an Environment: Environment.from_dockerfile",

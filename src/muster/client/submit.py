@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from muster.client.api import Client
+from muster.client.imports import imported_modules, lacking
 from muster.client.snapshot import FileChanged, Sent, push, scan, with_includes
 from muster.environments import names
 from muster.environments.current import installed
@@ -23,8 +22,6 @@ from muster.wire.environments import EnvironmentView
 from muster.wire.runs import RunView
 
 _TRIES = 3
-_SCANNED_FILES, _SCANNED_BYTES = 500, 1 << 20
-_HOROVOD = re.compile(rb"^\s*(?:import|from)\s+horovod\b", re.MULTILINE)
 
 
 class SentCode(NamedTuple):
@@ -50,6 +47,8 @@ def submit(
     all_notices = [*notices, *check_files(spec, base)]
     spec, about_horovod = with_horovod(spec, base)
     all_notices += about_horovod
+    packages, about_packages = packages_here(spec, base, python)
+    all_notices += about_packages
     described = with_contents(absolute_inputs(with_build(client, spec, base), base), base)
     snapshot = None
     if spec.code is not None or spec.additional_includes:
@@ -61,7 +60,7 @@ def submit(
         key,
         python,
         list(dict.fromkeys(all_notices)),
-        _packages(spec, python),
+        packages,
     )
 
 
@@ -69,25 +68,11 @@ def with_horovod(spec: JobSpec, base_dir: Path) -> tuple[JobSpec, list[str]]:
     """A name of Azure ML's in an MPI job means a compiled Horovod where the code imports it, and only there."""
     name = spec.environment
     other = names.with_horovod(name) if isinstance(name, str) and isinstance(spec.distribution, Mpi) else None
-    if other is None or spec.code is None or not imports_horovod(base_dir / spec.code):
+    if other is None or spec.code is None or "horovod" not in imported_modules(base_dir / spec.code):
         return spec, []
     return spec.model_copy(update={"environment": other}), [
         f"environment {name}: the code imports horovod, so it stands for {other}, which is compiled once"
     ]
-
-
-def imports_horovod(code: Path) -> bool:
-    """Whether a Python file of the code imports Horovod; looked for in the first few hundred."""
-    files = [code] if code.is_file() else itertools.islice(sorted(code.rglob("*.py")), _SCANNED_FILES)
-    return any(_HOROVOD.search(_content(file)) for file in files)
-
-
-def _content(file: Path) -> bytes:
-    try:
-        with file.open("rb") as stream:
-            return stream.read(_SCANNED_BYTES)
-    except OSError:
-        return b""
 
 
 def with_build(client: Client, spec: JobSpec, base_dir: Path) -> JobSpec:
@@ -117,10 +102,20 @@ def register_environment(client: Client, name: str, spec: JobSpec, base_dir: Pat
     return client.register_environment(name, content)
 
 
-def _packages(spec: JobSpec, python: str | None) -> dict[str, str] | None:
-    """What this Python has, where the job names an environment that it may stand in for."""
-    is_named = isinstance(spec.environment, str) or (spec.environment is not None and spec.environment.is_a_name)
-    return installed() if is_named and python == sys.executable else None
+def packages_here(spec: JobSpec, base_dir: Path, python: str | None) -> tuple[dict[str, str] | None, list[str]]:
+    """What this Python has, where the job names an environment that it may stand in for; and what there is to say."""
+    environment = spec.environment
+    name = environment if isinstance(environment, str) else environment.name if environment is not None else None
+    is_named = isinstance(environment, str) or (environment is not None and environment.is_a_name)
+    if not is_named or name is None or python != sys.executable:
+        return None, []
+    missing = lacking(name, base_dir / spec.code) if spec.code is not None else []
+    if not missing:
+        return installed(), []
+    said = (
+        f"the code imports {', '.join(missing)}, which the Python that submits does not have, so that does not stand in"
+    )
+    return {}, [f"environment {name}: {said}"]
 
 
 def absolute_inputs(spec: JobSpec, base_dir: Path) -> JobSpec:

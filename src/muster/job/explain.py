@@ -14,7 +14,6 @@ from muster.job.sections import (
     DISTRIBUTIONS,
     KINDS_THAT_CANNOT_RUN,
     REFUSED_DISTRIBUTIONS,
-    REFUSED_SERVICES,
     keys_allowed_at,
     refused_key,
 )
@@ -48,10 +47,9 @@ def make_spec(data: Mapping[str, Json], source: str = "job", line_of: Callable[[
         return f"{source}: " if line_of is None else f"{source}:{line_of(problem.path)}: "
 
     kind = data.get("type")
-    if kind in KINDS_THAT_CANNOT_RUN:
+    if isinstance(kind, str) and kind in KINDS_THAT_CANNOT_RUN:
         message = f"{show(kind)} jobs cannot run yet; allowed: 'command'"
-        hint = "Write a command job: `type: command`, or leave `type` out."
-        raise job_error([Problem(("type",), message, hint)], where)
+        raise job_error([Problem(("type",), message, KINDS_THAT_CANNOT_RUN[kind])], where)
     try:
         return JobSpec.model_validate(dict(data))
     except ValidationError as error:
@@ -98,8 +96,6 @@ def _translate(path: Path, details: ErrorDetails) -> Problem:
         at, kind_given = (*path, "type"), str(context["tag"])
         return _refused_kind(at, kind_given, REFUSED_DISTRIBUTIONS) or _not_allowed(at, kind_given, DISTRIBUTIONS)
     if kind == "literal_error":
-        if path[:1] == ("services",) and (refused := _refused_kind(path, given, REFUSED_SERVICES)):
-            return refused
         allowed = context["expected"].replace(" or ", ", ").split(", ")
         return _not_allowed(path, given, [name.strip("' ") for name in allowed])
     if kind in _NEEDED:

@@ -14,6 +14,7 @@ from muster.job.document import MAX_BYTES, BadDocument, MappingNode, Node, Scala
 from muster.job.environmentfile import with_environment_file
 from muster.job.explain import make_spec
 from muster.job.refusal import show
+from muster.job.sections import no_job
 from muster.job.spec import JobSpec
 from muster.wire.codec import Json
 
@@ -45,6 +46,8 @@ class JobDocument:
 
     def checked(self, data: Mapping[str, Json]) -> LoadedJob:
         """The job of this file, or of what became of it; raises JobError with file, line and key of every problem."""
+        if other := no_job(data):
+            raise JobError(f"{self.source}: this is {other[0]}, not a job", other[1])
         settled = settle(with_environment_file(data, self.base_dir))
         lines = {path: _line_of(self.root, path) for path in settled.left_out}
         notice = left_out_notice(settled, lines)

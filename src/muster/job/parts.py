@@ -183,6 +183,10 @@ class Output(Model):
     """Where it goes; absent: kept with the run, under `outputs/NAME`."""
     mode: Literal["rw_mount", "upload", "direct"] = "rw_mount"
     """`rw_mount`: sent as the job runs; `upload`: sent at its end; `direct`: the job itself writes to the address."""
+    name: Text | None = None
+    """Makes a data asset of what the job wrote, under this name, when it has completed."""
+    version: Text | None = None
+    """The asset's version; absent: the next number."""
 
     @field_validator("path", mode="after")
     @classmethod

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pydantic import BaseModel
 
 from muster.job.parts import (
@@ -20,9 +22,34 @@ from muster.job.parts import (
 )
 from muster.job.refusal import Path
 from muster.job.spec import JobSpec
+from muster.wire.codec import Json
 
 DISTRIBUTIONS: dict[str, type[BaseModel]] = {"pytorch": PyTorch, "mpi": Mpi, "tensorflow": TensorFlow}
-KINDS_THAT_CANNOT_RUN = ("sweep", "pipeline", "automl", "spark", "parallel", "import", "finetuning", "distillation")
+_ONE_BY_ONE = "Write each step as a command job, and give it what the step before wrote: --input NAME=PATH."
+KINDS_THAT_CANNOT_RUN = {
+    "sweep": "Write a command job of its `trial`, and run it once for each set of values: --input NAME=VALUE.",
+    "pipeline": _ONE_BY_ONE,
+    "parallel": _ONE_BY_ONE,
+    "automl": "Write a command job that trains a model of your choice.",
+    "spark": "Write a command job: `type: command`, with a `command` that starts Spark itself.",
+    "import": "Give the data to a command job as an input.",
+    "finetuning": "Write a command job that does the training itself.",
+    "distillation": "Write a command job that does the training itself.",
+}
+"""Kinds of jobs that Azure ML has and Muster cannot run yet, and what to do instead."""
+
+FILES_THAT_ARE_NO_JOBS = {
+    "schedule": ("a schedule", "Let cron start the job: `muster run JOB.yml --detach`."),
+    "environment": ("an environment", "Register it: `muster env register NAME FILE`."),
+    "compute": ("a compute target", "Make the cluster: `muster cluster create --file FILE`."),
+    "data": ("a data asset", "Make it: `muster data create NAME --path PATH`."),
+    "datastore": ("a datastore", "Make it: `muster datastore create`."),
+    "model": ("a model", "Register it with `Model.register` of the SDK."),
+    "endpoint": ("an endpoint", "Only jobs can be run."),
+    "deployment": ("a deployment", "Only jobs can be run."),
+    "workspace": ("a workspace", "Make one here: `muster init`."),
+}
+"""Files of Azure ML that somebody may take for a job: what they are, and what is done with each."""
 
 _SECTIONS: dict[Path, tuple[type[BaseModel], ...]] = {
     (): (JobSpec,),
@@ -69,10 +96,6 @@ _IGNORED: dict[Path, dict[str, str]] = {
         "max_instance_count": "a limit of nodes that Azure adds to a running job",
     },
     ("services", "*"): {"nodes": "more nodes than the first; services are on the node of rank 0"},
-    ("outputs", "*"): {
-        "name": "registers the output; `muster data create` does that for a run's files",
-        "version": "registers the output; `muster data create` does that for a run's files",
-    },
     ("environment",): {"inference_config": "for endpoints"},
 }
 """Without a meaning here: one notice names them."""
@@ -110,9 +133,42 @@ REFUSED_DISTRIBUTIONS = {
     "ray": "Start Ray by the command itself, once on each node: distribution {type: pytorch} gives NODE_RANK and "
     "MASTER_ADDR for `ray start`.",
 }
-REFUSED_SERVICES = {
-    "vs_code": "Use `type: ssh`, and let the editor connect through `muster forward`.",
+SERVICES_LEFT_OUT = {
+    "vs_code": "an editor that Azure starts; with `type: ssh` your own connects through `muster forward`",
+    "vscode": "an editor that Azure starts; with `type: ssh` your own connects through `muster forward`",
 }
+"""Kinds of services that have no meaning here."""
+
+CONTAINER_ARGS_LEFT_OUT = {
+    "--ipc": True,
+    "--shm-size": True,
+    "--gpus": True,
+    "--runtime": True,
+    "--network": True,
+    "--net": True,
+    "--device": True,
+    "--cap-add": True,
+    "--name": True,
+    "--privileged": False,
+    "--init": False,
+    "--rm": False,
+    "-i": False,
+    "-t": False,
+    "-it": False,
+}
+"""Arguments of containers that Muster decides itself, and whether each takes a value."""
+
+
+def no_job(data: Mapping[str, Json]) -> tuple[str, str] | None:
+    """What a file of Azure ML is that is no job, and what is done with it; None for all others."""
+    schema = data.get("$schema")
+    name = schema.rpartition("/")[2].lower() if isinstance(schema, str) else ""
+    if "command" in data or "job" in name or "component" in name:
+        return None
+    if "create_job" in data or "trigger" in data:
+        return FILES_THAT_ARE_NO_JOBS["schedule"]
+    found = [kind for kind in FILES_THAT_ARE_NO_JOBS if kind in name]
+    return FILES_THAT_ARE_NO_JOBS[max(found, key=len)] if found else None
 
 
 def section_of(path: Path) -> Path:
@@ -152,7 +208,10 @@ def harmless_keys() -> list[str]:
 
 def ignored_keys() -> list[tuple[str, str]]:
     """Every key that is left out with a notice, as a person writes it, and what it is for."""
-    return [(_written(section, key), reason) for section, keys in _IGNORED.items() for key, reason in keys.items()]
+    keys = [(_written(section, key), reason) for section, keys in _IGNORED.items() for key, reason in keys.items()]
+    services = [(f"services.NAME.type: {kind}", reason) for kind, reason in SERVICES_LEFT_OUT.items()]
+    words = ", ".join(name for name in CONTAINER_ARGS_LEFT_OUT if name != "--shm-size")
+    return [*keys, *services, ("resources.docker_args", f"{words}: Muster itself decides that for its containers")]
 
 
 def refused_keys() -> list[tuple[str, str, str]]:

@@ -18,7 +18,7 @@ from muster.sdk import compute, model
 from muster.sdk.notices import tell
 from muster.sdk.run import Run
 from muster.sdk.workspace import Workspace
-from muster.storage.addresses import DEFAULT_DATASTORE
+from muster.storage.addresses import DEFAULT_DATASTORE, parse_address
 from muster.wire.clusters import ClusterView
 from muster.wire.codec import Json
 from muster.wire.data.assets import AssetView, NewAsset
@@ -154,14 +154,15 @@ class Jobs:
         run, target = self.get(name).run, Path(download_path)
         files = run.get_file_names()
         outputs = [output_name] if output_name else sorted(self._outputs(run)) if all else []
-        if output_name and not any(file.startswith(f"outputs/{output_name}/") for file in files):
+        elsewhere = self._in_datastores(run, outputs, target)
+        if output_name and not elsewhere and not any(_is_below(file, output_name) for file in files):
             raise UserError(f"{run.id} has no output {output_name!r}", f"It has: {', '.join(self._outputs(run))}.")
         for file in files:
             if not is_safe_path(file):
                 raise UserError(f"the file name {file!r} leaves the target folder")
-            owner = next((output for output in outputs if file.startswith(f"outputs/{output}/")), None)
+            owner = next((output for output in outputs if _is_below(file, output)), None)
             if owner is not None:
-                inner = file.removeprefix(f"outputs/{owner}/")
+                inner = file.removeprefix(f"outputs/{owner}").lstrip("/") or owner
                 self._workspace.client.download(run.id, file, target / "named-outputs" / owner / inner)
             elif not output_name:
                 self._workspace.client.download(run.id, file, target / "artifacts" / file)
@@ -169,10 +170,27 @@ class Jobs:
     def archive(self, name: str) -> None:
         """Kept for v2 scripts: runs stay until `muster rm` or `muster gc`."""
 
+    def _in_datastores(self, run: Run, outputs: Sequence[str], target: Path) -> bool:
+        """Download the outputs that lie in a datastore; whether there was one."""
+        spec = self._workspace.client.run(run.id).spec.get("outputs")
+        storage, found = Storage(self._workspace.client.calls), False
+        for name in outputs:
+            item = spec.get(name) if isinstance(spec, dict) else None
+            path = item.get("path") if isinstance(item, dict) else None
+            location = parse_address(path) if isinstance(path, str) else None
+            if location is not None and location.kind == "datastore":
+                storage.download_path(location.store, location.path, target / "named-outputs" / name)
+                found = True
+        return found
+
     def _outputs(self, run: Run) -> Sequence[str]:
         spec = self._workspace.client.run(run.id).spec
         declared = spec.get("outputs")
         return [*declared] if isinstance(declared, dict) else []
+
+
+def _is_below(file: str, output: str) -> bool:
+    return file == f"outputs/{output}" or file.startswith(f"outputs/{output}/")
 
 
 class Done:
@@ -214,15 +232,32 @@ class DataAssets:
     def __init__(self, workspace: Workspace) -> None:
         self._storage = Storage(workspace.client.calls)
 
-    def create_or_update(self, data: entities.Data) -> AssetView:
+    def create_or_update(self, data: entities.Data) -> entities.Data:
         """Keep a file, a folder or an address as the next version of a data asset."""
         asset = NewAsset(data.name, "", data.version, description=data.description, tags=data.tags)
         if "://" in data.path or data.path.startswith("azureml:"):
-            return self._storage.create_asset(NewAsset(data.name, data.path, data.version, data.type, tags=data.tags))
-        return self._storage.upload_asset(Path(data.path).expanduser(), asset, DEFAULT_DATASTORE)
+            body = NewAsset(data.name, data.path, data.version, data.type, tags=data.tags)
+            return _data(self._storage.create_asset(body))
+        return _data(self._storage.upload_asset(Path(data.path).expanduser(), asset, DEFAULT_DATASTORE))
 
-    def get(self, name: str, version: str | None = None, label: str | None = None) -> AssetView:
-        return self._storage.asset(name, version)
+    def get(self, name: str, version: str | None = None, label: str | None = None) -> entities.Data:
+        return _data(self._storage.asset(name, version))
+
+    def list(self, name: str | None = None, **kwargs: Any) -> Iterator[entities.Data]:
+        """Every version, the newest first."""
+        return (_data(view) for view in self._storage.assets(name))
+
+
+def _data(view: AssetView) -> entities.Data:
+    return entities.Data(
+        path=view.address,
+        type=view.type,
+        name=view.name,
+        version=view.version,
+        description=view.description,
+        tags=dict(view.tags),
+        id=f"azureml:{view.name}:{view.version}",
+    )
 
 
 class Models:

@@ -13,7 +13,7 @@ from muster.job.azure import left_out_notice, settle
 from muster.job.environmentfile import with_environment_file
 from muster.job.explain import make_spec
 from muster.job.jobfile import LoadedJob
-from muster.ml.values import Input, Output, Value, plain
+from muster.ml.values import Described, Input, Output, Value, plain
 from muster.wire.codec import Json
 
 _RESOURCES = ("instance_count", "instance_type", "shm_size", "docker_args", "locations", "properties")
@@ -145,7 +145,9 @@ def command(
     values: dict[str, Value] = {key: kwargs[key] for key in (*_KEYS, "limits") if kwargs.get(key) is not None}
     values |= _given({"command": command, "code": None if code is None else os.fspath(code)})
     values |= {"inputs": dict(inputs or {}), "outputs": dict(outputs or {})}
-    resources = {**(kwargs.get("resources") or {}), **_given({key: kwargs.get(key) for key in _RESOURCES})}
+    described = kwargs.get("resources") or {}
+    described = described.described() if isinstance(described, Described) else described
+    resources = {**described, **_given({key: kwargs.get(key) for key in _RESOURCES})}
     # `properties` of the job and of its resources have one name among the arguments: the job's.
     resources.pop("properties", None)
     if resources:

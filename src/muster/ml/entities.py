@@ -64,12 +64,60 @@ class Environment:
 class Data:
     """A data asset: a file or folder in a version that never changes."""
 
-    name: str
     path: str
     type: str = "uri_folder"
+    name: str = ""
     version: str | None = None
     description: str | None = None
     tags: dict[str, str] = field(default_factory=dict)
+    id: str = ""
+
+
+@dataclass
+class JobResourceConfiguration:
+    """How much of a cluster a job holds."""
+
+    instance_count: int | None = None
+    instance_type: str | None = None
+    shm_size: str | None = None
+    docker_args: Any = None
+    properties: Any = None
+    locations: Any = None
+    max_instance_count: int | None = None
+
+    def described(self) -> dict[str, Json]:
+        return {key: value for key, value in vars(self).items() if value is not None}
+
+
+ResourceConfiguration = JobResourceConfiguration
+
+
+@dataclass
+class CommandJobLimits:
+    """When a job is stopped."""
+
+    timeout: int | None = None
+
+    def described(self) -> dict[str, Json]:
+        return {"timeout": self.timeout}
+
+
+@dataclass
+class UserIdentityConfiguration:
+    """Who the job is in Azure; left out with a notice."""
+
+    client_id: str | None = None
+    type: str = "user_identity"
+
+    def described(self) -> dict[str, Json]:
+        return {"type": self.type}
+
+
+@dataclass
+class ManagedIdentityConfiguration(UserIdentityConfiguration):
+    """Who the job is in Azure; left out with a notice."""
+
+    type: str = "managed"
 
 
 @dataclass
@@ -140,7 +188,7 @@ class JupyterLabJobService(JobService):
 
 
 class VsCodeJobService(JobService):
-    """Refused when the job is checked."""
+    """An editor that Azure starts; left out with a notice."""
 
     kind = "vs_code"
 
@@ -149,15 +197,20 @@ __all__ = [
     "AmlCompute",
     "BuildContext",
     "Command",
+    "CommandJobLimits",
     "Data",
     "Environment",
+    "JobResourceConfiguration",
     "JobService",
     "JupyterLabJobService",
+    "ManagedIdentityConfiguration",
     "Model",
     "MpiDistribution",
     "PyTorchDistribution",
+    "ResourceConfiguration",
     "SshJobService",
     "TensorBoardJobService",
     "TensorFlowDistribution",
+    "UserIdentityConfiguration",
     "VsCodeJobService",
 ]

@@ -30,16 +30,21 @@ class Dataset:
     def get_by_name(workspace: Any, name: str, version: Any = "latest") -> "InputDataset":
         return InputDataset(name)
 
-    get_by_id = get_by_name
+    @staticmethod
+    def get_by_id(workspace: Any, id: str, **kwargs: Any) -> "InputDataset":
+        return InputDataset(id)
 
     class File:
         @staticmethod
         def from_files(path: Any, validate: bool = True, **kwargs: Any) -> "InputDataset":
-            return InputDataset("", path if isinstance(path, str) else "")
+            return InputDataset("", _one_path(path))
 
-    class Tabular(_Elsewhere):
-        _what = "Dataset.Tabular"
-        _hint = "Give the file as an input, and read it with pandas."
+    class Tabular:
+        @staticmethod
+        def from_delimited_files(path: Any, validate: bool = True, **kwargs: Any) -> "InputDataset":
+            return InputDataset("", _one_path(path))
+
+        from_parquet_files = from_json_lines_files = from_delimited_files
 
 
 class InputDataset:
@@ -47,7 +52,8 @@ class InputDataset:
 
     def __init__(self, name: str, path: str = "") -> None:
         self.name = name
-        found = path or _input(name)
+        # v1 passes a dataset's id in the arguments, where a path stands here.
+        found = path or (name if "/" in name and Path(name).exists() else _input(name))
         if not Path(found).exists():
             raise MusterError("{} is not on this node".format(found), "Give it to the job as an input.")
         self._path = Path(found)
@@ -76,17 +82,30 @@ class InputDataset:
         return MountedDataset(str(self._path))
 
     def to_pandas_dataframe(self) -> Any:
-        """The rows of the one CSV or Parquet file."""
+        """The rows of its CSV, JSON-lines or Parquet files, one after the other."""
         pandas = importlib.import_module("pandas")
-        files = self._files()
-        if len(files) != 1:
-            raise MusterError("{} holds {} files".format(self._path, len(files)), "Read them with pandas one by one.")
-        return pandas.read_parquet(files[0]) if files[0].suffix == ".parquet" else pandas.read_csv(files[0])
+        readers = {".parquet": pandas.read_parquet, ".jsonl": lambda file: pandas.read_json(file, lines=True)}
+        found = [readers.get(file.suffix, pandas.read_csv)(file) for file in self._files()]
+        return pandas.concat(found, ignore_index=True)
+
+    def as_named_input(self, name: str) -> "InputDataset":
+        return self
+
+    as_mount = as_download = as_hdfs = lambda self, *args, **kwargs: self
 
     def _files(self) -> List[Path]:
         if self._path.is_file():
             return [self._path]
         return sorted(file for file in self._path.rglob("*") if file.is_file())
+
+
+class InputPath(str):
+    """The path of an input, which v1 scripts take for a text or for a dataset."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(InputDataset("", str(self)), name)
 
 
 class MountedDataset:
@@ -162,6 +181,13 @@ class Environment(_Elsewhere):
     _what = "Environment"
 
     get = classmethod(lambda cls, *args, **kwargs: cls())
+
+
+def _one_path(path: Any) -> str:
+    given = path[0] if isinstance(path, (list, tuple)) and len(path) == 1 else path
+    if isinstance(given, str) and "://" not in given:
+        return given
+    raise unavailable("reading {!r}".format(path), "Give it to the job as an input, and use its path.")
 
 
 def _input(name: str) -> str:

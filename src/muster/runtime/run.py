@@ -5,6 +5,7 @@ the same calls print. A disk that is full costs one warning on standard error; o
 """
 
 import atexit
+import importlib
 import io
 import json
 import os
@@ -36,7 +37,8 @@ class Run:
         self.id = environ["MUSTER_RUN_ID"]
         self.attempt = int(environ.get("MUSTER_ATTEMPT", "1"))
         self.experiment = RunExperiment(environ.get("MUSTER_EXPERIMENT", "default"))
-        self.name = self.id
+        self.name = self.display_name = self.id
+        self.number = 1
         self.parent: Optional["Run"] = None
         self._events = EventFile(environ["MUSTER_EVENTS_FILE"]) if environ.get("MUSTER_EVENTS_FILE") else None
         self._uploads = _path(environ, "MUSTER_UPLOADS_DIR")
@@ -228,9 +230,15 @@ class Run:
             publish(self.checkpoint_dir, path, step)
 
     @property
-    def input_datasets(self) -> Dict[str, str]:
-        """Where the run's inputs are, by name."""
-        return dict(self._inputs)
+    def input_datasets(self) -> Dict[str, Any]:
+        """Where the run's inputs are, by name: paths that are datasets, too."""
+        # Not with this module: a rank that only logs does without.
+        dataset = importlib.import_module("muster.runtime.inside").InputPath
+        return {name: dataset(path) for name, path in self._inputs.items()}
+
+    def child_run(self, name: Optional[str] = None, run_id: Optional[str] = None, outputs: Any = None) -> Any:
+        """A run below this one, for results of its own; it ends with `complete()`, or with its `with`."""
+        return importlib.import_module("muster.runtime.children").ChildRun(self.id, name or "")
 
     @property
     def output_datasets(self) -> Dict[str, str]:

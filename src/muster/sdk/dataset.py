@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
+import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +32,7 @@ class FileDataset:
         plain = path.removesuffix("/**").removesuffix("/*") or "/"
         self.location = parse_address(plain)
         self.workspace = workspace
+        self.rows: int | None = None
         self.path = str(Path(self.location.path).expanduser().absolute()) if self.is_local else plain
         self._is_file = is_file
         if any(letter in self.path for letter in "*?["):
@@ -84,6 +90,25 @@ class FileDataset:
             shutil.copy2(base / name[1:], target / name[1:])
         return [str(target / name[1:]) for name in names]
 
+    def to_pandas_dataframe(self, on_error: str = "null", out_of_range_datetime: str = "null") -> Any:
+        """The rows of its CSV, JSON-lines or Parquet files, one after the other; needs pandas."""
+        with tempfile.TemporaryDirectory() as folder:
+            files = [Path(self.path)] if self.is_local and self.is_file else self._files_in(folder)
+            return data_frame(files, self.rows)
+
+    def take(self, count: int) -> FileDataset:
+        """The same files, of whose rows `to_pandas_dataframe` shows the first."""
+        made = copy.copy(self)
+        made.rows = count
+        return made
+
+    def mount(self, mount_point: str | None = None, **kwargs: Any) -> MountContext:
+        """A folder with the files, while the `with` lasts."""
+        return MountContext(self, mount_point)
+
+    def _files_in(self, folder: str) -> list[Path]:
+        return sorted(Path(name) for name in self.download(folder)) if not self.is_local else _below(Path(self.path))
+
     def register(
         self,
         workspace: Connected,
@@ -125,6 +150,30 @@ class FileDataset:
         return Storage(self.workspace.client.calls)
 
 
+class MountContext:
+    """What `dataset.mount()` gives: the files are copied to a folder, or lie in one already."""
+
+    def __init__(self, dataset: FileDataset, mount_point: str | None) -> None:
+        self._dataset = dataset
+        self._own = mount_point is None and not dataset.is_local
+        self.mount_point = mount_point or (tempfile.mkdtemp() if self._own else dataset.path)
+
+    def start(self) -> None:
+        if self.mount_point != self._dataset.path:
+            self._dataset.download(self.mount_point, overwrite=True)
+
+    def stop(self) -> None:
+        if self._own:
+            shutil.rmtree(self.mount_point, ignore_errors=True)
+
+    def __enter__(self) -> MountContext:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+
 @dataclass
 class DatasetConsumptionConfig:
     """A dataset together with its name in the job and how the job reaches it."""
@@ -163,6 +212,7 @@ class OutputFileDatasetConfig:
         self.name = name
         self.destination = destination
         self.mode = "rw_mount"
+        self.registered_as: str | None = None
 
     def as_mount(self, disable_metadata_cache: bool = False) -> OutputFileDatasetConfig:
         return self._with_mode("rw_mount")
@@ -170,22 +220,31 @@ class OutputFileDatasetConfig:
     def as_upload(self, overwrite: bool = False, source_globs: Any = None) -> OutputFileDatasetConfig:
         return self._with_mode("upload")
 
-    def register_on_complete(self, name: str, description: str | None = None, tags: Any = None) -> Any:
-        """Refused: data assets are made of what is there."""
-        raise JobError(
-            "an output cannot register itself", f"When the run has completed: `muster data create {name} --path …`."
-        )
+    def register_on_complete(
+        self, name: str, description: str | None = None, tags: Any = None
+    ) -> OutputFileDatasetConfig:
+        """Make a data asset of what the script wrote, when the run has completed."""
+        made = self._with_mode(self.mode)
+        made.registered_as = name
+        return made
+
+    def read_delimited_files(self, **kwargs: Any) -> OutputFileDatasetConfig:
+        """Kept for v1 scripts: files stay files."""
+        return self
+
+    read_parquet_files = read_delimited_files
 
     def to_output(self) -> dict[str, str]:
         """The output of a job file."""
-        if self.destination is None:
-            return {"type": "uri_folder", "mode": self.mode}
-        store, path = self.destination
-        return {"type": "uri_folder", "mode": self.mode, "path": datastore_address(store.name, path)}
+        said = {"type": "uri_folder", "mode": self.mode}
+        if self.destination is not None:
+            store, path = self.destination
+            said["path"] = datastore_address(store.name, path)
+        return {**said, "name": self.registered_as} if self.registered_as else said
 
     def _with_mode(self, mode: str) -> OutputFileDatasetConfig:
         made = OutputFileDatasetConfig(self.name, self.destination)
-        made.mode = mode
+        made.mode, made.registered_as = mode, self.registered_as
         return made
 
 
@@ -203,7 +262,7 @@ class FileDatasetFactory:
             path = path[0]
         source = DataPath(path[0], path[1]) if isinstance(path, tuple) else path
         if isinstance(source, DataPath):
-            return _in_datastore(source, is_file)
+            return in_datastore(source, is_file)
         dataset = FileDataset(os.fspath(source), is_file=is_file)
         if validate and dataset.is_local and not Path(dataset.path).exists():
             raise JobError(f"there is no file or folder {dataset.path}", "Pass validate=False if it comes later.")
@@ -225,13 +284,35 @@ class FileDatasetFactory:
             raise JobError(
                 f"there is no file in {source}" + (f" for {pattern!r}" if pattern else ""), "Check the folder."
             )
-        return _in_datastore(store.upload_files(files, str(source), path, overwrite), is_file=False)
+        return in_datastore(store.upload_files(files, str(source), path, overwrite), is_file=False)
+
+
+class TabularDatasetFactory:
+    """`Dataset.Tabular`: files with rows, which jobs get as files and `to_pandas_dataframe` reads."""
+
+    @staticmethod
+    def from_delimited_files(path: _Source | list[_Source], validate: bool = True, **kwargs: Any) -> FileDataset:
+        """A dataset of a CSV file, or of a folder of them."""
+        return FileDatasetFactory.from_files(path, validate)
+
+    from_parquet_files = from_json_lines_files = from_delimited_files
+
+    @staticmethod
+    def register_pandas_dataframe(dataframe: Any, target: Any, name: str, **kwargs: Any) -> FileDataset:
+        """Write a data frame into a datastore as Parquet, and register it."""
+        store, path = target if isinstance(target, tuple) else (target, "")
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / f"{name}.parquet"
+            dataframe.to_parquet(file)
+            made = store.upload_files([str(file)], folder, path or name, overwrite=True)
+        return in_datastore(made, is_file=False).register(store.workspace, name, create_new_version=True)
 
 
 class Dataset:
     """Datasets by kind."""
 
     File = FileDatasetFactory
+    Tabular = TabularDatasetFactory
 
     @staticmethod
     def get_by_name(workspace: Connected, name: str, version: str | int = "latest") -> FileDataset:
@@ -239,13 +320,33 @@ class Dataset:
         wanted = None if version == "latest" else str(version)
         return _asset(workspace, Storage(workspace.client.calls).asset(name, wanted))
 
+    @staticmethod
+    def get_all(workspace: Connected) -> dict[str, FileDataset]:
+        """The newest version of every registered dataset, by name."""
+        found: dict[str, FileDataset] = {}
+        for asset in Storage(workspace.client.calls).assets():
+            found.setdefault(asset.name, _asset(workspace, asset))
+        return found
+
+
+def data_frame(files: Sequence[Path], rows: int | None = None) -> Any:
+    """The rows of files, one after the other."""
+    pandas = import_module("pandas")
+    readers = {".parquet": pandas.read_parquet, ".jsonl": partial(pandas.read_json, lines=True)}
+    found = pandas.concat([readers.get(file.suffix, pandas.read_csv)(file) for file in files], ignore_index=True)
+    return found if rows is None else found.head(rows)
+
+
+def _below(path: Path) -> list[Path]:
+    return [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+
 
 def _asset(workspace: Connected, asset: AssetView) -> FileDataset:
     address = str(Location("asset", store=asset.name, version=asset.version))
     return FileDataset(address, workspace, is_file=asset.type == "uri_file")
 
 
-def _in_datastore(path: DataPath, is_file: bool | None) -> FileDataset:
+def in_datastore(path: DataPath, is_file: bool | None) -> FileDataset:
     inner = path.path_on_datastore.removesuffix("/**").removesuffix("/*")
     address = datastore_address(path.datastore.name, inner)
     return FileDataset(address, path.datastore.workspace, is_file=False if inner != path.path_on_datastore else is_file)

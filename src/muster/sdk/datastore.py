@@ -199,6 +199,15 @@ class DataPath:
 
     datastore: Datastore
     path_on_datastore: str = ""
+    mode: str = "ro_mount"
+
+    def as_mount(self) -> DataPath:
+        """An input that is read where it is, or staged."""
+        return replace(self, mode="ro_mount")
+
+    def as_download(self, path_on_compute: str | None = None, overwrite: bool = False) -> DataPath:
+        """An input that is copied for the job."""
+        return replace(self, mode="download")
 
     @property
     def address(self) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+from muster.client.importing.own_runs import started_run
 from muster.client.provenance import record
 from muster.client.submit import submit
-from muster.errors import JobError, MusterError
+from muster.errors import JobError
 from muster.job.check import check_files
 from muster.sdk.connected import Connected
 from muster.sdk.job import to_job
@@ -83,12 +84,15 @@ class Experiment:
         names = dict.fromkeys(view.experiment for view in workspace.client.each_run())
         return [Experiment(workspace, name) for name in names]
 
-    def start_logging(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Not here: a run is a submitted job."""
-        raise MusterError(
-            "interactive runs (start_logging) do not exist here: a run is a submitted job",
-            "Put the code in a script and submit it, or use Run.get_context(), which prints outside a run.",
-        )
+    def start_logging(self, *args: Any, snapshot_directory: Any = None, display_name: str = "", **kwargs: Any) -> Run:
+        """A run without ranks, for what this process logs itself; `complete()`, or the end of a `with`, ends it.
+
+        >>> run = Experiment(workspace, "by hand").start_logging()
+        >>> run.log("alpha", 0.03)
+        >>> run.complete()
+        """
+        run_id = started_run(self.workspace.client, self.name, display_name)
+        return Run.get(self.workspace, run_id)
 
     def __repr__(self) -> str:
         return f"Experiment(name={self.name!r})"

@@ -11,13 +11,15 @@ from muster.errors import JobError
 from muster.job.explain import make_spec
 from muster.job.rules import IDENTIFIER
 from muster.job.spec import JobSpec
-from muster.sdk.dataset import DatasetConsumptionConfig, FileDataset, OutputFileDatasetConfig
+from muster.sdk.dataset import DatasetConsumptionConfig, FileDataset, OutputFileDatasetConfig, in_datastore
+from muster.sdk.datastore import DataPath
 from muster.sdk.environment import Environment, to_spec
 from muster.sdk.notices import ignored
 from muster.sdk.runconfig import (
     DistributedConfiguration,
     MpiConfiguration,
     PyTorchConfiguration,
+    RunConfiguration,
     ScriptRunConfig,
     TensorflowConfiguration,
 )
@@ -29,6 +31,8 @@ def to_job(config: ScriptRunConfig, name: str) -> tuple[JobSpec, list[str]]:
     run_config = config.run_config
     inputs = _Inputs()
     command = _command(config, inputs)
+    for item in (*config.inputs, *_named_data(run_config)):
+        inputs.reference(item)
     environment, notices = to_spec(run_config.environment)
     distribution, num_nodes = _distribution(config.distributed_job_config or run_config.distributed_job_config)
     notices += ignored("DockerConfiguration", {"arguments": run_config.docker.arguments})
@@ -88,7 +92,7 @@ def _texts(what: str, items: Sequence[Any], inputs: _Inputs) -> list[str]:
 
 
 def _text(what: str, item: Any, inputs: _Inputs) -> str:
-    if isinstance(item, DatasetConsumptionConfig | FileDataset):
+    if isinstance(item, DatasetConsumptionConfig | FileDataset | DataPath):
         return inputs.reference(item)
     if isinstance(item, OutputFileDatasetConfig):
         return inputs.output(item)
@@ -114,13 +118,29 @@ class _Inputs:
         self.outputs[name] = data.to_output()
         return f"${{{{outputs.{name}}}}}"
 
-    def reference(self, data: DatasetConsumptionConfig | FileDataset) -> str:
-        use = data.as_mount() if isinstance(data, FileDataset) else data
+    def reference(self, data: DatasetConsumptionConfig | FileDataset | DataPath) -> str:
+        use = _use(data)
         name = use.name or f"input_{len(self.declared)}"
         if not IDENTIFIER.fullmatch(name):
             raise JobError(f"{name!r} cannot be an input's name", "Use letters, digits and '_'.")
         self.declared[name] = use.to_input()
         return f"${{{{inputs.{name}}}}}"
+
+
+def _use(data: DatasetConsumptionConfig | FileDataset | DataPath) -> DatasetConsumptionConfig:
+    if isinstance(data, DatasetConsumptionConfig):
+        return data
+    if isinstance(data, FileDataset):
+        return data.as_mount()
+    if isinstance(data, DataPath):
+        return DatasetConsumptionConfig(None, in_datastore(data, is_file=None), data.mode)
+    raise JobError(f"{data!r} ({type(data).__name__}) is no data", "Pass a dataset, or datastore.path(…).as_mount().")
+
+
+def _named_data(run_config: RunConfiguration) -> list[DatasetConsumptionConfig]:
+    """What older scripts put into `run_config.data` and `run_config.data_references`, by name."""
+    given = {**run_config.data, **run_config.data_references}
+    return [_use(item).as_named_input(name) for name, item in given.items()]
 
 
 def _resume(resume_from: Any, inputs: _Inputs) -> list[str]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import html
 import io
-import re
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from muster.client.api import Client
 from muster.client.history import MetricRecord, records
-from muster.defaults import GROWING_S
+from muster.client.importing import own_runs
 from muster.errors import MissingExtra, MusterError, NotFound, RunFailed
 from muster.host.files import is_safe_path
 from muster.runtime import values
@@ -21,16 +19,14 @@ from muster.runtime.run import Run as ContextRun
 from muster.runtime.uploads import check_name, folder_files
 from muster.sdk.connected import Connected
 from muster.sdk.model import Model
+from muster.sdk.output import LineMerger, show
 from muster.wire.codec import Json, to_json
 from muster.wire.runs import MetricReport, RunView
 from muster.wire.states import TERMINAL
-from muster.wire.stream import LogPiece, RunEnded, StateChanged, StreamEvent
 
 if TYPE_CHECKING:
     from muster.sdk.experiment import Experiment
 
-_KEPT_BYTES = 1 << 20
-"""Of a line that does not end."""
 _POLL_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
@@ -97,8 +93,14 @@ class Run:
 
     @property
     def parent(self) -> Run | None:
-        """None: a command job has no parent."""
-        return None
+        """The run that made it; None for a job that was submitted."""
+        found = own_runs.parent(self._client, self.id) if not self._view.num_ranks else None
+        return Run.get(self.workspace, found) if found else None
+
+    @property
+    def number(self) -> int:
+        """Kept for v1 scripts: runs are told apart by their ids."""
+        return 1
 
     def get_status(self) -> str:
         """The state of this moment: `Queued`, `Running`, `Completed`, `Failed`, `Canceled` and those between."""
@@ -123,8 +125,35 @@ class Run:
         return self.tags
 
     def get_children(self, recursive: bool = False, **kwargs: Any) -> Iterator[Run]:
-        """A command job has no children."""
-        return iter(())
+        """The runs that it made of its own, newest first."""
+        for run_id in own_runs.children(self._client, self._view.experiment, self.id):
+            child = Run.get(self.workspace, run_id)
+            yield child
+            if recursive:
+                yield from child.get_children(recursive=True)
+
+    def child_run(self, name: str | None = None, run_id: str | None = None, outputs: Any = None) -> Run:
+        """A run below this one, for what this process logs itself."""
+        return Run.get(self.workspace, own_runs.started_run(self._client, self._view.experiment, name or "", self.id))
+
+    def complete(self, _set_status: bool = True) -> None:
+        """End a run that this process began with `start_logging` or `child_run`; others end with their processes."""
+        self._end("FINISHED")
+
+    def fail(self, error_details: Any = None, error_code: str | None = None, _set_status: bool = True) -> None:
+        """The same for one that went wrong."""
+        self._end("FAILED")
+
+    def _end(self, status: str) -> None:
+        if not self._refresh().num_ranks:
+            own_runs.end_run(self._client, self.id, status)
+            self._refresh()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._end("FINISHED" if kind is None else "FAILED")
 
     def get_portal_url(self) -> str:
         """How to see the run from a terminal."""
@@ -136,10 +165,10 @@ class Run:
         self, show_output: bool = False, raise_on_error: bool = True, *, wait_post_processing: bool = False
     ) -> dict[str, Json]:
         """Wait for the end; a run that ended badly raises RunFailed with its verdict."""
-        printer = _LineMerger(self._view.num_ranks) if show_output else None
+        printer = LineMerger(self._view.num_ranks) if show_output else None
         for item in self._client.stream(self.id, logs=show_output, metrics=False):
             if printer is not None:
-                _show(printer, item.event)
+                show(printer, item.event)
         details = self.get_details()
         if raise_on_error:
             self._raise_if_bad()
@@ -409,64 +438,6 @@ def as_completed(runs: Iterable[Run], timeout: float | None = None) -> Iterator[
         quiet = 0 if ended else quiet + 1
         pause_s = _POLL_S[min(quiet, len(_POLL_S)) - 1] if quiet else 0.0
         time.sleep(pause_s if deadline is None else max(0.0, min(pause_s, deadline - time.monotonic())))
-
-
-class _LineMerger:
-    """Bytes of several logs in, whole lines out; a line rewritten with carriage returns shows its last state."""
-
-    def __init__(self, num_ranks: int) -> None:
-        self._prefixed = num_ranks > 1
-        self._rest: dict[str, bytes] = {}
-        self._shown_at: dict[str, float] = {}
-
-    def feed(self, log: LogPiece) -> str:
-        """The lines that a log event completes."""
-        stream = log.stream
-        *lines, rest = (self._rest.get(stream, b"") + log.data).split(b"\n")
-        if len(rest) > _KEPT_BYTES:
-            lines.append(rest)
-            rest = b""
-        self._rest[stream] = rest
-        if not lines and b"\r" in log.data and self._is_due(stream):
-            # A progress bar, as it stands.
-            lines.append(rest)
-        return "".join(self._line(stream, line) for line in lines)
-
-    def _is_due(self, stream: str) -> bool:
-        now = time.monotonic()
-        if now - self._shown_at.get(stream, -GROWING_S) < GROWING_S:
-            return False
-        self._shown_at[stream] = now
-        return True
-
-    def finish(self) -> str:
-        """What is left without an end of line."""
-        left = "".join(self._line(stream, rest) for stream, rest in sorted(self._rest.items()) if rest)
-        self._rest.clear()
-        return left
-
-    def _line(self, stream: str, line: bytes) -> str:
-        shown = line.removesuffix(b"\r").rpartition(b"\r")[2].decode(errors="replace")
-        return f"{_prefix(stream) if self._prefixed else ''}{shown}\n"
-
-
-def _prefix(stream: str) -> str:
-    name = re.sub(r"^user_logs/(std_log_)?|\.txt$", "", stream)
-    rank = re.fullmatch(r"process_0*(\d+)", name)
-    return f"[rank {rank[1]}] " if rank else f"[{name}] "
-
-
-def _show(printer: _LineMerger, event: StreamEvent) -> None:
-    text = ""
-    if isinstance(event, LogPiece):
-        text = printer.feed(event)
-    elif isinstance(event, RunEnded):
-        text = printer.finish()
-    elif isinstance(event, StateChanged) and event.reason:
-        text = f"{event.status}: {event.reason}\n"
-    if text:
-        sys.stdout.write(text)
-        sys.stdout.flush()
 
 
 def _utc(at: float | None) -> str | None:

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 from muster.defaults import MAX_RUN_S
 from muster.sdk.environment import CondaDependencies, Environment
-from muster.wire.codec import Json
 
 
 class Named(Protocol):
@@ -99,7 +98,10 @@ class RunConfiguration:
         self.mpi = MpiConfiguration()
         self.pytorch = PyTorchConfiguration()
         self.tensorflow = TensorflowConfiguration()
-        self.data: Mapping[str, Json] = {}
+        self.data: Mapping[str, Any] = {}
+        self.data_references: Mapping[str, Any] = {}
+        self.output_data: Mapping[str, Any] = {}
+        self.auto_prepare_environment = True
         self.max_run_duration_seconds: int | None = MAX_RUN_S
 
     @property
@@ -142,6 +144,8 @@ class ScriptRunConfig:
         self.command = command if command is not None else self.run_config.command
         self.distributed_job_config = distributed_job_config
         self.resume_from = resume_from
+        self.inputs: list[Any] = []
+        """Data that the script finds by its name alone (`run.input_datasets`), beside that in its arguments."""
         if compute_target is not None:
             self.run_config.target = compute_target
         if environment is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from muster.client.workspace import FOLDER, WorkspaceRef, create_workspace, find
 from muster.errors import NotFound, UserError
 from muster.host.files import read_json
 from muster.sdk.compute import ComputeTarget
+from muster.sdk.dataset import Dataset, FileDataset
 from muster.sdk.datastore import Datastore
+from muster.sdk.environment import Environment
 from muster.sdk.experiment import Experiment
 from muster.sdk.model import Model
 from muster.sdk.notices import tell
@@ -104,6 +107,20 @@ class Workspace:
     def models(self) -> dict[str, Model]:
         """The newest version of every model."""
         return {model.name: model for model in Model.list(self, latest=True)}
+
+    @property
+    def environments(self) -> dict[str, Environment]:
+        """The newest version of every registered environment, by name."""
+        return Environment.list(self)
+
+    @property
+    def datasets(self) -> dict[str, FileDataset]:
+        """The newest version of every registered dataset, by name."""
+        return Dataset.get_all(self)
+
+    def get_mlflow_tracking_uri(self) -> str:
+        """Where MLflow's clients log: in a run its own address, elsewhere that of `muster mlflow`."""
+        return os.environ.get("MLFLOW_TRACKING_URI", "")
 
     def experiment(self, name: str) -> Experiment:
         """An experiment by name, whether it has runs yet or not."""

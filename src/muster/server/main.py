@@ -34,7 +34,7 @@ from muster.paths import WorkspacePaths, user_runtime_dir
 from muster.server import loops, watchdog
 from muster.server.clock import ClockFile, shift
 from muster.server.context import Context
-from muster.server.data import encryption
+from muster.server.data import encryption, output_assets
 from muster.server.data.state import WorkspaceFiles
 from muster.server.data.workspace_store import check_answers, open_workspace_store
 from muster.server.database import tables
@@ -129,6 +129,7 @@ class Process:
         tasks = self._start_loops(context)
         serving = [asyncio.create_task(server.serve([item])) for server, item in sockets]
         context.hub.in_background(lambda: encryption.finish_rotation(context))
+        context.hub.in_background(lambda: output_assets.take_up(context))
         context.hub.scheduler.set()
         await remote.open()
         self._announce()

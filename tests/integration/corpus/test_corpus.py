@@ -14,7 +14,7 @@ CORPUS = Path(__file__).parents[2] / "corpus"
 
 @pytest.fixture
 def corpus(workspace: Path) -> Path:
-    for folder in ("v1", "v2", "batchai"):
+    for folder in ("v1", "v2", "batchai", "jobs", "notebooks"):
         shutil.copytree(CORPUS / folder, workspace / folder)
     return workspace
 
@@ -52,11 +52,52 @@ def test_python_of_v2(corpus: Path) -> None:
     assert (corpus / "v2/downloaded/named-outputs/model_output/model_0.txt").read_text() == "weights"
 
 
+# Data that lies in somebody's cloud is replaced; nothing else is.
+INPUTS = {
+    "basics/asset_input.yml": "table=jobs/data/flowers.csv",
+    "basics/web_input.yml": "table=jobs/data/flowers.csv",
+    "basics/blob_folder_input.yml": "folder=jobs/data",
+    "basics/datastore_input.yml": "folder=jobs/data",
+    "nyc-prep/component.yml": "raw_data=jobs/data",
+}
+# These need packages that the Python of the tests lacks, or an image.
+OTHERS = ("basics/mlflow.yml", "basics/interactive.yml", "basics/notebook.yml")
+WITHOUT_PACKAGES = ("dask/job.yml", "includes/train.yml", "mpi-plain/job.yml", "nyc-prep/component.yml")
+
+
+def test_job_files_in_the_shapes_of_public_ones_complete(corpus: Path) -> None:
+    jobs = [f"basics/{file.name}" for file in sorted((corpus / "jobs/basics").glob("*.y*ml"))]
+    failed = {}
+    for job in [*(job for job in jobs if job not in OTHERS), *WITHOUT_PACKAGES]:
+        given = ("--input", INPUTS[job]) if job in INPUTS else ()
+        command = [sys.executable, "-m", "muster", "run", f"jobs/{job}", "--compute", "local", "--environment", "none"]
+        done = subprocess.run([*command, *given], cwd=corpus, capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode != 0:
+            failed[job] = done.stdout + done.stderr
+    assert not failed
+    assert muster(corpus, "data", "show", "cleaned_flowers").count("cleaned_flowers") >= 1
+
+
+def test_scripts_of_notebooks_complete(corpus: Path) -> None:
+    folder = corpus / "notebooks"
+    said = {script.name: submitted(folder, script.name) for script in sorted(folder.glob("*.py"))}
+    assert "[0.1, 0.2]" in said["children.py"]
+    assert "Completed {'alpha': 0.03" in said["interactive.py"] and "outputs/model.txt" in said["interactive.py"]
+    assert "['/numbers.csv']" in said["outputs.py"] and "by input ['/numbers.csv']" in said["tabular.py"]
+    assert "[rank 1] trained 2" in said["estimator_pytorch.py"]
+    assert "rows 4 said" in said["estimator_inputs.py"] and "digits_model" in said["estimator_generic.py"]
+    assert (folder / "got-one/named-outputs/kept/numbers.csv").exists()
+
+
 def test_files_of_batch_ai(corpus: Path) -> None:
     said = muster(corpus / "batchai", "run", "job.json")
     assert "rank 0 url tcp://127.0.0.1:" in said and "rank 1 url tcp://127.0.0.1:" in said
     said = muster(corpus / "batchai", "run", "mpirun.json")
     assert said.count("prepared") == 2 and "distributed True" in said
+    for name in ("custom_mpi", "custom_toolkit", "chainer", "caffe2"):
+        assert "Completed" in muster(corpus / "batchai", "run", f"{name}.json")
+    said = muster(corpus / "batchai", "run", "tensorflow_distributed.json", "--environment", "none")
+    assert "worker 1 2 1" in said and "ps 0 2 1" in said
 
 
 def test_the_seven_ways_of_the_v1_guide_start_without_compiling(corpus: Path) -> None:

@@ -120,7 +120,7 @@ def test_packages_of_conda_are_pip_s_where_there_is_no_conda() -> None:
 
 
 def test_without_an_engine_an_image_is_left_out_or_refused() -> None:
-    site: dict[str, Any] = {"container_trouble": lambda: "no engine"}
+    site: dict[str, Any] = {"container_trouble": lambda image: "no engine"}
     with_packages = {"image": "tf:1", "pip": ["six"]}
     found = resolved(with_packages, **site)
     assert found.container is None and found.recipe is not None and found.recipe.requirements == ("six",)
@@ -128,9 +128,66 @@ def test_without_an_engine_an_image_is_left_out_or_refused() -> None:
     base = resolved({"image": "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu20.04"}, **site)
     assert (base.container, base.recipe) == (None, None) and "runs in the current Python" in base.notices[0]
     for refused in ({"image": "mine:1"}, {**with_packages, "strict": True}):
-        with pytest.raises(JobError, match="needs a container engine: no engine") as caught:
+        with pytest.raises(JobError, match="cannot be used: no engine") as caught:
             resolved(refused, **site)
         assert "--environment none" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("image", "curated"),
+    [
+        ("python", None),
+        ("library/python:3.8-slim", None),
+        ("docker.io/library/ubuntu:22.04", None),
+        ("continuumio/miniconda3", None),
+        ("nvidia/cuda:11.8.0-base", None),
+        ("mcr.microsoft.com/azureml/curated/acpt-pytorch-1.13-cuda11.7:latest", "pytorch"),
+        ("mcr.microsoft.com/azureml/curated/sklearn-1.0-ubuntu20.04-py38-cpu@sha256:00", "sklearn"),
+        ("pytorch/pytorch:1.13.1-cuda11.6-cudnn8-runtime", "pytorch"),
+        ("tensorflow/tensorflow:2.11.0-gpu", "tensorflow"),
+        ("nvcr.io/nvidia/pytorch:23.05-py3", "pytorch"),
+    ],
+)
+def test_what_a_public_image_holds_takes_its_place_where_it_cannot_be_had(image: str, curated: str | None) -> None:
+    found = resolved({"image": image}, container_trouble=lambda image: f"no {image}")
+    assert (found.container, found.name) == (None, f"{curated}-cpu" if curated else None)
+    assert f"the image {image} is left out, and" in found.notices[0] and f"no {image}" in found.notices[0]
+    with pytest.raises(JobError, match="cannot be used"):
+        resolved({"image": image, "strict": True}, container_trouble=lambda image: "no engine")
+
+
+def test_an_mlflow_that_cannot_be_imported_any_more_becomes_one_that_can() -> None:
+    found = resolved({"pip": ["mlflow==1.26.1", "azureml-mlflow==1.42.0", "six==1.16"]})
+    assert found.recipe is not None and found.recipe.requirements == ("mlflow>=2.22,<3", "six==1.16")
+    assert "mlflow==1.26.1 cannot be imported beside packages of today: mlflow>=2.22,<3 is taken" in found.notices
+    assert recipe({"pip": ["azureml-mlflow", "mlflow-skinny<2"]}).requirements == ("mlflow-skinny>=2.22,<3",)
+    assert recipe({"pip": ["azureml-mlflow"]}).requirements == ("mlflow-skinny>=2.22,<3",)
+    assert recipe({"pip": ["mlflow==2.9.1"]}).requirements == ("mlflow==2.9.1",)
+    assert recipe({"pip": ["mlflow==1.26.1"], "strict": True}).requirements == ("mlflow==1.26.1",)
+
+
+@pytest.mark.parametrize(
+    ("pip", "added"),
+    [
+        (["pandas==1.3.5"], True),
+        (["numpy", "scikit-learn<=1.0"], True),
+        (["torch==1.13.1", "tqdm"], True),
+        (["pandas==2.2.3", "scikit-learn"], False),
+        (["pandas==1.3.5", "numpy==1.21"], False),
+    ],
+)
+def test_packages_from_before_numpy_2_get_one_that_they_work_with(pip: list[str], added: bool) -> None:
+    found = resolved({"pip": pip})
+    assert found.recipe is not None and ("numpy<2" in found.recipe.requirements) == added
+    assert any("from before NumPy 2" in notice for notice in found.notices) == added
+    assert "numpy<2" not in recipe({"pip": pip, "strict": True}).requirements
+
+
+def test_packages_on_an_image_of_a_framework_are_joined_with_the_framework() -> None:
+    described = {"image": "pytorch/pytorch:2.0.0", "pip": ["torch==2.1.0", "einops"]}
+    found = recipe(described, container_trouble=lambda image: "no engine")
+    assert found.requirements[:2] == ("torch==2.1.0", "einops")
+    assert "torch==2.13.0" not in found.requirements and "torchvision==0.28.0" in found.requirements
 
 
 def test_a_name_without_a_framework_is_the_current_python() -> None:

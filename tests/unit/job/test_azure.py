@@ -104,3 +104,30 @@ def test_a_file_that_is_no_environment_is_refused(tmp_path: Path, content: bytes
     (tmp_path / "env.yml").write_bytes(content)
     with pytest.raises(JobError):
         environment_of(tmp_path / "env.yml")
+
+
+def test_an_editor_of_azure_is_left_out_and_other_services_stay() -> None:
+    text = "command: x\nservices:\n  editor: {type: vs_code, nodes: all}\n  board: {type: tensor_board}\n"
+    job = parse_job(text)
+    assert list(job.spec.services) == ["board"]
+    assert len(job.notices) == 1 and "services.editor (an editor that Azure starts" in job.notices[0]
+
+
+def test_arguments_of_containers_that_muster_decides_are_left_out() -> None:
+    text = (
+        "command: x\nresources: {docker_args: '--ipc=host --shm-size 8g --memory=4g --gpus all --cap-add IPC_LOCK'}\n"
+    )
+    job = parse_job(text)
+    assert (job.spec.resources.docker_args, job.spec.resources.shm_size) == ("--memory=4g", "8g")
+    assert "resources.docker_args (--ipc=host --gpus all --cap-add IPC_LOCK: Muster" in job.notices[0]
+    with pytest.raises(JobError, match="'-v' is not among the arguments"):
+        parse_job("command: x\nresources: {docker_args: '-v /:/host'}\n")
+
+
+def test_files_of_the_preview_are_understood() -> None:
+    job = parse_job(
+        "command: x\ncode: {local_path: src}\ncompute: {target: azureml:big, instance_count: 2}\n"
+        "distribution: {type: pytorch}\nenvironment: {docker: {image: python}}\n"
+    ).spec
+    assert (job.code, job.compute, job.resources.instance_count) == ("src", "big", 2)
+    assert isinstance(job.environment, EnvironmentSpec) and job.environment.image == "python"

@@ -32,9 +32,10 @@ def output_paths(order: Order, paths: AttemptPaths) -> dict[str, str]:
 def _output_path(name: str, item: OutputOrder | None, paths: AttemptPaths) -> str:
     access = item.access if item is not None else None
     if item is None or access is None:
-        folder = paths.work / "outputs" / name
-        folder.mkdir(parents=True, exist_ok=True)
-        return str(folder)
+        target = paths.work / "outputs" / name
+        is_file = item is not None and item.type == "uri_file"
+        (target.parent if is_file else target).mkdir(parents=True, exist_ok=True)
+        return str(target)
     if access.kind == "refused":
         raise Failed("data_unavailable", f"output {name!r}: {access.options.get('message')}")
     if access.kind == "http":

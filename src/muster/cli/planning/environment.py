@@ -10,10 +10,10 @@ from pathlib import Path
 from muster.cli.text import duration
 from muster.client.connect import connect
 from muster.client.storage import Storage
-from muster.client.submit import with_horovod
-from muster.environments.current import installed
+from muster.client.submit import packages_here, with_horovod
 from muster.environments.files import with_contents
 from muster.environments.here import here
+from muster.environments.images import reach
 from muster.environments.resolve import Resolved, Site, resolve
 from muster.environments.venvs.builder import has_gpus
 from muster.environments.venvs.cache import Cache
@@ -46,15 +46,18 @@ def planned(spec: JobSpec, base_dir: Path) -> PlannedEnvironment:
     described = _as_if_sent(with_contents(spec, base_dir))
     if described.environment is None:
         return PlannedEnvironment()
+    if isinstance(described.environment, EnvironmentSpec) and described.environment.image:
+        reach.look(described.environment.image)
+    packages, about_packages = packages_here(spec, base_dir, sys.executable)
     site = Site(
         is_mpi=isinstance(spec.distribution, Mpi),
         has_gpus=has_gpus(),
-        packages=installed(),
+        packages=packages,
         registered=_registered,
         **here(sys.executable),
     )
     found = resolve(described.environment, site)
-    return PlannedEnvironment((*notices, *found.notices), _summary(found))
+    return PlannedEnvironment((*notices, *about_packages, *found.notices), _summary(found))
 
 
 def check_data(spec: JobSpec) -> None:

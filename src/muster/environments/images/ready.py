@@ -19,7 +19,7 @@ from muster.environments.failures import Failure, classify_engine
 from muster.environments.images import engines, kept, layer, probe
 from muster.environments.images.command import APPTAINER, Engine, build_command, pull_command
 from muster.environments.images.kept import images_dir
-from muster.environments.images.registries import registry_of, secret_name
+from muster.environments.images.registries import registry_of, secret_name, whole
 from muster.environments.images.runner import EngineRunner
 from muster.environments.limits import images_limit_bytes
 from muster.host.files import PRIVATE, read_json, remove_tree, write_json
@@ -132,6 +132,9 @@ def _pull(runner: EngineRunner, container: Container, auth: str) -> None:
     target = str(_sif(container)) if runner.engine.kind == APPTAINER else ""
     command = pull_command(runner.engine, container.reference, auth, target)
     status, printed = runner.perform(command, what, _apptainer_login(runner.engine, container.login))
+    if status != 0 and any("did not resolve to an alias" in line for line in printed):
+        # podman without a registry for short names; everywhere else they are docker.io's.
+        status, printed = runner.perform(pull_command(runner.engine, whole(container.reference), auth), what)
     if status != 0:
         secret = secret_name(registry_of(container.reference))
         raise classify_engine(f"{what} failed", status, printed, secret, pulled=True)

@@ -13,6 +13,13 @@ def registry_of(image: str) -> str:
     return "docker.io"
 
 
+def whole(image: str) -> str:
+    """An image's name with its registry, as docker understands it without one."""
+    if registry_of(image) != "docker.io" or image.startswith("docker.io/"):
+        return image
+    return f"docker.io/{image}" if "/" in image else f"docker.io/library/{image}"
+
+
 def secret_name(registry: str) -> str:
     """The secret that holds a registry's credentials."""
     return "registry_" + re.sub(r"[^A-Za-z0-9]", "_", registry)

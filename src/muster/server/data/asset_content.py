@@ -49,6 +49,20 @@ def measure(context: Context, body: NewAsset) -> tuple[str, list[FileEntry]]:
     return body.type or ("uri_file" if is_file else "uri_folder"), found
 
 
+def seen(context: Context, connection: Connection, address: str, folder: bool) -> list[FileEntry] | None:
+    """The files at an address with their sizes, where listing them costs little; None where the store is elsewhere.
+
+    What is not there is an empty list; hashes come with the first download.
+    """
+    spec, path = _store(context, connection, parse_address(address))
+    if not isinstance(spec.options, _HERE) or context.files.store.local_root is None:
+        return None
+    try:
+        return grants.listing(context, spec, path, address, folder)
+    except errors.MusterError:
+        return []
+
+
 def protect(context: Context, address: str, files: Sequence[FileEntry]) -> None:
     """Take the permission to write from what never changes, where it lies in the workspace's own folder."""
     location, store = parse_address(address), context.files.store

@@ -59,6 +59,11 @@ def create(transaction: Transaction, body: NewAsset, kind: str, files: Sequence[
     return made
 
 
+def exists(connection: Connection, name: str, version: str) -> bool:
+    """Whether there is this version of a data asset."""
+    return _row(connection, name, version) is not None
+
+
 def _same_as_newest(
     transaction: Transaction, body: NewAsset, kind: str, files: Sequence[FileEntry]
 ) -> AssetView | None:

@@ -14,6 +14,7 @@ from muster import errors
 from muster.defaults import SHM_BYTES
 from muster.environments import names
 from muster.environments.here import here
+from muster.environments.images import reach
 from muster.environments.images.registries import registry_of, secret_name
 from muster.environments.resolve import Resolved, Site, resolve
 from muster.environments.venvs.recipe import without_secrets
@@ -65,6 +66,14 @@ def settle(
     settled = resolve(spec.environment, site)
     _check_folder(context, settled)
     return settled
+
+
+def look_at_image(spec: Mapping[str, Json]) -> None:
+    """Find out whether the image of a job can be had on this machine, for `settle`."""
+    environment = spec.get("environment")
+    image = environment.get("image") if isinstance(environment, Mapping) else None
+    if isinstance(image, str) and image:
+        reach.look(image)
 
 
 def _check_folder(context: Context, settled: Resolved) -> None:

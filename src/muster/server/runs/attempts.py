@@ -19,6 +19,7 @@ from muster.job.spec import JobSpec
 from muster.launch.conventions import ports_wanted
 from muster.launch.plan import plan as make_plan
 from muster.server.context import Context
+from muster.server.data import output_assets
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import add_note
@@ -374,6 +375,8 @@ def _finish(context: Context, transaction: Transaction, record: AttemptRecord) -
     if isinstance(following, Retry):
         retries.enqueue(context, transaction, record, following, now)
     else:
+        if status == states.COMPLETED:
+            output_assets.register(context, transaction, run.id, run.spec, run.submitted_by)
         record.move(status, ended_at=now, verdict=to_json(verdict))
 
 

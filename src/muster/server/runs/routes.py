@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from muster import errors
 from muster.control.access import Action
 from muster.host.points import pack
+from muster.server.environments import records
 from muster.server.http import ranges
 from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.http.needs import (
@@ -56,6 +57,8 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 async def submit(body: Submission, context: ContextOf, caller: CallerOf) -> RunView:
     """Submit a job, as the person whose token it is; the same key again is the same run."""
     mine = replace(body, submitted_by=caller.subject)
+    # Outside the transaction: a registry that is away takes seconds to say nothing.
+    await asyncio.to_thread(records.look_at_image, mine.spec)
     return await context.database.write(lambda transaction: submission.submit(context, transaction, mine))
 
 

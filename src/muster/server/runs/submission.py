@@ -22,6 +22,7 @@ from muster.launch.plan import check as check_plan
 from muster.launch.plan import placeholder_slots, plan, sample_slots
 from muster.server.context import Context
 from muster.server.data import check as datacheck
+from muster.server.data import output_assets
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import BY_KEY, CLUSTERS, add_event
@@ -49,7 +50,10 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     if known is not None:
         return str(known.id)
     context.disk.check()
-    spec = _settled(context, transaction.connection, submission)
+    given = make_spec(dict(submission.spec))
+    run_id = new_id(given)
+    output_assets.check(transaction.connection, given)
+    spec = _settled(context, transaction.connection, output_assets.placed(given, run_id), submission.submitted_by)
     notices = [*submission.notices, *_check(context, transaction.connection, spec, submission)]
     settled = records.settle(context, transaction.connection, spec, submission.python, submission.packages)
     notices += settled.notices
@@ -57,7 +61,6 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     in_container = settled.container is not None and not spec.resources.container_args
     spec = _isolated(context, transaction.connection, spec, submission.submitted_by, in_container)
     now = clock.now()
-    run_id = new_id(spec)
     need = demand(spec)
     transaction.execute(
         _ADD_RUN,
@@ -95,9 +98,9 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     return run_id
 
 
-def _settled(context: Context, connection: Connection, submission: Submission) -> JobSpec:
+def _settled(context: Context, connection: Connection, given: JobSpec, submitted_by: str | None) -> JobSpec:
     """The job with the versions of its data and the ids of the runs that it follows."""
-    spec = datacheck.settle(context, connection, make_spec(dict(submission.spec)), submission.submitted_by)
+    spec = datacheck.settle(context, connection, given, submitted_by)
     return spec.model_copy(update={"after": dependencies.settle(connection, spec.after)}) if spec.after else spec
 
 

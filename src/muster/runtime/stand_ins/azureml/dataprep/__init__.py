@@ -1,0 +1,1 @@
+"""`azureml.dataprep`, which scripts import beside datasets; it has nothing to do here."""

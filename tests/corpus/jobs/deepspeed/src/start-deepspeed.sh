@@ -1,0 +1,1 @@
+echo "node $NODE_RANK of $AZUREML_NODE_COUNT"

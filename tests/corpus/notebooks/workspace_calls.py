@@ -1,0 +1,16 @@
+from azureml.core import ComputeTarget, Dataset, Datastore, Environment, Experiment, Model, Run, Workspace
+from azureml.core.authentication import InteractiveLoginAuthentication
+
+ws = Workspace.from_config(auth=InteractiveLoginAuthentication(tenant_id="x"))
+ws.write_config()
+print(ws.name, ws.resource_group, ws.location, ws.subscription_id, sep="\n")
+print(list(ws.compute_targets), list(ws.datastores), list(ws.experiments), list(ws.models))
+print(list(ws.environments), list(ws.datasets))
+print(Datastore.get(ws, datastore_name="workspaceblobstore").name, ws.get_default_datastore().datastore_type)
+for name in Environment.list(workspace=ws):
+    if name.startswith("AzureML"):
+        print(name)
+env = Environment.get(workspace=ws, name="AzureML-Minimal")
+print(env.name)
+print(ws.get_mlflow_tracking_uri())
+print(ws.get_details()["name"])
