@@ -168,6 +168,11 @@ PANELS = {
             "Version data, and copy files to and from datastores.",
             "muster data create digits --path ./images",
         ),
+        "model": Word(
+            "models.model:COMMANDS",
+            "Register, compare, promote and download models.",
+            "muster model register resnet50 --path ./model.pt",
+        ),
         "mlflow": Word(
             "tracking.mlflow:mlflow",
             "Let MLflow's own clients on this machine read and write this workspace.",

@@ -178,6 +178,10 @@ class Output(Model):
     """Where it goes; absent: kept with the run, under `outputs/NAME`."""
     mode: Literal["rw_mount", "upload", "direct"] = "rw_mount"
     """`rw_mount`: sent as the job runs; `upload`: sent at its end; `direct`: the job itself writes to the address."""
+    name: Text | None = None
+    """For a model: registered under this name when the run has completed."""
+    version: Annotated[str, BeforeValidator(_as_text)] | None = None
+    """The version that it is registered as; absent: the next one."""
 
     @field_validator("path", mode="after")
     @classmethod

@@ -69,10 +69,6 @@ _IGNORED: dict[Path, dict[str, str]] = {
         "max_instance_count": "a limit of nodes that Azure adds to a running job",
     },
     ("services", "*"): {"nodes": "more nodes than the first; services are on the node of rank 0"},
-    ("outputs", "*"): {
-        "name": "registers the output; `muster data create` does that for a run's files",
-        "version": "registers the output; `muster data create` does that for a run's files",
-    },
     ("environment",): {"inference_config": "for endpoints"},
 }
 """Without a meaning here: one notice names them."""

@@ -60,6 +60,7 @@ COMMANDS = [
     "logs",
     "metrics",
     "mlflow",
+    "model",
     "ps",
     "ray",
     "repair",

@@ -23,6 +23,7 @@ from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import add_note
 from muster.server.environments import records
+from muster.server.models import outputs as model_outputs
 from muster.server.nodes import allocations
 from muster.server.nodes.allocations import named, shown_name
 from muster.server.runs import facts, ingest, readiness, retries
@@ -363,6 +364,8 @@ def _finish(context: Context, transaction: Transaction, record: AttemptRecord) -
         retries.enqueue(context, transaction, record, following, now)
     else:
         record.move(status, ended_at=now, verdict=to_json(verdict))
+    if status == states.COMPLETED:
+        model_outputs.register(context, transaction, run.id, run.spec, run.submitted_by)
 
 
 def _judge(context: Context, transaction: Transaction, record: AttemptRecord) -> Verdict:

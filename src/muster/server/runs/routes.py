@@ -28,9 +28,10 @@ from muster.server.http.needs import (
     needs,
 )
 from muster.server.http.paging import PageOf, RunsPageOf
-from muster.server.http.uploads import body_pieces
+from muster.server.http.uploads import body_pieces, in_thread
 from muster.server.logs.cursor import Cursor
 from muster.server.logs.query import LogQueryOf
+from muster.server.models import inputs
 from muster.server.runs import changes, retries, submission, views
 from muster.server.runs.streaming import follow, open_stream
 from muster.server.tracking.reading import load_points, load_series
@@ -56,6 +57,8 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 async def submit(body: Submission, context: ContextOf, caller: CallerOf) -> RunView:
     """Submit a job, as the person whose token it is; the same key again is the same run."""
     mine = replace(body, submitted_by=caller.subject)
+    if wanted := inputs.unplaced(mine.spec):
+        mine = replace(mine, spec=await in_thread(lambda: inputs.placed(context, mine.spec, wanted)))
     return await context.database.write(lambda transaction: submission.submit(context, transaction, mine))
 
 
