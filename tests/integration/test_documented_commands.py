@@ -282,6 +282,7 @@ def prepare(folder: Path) -> None:
     for place in ("train.py", "src/train.py"):
         (folder / place).write_text(SCRIPT)
     (folder / "model.pt").write_text("a model")
+    (folder / "score.py").write_text("def run(mini_batch):\n    return mini_batch\n")
     (folder / "model.yml").write_text("name: resnet50\npath: images\n")
     (folder / "analyse.py").write_text("import os\nprint(os.environ['MLFLOW_TRACKING_URI'])\n")
     keep_in_mlflow(folder / "mlruns" / "0")

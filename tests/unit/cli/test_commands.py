@@ -69,6 +69,7 @@ COMMANDS = [
     "retry",
     "rm",
     "run",
+    "score",
     "secret",
     "shell",
     "show",
