@@ -281,6 +281,9 @@ def prepare(folder: Path) -> None:
     (folder / "month.csv").write_text("\n".join(["start,length,gpus", *trace, ""]))
     for place in ("train.py", "src/train.py"):
         (folder / place).write_text(SCRIPT)
+    (folder / "model.pt").write_text("a model")
+    (folder / "score.py").write_text("def run(mini_batch):\n    return mini_batch\n")
+    (folder / "model.yml").write_text("name: resnet50\npath: images\n")
     (folder / "analyse.py").write_text("import os\nprint(os.environ['MLFLOW_TRACKING_URI'])\n")
     keep_in_mlflow(folder / "mlruns" / "0")
     (folder / "sleeper.py").write_text("import time\ntime.sleep(600)\n")

@@ -196,7 +196,7 @@ def test_modules_are_named_by_what_they_hold() -> None:
 @pytest.mark.parametrize(
     ("layer", "allowed"),
     [
-        *((name, set()) for name in ("version", "errors", "defaults", "wire", "host", "paths", "runtime")),
+        *((name, set()) for name in ("version", "errors", "defaults", "wire", "host", "paths", "runtime", "scoring")),
         ("agent", {"psutil"}),
         ("training", {"torch"}),
         *((f"engines.ray.{name}", set()) for name in ("cluster", "leash", "node_tasks")),

@@ -168,6 +168,16 @@ PANELS = {
             "Version data, and copy files to and from datastores.",
             "muster data create digits --path ./images",
         ),
+        "model": Word(
+            "models.model:COMMANDS",
+            "Register, compare, promote and download models.",
+            "muster model register resnet50 --path ./model.pt",
+        ),
+        "score": Word(
+            "models.score:score",
+            "Score files or tables with a model, on any number of processes.",
+            "muster score ./model.pt --script score.py --input ./images",
+        ),
         "mlflow": Word(
             "tracking.mlflow:mlflow",
             "Let MLflow's own clients on this machine read and write this workspace.",

@@ -16,7 +16,7 @@ from muster.environments.files import with_contents
 from muster.errors import JobError
 from muster.job.check import check_files, local_path
 from muster.job.parts import EnvironmentSpec, Input, Mpi, Scalar
-from muster.job.rules import SNAPSHOT, is_snapshot
+from muster.job.rules import SNAPSHOT, is_address, is_snapshot
 from muster.job.spec import JobSpec
 from muster.wire.environments import EnvironmentView
 from muster.wire.runs import RunView
@@ -132,7 +132,7 @@ def _absolute(value: Scalar | Input, base_dir: Path) -> Scalar | Input:
 
 def is_local(path: str) -> bool:
     """Whether a path is one of a filesystem, not a URI such as `azureml://…` or `azureml:name`."""
-    return "://" not in path and not path.startswith("azureml:")
+    return not is_address(path)
 
 
 def code_of(spec: JobSpec, base_dir: Path) -> tuple[Path | None, tuple[Path, ...]]:

@@ -184,9 +184,9 @@ class Output(Model):
     mode: Literal["rw_mount", "upload", "direct"] = "rw_mount"
     """`rw_mount`: sent as the job runs; `upload`: sent at its end; `direct`: the job itself writes to the address."""
     name: Text | None = None
-    """Makes a data asset of what the job wrote, under this name, when it has completed."""
-    version: Text | None = None
-    """The asset's version; absent: the next number."""
+    """Registers what the job wrote as a data asset or, by its type, as a model of this name, when it has completed."""
+    version: Annotated[str, BeforeValidator(_as_text)] | None = None
+    """The version of the data asset or model; absent: the next one."""
 
     @field_validator("path", mode="after")
     @classmethod

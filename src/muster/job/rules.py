@@ -96,8 +96,8 @@ def is_snapshot(path: str) -> bool:
 
 
 def is_address(path: str) -> bool:
-    """Whether a path is something else than a local path: `azureml:…`, `https://…`, `git@…`."""
-    return path.startswith(("azureml:", "git@")) or "://" in path
+    """Whether a path is something else than a local path: `azureml:…`, `https://…`, `models:/…`."""
+    return path.startswith(("azureml:", "git@", "models:/", "runs:/")) or "://" in path
 
 
 def head_program(command: str | Sequence[str]) -> str:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from muster.client.models import Models as CalledModels
+from muster.client.models import new_model
 from muster.client.storage import Storage
 from muster.client.submit import register_environment, submit
 from muster.errors import JobError, UserError
 from muster.host.files import is_safe_path
+from muster.job.rules import is_address
 from muster.ml import entities
 from muster.ml.command import Command
 from muster.sdk import compute, model
@@ -23,6 +27,7 @@ from muster.wire.clusters import ClusterView
 from muster.wire.codec import Json
 from muster.wire.data.assets import AssetView, NewAsset
 from muster.wire.environments import EnvironmentView
+from muster.wire.models import MODEL_TYPES, ModelChanges
 
 
 class MLClient:
@@ -267,13 +272,41 @@ class Models:
         self._workspace = workspace
 
     def create_or_update(self, wanted: entities.Model) -> model.Model:
-        """Register a local file or folder."""
-        return model.Model.register(
-            self._workspace, wanted.path, wanted.name, tags={**wanted.tags}, description=wanted.description
+        """Register a local file or folder, files of a run (`runs:/…`), or what lies in a datastore."""
+        models = CalledModels(self._workspace.client.calls)
+        kind = next((known for known in MODEL_TYPES if known == wanted.type), None)
+        given = new_model(
+            wanted.name,
+            kind=kind if wanted.type != "custom_model" else None,
+            version=None if wanted.version is None else int(wanted.version),
+            description=wanted.description,
+            tags={**wanted.tags},
         )
+        if not is_address(wanted.path):
+            view = models.upload(Path(wanted.path).expanduser(), given)
+        elif wanted.path.startswith("runs:/"):
+            run, _, path = wanted.path.removeprefix("runs:/").partition("/")
+            view = models.register(replace(given, path=path, run_id=self._workspace.client.run(run).id))
+        else:
+            last = wanted.path.rstrip("/").rpartition("/")[2]
+            view = models.register(replace(given, path=last, address=wanted.path))
+        return model.Model._of(self._workspace, view)
 
     def get(self, name: str, version: str | None = None, label: str | None = None) -> model.Model:
-        return model.Model(self._workspace, name, version=None if version is None else int(version))
+        alias = label if label != "latest" else None
+        return model.Model(self._workspace, name, version=None if version is None else int(version), alias=alias)
+
+    def list(self, name: str | None = None, **kwargs: Any) -> Iterator[model.Model]:
+        """The newest version of each model, or all versions of one."""
+        return iter(model.Model.list(self._workspace, name, latest=name is None))
+
+    def download(self, name: str, version: str, download_path: str | Path = ".") -> None:
+        """A version's file or folder below `download_path`/NAME."""
+        self.get(name, version).download(str(Path(download_path) / name), exist_ok=True)
+
+    def archive(self, name: str, version: str | None = None, **kwargs: Any) -> None:
+        """Give a version the stage `Archived`."""
+        self.get(name, version)._change(ModelChanges(stage="Archived"))
 
 
 class Clusters:

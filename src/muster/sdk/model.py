@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from muster.client.snapshot import push, scan
-from muster.errors import Conflict, NotFound
-from muster.host.files import is_safe_path
+from muster.client.models import Models, new_model
+from muster.errors import Conflict, JobError
+from muster.models.references import ModelReference
 from muster.sdk.connected import Connected
 from muster.wire.codec import Json
-from muster.wire.models import ModelView
-
-_SNAPSHOT = "snapshot"
-_LIMIT_BYTES = 1 << 50
+from muster.wire.models import MODEL_TYPES, ModelChanges, ModelDetails, ModelLineage, ModelType, ModelView
 
 
 class Model:
     """One version of a model, with the run that it came from."""
 
     def __init__(
-        self, workspace: Connected, name: str | None = None, id: str | None = None, version: int | None = None
+        self,
+        workspace: Connected,
+        name: str | None = None,
+        id: str | None = None,
+        version: int | None = None,
+        alias: str | None = None,
     ) -> None:
         if name is None and id is not None:
             name, _, number = id.rpartition(":")
             version = int(number)
-        self._set(workspace, workspace.client.model(name or "", version))
+        reference = ModelReference(name or "", None if version is None else int(version), alias)
+        self._set(workspace, Models(workspace.client.calls).details(str(reference)).model)
 
     @classmethod
     def _of(cls, workspace: Connected, view: ModelView) -> Model:
@@ -36,6 +39,7 @@ class Model:
 
     def _set(self, workspace: Connected, view: ModelView) -> None:
         self.workspace = workspace
+        self._view = view
         self.name = view.name
         self.version = view.version
         self.path = view.path
@@ -44,11 +48,20 @@ class Model:
         self.tags = dict(view.tags)
         self.properties = dict(view.properties)
         self.created_time = view.created_at
+        self.type = view.type
+        self.stage = view.stage
+        self.aliases = list(view.aliases)
+        self.size = view.size
 
     @property
     def id(self) -> str:
         """`NAME:VERSION`."""
         return f"{self.name}:{self.version}"
+
+    @property
+    def lineage(self) -> ModelLineage:
+        """Where it comes from: the run, its code, data and environment, and what it measured."""
+        return self._details().lineage
 
     @staticmethod
     def register(
@@ -61,58 +74,93 @@ class Model:
         **kwargs: Any,
     ) -> Model:
         """Register a local file or folder; its bytes go into the workspace."""
-        source = Path(model_path).expanduser()
-        if not source.exists():
-            raise NotFound(f"there is no file or folder {source} to register as {model_name!r}")
-        digest = push(workspace.client, scan(source, _LIMIT_BYTES, is_code=False))
-        view = workspace.client.register_model(
+        model = new_model(
             model_name,
-            source.resolve().name + ("/" if source.is_dir() else ""),
-            tags={str(key): str(value) for key, value in (tags or {}).items()},
-            properties={**(properties or {}), _SNAPSHOT: digest},
+            kind=_type(kwargs.get("type")),
             description=description,
+            tags={str(key): str(value) for key, value in (tags or {}).items()},
+            properties=properties,
         )
-        return Model._of(workspace, view)
+        return Model._of(workspace, Models(workspace.client.calls).upload(Path(model_path).expanduser(), model))
 
     @staticmethod
-    def list(workspace: Connected, name: str | None = None, latest: bool = False, **kwargs: Any) -> list[Model]:
+    def list(
+        workspace: Connected, name: str | None = None, tags: Any = None, latest: bool = False, **kwargs: Any
+    ) -> list[Model]:
         """Models of the workspace; with `latest` only the newest version of each."""
-        models = [Model._of(workspace, view) for view in workspace.client.models(name)]
+        found = Models(workspace.client.calls).list(name, _wanted_tags(tags))
+        run_id = kwargs.get("run_id")
+        models = [Model._of(workspace, view) for view in found if run_id is None or view.run_id == run_id]
         if not latest:
             return models
         newest: dict[str, Model] = {}
         for model in models:
-            if model.name not in newest or model.version > newest[model.name].version:
-                newest[model.name] = model
+            newest.setdefault(model.name, model)
         return [*newest.values()]
+
+    @staticmethod
+    def get_model_path(model_name: str, version: int | None = None, _workspace: Connected | None = None) -> str:
+        """The file or folder of a model, fetched into `azureml-models/NAME/VERSION` unless it is there."""
+        if _workspace is None:
+            raise JobError("get_model_path needs a workspace here", "Give _workspace=Workspace.from_config().")
+        model = Model(_workspace, model_name, version=version)
+        folder = Path("azureml-models") / model.name / str(model.version)
+        known = [*folder.iterdir()] if folder.is_dir() else []
+        return str(known[0]) if known else model.download(str(folder))
 
     def download(self, target_dir: str = ".", exist_ok: bool = False, exists_ok: bool | None = None) -> str:
         """The model's file or folder in `target_dir`; returns its path."""
-        target = Path(target_dir) / Path(self.path).name
-        if target.exists() and not (exist_ok or exists_ok):
-            raise Conflict(f"{target} exists already", "Pass exist_ok=True, or choose another folder.")
-        client = self.workspace.client
-        if _SNAPSHOT in self.properties:
-            # A folder's snapshot holds what is below it, a file's the file itself.
-            folder = target if self.path.endswith("/") else target.parent
-            client.download_snapshot(str(self.properties[_SNAPSHOT]), folder)
-        elif self.run_id is not None:
-            names = [file.path for file in client.files(self.run_id)]
-            for name, inner in _below(self.path, names):
-                client.download(self.run_id, name, target / inner if inner else target)
-        return str(target)
+        try:
+            overwrite = bool(exist_ok or exists_ok)
+            return str(self._models.download(self._details(), Path(target_dir), overwrite=overwrite))
+        except Conflict as error:
+            raise Conflict(error.message, "Pass exist_ok=True, or choose another folder.") from error
+
+    def update(self, tags: Mapping[str, Json] | None = None, description: str | None = None, **kwargs: Any) -> None:
+        """Set its description, and its tags to these."""
+        texts: dict[str, str | None] = dict.fromkeys(self.tags) if tags is not None else {}
+        texts.update({str(key): str(value) for key, value in (tags or {}).items()})
+        self._change(ModelChanges(description=description, tags=texts))
+
+    def add_tags(self, tags: Mapping[str, Json]) -> None:
+        """Set tags; others stay."""
+        self._change(ModelChanges(tags={str(key): str(value) for key, value in tags.items()}))
+
+    def remove_tags(self, tags: Any) -> None:
+        """Take tags away, by their names."""
+        self._change(ModelChanges(tags={str(key): None for key in tags}))
+
+    def set_alias(self, alias: str) -> None:
+        """Have an alias point to this version."""
+        self._change(ModelChanges(aliases=(alias,)))
+
+    def delete(self) -> None:
+        """Delete this version with its bytes; its run stays."""
+        self._models.delete(self.name, self.version)
+
+    def _change(self, changes: ModelChanges) -> None:
+        self._set(self.workspace, self._models.change(self._view, changes))
+
+    def _details(self) -> ModelDetails:
+        return self._models.details(str(ModelReference(self.name, self.version)))
+
+    @property
+    def _models(self) -> Models:
+        return Models(self.workspace.client.calls)
 
     def __repr__(self) -> str:
         return f"Model(name={self.name!r}, version={self.version})"
 
 
-def _below(path: str, names: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """(name, name below `path`) of the files of a model."""
-    path = path.strip("/")
-    found = [(name, name[len(path) + 1 :]) for name in names if name == path or name.startswith(path + "/")]
-    if not found:
-        raise NotFound(f"the run has no files under {path!r} any more")
-    for name, inner in found:
-        if inner and not is_safe_path(inner):
-            raise NotFound(f"the file name {name!r} leaves the target folder")
-    return found
+def _type(given: Any) -> ModelType | None:
+    if given is None:
+        return None
+    for known in MODEL_TYPES:
+        if known == given:
+            return known
+    raise JobError(f"a model cannot be of type {given!r}", f"Types are {', '.join(MODEL_TYPES)}.")
+
+
+def _wanted_tags(tags: Any) -> list[str]:
+    """v1's filter: names, and `[name, value]` pairs."""
+    return [tag if isinstance(tag, str) else "=".join(map(str, tag)) for tag in tags or ()]

@@ -15,6 +15,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}")
 _ASSET = re.compile(
     r"azureml:(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*)(?:@(?P<label>[A-Za-z]+)|:(?P<version>[A-Za-z0-9_.-]+))?"
 )
+_MODEL = re.compile(r"models:/(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*)/(?P<version>[0-9]+)")
 _WORKSPACE_PREFIX = re.compile(r"azureml://subscriptions/.+?/(?=datastores/|data/)")
 _BLOB_HOST = re.compile(r"(?P<account>[a-z0-9-]+)\.(?P<service>blob|dfs|file)\.(?P<suffix>[a-z0-9.-]+)")
 _SPELLINGS = (
@@ -34,6 +35,7 @@ class Location:
     http        `url`
     fsspec      `url`
     local       `path` on the machine that reads it
+    model       `store` is its name, `version` a version: a registered model
     """
 
     kind: str
@@ -49,6 +51,8 @@ class Location:
             return datastore_address(self.store, self.path)
         if self.kind == "asset":
             return f"azureml:{self.store}:{self.version}" if self.version else f"azureml:{self.store}@latest"
+        if self.kind == "model":
+            return f"models:/{self.store}/{self.version}"
         if self.kind == "azure-blob":
             return f"{self.endpoint}/{self.store}/{quote(self.path)}".rstrip("/")
         return self.url or self.path
@@ -75,6 +79,8 @@ def parse_address(text: str) -> Location:
         raise JobError(f"{text!r} is no address of data", _SPELLINGS)
     if text.startswith("azureml:"):
         return _azureml(text)
+    if (model := _MODEL.fullmatch(text)) is not None:
+        return Location("model", store=model["name"], version=model["version"])
     scheme, separator, _ = text.partition("://")
     if text.startswith("file:"):
         return _file(text)

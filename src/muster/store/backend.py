@@ -111,6 +111,21 @@ class Store:
                 flush_to_disk(file)
         return hashed.size
 
+    def link(self, source: str, target: str) -> None:
+        """The same object under another name; without a copy where the filesystem can."""
+        if self._local and self._ring is None:
+            to = Path(self._path(target))
+            to.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(self._path(source), to)
+                return
+            except FileExistsError:
+                return
+            except OSError:
+                pass  # another filesystem, or one without links
+        with self.open(source) as file:
+            self.put(target, pieces_of(file))
+
     def put_all(self, objects: Iterable[tuple[str, bytes, str]]) -> None:
         """Write small objects (name, content, hash), several at once, since each waits for the disk."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:

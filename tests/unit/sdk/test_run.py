@@ -211,10 +211,10 @@ def test_a_model_is_registered_from_a_runs_files(server: RestServer, workspace: 
 
 
 def test_a_model_of_a_run_is_downloaded(server: RestServer, workspace: Workspace, tmp_path: Path) -> None:
-    server.on("GET", "/api/v1/models/m", model_json("m", path="outputs/m", run_id="r-1"))
-    names = ("outputs/m/a", "outputs/m2", "outputs/m/b/c")
-    server.on("GET", "/api/v1/runs/r-1/files", [file_json(name) for name in names])
-    server.on("GET", "/api/v1/runs/r-1/files/.+", Reply(body=b"bytes"))
+    view = model_json("m", path="outputs/m", run_id="r-1", version=1)
+    files = [{"path": name, "size": 5} for name in ("a", "b/c")]
+    server.on("GET", "/api/v1/models/m/details", {"model": view, "files": files, "lineage": {"run_id": "r-1"}})
+    server.on("GET", "/api/v1/models/m/versions/1/files/.+", Reply(body=b"bytes"))
     model = Model(workspace, "m")
     assert model.download(str(tmp_path)) == str(tmp_path / "m")
     assert sorted(path.name for path in (tmp_path / "m").rglob("*") if path.is_file()) == ["a", "c"]

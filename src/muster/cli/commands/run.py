@@ -15,6 +15,7 @@ from muster.cli.console import notice, say
 from muster.cli.lazy import find
 from muster.cli.options import Json, argument, option, print_result, seconds_of, switch
 from muster.cli.overrides import Overrides, is_job_file, parse_env, parse_pairs, script_job, with_overrides
+from muster.client.api import Client
 from muster.client.connect import connect
 from muster.client.submit import submit
 from muster.errors import JobError
@@ -22,6 +23,7 @@ from muster.job.explain import make_spec
 from muster.job.jobfile import LoadedJob, read_job_file
 from muster.job.translation.job import Translated
 from muster.job.translation.launchers import from_arguments, is_launcher
+from muster.wire.runs import RunView
 
 _PATIENCE_S = 1.0
 
@@ -133,6 +135,11 @@ def translated_job(translated: Translated, overrides: Overrides) -> LoadedJob:
 
 def start(job: LoadedJob, *, detach: bool, quiet: bool, as_json: bool) -> int:
     """Submit, and follow unless detached; returns the exit code."""
+    return follow(*begin(job), detach=detach, quiet=quiet, as_json=as_json)
+
+
+def begin(job: LoadedJob) -> tuple[Client, RunView]:
+    """Submit a job, with a line about its code where that takes long."""
     client = connect()
     upload = Upload()
     view = submit(client, job.spec, job.base_dir, python=sys.executable, notices=job.notices, progress=upload.advance)
@@ -141,6 +148,11 @@ def start(job: LoadedJob, *, detach: bool, quiet: bool, as_json: bool) -> int:
     find("following.origin:keep")(client, view, job)
     for text in view.notices:
         notice(text)
+    return client, view
+
+
+def follow(client: Client, view: RunView, *, detach: bool, quiet: bool, as_json: bool) -> int:
+    """Follow a run to its end unless detached; returns the exit code."""
     if detach:
         print_result(view, [view.id], as_json)
         return 0

@@ -36,7 +36,7 @@ def measure(context: Context, body: NewAsset) -> tuple[str, list[FileEntry]]:
     location = parse_address(body.address)
     if location.kind == "asset":
         raise errors.JobError(f"{body.address} is an asset already", "Name the place where the data lies.")
-    spec, path = context.database.read_now(lambda c: _store(context, c, location))
+    spec, path = context.database.read_now(lambda c: store_of(context, c, location))
     datastore = datastores.open_store(context, spec)
     is_file = body.type == "uri_file" if body.type else _is_file(location, spec, datastore, path)
     found = grants.listing(context, spec, path, body.address, folder=not is_file)
@@ -81,7 +81,7 @@ def locate(context: Context, name: str, version: str, path: str) -> tuple[Datast
         known = {entry.path: entry for entry in assets.files(connection, asset)}
         if path not in known:
             raise errors.NotFound(f"the data asset {name}:{version} has no file {path!r}", "Its manifest lists them.")
-        spec, folder = _store(context, connection, parse_address(asset.address))
+        spec, folder = store_of(context, connection, parse_address(asset.address))
         return spec, joined(folder, path), known[path].size
 
     spec, inner, size = context.database.read_now(look)
@@ -107,7 +107,8 @@ def _compared(given: Sequence[HashedFile], found: Sequence[FileEntry]) -> list[F
     return [replace(there[path], sha256=item.sha256) for path, item in sorted(sent.items())]
 
 
-def _store(context: Context, connection: Connection, location: Location) -> tuple[StoreSpec, str]:
+def store_of(context: Context, connection: Connection, location: Location) -> tuple[StoreSpec, str]:
+    """The datastore that a location lies in, registered or not, and the path there."""
     known = grants.find_store(context, connection, location) or grants.public_store(location)
     if known is not None:
         return known

@@ -125,6 +125,8 @@ def files(connection: Connection, asset: AssetView) -> tuple[FileEntry, ...]:
 def pin_input(transaction: Transaction, address: str, report: HashesReport) -> int:
     """Keep what a node found out about the asset that an input is. Returns how many hashes were new."""
     location = parse_address(address)
+    if location.kind == "model":
+        return 0
     if location.kind != "asset" or location.version is None:
         raise errors.JobError(f"the input {report.name} is no data asset", "Only assets have a manifest that is kept.")
     return pin(transaction, location.store, location.version, report.files)
@@ -161,21 +163,23 @@ def changed(path: str, name: str, version: str) -> errors.Conflict:
 
 def refuse_kept(connection: Connection, store: str, path: str) -> None:
     """Refuse to write where the content of an asset lies, or to a folder around it: it never changes."""
-    table = tables.assets
     root = datastore_address(store, "")
-    for row in connection.execute(select(table.c.name, table.c.version, table.c.address).where(_below(table, root))):
-        kept = parse_address(row.address).path
-        if covers(path, kept, folder=True) and path != kept:
-            where = path or "the root"
-            raise errors.Conflict(
-                f"the data asset {row.name}:{row.version}, which never changes, lies below {where} of {store}",
-                "Write to a folder of its own.",
-            )
-        if covers(kept, path, folder=True):
-            raise errors.Conflict(
-                f"{path} in {store} belongs to the data asset {row.name}:{row.version}, which never changes",
-                "Write elsewhere, and make a new version.",
-            )
+    for what, table in (("data asset", tables.assets), ("model", tables.models)):
+        query = select(table.c.name, table.c.version, table.c.address).where(_below(table, root))
+        for row in connection.execute(query):
+            _refuse_around(f"the {what} {row.name}:{row.version}", parse_address(row.address).path, store, path)
+
+
+def _refuse_around(what: str, kept: str, store: str, path: str) -> None:
+    if covers(path, kept, folder=True) and path != kept:
+        where = path or "the root"
+        raise errors.Conflict(
+            f"{what}, which never changes, lies below {where} of {store}", "Write to a folder of its own."
+        )
+    if covers(kept, path, folder=True):
+        raise errors.Conflict(
+            f"{path} in {store} belongs to {what}, which never changes", "Write elsewhere, and make a new version."
+        )
 
 
 def _below(table: Any, root: str) -> Any:

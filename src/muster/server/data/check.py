@@ -13,8 +13,11 @@ from muster.job import rules
 from muster.job.expressions import secret_names
 from muster.job.parts import Input, Output
 from muster.job.spec import JobSpec
+from muster.models.references import is_model_input
 from muster.server.context import Context
 from muster.server.data import assets, datastores, grants
+from muster.server.models import inputs, registry
+from muster.server.models import outputs as model_outputs
 from muster.server.people import secrets
 from muster.storage.addresses import Location, datastore_address, parse_address
 from muster.storage.kinds import LocalFolder, StoreSpec, WorkspaceFolder
@@ -27,13 +30,15 @@ def settle(context: Context, connection: Connection, spec: JobSpec, person: str 
     if names := secret_names(spec):
         secrets.require_use(context, connection, names, person)
     _require_reach(context, spec, person)
-    inputs = dict(spec.inputs)
+    fixed = dict(spec.inputs)
     for name, item in spec.inputs.items():
         if isinstance(item, Input) and item.path and rules.is_address(item.path):
             with _named(f"inputs.{name}"):
-                inputs[name] = _settled(context, connection, item)
+                fixed[name] = _settled(context, connection, item)
     taken: dict[str, str] = {}
     for name, output in spec.outputs.items():
+        with _named(f"outputs.{name}"):
+            model_outputs.check(output)
         if output.path is not None:
             with _named(f"outputs.{name}"):
                 address = _check_output(context, connection, output)
@@ -44,7 +49,7 @@ def settle(context: Context, connection: Connection, spec: JobSpec, person: str 
                     )
                 taken[address] = name
     # Checked above; a copy keeps what was validated.
-    return spec.model_copy(update={"inputs": inputs})
+    return spec.model_copy(update={"inputs": fixed})
 
 
 def _require_reach(context: Context, spec: JobSpec, person: str | None) -> None:
@@ -59,13 +64,21 @@ def _require_reach(context: Context, spec: JobSpec, person: str | None) -> None:
 
 
 def _settled(context: Context, connection: Connection, item: Input) -> Input:
+    if is_model_input(item.path or "", item.type):
+        return inputs.settled(connection, item)
     location = parse_address(item.path or "")
     if location.kind != "asset":
         store = grants.find_store(context, connection, location)
         if store is not None:
             _check_there(context, store[0], store[1], item)
         return item
-    asset = assets.find(connection, location.store, location.version)
+    try:
+        asset = assets.find(connection, location.store, location.version)
+    except errors.NotFound as error:
+        if registry.list_models(connection, location.store):
+            hint = "There is a model of that name: give the input `type: custom_model`."
+            raise errors.NotFound(error.message, hint) from error
+        raise
     fixed = str(Location("asset", store=asset.name, version=asset.version))
     return item.model_copy(update={"path": fixed, "type": asset.type})
 

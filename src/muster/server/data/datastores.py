@@ -173,13 +173,11 @@ def remove(context: Context, transaction: Transaction, name: str, caller: Caller
     owner = transaction.execute(select(table.c.owner).where(table.c.name == name)).scalar()
     require(caller, Action.CHANGE_DATASTORE, owner, f"the datastore {name}")
     address = datastore_address(name, "")
-    used = transaction.execute(
-        select(tables.assets.c.name, tables.assets.c.version).where(
-            func.substr(tables.assets.c.address, 1, len(address)) == address
-        )
-    ).first()
-    if used is not None:
-        raise errors.Conflict(f"the data asset {used.name}:{used.version} lies in {name}", "It has to stay.")
+    for what, kept in (("data asset", tables.assets), ("model", tables.models)):
+        lies_there = func.substr(kept.c.address, 1, len(address)) == address
+        used = transaction.execute(select(kept.c.name, kept.c.version).where(lies_there)).first()
+        if used is not None:
+            raise errors.Conflict(f"the {what} {used.name}:{used.version} lies in {name}", "It has to stay.")
     run = _run_that_uses(transaction.connection, address)
     if run is not None:
         raise errors.Conflict(f"the run {run} uses {name}", "Wait for its end, or cancel it.")

@@ -21,6 +21,7 @@ from muster.server.data import assets, datastores
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import message_of
+from muster.server.models import registry
 from muster.storage.addresses import Location, joined, parse_address, safe_path
 from muster.storage.granting import DATA_ROUTE, Asked, Terms, access_of, file_token, signed
 from muster.storage.grants import Grant, new_id, sign, verify
@@ -38,10 +39,11 @@ from muster.wire.data.access import (
     IssuedGrant,
     NewGrant,
 )
+from muster.wire.models import ModelView
 from muster.wire.node.agents import InputOrder, OutputOrder
 from muster.wire.node.requests import FreshGrants
 
-_FOLDERS = ("uri_folder", "mltable", "custom_model", "mlflow_model")
+_FOLDERS = ("uri_folder", "mltable", "custom_model", "mlflow_model", "triton_model")
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,8 @@ def input_access(context: Context, connection: Connection, item: Input, holder: 
     assert item.path is not None
     if not rules.is_address(item.path):
         return None
+    if (model := model_of(connection, item.path)) is not None:
+        return _model_access(context, connection, model, item, holder)
     location, asset = assets.resolve(connection, parse_address(item.path))
     folder = item.type in _FOLDERS
     access = _access(context, connection, location, Asked("", READ, folder, holder.subject), holder)
@@ -113,6 +117,26 @@ def input_access(context: Context, connection: Connection, item: Input, holder: 
     if access.per_file or asset.num_files > INLINE_FILES:
         return replace(access, manifest_by_reference=True)
     return replace(access, manifest=assets.files(connection, asset), manifest_by_reference=False)
+
+
+def model_of(connection: Connection, address: str) -> ModelView | None:
+    """The version of a model that an input is; None where it is data."""
+    location = parse_address(address)
+    if location.kind != "model" or location.version is None:
+        return None
+    return registry.find_model(connection, location.store, int(location.version))
+
+
+def _model_access(context: Context, connection: Connection, model: ModelView, item: Input, holder: Holder) -> Access:
+    """How a model is reached: as the data asset that it could be."""
+    if model.address is None or model.num_files is None:
+        raise errors.Conflict(f"the bytes of {item.path} have no place yet", "Submit the job again.")
+    asked = Asked("", READ, item.type in _FOLDERS, holder.subject)
+    access = _access(context, connection, parse_address(model.address), asked, holder)
+    access = replace(access, label=item.path or "", asset=f"models:/{model.name}/{model.version}")
+    if access.per_file or model.num_files > INLINE_FILES:
+        return replace(access, manifest_by_reference=True)
+    return replace(access, manifest=registry.files(connection, model), manifest_by_reference=False)
 
 
 def output_access(context: Context, connection: Connection, item: Output, holder: Holder) -> Access | None:
@@ -147,15 +171,18 @@ def find_store(context: Context, connection: Connection, location: Location) -> 
 def manifest(context: Context, connection: Connection, item: Input, holder: Holder) -> FileList:
     """What an input holds, with a token for each file where the store signs file by file."""
     assert item.path is not None
-    location, asset = assets.resolve(connection, parse_address(item.path))
+    model = model_of(connection, item.path)
+    location, asset = assets.resolve(connection, parse_address(model.address or "" if model else item.path))
     access = input_access(context, connection, item, holder)
     store = find_store(context, connection, location) or public_store(location)
     if access is None or store is None:
         raise errors.JobError(f"{item.path} is read by the node itself", "There is no list of it here.")
     spec, path = store
-    found: Iterable[FileEntry] = (
-        assets.files(connection, asset) if asset else listing(context, spec, path, item.path, access.folder)
-    )
+    found: Iterable[FileEntry]
+    if model is not None:
+        found = registry.files(connection, model)
+    else:
+        found = assets.files(connection, asset) if asset else listing(context, spec, path, item.path, access.folder)
     return FileList(tuple(signed(access, spec, path, found, _terms(context, holder))))
 
 

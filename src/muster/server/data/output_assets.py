@@ -1,4 +1,4 @@
-"""Outputs that become data assets or models when their run completes: where they lie, and how they are registered."""
+"""Outputs that become data assets when their run completes: where they lie, and how they are registered."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from muster.server.data import asset_content, assets
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import add_note
-from muster.server.models.registry import add_model
 from muster.storage.addresses import DEFAULT_DATASTORE, check_asset_name, datastore_address
 from muster.wire import states
 from muster.wire.data.access import FileEntry
@@ -60,12 +59,7 @@ def register(
 ) -> None:
     """A run has completed: what lies on this machine is registered with its end, the rest soon after it."""
     for name, output in _named(spec):
-        if output.type not in _DATA:
-            model = add_model(transaction, output.name or "", f"outputs/{name}", run_id, None, {}, {})
-            add_note(
-                transaction, run_id, "info", f"output {name} is registered as the model {model.name}:{model.version}"
-            )
-        elif output.path is not None:
+        if output.type in _DATA and output.path is not None:
             body = _asset(output, output.path, run_id)
             files = asset_content.seen(context, transaction.connection, body.address, folder=output.type != "uri_file")
             if files == []:

@@ -36,7 +36,7 @@ class Known:
     superseded: tuple[Any, ...]
     """Checkpoints of completed runs that are older than their last."""
     assets: tuple[str, ...]
-    """Where assets lie in the workspace's own datastore."""
+    """Where assets and models lie in the workspace's own datastore."""
 
 
 _UPLOAD = re.compile(r"[0-9a-f]{12}")
@@ -71,7 +71,8 @@ def _load(connection: Connection) -> Known:
         by_run.setdefault(row.run_id, []).append(row)
     superseded = [row for run in completed & by_run.keys() for row in checkpoints.superseded(by_run[run])]
     root = datastore_address(DEFAULT_DATASTORE, "")
-    addresses = connection.execute(select(tables.assets.c.address)).scalars()
+    kept = (tables.assets.c.address, tables.models.c.address)
+    addresses = [address for column in kept for address in connection.execute(select(column)).scalars() if address]
     snapshots = connection.execute(select(tables.snapshots)).all()
     models = connection.execute(select(tables.models.c.run_id).where(tables.models.c.run_id.is_not(None))).scalars()
     return Known(
@@ -124,10 +125,12 @@ def _orphan(known: Known, name: str) -> str:
         if parts[2] == "checkpoints" and "/".join(parts[:6]) not in known.checkpoint_folders:
             return "a checkpoint that was never published, or was removed"
     # Only places that a client made up for an upload: people may call a folder of theirs `assets` too.
-    if parts[:2] == [datastores.BUILT_IN_FOLDER, "assets"] and len(parts) > 4 and _UPLOAD.fullmatch(parts[3]):
+    if parts[0] == datastores.BUILT_IN_FOLDER and len(parts) > 4 and _UPLOAD.fullmatch(parts[3]):
         path = "/".join(parts[1:])
-        if not any(covers(address, path, folder=True) for address in known.assets):
-            return "an upload that no data asset refers to"
+        if parts[1] in ("assets", "models") and not any(covers(at, path, folder=True) for at in known.assets):
+            return "an upload that no data asset and no model refers to"
+        if parts[1] == "run-files" and parts[2] not in known.runs:
+            return f"the run {parts[2]} was removed"
     return ""
 
 

@@ -48,6 +48,7 @@ __all__ = [
     "metric_series",
     "metric_tails",
     "model_aliases",
+    "model_files",
     "models",
     "node_history",
     "node_states",
@@ -309,8 +310,26 @@ models = Table(
     Column("source", Text),
     Column("logged_model", String(64)),
     Column("created_by", Text),
+    Column("type", String(32), nullable=False, server_default="custom_model"),
+    Column("address", Text),
+    Column("num_files", Integer),
+    Column("size", BigInteger),
+    Column("digest", String(64)),
+    Column("formats", JSON(none_as_null=True)),
 )
 """The versions of registered models."""
+
+model_files = Table(
+    "model_files",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("path", Text, primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("sha256", String(64)),
+    Column("etag", Text),
+)
+"""What a version holds, once its bytes lie in a place of its own."""
 
 registered_models = Table(
     "registered_models",

@@ -57,14 +57,14 @@ def rename(transaction: Transaction, call: Call) -> Answer:
     _find(transaction, name)
     if transaction.execute(select(_MODELS.c.name).where(_MODELS.c.name == new)).first():
         raise MlflowError(EXISTS, f"Registered Model (name={new}) already exists.")
-    for table in (_MODELS, _VERSIONS, _ALIASES):
+    for table in (_MODELS, _VERSIONS, _ALIASES, tables.model_files):
         transaction.execute(update(table).where(table.c.name == name).values(name=new))
     return {"registered_model": _view(transaction, _find(transaction, new))}
 
 
 def delete(transaction: Transaction, call: Call) -> Answer:
     name = _find(transaction, call.args.text("name")).name
-    for table in (_ALIASES, _VERSIONS, _MODELS):
+    for table in (_ALIASES, tables.model_files, _VERSIONS, _MODELS):
         transaction.execute(delete_rows(table).where(table.c.name == name))
     return {}
 
@@ -146,7 +146,7 @@ def change_version(transaction: Transaction, call: Call) -> Answer:
 
 def delete_version(transaction: Transaction, call: Call) -> Answer:
     row = _find_version(transaction, call.args.text("name"), call.args.text("version"))
-    for table in (_ALIASES, _VERSIONS):
+    for table in (_ALIASES, tables.model_files, _VERSIONS):
         transaction.execute(delete_rows(table).where(table.c.name == row.name, table.c.version == row.version))
     return {}
 

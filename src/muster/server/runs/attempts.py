@@ -24,6 +24,7 @@ from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import add_note
 from muster.server.environments import records
+from muster.server.models import outputs as model_outputs
 from muster.server.nodes import allocations
 from muster.server.nodes.allocations import named, shown_name
 from muster.server.runs import facts, ingest, readiness, retries
@@ -375,9 +376,10 @@ def _finish(context: Context, transaction: Transaction, record: AttemptRecord) -
     if isinstance(following, Retry):
         retries.enqueue(context, transaction, record, following, now)
     else:
-        if status == states.COMPLETED:
-            output_assets.register(context, transaction, run.id, run.spec, run.submitted_by)
         record.move(status, ended_at=now, verdict=to_json(verdict))
+    if status == states.COMPLETED:
+        output_assets.register(context, transaction, run.id, run.spec, run.submitted_by)
+        model_outputs.register(context, transaction, run.id, run.spec, run.submitted_by)
 
 
 def _judge(context: Context, transaction: Transaction, record: AttemptRecord) -> Verdict:

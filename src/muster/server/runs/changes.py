@@ -146,7 +146,9 @@ def forget(transaction: Transaction, ref: str) -> str:
     row = find_run(transaction, ref)
     if row.status not in states.TERMINAL:
         raise errors.Conflict(f"the run {row.id} is {row.status}", f"Cancel it first: `muster cancel {row.id}`.")
-    model = transaction.execute(select(tables.models).where(tables.models.c.run_id == row.id)).first()
+    # A version whose bytes have a place of their own needs its run no more.
+    here = (tables.models.c.run_id == row.id, tables.models.c.num_files.is_(None))
+    model = transaction.execute(select(tables.models).where(*here)).first()
     if model is not None:
         raise errors.Conflict(
             f"the model {model.name}:{model.version} lies in the run {row.id}", "It stays with the model."

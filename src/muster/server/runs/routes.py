@@ -29,9 +29,10 @@ from muster.server.http.needs import (
     needs,
 )
 from muster.server.http.paging import PageOf, RunsPageOf
-from muster.server.http.uploads import body_pieces
+from muster.server.http.uploads import body_pieces, in_thread
 from muster.server.logs.cursor import Cursor
 from muster.server.logs.query import LogQueryOf
+from muster.server.models import inputs
 from muster.server.runs import changes, retries, submission, views
 from muster.server.runs.streaming import follow, open_stream
 from muster.server.tracking.reading import load_points, load_series
@@ -59,6 +60,8 @@ async def submit(body: Submission, context: ContextOf, caller: CallerOf) -> RunV
     mine = replace(body, submitted_by=caller.subject)
     # Outside the transaction: a registry that is away takes seconds to say nothing.
     await asyncio.to_thread(records.look_at_image, mine.spec)
+    if wanted := inputs.unplaced(mine.spec):
+        mine = replace(mine, spec=await in_thread(lambda: inputs.placed(context, mine.spec, wanted)))
     return await context.database.write(lambda transaction: submission.submit(context, transaction, mine))
 
 

@@ -1,0 +1,152 @@
+"""Models as lines: what there is, what one is, how two differ. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from muster.cli.text import counted, moment, number, size
+from muster.cli.views.columns import Column, fit
+from muster.wire.codec import Json
+from muster.wire.models import ModelDetails, ModelFormat, ModelView
+
+_MOST_FILES = 20
+_MOST_METRICS = 20
+
+
+@dataclass(frozen=True)
+class DifferingModel:
+    """One thing that two versions do not have in common."""
+
+    what: str
+    left: str
+    right: str
+
+
+def listing(models: Sequence[ModelView], now: float, room: int | None) -> list[str]:
+    """A line for each version."""
+    columns = [
+        Column("MODEL", 12), Column("STAGE", leaves=2), Column("ALIASES", 8, leaves=1), Column("SIZE"),
+        Column("FORMAT", 8, leaves=3), Column("MADE"), Column("RUN", 8, leaves=4),
+    ]  # fmt: skip
+    rows = [
+        [
+            f"{model.name}:{model.version}",
+            "-" if model.stage == "None" else model.stage,
+            ", ".join(model.aliases) or "-",
+            "-" if model.size is None else size(model.size),
+            _kinds(model.formats) or model.type,
+            moment(model.created_at, now),
+            model.run_id or "-",
+        ]
+        for model in models
+    ]
+    return fit(columns, rows, room)
+
+
+def description(details: ModelDetails, now: float, files: bool) -> Iterator[str]:
+    """Everything that there is to say about one version."""
+    model, lineage = details.model, details.lineage
+    said = {
+        "model": f"{model.name}:{model.version}",
+        "type": model.type,
+        "stage": "" if model.stage == "None" else model.stage,
+        "aliases": ", ".join(model.aliases),
+        "description": model.description or "",
+        "tags": _pairs(model.tags),
+        "made": moment(model.created_at, now) + (f" by {model.created_by}" if model.created_by else ""),
+        "holds": amount(model),
+        "digest": model.digest or "",
+        "lies at": model.address or (f"runs:/{model.run_id}/{model.path}" if model.run_id else model.path),
+    }
+    yield from (f"{key:<12} {value}" for key, value in said.items() if value)
+    yield from (f"{'format':<12} {_format(item)}" for item in model.formats)
+    origin = {
+        "run": lineage.run_id or "",
+        "experiment": lineage.experiment or "",
+        "command": lineage.command or "",
+        "code": lineage.code or "",
+        "environment": lineage.environment or "",
+        "inputs": _pairs({name: _input(item) for name, item in lineage.inputs.items()}),
+        "params": _pairs(lineage.params),
+        "metrics": _pairs({name: _value(value) for name, value in list(lineage.metrics.items())[:_MOST_METRICS]}),
+    }
+    yield from (f"{key:<12} {value}" for key, value in origin.items() if value)
+    if files:
+        yield from ("", f"{'BYTES':>15}  {'SHA256':<64}  FILE")
+        yield from (f"{item.size:>15,}  {item.sha256 or 'not known':<64}  {item.path or '.'}" for item in details.files)
+    elif len(details.files) > 1:
+        shown = [item.path for item in details.files[:_MOST_FILES]]
+        more = len(details.files) - len(shown)
+        yield f"{'files':<12} {', '.join(shown)}{f' and {more:,} more (--files)' if more else ''}"
+
+
+def amount(model: ModelView) -> str:
+    """How much a version holds."""
+    if model.num_files is None or model.size is None:
+        return "not known before its run has kept its files"
+    return f"{counted(model.num_files, 'file')}, {size(model.size)}"
+
+
+def differences(one: ModelDetails, other: ModelDetails) -> list[DifferingModel]:
+    """Everything that tells two versions apart, causes first."""
+    left, right = one.lineage, other.lineage
+    rows = [
+        ("run", left.run_id or "", right.run_id or ""),
+        ("command", left.command or "", right.command or ""),
+        ("code", left.code or "", right.code or ""),
+        ("environment", left.environment or "", right.environment or ""),
+        *_both("input", *({name: _input(item) for name, item in side.inputs.items()} for side in (left, right))),
+        *_both("param", left.params, right.params),
+        ("type", one.model.type, other.model.type),
+        ("format", _kinds(one.model.formats), _kinds(other.model.formats)),
+        ("size", amount(one.model), amount(other.model)),
+        ("digest", one.model.digest or "", other.model.digest or ""),
+        *_both("file", *({item.path or ".": item.sha256 or "" for item in side.files} for side in (one, other))),
+        ("stage", one.model.stage, other.model.stage),
+        ("aliases", ", ".join(one.model.aliases), ", ".join(other.model.aliases)),
+        *_both("tag", one.model.tags, other.model.tags),
+        *_both("metric", *({name: _value(item) for name, item in side.metrics.items()} for side in (left, right))),
+    ]
+    return [DifferingModel(what, a or "-", b or "-") for what, a, b in rows if a != b]
+
+
+def comparison(one: ModelView, other: ModelView, found: Sequence[DifferingModel], room: int | None) -> list[str]:
+    """A line for each difference."""
+    titles = [Column("", 8), Column(f"{one.name}:{one.version}", 12), Column(f"{other.name}:{other.version}", 12)]
+    return fit(titles, [(row.what, _short(row, row.left), _short(row, row.right)) for row in found], room)
+
+
+def _short(row: DifferingModel, text: str) -> str:
+    return text[:12] if row.what in ("digest", "code") or row.what.startswith("file ") else text
+
+
+def _both(what: str, left: Mapping[str, str], right: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    for name in dict.fromkeys([*left, *right]):
+        yield f"{what} {name}", left.get(name, ""), right.get(name, "")
+
+
+def _kinds(formats: Sequence[ModelFormat]) -> str:
+    return ", ".join(dict.fromkeys(item.format for item in formats))
+
+
+def _format(item: ModelFormat) -> str:
+    told = "; ".join(f"{key} {value}" for key, value in item.details.items())
+    return f"{item.format}{f' ({item.path})' if item.path not in ('', '.') else ''}{f': {told}' if told else ''}"
+
+
+def _pairs(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in values.items())
+
+
+def _input(item: Json) -> str:
+    if isinstance(item, Mapping):
+        return str(item.get("path") or item.get("type") or "")
+    return _value(item)
+
+
+def _value(value: Json) -> str:
+    if isinstance(value, float | int) and not isinstance(value, bool):
+        return number(value)
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,1 @@
+"""Models, purely: what their files are, and how they are named."""

@@ -1,0 +1,121 @@
+"""The process that holds the model: reads the next mini-batch while it scores one and sends another's results."""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any, Optional, Tuple
+
+from muster.scoring import frames
+from muster.scoring.batch import tables
+from muster.scoring.batch.rows import rows_of
+from muster.scoring.batch.work import FILES, Batch, Settings, path_of
+from muster.scoring.script import INIT_FAILED, BadScript, Script, is_mlflow, load, mlflow_model, set_model_dir
+
+Loaded = Tuple[Batch, Any, Optional[str]]
+"""A mini-batch, its data, or why that could not be read."""
+
+
+def main() -> int:
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    settings, root, form, model = Settings.parse(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5]
+    try:
+        script = _script(settings, model)
+        script.init()
+    except BadScript as error:
+        print("muster: {}".format(error), file=sys.stderr)
+        return INIT_FAILED
+    except Exception:
+        traceback.print_exc()
+        return INIT_FAILED
+    waiting: "queue.Queue[Optional[Loaded]]" = queue.Queue(2)
+    sending: "queue.Queue[Optional[frames.Message]]" = queue.Queue()
+    threading.Thread(target=_read, args=(connection, root, form, waiting), daemon=True).start()
+    sender = threading.Thread(target=_send, args=(connection, sending), daemon=True)
+    sender.start()
+    sending.put(["ready"])
+    while True:
+        loaded = waiting.get()
+        if loaded is None:
+            break
+        _score(script, loaded, sending)
+    if script.shutdown is not None:
+        script.shutdown()
+    sending.put(["bye"])
+    sending.put(None)
+    sender.join()
+    return 0
+
+
+def _script(settings: Settings, model: str) -> Script:
+    set_model_dir(model)
+    if settings.script:
+        return load(settings.script, list(settings.arguments))
+    if is_mlflow(model):
+        return mlflow_model(model)
+    raise BadScript("there is no script, and {} is no MLflow model".format(model or "there is no model"))
+
+
+def _score(script: Script, loaded: Loaded, sending: "queue.Queue[Optional[frames.Message]]") -> None:
+    batch, data, problem = loaded
+    sending.put(["begin", batch.number])
+    if problem is not None:
+        sending.put(["failed", batch.number, problem])
+        return
+    try:
+        rows = rows_of(script.run(data))
+    except Exception:
+        traceback.print_exc()
+        sending.put(["failed", batch.number, traceback.format_exc(limit=-1).strip().splitlines()[-1]])
+        return
+    sending.put(["scored", batch.number, list(rows)])
+
+
+def _read(connection: socket.socket, root: str, form: str, waiting: "queue.Queue[Optional[Loaded]]") -> None:
+    try:
+        while True:
+            message = frames.receive(connection)
+            if not message:
+                break
+            batch = Batch.of(message)
+            data: Any = None
+            problem: Optional[str] = None
+            try:
+                data = _data(batch, root, form)
+            except Exception as error:
+                problem = "it cannot be read: {}".format(error)
+            waiting.put((batch, data, problem))
+    except frames.Closed:
+        # Whoever started this process is gone, and with it the reason to be.
+        os._exit(1)
+    waiting.put(None)
+
+
+def _data(batch: Batch, root: str, form: str) -> Any:
+    if form == FILES:
+        paths = [path_of(root, name) for name in batch.names]
+        for path in paths:
+            with open(path, "rb"):
+                pass
+        return [str(Path(path)) for path in paths]
+    return tables.read(path_of(root, batch.names[0]), form, batch.begin, batch.end)
+
+
+def _send(connection: socket.socket, sending: "queue.Queue[Optional[frames.Message]]") -> None:
+    while True:
+        message = sending.get()
+        if message is None:
+            return
+        try:
+            frames.send(connection, message)
+        except OSError:
+            os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""What `run()` returned, as lines of text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any, Iterable, List
+
+
+class BadResult(TypeError):
+    """What `run()` returned is no list of results."""
+
+
+def rows_of(result: Any) -> List[str]:
+    """A line for each result: of a DataFrame its rows as CSV, of anything else its elements."""
+    if hasattr(result, "itertuples"):
+        return [_csv(row) for row in result.itertuples(index=False)]
+    if isinstance(result, (str, bytes)) or not hasattr(result, "__iter__"):
+        raise BadResult(
+            "run() returned {}; it returns a list with an element for each success, or a DataFrame".format(
+                type(result).__name__
+            )
+        )
+    listed = result.tolist() if hasattr(result, "tolist") else result
+    return [_line(item) for item in listed]
+
+
+def _line(item: Any) -> str:
+    if isinstance(item, bytes):
+        item = item.decode("utf-8", "replace")
+    if isinstance(item, str):
+        # One result is one line, whatever it holds.
+        return item.replace("\r", " ").replace("\n", " ")
+    if hasattr(item, "tolist"):
+        item = item.tolist()
+    return json.dumps(item, default=str)
+
+
+def _csv(row: Iterable[Any]) -> str:
+    target = io.StringIO()
+    csv.writer(target, lineterminator="").writerow(list(row))
+    return target.getvalue().replace("\r", " ").replace("\n", " ")
