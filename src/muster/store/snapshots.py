@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tarfile
 from collections.abc import Iterator
+from typing import BinaryIO
 
 from muster import errors
 from muster.host.files import safe_path
@@ -53,6 +54,14 @@ class Snapshots:
 
     def files(self, digest: str) -> Manifest:
         return from_json(SnapshotFiles, {"files": json.loads(self._store.read(_manifest(digest)))}).files
+
+    def open(self, digest: str, path: str) -> tuple[int, BinaryIO]:
+        """The size and the bytes of one file of a snapshot."""
+        found = self.files(digest).get(path)
+        if found is None:
+            raise errors.NotFound(f"the code snapshot {digest[:12]} has no file {path!r}")
+        sha256, size, _ = found
+        return size, self._store.open(_blob(sha256))
 
     def archive(self, digest: str) -> Iterator[bytes]:
         """The snapshot as a tar stream."""
