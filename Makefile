@@ -24,13 +24,16 @@ PYTEST = $(BIN)/pytest -n $(WORKERS) --max-worker-restart 0
 CLIENT_ROOMS := cli client sdk host job wire runtime launch control diagnosis environments clusters
 BENCHES := imports start launch queue listings headroom logs metrics files tunnel memory scheduler restart kills checkpoint training environments slurm storage ray
 
-.PHONY: help demo test bare system check unit integration fuzz frameworks site format bench chaos simulate soak release sbom lock clean
+.PHONY: help demo screenshots test bare system check unit integration fuzz frameworks site format bench chaos simulate soak release sbom lock clean
 
 help: ## list these targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/.torch ## train ResNet-50 on two nodes of this machine
 	$(BIN)/muster run $(JOB)
+
+screenshots: $(VENV)/.dev ## pictures of the portal for the documents, in docs/images
+	$(BIN)/python -m tools.portal_screenshots
 
 test: $(VENV)/.dev $(VENV)/.torch ## unit and integration tests
 	$(PYTEST) tests/unit tests/verdicts tests/integration

@@ -148,6 +148,9 @@ TOKEN_MOST_S = 3660 * 86_400.0
 INVITE_S = 7 * 86_400.0
 TOKEN_USED_S = 300.0
 """How exactly it is remembered when a token was last used."""
+SESSION_S = 12 * 3600.0
+"""How long somebody stays signed in to the portal."""
+SIGN_IN_LINK_S = 300.0
 AUDIT_AGAIN_S = 60.0
 """How soon the same refusal, or one more file of many, is written to the audit log again."""
 

@@ -75,6 +75,8 @@ class WorkspacePaths:
     """Room for a server that starts on a full disk."""
     admin_token = _Below("server/admin.token")
     tls_dir = _Below("server/tls")
+    portal_port = _Below("server/portal.port")
+    """The port of this machine that browsers use."""
     store = _Below("store")
     nodes = _Below("nodes")
     handed_on = _Below("handed-on")

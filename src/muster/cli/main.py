@@ -60,6 +60,7 @@ PANELS = {
             "muster explain slurm-4711.out",
         ),
         "wait": Word("runs:wait", "Wait until runs have ended.", "muster wait @latest --timeout 1h"),
+        "portal": Word("team.portal:portal", "Open the workspace in a browser, signed in.", "muster portal @latest"),
         "bench": Word("bench:COMMANDS", "Measure how a job scales.", "muster bench scaling job.yml --procs 1,2,4"),
     },
     "Enter": {

@@ -20,6 +20,7 @@ from muster.wire.people import (
     SsoView,
     TokenView,
 )
+from muster.wire.portal.sessions import SignInLink
 
 
 class People(Group):
@@ -28,6 +29,15 @@ class People(Group):
     def myself(self) -> Myself:
         """Whom the server takes this client for."""
         return self.calls.read(Myself, "GET", "/me")
+
+    def sign_in_link(self) -> SignInLink:
+        """A secret that signs a browser in, once; and where the portal is."""
+        return self.calls.read(SignInLink, "POST", "/sign-in-links", again=False)
+
+    def portal_url(self) -> str:
+        """Where a browser reaches the server."""
+        url = self.calls.address.url
+        return url if url.startswith("http") else self.sign_in_link().url
 
     def people(self) -> list[PersonView]:
         return list(self.calls.each(PersonView, "/people"))

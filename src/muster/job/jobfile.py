@@ -79,6 +79,11 @@ def read_job_file(path: str | Path) -> JobDocument:
     return _document(text, str(path), file.absolute().parent)
 
 
+def read_job_text(text: str, source: str, base_dir: Path) -> JobDocument:
+    """Read the text of a job file; raises JobError for what is no YAML mapping."""
+    return _document(text, source, base_dir)
+
+
 def parse_job(text: str, source: str = "job.yml", base_dir: str | Path = ".") -> LoadedJob:
     """Read and check the text of a job file; `source` is how errors call it."""
     document = _document(text, source, Path(base_dir).absolute())

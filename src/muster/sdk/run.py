@@ -156,8 +156,8 @@ class Run:
         self._end("FINISHED" if kind is None else "FAILED")
 
     def get_portal_url(self) -> str:
-        """How to see the run from a terminal."""
-        return f"muster show {self.id}"
+        """The run's page in the portal; `muster portal RUN` opens it signed in."""
+        return f"{self._client.portal_url()}/portal/runs/{self.id}"
 
     # Waiting for it
 

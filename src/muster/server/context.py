@@ -16,7 +16,9 @@ from muster.server.people import audit
 from muster.server.people.access import Tokens
 from muster.server.people.sso import SsoState
 from muster.server.people.vault import Vault
+from muster.server.portal.sessions import PortalState
 from muster.server.queue.state import RunsState
+from muster.server.tracking.answers import Answers
 from muster.server.tunnels.state import Tunnels
 from muster.storage.reach import Reach
 
@@ -45,6 +47,8 @@ class Context:
     """What keeps ranks of one person from another's files and from the server's; see `control.isolation`."""
     disk: DiskState = field(default_factory=DiskState)
     tunnels: Tunnels = field(default_factory=Tunnels)
+    answers: Answers = field(default_factory=Answers)
+    portal: PortalState = field(default_factory=PortalState)
     missing_runs: str = ""
     """Which runs the store has and the database lacks, for people."""
     touched: float = field(default_factory=time.monotonic)

@@ -47,7 +47,7 @@ from muster.server.disk import is_full_error
 from muster.server.http.app import make_app
 from muster.server.http.doors import AgentsDoor
 from muster.server.http.draining import Draining
-from muster.server.http.invitation import invitation
+from muster.server.http.invitation import invitation, reachable
 from muster.server.http.listening import BoundedHttp, most_connections
 from muster.server.http.remote import RemoteListener
 from muster.server.hub import Hub
@@ -57,6 +57,7 @@ from muster.server.nodes.state import NodesState
 from muster.server.people.access import Tokens
 from muster.server.people.sso import SsoState, read_sso
 from muster.server.people.vault import load_vault
+from muster.server.portal.listener import LoopbackListener
 from muster.server.queue.state import RunsState
 from muster.server.runs import attempts, record_files, retries
 from muster.storage.reach import read_reach
@@ -118,6 +119,10 @@ class Process:
         serve = partial(_server, AgentsDoor(app))
         remote = RemoteListener(context, serve, self._socket_path, self._url, self._certificate)
         context.remote.open = remote.open
+        # A browser reaches no Unix socket.
+        url = reachable(self._url) if self._url else None
+        browsers = LoopbackListener(partial(_server, app), self._paths.portal_port, url)
+        context.portal.url = browsers.url
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             # Whoever ends a server by hand does not want to meet its idle agents later.
@@ -147,6 +152,7 @@ class Process:
         context.hub.close()
         context.tunnels.close()
         await remote.close()
+        await browsers.close()
         await asyncio.wait(serving, timeout=SERVER_LEAVE_S)
         context.database.close()
         if not context.disk.full:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tarfile
 from collections.abc import Iterator
+from typing import BinaryIO
 
 from muster import errors
 from muster.host.files import safe_path
@@ -79,6 +80,14 @@ class Snapshots:
         if digest_of(files) != digest:
             raise Damaged(f"the list of files of the snapshot {digest} is not the one that was sent")
         return files
+
+    def open(self, digest: str, path: str) -> tuple[int, BinaryIO]:
+        """The size and the bytes of one file of a snapshot."""
+        found = self.files(digest).get(path)
+        if found is None:
+            raise errors.NotFound(f"the code snapshot {digest[:12]} has no file {path!r}")
+        sha256, size, _ = found
+        return size, self._store.open(_blob(sha256))
 
     def archive(self, digest: str) -> Iterator[bytes]:
         """The snapshot as a tar stream."""

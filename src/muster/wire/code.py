@@ -26,6 +26,15 @@ class SnapshotFiles:
 
 
 @wire
+class CodeFile:
+    """A file of a snapshot."""
+
+    path: str
+    sha256: str
+    size: int
+
+
+@wire
 class MissingBlobs:
     """Which contents of a snapshot the server lacks."""
 

@@ -8,10 +8,15 @@ from typing import Literal
 
 from muster.wire.codec import OMIT, Json
 from muster.wire.message import wire
+from muster.wire.runs import Between, Progress
 from muster.wire.states import RunStatus
 
 SummaryValue = Literal["last", "best", "least", "greatest"]
 """Which value of a metric runs are compared by."""
+RunColumn = Literal[
+    "created", "started", "ended", "duration", "name", "experiment", "status", "person", "cluster", "nodes"
+]
+"""What a list of runs can be ordered by, beside metrics and parameters."""
 
 
 RUN_HEADER, ATTEMPT_HEADER, EVENTS_HEADER = "Muster-Run", "Muster-Attempt", "Muster-Events"
@@ -33,6 +38,16 @@ class SummaryQuery:
     by: SummaryValue = "best"
     ascending: bool | None = field(default=None, metadata=OMIT)
     """None: the best first."""
+    param: str | None = field(default=None, metadata=OMIT)
+    """Order by this parameter."""
+    sort: RunColumn | None = field(default=None, metadata=OMIT)
+    person: str | None = field(default=None, metadata=OMIT)
+    cluster: str | None = field(default=None, metadata=OMIT)
+    tag: tuple[str, ...] = field(default=(), metadata=OMIT)
+    """`NAME=VALUE`, or `NAME` for any value."""
+    since: float | None = field(default=None, metadata=OMIT)
+    text: str | None = field(default=None, metadata=OMIT)
+    """Words that each must stand in the run's id, names, experiment, person, description or tags."""
 
 
 @wire
@@ -101,3 +116,31 @@ class RunSummary:
     tags: Mapping[str, str]
     params: Mapping[str, str]
     metrics: Mapping[str, RunMetric]
+    attempt: int = field(default=0, metadata=OMIT)
+    """How many attempts it has had."""
+    snapshot: str | None = field(default=None, metadata=OMIT)
+    progress: Progress | None = field(default=None, metadata=OMIT)
+    reason: str = field(default="", metadata=OMIT)
+    """Why it waits."""
+    starts_at: float | None = field(default=None, metadata=OMIT)
+    ends_between: Between | None = field(default=None, metadata=OMIT)
+    verdict: str = field(default="", metadata=OMIT)
+    """How it failed, in a line."""
+
+
+@wire
+class Facet:
+    """A value that runs can be filtered by."""
+
+    value: str
+    runs: int
+
+
+@wire
+class Facets:
+    """What the runs of a workspace can be filtered by, the most frequent first."""
+
+    statuses: tuple[Facet, ...]
+    experiments: tuple[Facet, ...]
+    people: tuple[Facet, ...]
+    clusters: tuple[Facet, ...]

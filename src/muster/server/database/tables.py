@@ -111,6 +111,9 @@ runs = Table(
     Column("forecast", JSON(none_as_null=True)),
     Index("runs_queue", "status", "priority", "seq"),
     Index("runs_name", "name"),
+    Index("runs_experiment", "experiment", "seq"),
+    Index("runs_person", "submitted_by", "seq"),
+    Index("runs_status", "status", "seq"),
 )
 
 attempts = Table(

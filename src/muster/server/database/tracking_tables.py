@@ -89,7 +89,10 @@ params = Table(
     Column("name", String(255), primary_key=True),
     Column("value", Text, nullable=False),
     Column("attempt", Integer, nullable=False),
+    Column("number", Float),
+    Index("params_name", "name", "run_id"),
 )
+"""What runs were given; `number` is the value where it is one, to sort by."""
 
 run_tags = Table(
     "run_tags",

@@ -83,6 +83,8 @@ class Writer:
         """Called when a commit failed: what was remembered of its writes is not true."""
         self.make_room: Callable[[], bool] | None = None
         """Called when a disk is full; after a true answer the write is tried once more."""
+        self.commits = 0
+        """How many there were: as long as it stays the same, so does all that can be read."""
         self._engine = engine
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._closed = False
@@ -147,6 +149,7 @@ class Writer:
                 log.warning("the database does not answer; the write is tried again: %s", error)
                 if self.after_abort is not None:
                     _call(self.after_abort)
+        self.commits += 1
         for hook in batch.hooks:
             _call(hook)
         for item, result in batch.done:

@@ -29,10 +29,13 @@ from muster.server.http import routes as workspace_routes
 from muster.server.http.bodies import bounded, checked_body, is_json
 from muster.server.http.docs_page import docs_page
 from muster.server.http.needs import undeclared
+from muster.server.jobs import routes as job_routes
 from muster.server.mlflow import routes as mlflow_routes
 from muster.server.models import routes as model_routes
 from muster.server.nodes import agent_routes, cluster_routes
 from muster.server.people import audit, people_routes, run_tokens, secret_routes
+from muster.server.portal import pages, sessions
+from muster.server.portal import routes as session_routes
 from muster.server.runs import checkpoint_routes
 from muster.server.runs import routes as run_routes
 from muster.server.tracking import routes as tracking_routes
@@ -58,9 +61,11 @@ ROUTERS = tuple(
         environment_routes,
         node_routes,
         people_routes,
+        session_routes,
         secret_routes,
         model_routes,
         tunnel_routes,
+        job_routes,
         workspace_routes,
     )
 )
@@ -77,10 +82,11 @@ _READER_S = 120.0
 _UNFIT: tuple[type[Exception], ...] = (DataError, OverflowError, RecursionError, UnicodeError)
 """What is raised for a value that passed the border and that the database or a parser does not take."""
 _DATA = f"{DATA_ROUTE}/"
+_PORTAL = "/portal/"
 _GRANT_HEADER = GRANT_HEADER.lower().encode()
 _OPEN = (
     *("/api/v1/health", "/api/v1/openapi.json", "/api/v1/docs", "/api/v1/join", "/api/v1/sso"),
-    *("/health", "/version"),
+    *("/health", "/version", "/api/v1/sign-in", "/", "/portal"),
 )
 """What is answered without a token."""
 
@@ -100,6 +106,7 @@ def make_app(context: Context, stop: Callable[..., None]) -> ASGIApp:
     for router in ROUTERS:
         app.include_router(router, prefix="/api/v1", dependencies=[Depends(checked_body), Depends(undeclared)])
     app.include_router(mlflow_routes.router)
+    app.include_router(pages.router)
     for kind in (errors.MusterError, RequestValidationError, HTTPException, OSError, *_UNFIT, Exception):
         app.add_exception_handler(kind, _explained)
     return _Gate(app, context)
@@ -145,9 +152,12 @@ class _Gate:
             admitted = await asyncio.to_thread(grants.admit, self._context, grant)
             state.update(grant=admitted, caller=Caller(GRANT, admitted.subject))
             return None
-        if scope["path"] in _OPEN:
+        if scope["path"] in _OPEN or scope["path"].startswith(_PORTAL):
             return None
         shown = headers.get(b"authorization")
+        if shown is None and (session := sessions.token_in(headers, self._context.workspace_id)):
+            sessions.check_origin(scope["method"], headers, session)
+            state["session"], shown = session, f"Bearer {session}"
         if (token := (shown or "").removeprefix("Bearer ")).startswith(run_tokens.PREFIX):
             state["caller"] = caller = await asyncio.to_thread(run_tokens.caller, self._context, token)
             return caller
@@ -169,6 +179,8 @@ class _Gate:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if "session" in scope["state"]:
+                    message["headers"] = [*message.get("headers", ()), *sessions.SANDBOX]
             if message.get("more_body") and not holds():
                 raise _TokenEndedError
             await send(message)

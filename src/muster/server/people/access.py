@@ -22,7 +22,7 @@ from muster.server.database.connection import Database, Transaction
 from muster.server.people.persons import People
 from muster.wire.people import ADMIN, INVITE_PREFIX, Role, TokenView
 
-__all__ = ["FOLDER_LABEL", "INVITE", "Caller", "Kept", "Tokens", "kept_of", "token_hash"]
+__all__ = ["FOLDER_LABEL", "INVITE", "Caller", "Kept", "Tokens", "kept_of", "session_label", "token_hash"]
 
 INVITE = "invite"
 FOLDER_LABEL = "the workspace's folder"
@@ -110,6 +110,10 @@ class Tokens:
             transaction.execute(delete(table).where(table.c.hash == key))
         transaction.after_commit.append(lambda: self._forget(frozenset(hashes)))
 
+    def end_token(self, transaction: Transaction, token: str) -> None:
+        """A token whose text is known opens nothing any more, once this is committed."""
+        self.end(transaction, [token_hash(token)])
+
     def end_agents(self, transaction: Transaction, nodes: Collection[str]) -> None:
         """The tokens of these nodes' agents open nothing any more, once this is committed."""
         table = tables.tokens
@@ -140,6 +144,11 @@ class Tokens:
             )
         self._note_use(kept)
         return found
+
+    def expiry(self, token_id: str) -> float | None:
+        """When a token ends by itself; None: never."""
+        kept = self._kept.get(self._hashes.get(token_id, ""))
+        return kept.expires_at if kept is not None else None
 
     def holds(self, caller: Caller) -> bool:
         """Whether a caller who was let in would still be let in, with no less than before."""
@@ -180,6 +189,11 @@ class Tokens:
             for key in hashes:
                 self._kept.pop(key, None)
         self.on_change()
+
+
+def session_label(token_id: str) -> str:
+    """What the sessions are called that somebody began with a token: they end with it."""
+    return f"portal, with {token_id}"
 
 
 def token_hash(token: str) -> str:

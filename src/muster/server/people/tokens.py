@@ -10,7 +10,7 @@ from muster import errors
 from muster.control.access import AGENT, Action, Caller, may, narrower, require
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.people.access import FOLDER_LABEL, INVITE, Kept, Tokens, kept_of, token_hash
+from muster.server.people.access import FOLDER_LABEL, INVITE, Kept, Tokens, kept_of, session_label, token_hash
 from muster.wire.people import INVITE_PREFIX, IssuedToken, Join, NewInvite, NewToken, Role, TokenView
 
 _LEAST_OF_ID = 6
@@ -48,14 +48,14 @@ def rotate(tokens: Tokens, transaction: Transaction, token_id: str, caller: Call
     if kept.role == INVITE:
         raise errors.Conflict(f"{kept.id} is an invitation", "Invite again: `muster user invite NAME`.")
     lifetime_s = kept.expires_at - kept.created_at if kept.expires_at is not None else None
-    tokens.end(transaction, [kept.hash])
+    tokens.end(transaction, _with_sessions(transaction, kept))
     token, fresh = tokens.add(transaction, kept.role, kept.subject, lifetime_s, kept.label)
     return _issued(fresh, _shown_role(tokens, fresh), token)
 
 
 def revoke(tokens: Tokens, transaction: Transaction, token_id: str, caller: Caller) -> None:
     """End a token at once, and every stream that it opened."""
-    tokens.end(transaction, [_find(transaction, token_id, caller).hash])
+    tokens.end(transaction, _with_sessions(transaction, _find(transaction, token_id, caller)))
 
 
 def invite(tokens: Tokens, transaction: Transaction, name: str, body: NewInvite) -> IssuedToken:
@@ -84,6 +84,13 @@ def join(tokens: Tokens, transaction: Transaction, body: Join, lifetime_s: float
     tokens.end(transaction, [row.hash])
     token, kept = tokens.add(transaction, role, row.subject, lifetime_s, body.label or "first login")
     return _issued(kept, role, token)
+
+
+def _with_sessions(transaction: Transaction, kept: Kept) -> list[str]:
+    """A token, and the sessions of browsers that were begun with it."""
+    table = tables.tokens
+    theirs = select(table.c.hash).where(table.c.subject == kept.subject, table.c.label == session_label(kept.id))
+    return [kept.hash, *transaction.execute(theirs).scalars()]
 
 
 def _find(transaction: Transaction, token_id: str, caller: Caller) -> Kept:

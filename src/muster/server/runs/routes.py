@@ -35,6 +35,7 @@ from muster.server.logs.query import LogQueryOf
 from muster.server.models import inputs
 from muster.server.runs import changes, retries, submission, views
 from muster.server.runs.streaming import follow, open_stream
+from muster.server.tracking.filters import TEXT_MOST, RunFilter
 from muster.server.tracking.reading import load_points, load_series
 from muster.store.pieces import pieces_of
 from muster.wire.data.access import HashedFile
@@ -73,9 +74,15 @@ async def list_runs(
     status: Annotated[list[str] | None, Query()] = None,
     since: float | None = None,
     tag: Annotated[list[str] | None, Query()] = None,
+    person: str | None = None,
+    cluster: str | None = None,
+    text: Annotated[str | None, Query(max_length=TEXT_MOST)] = None,
 ) -> list[RunView]:
-    """Runs, newest first; `tag` is NAME=VALUE or NAME, `since` a time in seconds of the epoch."""
-    wanted = views.RunFilter(experiment, status or (), since, tag or ())
+    """Runs, newest first; `tag` is NAME=VALUE or NAME, `since` a time in seconds of the epoch.
+
+    `text` holds words that each must stand in the run's id, names, experiment, person, description or tags.
+    """
+    wanted = RunFilter(experiment, status or (), since, tag or (), person, cluster, text)
     return await context.database.read(lambda c: views.list_runs(context, c, page, wanted))
 
 

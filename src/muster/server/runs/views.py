@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import Connection, func, select
 
 from muster.host import clock
 from muster.server.context import Context
@@ -18,6 +18,7 @@ from muster.server.http.paging import Page
 from muster.server.nodes import allocations, queue_jobs
 from muster.server.queue import outlooks
 from muster.server.runs import checkpoints, retries
+from muster.server.tracking.filters import RunFilter
 from muster.server.tracking.labels import load_params
 from muster.server.tracking.reading import last_values
 from muster.wire import states
@@ -72,33 +73,6 @@ def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) 
         )
         for row in rows
     ]
-
-
-@dataclass(frozen=True)
-class RunFilter:
-    """Which runs of a list are wanted; what is not given keeps none out."""
-
-    experiment: str | None = None
-    status: Sequence[str] = ()
-    since: float | None = None
-    """Submitted at that time or later."""
-    tags: Sequence[str] = ()
-    """`NAME=VALUE`, or `NAME` for any value; each must fit."""
-
-    def conditions(self) -> list[ColumnElement[bool]]:
-        runs = tables.runs
-        found: list[ColumnElement[bool]] = []
-        if self.experiment:
-            found.append(runs.c.experiment == self.experiment)
-        if self.status:
-            found.append(runs.c.status.in_(self.status))
-        if self.since is not None:
-            found.append(runs.c.created_at >= self.since)
-        for tag in self.tags:
-            name, equals, value = tag.partition("=")
-            kept = runs.c.tags[name].as_string()
-            found.append(kept == value if equals else kept.is_not(None))
-        return found
 
 
 def list_runs(context: Context, connection: Connection, page: Page, wanted: RunFilter) -> list[RunView]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -11,6 +12,7 @@ from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import upsert
 
+_NUMBER_MOST = 40
 TOOLS_PREFIX = "mlflow."
 """Tags that a tool sets for itself; people see the others."""
 
@@ -18,8 +20,19 @@ TOOLS_PREFIX = "mlflow."
 def set_params(transaction: Transaction, run_id: str, attempt: int, params: Mapping[str, str]) -> None:
     """Keep parameters; the same name again, or in a further attempt, replaces what there was."""
     for name, value in params.items():
-        row = {"run_id": run_id, "name": name, "value": value, "attempt": attempt}
+        row = {"run_id": run_id, "name": name, "value": value, "attempt": attempt, "number": number_in(value)}
         upsert(transaction, tables.params, row, newer="attempt")
+
+
+def number_in(text: str) -> float | None:
+    """The number that a text is; None for any other, and for what has no place in an order."""
+    if len(text) > _NUMBER_MOST:
+        return None
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found if math.isfinite(found) else None
 
 
 def set_tags(transaction: Transaction, run_id: str, tags: Mapping[str, str | None]) -> None:

@@ -1,10 +1,10 @@
-"""Runs as a table: their parameters and the summaries of their metrics, in the order of one of these."""
+"""Runs as a table: their parameters and the summaries of their metrics, in the order of any column."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
@@ -12,42 +12,69 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, selec
 from muster.server.database import tables
 from muster.server.database.records import RunRow, message_of
 from muster.server.http.paging import Page
+from muster.server.tracking.filters import RunFilter
 from muster.server.tracking.labels import load_params
 from muster.server.tracking.summaries import smaller_is_better
-from muster.wire.tracking import RunMetric, RunSummary, SummaryValue
+from muster.wire.tracking import Facet, Facets, RunColumn, RunMetric, RunSummary, SummaryValue
 
-_RUNS, _SERIES = tables.runs, tables.metric_series
+_RUNS, _SERIES, _PARAMS = tables.runs, tables.metric_series, tables.params
 _IDS_PER_QUERY = 500
+_FACETS_MOST = 500
+_COLUMNS: Mapping[RunColumn, ColumnElement[Any]] = {
+    "created": _RUNS.c.created_at,
+    "started": _RUNS.c.started_at,
+    "ended": _RUNS.c.ended_at,
+    "duration": _RUNS.c.ended_at - _RUNS.c.started_at,
+    "name": func.coalesce(_RUNS.c.name, _RUNS.c.display_name, _RUNS.c.id),
+    "experiment": _RUNS.c.experiment,
+    "status": _RUNS.c.status,
+    "person": _RUNS.c.submitted_by,
+    "cluster": _RUNS.c.compute,
+    "nodes": _RUNS.c.num_nodes,
+}
 
 
 @dataclass(frozen=True)
 class Wanted:
     """Which runs are listed, and in which order."""
 
-    experiment: str | None = None
-    status: Sequence[str] = ()
+    filter: RunFilter = field(default_factory=RunFilter)
     runs: Sequence[str] = ()
     """Ids; empty: all."""
     metric: str | None = None
     """Runs that logged it first, by its value; None: the newest first."""
     by: SummaryValue = "best"
     ascending: bool | None = None
-    """None: the best first."""
+    """None: the best first; for other columns the greatest."""
     names: Sequence[str] | None = None
     """The metrics that are wanted of each; None: all."""
+    param: str | None = None
+    """In the order of this parameter: as numbers where it has any."""
+    sort: RunColumn | None = None
+
+
+def list_rows(connection: Connection, page: Page, wanted: Wanted) -> list[RunRow]:
+    """A page of runs; the first one says how many there are."""
+    conditions = wanted.filter.conditions()
+    if wanted.runs:
+        conditions.append(_RUNS.c.id.in_(wanted.runs))
+    query = select(_RUNS).where(*conditions)
+    if wanted.metric:
+        rows = _by_metric(connection, query, page, wanted)
+    elif wanted.param:
+        rows = _by_param(connection, query, page, wanted)
+    elif wanted.sort and (wanted.sort != "created" or wanted.ascending):
+        rows = _in_order(connection, query, page, _COLUMNS[wanted.sort], bool(wanted.ascending))
+    else:
+        rows = _newest_first(connection, query, page)
+    if page.after is None and page.limit is not None and len(rows) == page.limit:
+        page.say_total(connection.execute(select(func.count()).select_from(_RUNS).where(*conditions)).scalar_one())
+    return rows
 
 
 def list_summaries(connection: Connection, page: Page, wanted: Wanted) -> list[RunSummary]:
     """A page of runs with what they logged."""
-    query = select(_RUNS)
-    if wanted.experiment:
-        query = query.where(_RUNS.c.experiment == wanted.experiment)
-    if wanted.status:
-        query = query.where(_RUNS.c.status.in_(wanted.status))
-    if wanted.runs:
-        query = query.where(_RUNS.c.id.in_(wanted.runs))
-    rows = _by_metric(connection, query, page, wanted) if wanted.metric else _newest_first(connection, query, page)
-    return summaries_of(connection, rows, wanted.names)
+    return summaries_of(connection, list_rows(connection, page, wanted), wanted.names)
 
 
 def summaries_of(connection: Connection, rows: Sequence[RunRow], names: Sequence[str] | None) -> list[RunSummary]:
@@ -55,6 +82,19 @@ def summaries_of(connection: Connection, rows: Sequence[RunRow], names: Sequence
     ids = [row.id for row in rows]
     params, metrics = load_params(connection, ids), load_run_metrics(connection, ids, names)
     return [message_of(RunSummary, row, params=params.get(row.id, {}), metrics=metrics.get(row.id, {})) for row in rows]
+
+
+def load_facets(connection: Connection) -> Facets:
+    """What runs can be filtered by, with how many there are of each."""
+
+    def of(column: ColumnElement[Any]) -> tuple[Facet, ...]:
+        count = func.count()
+        query = select(column, count).select_from(_RUNS).where(column.is_not(None)).group_by(column)
+        rows = connection.execute(query.order_by(count.desc(), column).limit(_FACETS_MOST))
+        return tuple(Facet(str(value), int(number)) for value, number in rows)
+
+    columns = _RUNS.c
+    return Facets(of(columns.status), of(columns.experiment), of(columns.submitted_by), of(columns.compute))
 
 
 def load_run_metrics(
@@ -101,13 +141,27 @@ def _newest_first(connection: Connection, query: Select[Any], page: Page) -> lis
 
 
 def _by_metric(connection: Connection, query: Select[Any], page: Page, wanted: Wanted) -> list[RunRow]:
-    """Runs with a number for the metric first; the cursor is that number and the run's own."""
     assert wanted.metric is not None
     smaller = smaller_is_better(wanted.metric)
     ascending = smaller if wanted.ascending is None else wanted.ascending
     figures = _figures(wanted.metric, wanted.by, smaller).subquery()
-    figure: ColumnElement[Any] = figures.c.figure
-    query = query.add_columns(figure).outerjoin(figures, figures.c.run_id == _RUNS.c.id)
+    query = query.outerjoin(figures, figures.c.run_id == _RUNS.c.id)
+    return _in_order(connection, query, page, figures.c.figure, ascending)
+
+
+def _by_param(connection: Connection, query: Select[Any], page: Page, wanted: Wanted) -> list[RunRow]:
+    of_name = _PARAMS.c.name == wanted.param
+    a_number = select(_PARAMS.c.run_id).where(of_name, _PARAMS.c.number.is_not(None)).limit(1)
+    column = _PARAMS.c.value if connection.execute(a_number).first() is None else _PARAMS.c.number
+    query = query.outerjoin(_PARAMS, and_(_PARAMS.c.run_id == _RUNS.c.id, of_name))
+    return _in_order(connection, query, page, column, bool(wanted.ascending))
+
+
+def _in_order(
+    connection: Connection, query: Select[Any], page: Page, figure: ColumnElement[Any], ascending: bool
+) -> list[RunRow]:
+    """Runs that have the figure first, in its order; the cursor is the figure and the run's own number."""
+    query = query.add_columns(figure.label("figure"))
     if page.after is not None and len(page.after) == 3:
         absent, value, seq = page.after
         later = figure > value if ascending else figure < value

@@ -1,10 +1,11 @@
-"""What runs logged: summaries, parameters, and runs in the order of a metric."""
+"""What runs logged: summaries, parameters, and the table of runs."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query, Request, Response
 from sqlalchemy import Connection
 
 from muster.control.access import Action
@@ -12,32 +13,67 @@ from muster.server.database.records import find_run
 from muster.server.http.dependencies import ContextOf
 from muster.server.http.needs import ReadRun, needs
 from muster.server.http.paging import RunsPageOf
-from muster.server.tracking import labels, listing, reading
-from muster.wire.tracking import MetricSummary, RunParam, RunSummary, SummaryValue
+from muster.server.tracking import labels, listing, reading, table
+from muster.server.tracking.answers import Answer
+from muster.server.tracking.filters import TEXT_MOST, RunFilter
+from muster.wire.tracking import Facets, MetricSummary, RunColumn, RunParam, RunSummary, SummaryValue
 
 router = APIRouter(tags=["metrics"])
 
 
-@router.get("/summaries", dependencies=[needs(Action.READ)])
-async def list_summaries(
-    context: ContextOf,
-    page: RunsPageOf,
+async def _filter(
     experiment: str | None = None,
     status: Annotated[list[str] | None, Query()] = None,
+    since: float | None = None,
+    tag: Annotated[list[str] | None, Query()] = None,
+    person: str | None = None,
+    cluster: str | None = None,
+    text: Annotated[str | None, Query(max_length=TEXT_MOST)] = None,
+) -> RunFilter:
+    return RunFilter(experiment, status or (), since, tag or (), person, cluster, text)
+
+
+async def _wanted(
+    runs: Annotated[RunFilter, Depends(_filter)],
     run: Annotated[list[str] | None, Query()] = None,
     name: Annotated[list[str] | None, Query()] = None,
     metric: str | None = None,
     by: SummaryValue = "best",
     ascending: bool | None = None,
-) -> list[RunSummary]:
-    """Runs with their parameters and metrics: the newest first, or in the order of a metric."""
+    param: str | None = None,
+    sort: RunColumn | None = None,
+) -> listing.Wanted:
+    return listing.Wanted(runs, run or (), metric, by, ascending, name, param, sort)
 
-    def load(connection: Connection) -> list[RunSummary]:
-        ids = [find_run(connection, ref).id for ref in run or ()]
-        wanted = listing.Wanted(experiment, status or (), ids, metric, by, ascending, name)
-        return listing.list_summaries(connection, page, wanted)
 
-    return await context.database.read(load)
+@router.get("/summaries", dependencies=[needs(Action.READ)], response_model=list[RunSummary])
+async def list_summaries(
+    request: Request, context: ContextOf, page: RunsPageOf, wanted: Annotated[listing.Wanted, Depends(_wanted)]
+) -> Response:
+    """Runs with parameters and metrics: the newest first, or in the order of a column, a parameter or a metric.
+
+    The `ETag` stays the same as long as nothing changes: with `If-None-Match` that costs next to nothing.
+    """
+    tag, address = context.answers.tag(context.database.writer.commits), request.url.query
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers={"ETag": tag})
+
+    def load(connection: Connection) -> Answer:
+        chosen = replace(wanted, runs=[find_run(connection, ref).id for ref in wanted.runs])
+        return table.answer(context, connection, page, chosen, tag)
+
+    found = context.answers.known(address, tag)
+    if found is None:
+        found = await context.database.read(load)
+        context.answers.keep(address, found)
+    headers = {**found.headers, "ETag": tag, "Cache-Control": "no-cache"}
+    return Response(found.body, headers=headers, media_type="application/json")
+
+
+@router.get("/facets", dependencies=[needs(Action.READ)])
+async def facets(context: ContextOf) -> Facets:
+    """What runs can be filtered by: states, experiments, people and clusters, with how many runs there are of each."""
+    return await context.database.read(listing.load_facets)
 
 
 @router.get("/runs/{ref}/metrics/summaries")

@@ -20,7 +20,7 @@ from muster.server.people import audit, tokens
 from muster.server.people.persons import login_name
 
 SPEC = {"command": "python train.py", "compute": "two"}
-WITHOUT_TOKEN = {"/health", "/join", "/sso"}
+WITHOUT_TOKEN = {"/health", "/join", "/sign-in", "/sso"}
 
 
 class Person:

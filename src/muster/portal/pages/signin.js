@@ -1,0 +1,32 @@
+// Signing in where no link did it.
+import { html, useState } from "../view.js";
+import { signIn } from "../api.js";
+import { Problem } from "../parts/notices.js";
+
+export function SignInPage({ problem = null }) {
+  const [token, setToken] = useState("");
+  const [error, setError] = useState(problem);
+  const [busy, setBusy] = useState(false);
+  const enter = async (event) => {
+    event.preventDefault();
+    setBusy(true);
+    try {
+      await signIn({ token: token.trim() });
+      location.replace(location.pathname.startsWith("/portal/sign-in") ? "/portal/" : location.href);
+    } catch (failed) {
+      setError(failed);
+      setBusy(false);
+    }
+  };
+  return html`<main class="signin">
+    <h1><span class="mark">M</span> Muster</h1>
+    <p><code>muster portal</code> on your machine opens this page signed in${" "}
+      (after <code>muster login URL</code>, with <code>--sso</code> where your team signs on by a service).</p>
+    <form onSubmit=${enter}>
+      <label>Or with a token<input type="password" autocomplete="current-password" value=${token} placeholder="muster_…"
+        onInput=${(event) => setToken(event.target.value)} autofocus required /></label>
+      <button class="primary" disabled=${busy || !token.trim()}>Sign in</button>
+    </form>
+    ${error && html`<${Problem} error=${error} />`}
+  </main>`;
+}

@@ -1,0 +1,55 @@
+// Small things that several pages show.
+import { html } from "../view.js";
+import { setQuery } from "../router.js";
+import { duration, hasEnded, number, share, timeLeft } from "../format.js";
+
+/** A run's state as a coloured word. */
+export function Status({ status }) {
+  const kind = { Completed: "good", Failed: "bad", Canceled: "gone", Running: "live", Queued: "wait" }[status] || "busy";
+  return html`<span class=${`status ${kind}`}><i aria-hidden="true"></i>${status}</span>`;
+}
+
+/** How far a run is; what a run that stands still last said is shown as old. */
+export function ProgressBar({ run }) {
+  const part = share(run.progress);
+  if (part === null) return null;
+  const quiet_s = run.moved_at ? Date.now() / 1000 - run.moved_at : 0;
+  const isOld = run.status === "Running" && quiet_s > 120;
+  const said = `${number(run.progress.done)} / ${number(run.progress.total)} ${run.progress.unit || ""}`.trim();
+  const left = isOld ? `nothing new for ${duration(quiet_s)}` : timeLeft(run);
+  return html`<div class=${`progress ${isOld ? "old" : ""} ${hasEnded(run.status) ? "over" : ""}`} title=${said}>
+    <div class="bar" role="progressbar" aria-valuenow=${Math.round(part * 100)} aria-valuemin="0" aria-valuemax="100" aria-label=${said}>
+      <div style=${{ width: `${part * 100}%` }}></div>
+    </div>
+    <span>${Math.round(part * 100)} %${left ? ` · ${left}` : ""}</span>
+  </div>`;
+}
+
+/** The parts of a page, the chosen one in the address. */
+export function Tabs({ tabs, chosen }) {
+  return html`<div class="tabs" role="tablist">
+    ${tabs.map(([key, name]) => html`<button role="tab" key=${key} aria-selected=${key === chosen ? "true" : "false"}
+      onClick=${() => setQuery({ tab: key === tabs[0][0] ? null : key })}>${name}</button>`)}
+  </div>`;
+}
+
+export function Empty({ children }) {
+  return html`<p class="empty">${children}</p>`;
+}
+
+/** Names and values. @param {{rows: [any, any][]}} _ */
+export function Facts({ rows }) {
+  const kept = rows.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return html`<dl class="facts">${kept.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+}
+
+/** A text that can be copied. */
+export function Copy({ text }) {
+  const copy = async (event) => {
+    const button = event.currentTarget;
+    await navigator.clipboard?.writeText(text);
+    button.textContent = "Copied";
+    setTimeout(() => (button.textContent = "Copy"), 1500);
+  };
+  return html`<div class="copy"><code>${text}</code><button class="quiet" onClick=${copy}>Copy</button></div>`;
+}

@@ -1,0 +1,68 @@
+// What went wrong, and what was done.
+import { html, useEffect, useState } from "../view.js";
+
+/** @type {{id: number, text: string, kind: string}[]} */
+let shown = [];
+let last = 0;
+let redraw = () => {};
+
+/** Say something for some seconds. @param {string} text */
+export function say(text, kind = "info") {
+  last += 1;
+  const id = last;
+  shown = [...shown.slice(-3), { id, text, kind }];
+  redraw();
+  setTimeout(() => {
+    shown = shown.filter((one) => one.id !== id);
+    redraw();
+  }, kind === "error" ? 12000 : 5000);
+}
+
+/** @param {any} error */
+export function sayError(error) {
+  say([error.message, error.hint].filter(Boolean).join(" "), "error");
+}
+
+export function Notices() {
+  const [, set] = useState(0);
+  useEffect(() => {
+    redraw = () => set((number) => number + 1);
+    return () => (redraw = () => {});
+  }, []);
+  return html`<div class="notices" role="status" aria-live="polite">
+    ${shown.map((one) => html`<div class=${`toast ${one.kind}`} key=${one.id}>${one.text}</div>`)}
+  </div>`;
+}
+
+/** An error where its subject would be. */
+export function Problem({ error }) {
+  if (!error) return null;
+  return html`<div class="problem" role="alert"><b>${error.message}</b>${error.hint && html`<div>${error.hint}</div>`}</div>`;
+}
+
+/** A question before something that cannot be taken back. */
+export function Ask({ title, children, confirm, danger = false, onDone }) {
+  useEffect(() => {
+    const before = document.activeElement;
+    const pressed = (event) => event.key === "Escape" && onDone(false);
+    addEventListener("keydown", pressed);
+    return () => {
+      removeEventListener("keydown", pressed);
+      /** @type {HTMLElement | null} */ (before)?.focus?.();
+    };
+  }, []);
+  const enter = (event) => {
+    event.preventDefault();
+    onDone(true);
+  };
+  return html`<div class="veil" onClick=${(event) => event.target === event.currentTarget && onDone(false)}>
+    <form class="dialog" role="dialog" aria-modal="true" aria-label=${title} onSubmit=${enter}>
+      <h2>${title}</h2>
+      ${children}
+      <div class="buttons">
+        <button type="button" onClick=${() => onDone(false)}>Back</button>
+        <button class=${danger ? "danger" : "primary"} autofocus>${confirm}</button>
+      </div>
+    </form>
+  </div>`;
+}

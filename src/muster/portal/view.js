@@ -1,0 +1,7 @@
+// The view library, in one place: every page imports from here.
+import { h, render, Fragment } from "./vendor/preact.js";
+import htm from "./vendor/htm.js";
+
+export { render, Fragment };
+export { useState, useEffect, useRef, useMemo, useCallback, useReducer, useLayoutEffect } from "./vendor/hooks.js";
+export const html = htm.bind(h);

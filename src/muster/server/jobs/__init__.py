@@ -1,0 +1,1 @@
+"""Job files as text: read and checked for clients that cannot."""

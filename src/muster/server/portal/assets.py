@@ -1,0 +1,62 @@
+"""The portal's files: read once, compressed once, and kept by browsers until they change."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+_KINDS = {
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+PAGE = "index.html"
+_BASE = b"{{base}}"
+BASE_PATH = "/portal/files"
+
+
+@dataclass(frozen=True)
+class Asset:
+    """One file, as it is and compressed."""
+
+    kind: str
+    plain: bytes
+    packed: bytes
+
+
+@dataclass(frozen=True)
+class Assets:
+    """All files of the portal; their digest is in the address of each, so that none is ever out of date."""
+
+    digest: str
+    files: dict[str, Asset]
+    page: Asset
+    """The one page; what it shows depends on the address."""
+
+
+@cache
+def portal_assets() -> Assets:
+    """The portal's files out of the package."""
+    found = {path: item.read_bytes() for path, item in _walk(files("muster") / "portal", "")}
+    digest = hashlib.sha256(b"".join(path.encode() + b"\0" + data for path, data in sorted(found.items())))
+    name = digest.hexdigest()[:12]
+    page = found.pop(PAGE).replace(_BASE, f"{BASE_PATH}/{name}".encode())
+    return Assets(name, {path: _asset(path, data) for path, data in found.items()}, _asset(PAGE, page))
+
+
+def _walk(folder: Traversable, prefix: str) -> Iterator[tuple[str, Traversable]]:
+    for item in sorted(folder.iterdir(), key=lambda item: item.name):
+        if item.is_dir():
+            yield from _walk(item, f"{prefix}{item.name}/")
+        elif item.name.rpartition(".")[2] in _KINDS:
+            yield f"{prefix}{item.name}", item
+
+
+def _asset(path: str, data: bytes) -> Asset:
+    return Asset(_KINDS[path.rpartition(".")[2]], data, gzip.compress(data, 9, mtime=0))

@@ -1,0 +1,1 @@
+"""What browsers exchange with the server beyond what every client does."""

@@ -1,0 +1,198 @@
+"""The portal in a real browser, with real runs."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import expect
+from tests.conftest import wait_until
+from tests.integration.portal.conftest import SCRIPT_TAG, Portal
+
+ESCAPE = "\033]0;title\007\033[2J\033[31mred\033[0m"
+
+
+def test_a_job_is_seen_while_it_runs(portal: Portal) -> None:
+    page = portal.page("/")
+    expect(page.get_by_text("No runs.")).to_be_visible()
+    run = portal.train(steps=100, wait_s=0.1, name="watched")
+    # The table shows it without being asked again.
+    page.get_by_role("link", name="watched").click()
+    expect(page.get_by_role("heading", name="watched")).to_be_visible()
+    page.get_by_role("tab", name="Logs").click()
+    expect(page.get_by_text(re.compile(r"^step 3 of 100$"))).to_be_visible()
+    assert page.locator(".line .a-green").first.inner_text().startswith("step")
+    page.get_by_role("tab", name="Metrics").click()
+    legend = page.locator("[data-metric=loss] small")
+    expect(legend).to_be_visible()
+    before = legend.inner_text()
+    wait_until(lambda: legend.inner_text() != before, what="a further point in the chart")
+    expect(page.locator("[data-metric=loss] canvas")).to_be_visible()
+    expect(page.get_by_role("progressbar")).to_be_visible()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Cancel it").click()
+    expect(page.locator(".head .status")).to_have_text("Canceled")
+    assert portal.site.view(run)["status"] == "Canceled"
+
+
+def test_the_chosen_stretch_of_a_chart_stays_while_points_come(portal: Portal) -> None:
+    run = portal.train(steps=200, wait_s=0.05)
+    page = portal.page(f"/runs/{run}?tab=metrics")
+    over = page.locator("[data-metric=loss] .u-over")
+    over.wait_for()
+    box = over.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 60, box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 160, box["y"] + 60, steps=5)
+    page.mouse.up()
+    axis = page.locator("[data-metric=loss] canvas")
+    zoomed = axis.evaluate("canvas => canvas.toDataURL()")
+    value = page.locator("[data-metric=loss] small")
+    before = value.inner_text()
+    wait_until(lambda: value.inner_text() != before, what="a further point")
+    page.mouse.move(5, 5)
+    assert axis.evaluate("canvas => canvas.toDataURL()") == zoomed
+    portal.site.client.cancel(run, force=True)
+
+
+def test_every_part_of_a_run_that_failed(portal: Portal) -> None:
+    code = portal.site.folder / "bad"
+    code.mkdir()
+    (code / "bad.py").write_text("print('begin')\nraise ValueError('the rate is too high')\n")
+    run = portal.site.run(code=str(code), command="python bad.py", experiment_name="bad")
+    portal.site.wait(run)
+    page = portal.page(f"/runs/{run}")
+    expect(page.get_by_label("Verdict")).to_contain_text("the rate is too high")
+    expect(page.locator(".story")).to_contain_text("Failed")
+    expect(page.locator(".rank.failed")).to_contain_text("exit 1")
+    page.get_by_role("tab", name="Logs").click()
+    page.get_by_role("button", name="First error").click()
+    expect(page.locator(".line.hit")).to_contain_text("Traceback")
+    page.get_by_role("tab", name="Code").click()
+    page.get_by_role("button", name="bad.py").click()
+    expect(page.locator("pre.text")).to_contain_text("raise ValueError")
+    page.get_by_role("tab", name="Job").click()
+    expect(page.get_by_text("command: python bad.py")).to_be_visible()
+    expect(page.get_by_text(f"muster rerun {run}")).to_be_visible()
+
+
+def test_runs_are_compared_and_filtered(portal: Portal) -> None:
+    runs = [portal.train(rate=rate, experiment_name="sweep", name=f"rate-{rate}") for rate in (0.1, 0.2, 0.4)]
+    for run in runs:
+        portal.site.wait(run)
+    page = portal.page("/?experiment=sweep")
+    expect(page.get_by_text("3 runs")).to_be_visible()
+    page.get_by_role("searchbox", name="Search runs").fill("rate-0.2")
+    expect(page.get_by_text("1 run", exact=True)).to_be_visible()
+    assert "text=rate-0.2" in page.url
+    page.get_by_role("button", name="Clear").click()
+    page.goto(f"{portal.url}/portal/?experiment=sweep&cols=m:best:loss,m:last:loss&sort=m:best:loss&up=1")
+    names = page.locator(".row.body .name")
+    expect(names).to_have_count(3)
+    assert [text.split()[0] for text in names.all_inner_texts()] == ["rate-0.4", "rate-0.2", "rate-0.1"]
+    page.get_by_label("All loaded runs").check()
+    page.get_by_role("button", name="Tag", exact=True).click()
+    page.get_by_label("NAME=VALUE").fill("team=vision")
+    page.get_by_role("dialog").get_by_role("button", name="Tag").click()
+    expect(page.get_by_text("3 runs tagged")).to_be_visible()
+    assert portal.site.view(runs[0])["tags"]["team"] == "vision"
+    page.get_by_label("All loaded runs").check()
+    page.get_by_role("button", name="Compare").click()
+    expect(page.get_by_role("heading", name="Compare 3 runs")).to_be_visible()
+    expect(page.locator("td.differs").first).to_be_visible()
+    expect(page.locator("[data-metric=loss] canvas")).to_be_visible()
+
+
+def test_files_tables_and_the_other_pages(portal: Portal) -> None:
+    run = portal.train(steps=3, name="with-files")
+    portal.site.wait(run)
+    page = portal.page(f"/runs/{run}?tab=files")
+    page.get_by_role("button", name="outputs/table.csv").click()
+    expect(page.locator("td", has_text="<b>bold</b>")).to_be_visible()
+    page.goto(f"{portal.url}/portal/clusters")
+    expect(page.get_by_role("heading", name="local")).to_be_visible()
+    page.get_by_role("button", name="Cordon").first.click()
+    expect(page.get_by_text("cordoned: by hand")).to_be_visible()
+    page.get_by_role("button", name="Uncordon").click()
+    expect(page.get_by_text("cordoned: by hand")).to_be_hidden()
+    page.goto(f"{portal.url}/portal/data")
+    page.get_by_role("link", name="workspaceblobstore").click()
+    expect(page.get_by_role("heading", name="Data / workspaceblobstore")).to_be_visible()
+    for path, title in (("models", "Models"), ("environments", "Environments"), ("people", "People")):
+        page.goto(f"{portal.url}/portal/{path}")
+        expect(page.get_by_role("heading", name=title)).to_be_visible()
+    page.goto(f"{portal.url}/portal/people?tab=audit")
+    expect(page.get_by_text("signed in with a link").first).to_be_visible()
+
+
+def test_a_job_is_planned_and_run_from_the_page(portal: Portal) -> None:
+    page = portal.page("/submit")
+    job = page.get_by_label("Job file")
+    job.fill("command: echo hello\nfoo: 1\n")
+    page.get_by_role("button", name="See the plan").click()
+    expect(page.get_by_role("alert")).to_contain_text("job.yml:2")
+    job.fill("command: echo hello from rank $RANK\ndistribution:\n  type: pytorch\n  process_count_per_instance: 2\n")
+    page.get_by_role("button", name="See the plan").click()
+    expect(page.get_by_label("Plan", exact=True)).to_contain_text("rank 1")
+    page.get_by_role("button", name="Run it").click()
+    expect(page.locator(".head .status")).to_have_text("Completed")
+    page.get_by_role("tab", name="Logs").click()
+    expect(page.get_by_text("hello from rank 1")).to_be_visible()
+    page.get_by_role("button", name="Run again").click()
+    expect(page.get_by_label("Job file")).to_have_value(re.compile("hello from rank"))
+
+
+def test_what_people_give_is_only_ever_text(portal: Portal) -> None:
+    code = portal.site.folder / "hostile"
+    code.mkdir()
+    (code / "run.py").write_text(
+        "import os\nfrom muster import Run\nrun = Run.get_context()\n"
+        f"text = {SCRIPT_TAG!r}\nrun.log(text[:60], 1.0, step=0)\nrun.log('plain', 1.0, step=0)\n"
+        f"print(text)\nprint({ESCAPE!r})\n"
+        "os.makedirs('outputs', exist_ok=True)\n"
+        "open('outputs/<img src=x onerror=window.hacked=1>.html', 'w').write(text)\n"
+        "raise ValueError(text)\n"
+    )
+    run = portal.site.run(
+        code=str(code), command="python run.py", display_name=SCRIPT_TAG, experiment_name=SCRIPT_TAG,
+        description=SCRIPT_TAG, tags={SCRIPT_TAG: SCRIPT_TAG},
+    )  # fmt: skip
+    portal.site.wait(run)
+    page = portal.page("/")
+    expect(page.locator(".row.body .name", has_text="<script>").first).to_be_visible()
+    for tab in ("overview", "logs", "metrics", "files", "code", "job"):
+        page.goto(f"{portal.url}/portal/runs/{run}?tab={tab}")
+        expect(page.get_by_role("heading", name="<script>").first).to_be_visible()
+        page.wait_for_load_state("networkidle") if tab in ("code", "job") else None
+    page.goto(f"{portal.url}/portal/runs/{run}?tab=logs")
+    expect(page.locator(".line", has_text="red").last).to_be_visible()
+    lines = page.locator(".line").all_inner_texts()
+    assert SCRIPT_TAG in lines
+    assert "red" in lines
+    page.goto(f"{portal.url}/portal/compare?run={run}&run={run}")
+    assert page.evaluate("window.hacked") is None
+    # A file of a run, opened by itself, is no page of this server.
+    answer = page.request.get(
+        f"{portal.url}/api/v1/runs/{run}/files/outputs/%3Cimg%20src=x%20onerror=window.hacked=1%3E.html"
+    )
+    assert answer.ok
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert "sandbox" in answer.headers["content-security-policy"]
+
+
+def test_a_broken_connection_is_said_and_mended(portal: Portal) -> None:
+    run = portal.train(steps=400, wait_s=0.05, name="long")
+    page = portal.page(f"/runs/{run}?tab=logs")
+    expect(page.get_by_text(re.compile("^step 2 of 400$"))).to_be_visible()
+    table = portal.page("/")
+    expect(table.get_by_role("link", name="long")).to_be_visible()
+    portal.site.server().kill()
+    expect(table.get_by_text("The server does not answer.")).to_be_visible()
+    # The same port again, so that pages find it.
+    portal.site.client.health()
+    expect(table.get_by_text("The server does not answer.")).to_be_hidden()
+    count = page.locator(".line").count()
+    assert count > 0
+    last = page.locator(".line").last.inner_text()
+    wait_until(lambda: page.locator(".line").last.inner_text() != last, 40.0, "lines after the server was gone")
+    portal.site.client.cancel(run, force=True)
