@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.chaos import clocks, clusters, databases, disks, faulty_disks, networks, power, preload
+from tests.chaos import clocks, clusters, containers, databases, disks, faulty_disks, networks, power, preload
 from tests.chaos.campaign import Ground
 from tests.chaos.parts import PARTS
 from tests.chaos.processes import PROCESSES
@@ -19,6 +19,7 @@ GROUNDS = (
     Ground("power", "local", power.PowerStage, power.POWER, power.missing),
     Ground("faulty", "local", faulty_disks.FaultyStage, faulty_disks.FAULTY, preload.missing),
     Ground("lying", "local", faulty_disks.LyingStage, faulty_disks.LYING, faulty_disks.lying_missing),
+    Ground("containers", "local", containers.ContainerStage, containers.CONTAINERS, containers.missing),
     Ground("slurm", "slurm", clusters.SlurmStage, clusters.SLURM, clusters.no_slurm),
     Ground("ray", "ray", clusters.RayStage, clusters.RAY, clusters.no_ray),
 )

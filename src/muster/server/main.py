@@ -78,6 +78,7 @@ def main() -> None:
     options = _arguments()
     paths = WorkspacePaths(Path(options.workspace).resolve())
     _log_to(paths, options.foreground)
+    watchdog.end_without_memory()
     try:
         with _lock(paths), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(Process(paths, options).run())

@@ -1,4 +1,4 @@
-"""Notices a process that waits for a thread which will never run, and lets it end rather than hang."""
+"""Ends a server whose memory was used up, rather than have it hang or go on by halves: the next one takes over."""
 
 from __future__ import annotations
 
@@ -14,7 +14,54 @@ TICK_S = 1.0
 TICKS = 30
 """A thread that has not begun after so many looks, each after a tick of this process, does not begin any more."""
 
+_NO_THREAD = "can't start new thread"
+_DEEPEST = 10
+_saying = threading.Lock()
+
 log = logging.getLogger("muster.server")
+
+
+def end_without_memory() -> None:
+    """End this process as soon as anything in it says that there was no memory, or none for a thread.
+
+    What was interrupted so may be anything: a request that nobody answers any more, a turn that nobody gives back.
+    """
+    sys.unraisablehook = _unraisable
+    threading.excepthook = _in_thread
+    # First, so that it hears of an error although nobody can write it down.
+    logging.getLogger().handlers.insert(0, _Noticing())
+
+
+def is_want_of_memory(error: BaseException | None) -> bool:
+    """Whether an error says so, or came of one that does."""
+    for _ in range(_DEEPEST):
+        if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_THREAD in str(error)):
+            return True
+        if error is None:
+            return False
+        error = error.__cause__ or error.__context__
+    return False
+
+
+class _Noticing(logging.Handler):
+    """Looks at what loops, requests and libraries report, whatever they make of it."""
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        if record.exc_info and is_want_of_memory(record.exc_info[1]):
+            _leave("memory was used up: this process ends", record.exc_info[1])
+        return True
+
+
+def _unraisable(said: sys.UnraisableHookArgs) -> None:
+    if is_want_of_memory(said.exc_value):
+        _leave("memory was used up, and a thread did not begin: this process ends", said.exc_value)
+    sys.__unraisablehook__(said)
+
+
+def _in_thread(said: threading.ExceptHookArgs) -> None:
+    if is_want_of_memory(said.exc_value):
+        _leave("memory was used up in a thread: this process ends", said.exc_value)
+    threading.__excepthook__(said)
 
 
 def watch(tick_s: float = TICK_S, ticks: int = TICKS) -> None:
@@ -60,8 +107,14 @@ def _starting(frame: FrameType | None) -> FrameType | None:
 
 def _end(frame: FrameType) -> None:
     where = "".join(traceback.format_stack(frame, limit=4))
+    _leave(f"a thread was started and never began, as where memory is used up: this process ends\n{where}")
+
+
+def _leave(why: str, error: BaseException | None = None) -> None:
     try:
-        log.critical("a thread was started and never began, as where memory is used up: this process ends\n%s", where)
+        _saying.acquire()
+        # Not the error itself: its stack would need more memory, and this would hear of it again.
+        log.critical("%s%s", why, "" if error is None else f" ({error!r})")
     finally:
-        # Whoever is stuck cannot be asked; what is kept is as after a kill, and the next one takes it up.
+        # Whoever is stuck cannot be asked; what is kept is as after a kill.
         os._exit(1)

@@ -93,9 +93,9 @@ class Arrivals:
     def catch_up(self, run: str, attempts: Iterable[int]) -> None:
         """Note what logs hold beyond the index, in the order in which they were last written."""
         found = [
-            (Log(attempt, stream), length, self._streams.path(run, attempt, stream).stat().st_mtime)
+            (Log(attempt, stream), length, at)
             for attempt in attempts
-            for stream, length in self._streams.names(run, attempt)
+            for stream, length, at in self._streams.written(run, attempt)
             if stream.startswith(PRINTED)
         ]
         with self._lock:

@@ -1,10 +1,12 @@
-"""A process in which a new thread never begins ends by itself; one that only starts many threads does not."""
+"""A process without memory ends by itself, rather than wait for a thread that never begins or go on by halves."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from types import FrameType
+
+import pytest
 
 from muster.server import watchdog
 
@@ -17,6 +19,34 @@ if hasattr(threading, "_start_joinable_thread"):
     threading._start_joinable_thread = lambda *_, **__: None
 threading.Thread(target=print).start()
 print("not reached")
+"""
+
+
+SAYS = """
+import logging, sys, threading, time
+from muster.server import watchdog
+logging.basicConfig(level=logging.INFO)
+watchdog.end_without_memory()
+
+def fail():
+    raise MemoryError
+
+class Dies:
+    def __del__(self):
+        raise MemoryError
+
+def died_at_birth():
+    Dies()
+
+def chained():
+    try:
+        try:
+            raise MemoryError
+        except MemoryError:
+            raise KeyError("what came of it")
+    except KeyError as error:
+        logging.error("a request", exc_info=error)
+
 """
 
 
@@ -37,6 +67,30 @@ def test_a_thread_that_starts_others_one_after_the_other_counts_as_one_that_goes
     assert watchdog.seen_again(once, {7: one}) == {7: (one, 2)}
     assert watchdog.seen_again(once, {7: other}) == {7: (other, 1)}
     assert watchdog.seen_again(once, {}) == {}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "logging.error('a loop', exc_info=MemoryError())",
+        "logging.error('a request', exc_info=RuntimeError(\"can't start new thread\"))",
+        "threading.Thread(target=fail).start(); time.sleep(60)",
+        "died_at_birth(); time.sleep(60)",
+        "chained()",
+    ],
+)
+def test_a_process_in_which_memory_was_used_up_ends_wherever_that_is_said(code: str) -> None:
+    done = _run(SAYS + code + "\nprint('goes on')")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "memory was used up" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "error", ["ValueError('no memory')", "RuntimeError('another')", "OSError(12, 'Cannot allocate')"]
+)
+def test_other_errors_end_nobody(error: str) -> None:
+    done = _run(SAYS + f"logging.error('a loop', exc_info={error})\nprint('goes on')")
+    assert (done.returncode, done.stdout) == (0, "goes on\n")
 
 
 def _a_frame() -> FrameType:

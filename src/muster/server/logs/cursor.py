@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 from muster import errors
 
@@ -33,7 +33,7 @@ class Cursor:
     """How many logs were looked at for a last line without an end."""
 
     def encode(self) -> str:
-        numbers = [_FORM, *astuple(self)]
+        numbers = [_FORM, *vars(self).values()]
         while numbers[-1] == 0:
             numbers.pop()
         return base64.urlsafe_b64encode(json.dumps(numbers, separators=(",", ":")).encode()).decode().rstrip("=")
