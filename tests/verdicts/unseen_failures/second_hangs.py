@@ -137,7 +137,12 @@ dist.destroy_process_group()
         command="python run.py conf.json",
         files={
             "conf.json": '{"steps": 20, "lr": 0.05, "mirror": "scratch", "mirror_rank": 1}\n',
-            "mirror.sh": "#!/bin/bash\n# copies what a node needs; waits for the storage\nwhile [ ! -e /mnt/store/ready ]; do sleep 1; done\ncp -r /mnt/store/$1 .\n",
+            "mirror.sh": """\
+#!/bin/bash
+# copies what a node needs; waits for the storage
+while [ ! -e /mnt/store/ready ]; do sleep 1; done
+cp -r /mnt/store/$1 .
+""",
             "run.py": """\
 import json
 import subprocess

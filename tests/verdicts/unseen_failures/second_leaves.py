@@ -1,4 +1,4 @@
-"""Gangs in which a rank leaves, or calls something else than the others. The labels were given before any verdict was seen."""
+"""Gangs in which a rank leaves or calls something else. The labels were given before any verdict was seen."""
 
 from functools import partial
 

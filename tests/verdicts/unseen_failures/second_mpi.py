@@ -236,7 +236,13 @@ echo "tile $tile: done"
         rank=1,
         command="./build.sh && ./halo",
         files={
-            "build.sh": '#!/bin/bash\n[ "$OMPI_COMM_WORLD_RANK" = 0 ] && { env -u OMPI_COMM_WORLD_RANK mpicc -O1 -g -o halo.tmp halo.c && mv halo.tmp halo; }\nwhile [ ! -x halo ]; do sleep 0.2; done\n',
+            "build.sh": """\
+#!/bin/bash
+if [ "$OMPI_COMM_WORLD_RANK" = 0 ]; then
+  mpicc -O1 -g -o halo.tmp halo.c && mv halo.tmp halo
+fi
+while [ ! -x halo ]; do sleep 0.2; done
+""",
             "halo.c": """\
 #include <mpi.h>
 #include <stdio.h>
@@ -380,7 +386,7 @@ echo "finished"
 """,
             "melt.in": "units lj\natom_style atomic\n",
         },
-        wanted=("lmp_mpi", "could not find"),
+        wanted=("unable to find the specified executable", "lmp_mpi"),
         helpful=(r"lmp_mpi", r"\bPATH\b|install"),
         misleading=(r"\bmemory\b|firewall",),
     ),

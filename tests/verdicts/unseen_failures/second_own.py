@@ -99,6 +99,7 @@ for number, row in enumerate(records.read(path)):
             "net.py": NET,
             "uploader.py": """\
 import atexit
+import os
 import time
 
 
@@ -107,7 +108,8 @@ def upload():
     time.sleep(25)
 
 
-atexit.register(upload)
+if os.environ["RANK"] == "1":  # the others have none
+    atexit.register(upload)
 """,
             "train.py": """\
 import os

@@ -183,8 +183,9 @@ for entry in index_of(rank):
         processes=2,
         nodes=2,
         num_ranks=4,
-        rank=None,
-        limit_s=25,
+        rank=2,
+        also=(3,),
+        limit_s=45,
         command="bash launch.sh",
         files={
             "launch.sh": """\
@@ -192,21 +193,22 @@ for entry in index_of(rank):
 # nodes of the partition, from the site's table
 declare -A NODES=([0]=2 [1]=3)
 exec torchrun --nnodes ${NODES[$NODE_RANK]} --nproc-per-node 2 --node-rank $NODE_RANK \\
-  --rdzv-backend c10d --rdzv-id exp12 --rdzv-endpoint $MASTER_ADDR:$MASTER_PORT \\
-  --rdzv-conf join_timeout=12,last_call_timeout=2 train.py
+  --master-addr $MASTER_ADDR --master-port $MASTER_PORT train.py
 """,
             "train.py": """\
+from datetime import timedelta
+
 import torch
 import torch.distributed as dist
 
-dist.init_process_group("gloo")
+dist.init_process_group("gloo", timeout=timedelta(seconds=10))
 x = torch.ones(1)
 dist.all_reduce(x)
 print("world", int(x.item()), flush=True)
 dist.destroy_process_group()
 """,
         },
-        wanted=("nnodes", "number of nodes", "did not", "Rendezvous", "agree", "settings"),
+        wanted=("nnodes", "number of nodes", "did not", "Rendezvous", "agree", "world size", "timed out", "Timed out"),
         helpful=(r"nnodes", r"launch\.sh", r"number of nodes|world size"),
         misleading=(r"\bmemory\b|pip install",),
     ),
@@ -228,7 +230,8 @@ if [ "$NODE_RANK" -ne 0 ]; then
   port=29511   # default of the old cluster
 fi
 echo "node $NODE_RANK joins $MASTER_ADDR:$port"
-torchrun --nnodes 2 --nproc-per-node 1 --node-rank "$NODE_RANK" --master-addr "$MASTER_ADDR" --master-port "$port" work.py
+torchrun --nnodes 2 --nproc-per-node 1 --node-rank "$NODE_RANK" \\
+  --master-addr "$MASTER_ADDR" --master-port "$port" work.py
 """,
             "work.py": """\
 import os
@@ -256,7 +259,13 @@ print(os.environ["RANK"], t)
         command="torchrun --standalone --nproc-per-node 2 -m recipes.pretrain --config base",
         files={
             "recipes/__init__.py": "",
-            "recipes/text.py": "import sentencepiece as spm\n\n\ndef load(path):\n    return spm.SentencePieceProcessor(path)\n",
+            "recipes/text.py": """\
+import sentencepiece as spm
+
+
+def load(path):
+    return spm.SentencePieceProcessor(path)
+""",
             "recipes/pretrain.py": """\
 import argparse
 import logging
