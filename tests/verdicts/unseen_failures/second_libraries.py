@@ -147,7 +147,7 @@ nbformat.write(notebook, "report.ipynb")
         helpful=(r"report\.ipynb|notebook|cell", r"quarter", r"\bsales\b"),
     ),
     ml(
-        name="n-lightning-validation-returns-string",
+        name="n-lightning-logs-a-vector",
         command="python train_lit.py",
         variables={"CUDA_VISIBLE_DEVICES": ""},
         files={
@@ -187,7 +187,7 @@ trainer = L.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkp
 trainer.fit(Lit(), loader, loader)
 """,
         },
-        wanted="it contains 16",
+        wanted="the tensor must have a single element",
         helpful=(r"lit\.py", r"val/acc|\bself\.log\b|\bmean\b"),
     ),
     ml(
@@ -338,8 +338,6 @@ main()
     ml(
         name="n-loguru-diagnose-frames",
         command="python pipeline.py",
-        code="exit_code",
-        also_codes=("exception",),
         files={
             "pipeline.py": """\
 import sys
@@ -365,7 +363,7 @@ def main():
 main()
 """,
         },
-        wanted=("empty", "ValueError"),
+        wanted="max() arg is an empty sequence",
         helpful=(r"pipeline\.py", r"\bnormalise\b|\bmax\b|empty"),
     ),
     job(

@@ -135,7 +135,7 @@ public class Main {
     shell(
         name="n-rust-unwrap-on-none",
         code="exception",
-        command="rustc -O -o tally tally.rs && ./tally",
+        command="rustc --edition 2021 -O -o tally tally.rs && ./tally",
         variables={"PATH": "/root/.cargo/bin:/usr/local/bin:/usr/bin:/bin"},
         files={
             "tally.rs": """\
