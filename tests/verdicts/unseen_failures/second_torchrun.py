@@ -178,22 +178,27 @@ for entry in index_of(rank):
         misleading=(r"\bmemory\b|firewall|pip install",),
     ),
     torchrun(
-        name="n-torchrun-nodes-disagree-on-count",
+        name="n-torchrun-second-node-under-maintenance",
         code="rendezvous",
         processes=2,
         nodes=2,
-        num_ranks=4,
-        rank=2,
-        also=(3,),
-        limit_s=45,
+        num_ranks=2,
+        rank=1,
+        limit_s=60,
         command="bash launch.sh",
         files={
             "launch.sh": """\
 #!/bin/bash
-# nodes of the partition, from the site's table
-declare -A NODES=([0]=2 [1]=3)
-exec torchrun --nnodes ${NODES[$NODE_RANK]} --nproc-per-node 2 --node-rank $NODE_RANK \\
-  --master-addr $MASTER_ADDR --master-port $MASTER_PORT train.py
+# nodes that the site has taken out do not take part
+drained="1 5 9"
+for node in $drained; do
+  if [ "$node" = "$NODE_RANK" ]; then
+    echo "node $NODE_RANK is drained, not joining"
+    exit 0
+  fi
+done
+exec torchrun --nnodes 2 --nproc-per-node 1 --rdzv-backend c10d --rdzv-id exp12 \\
+  --rdzv-endpoint $MASTER_ADDR:$MASTER_PORT --rdzv-conf join_timeout=8,last_call_timeout=2 train.py
 """,
             "train.py": """\
 from datetime import timedelta
@@ -208,13 +213,14 @@ print("world", int(x.item()), flush=True)
 dist.destroy_process_group()
 """,
         },
-        wanted=("nnodes", "number of nodes", "did not", "Rendezvous", "agree", "world size", "timed out", "Timed out"),
-        helpful=(r"nnodes", r"launch\.sh", r"number of nodes|world size"),
+        wanted=("is drained, not joining", "did not", "RendezvousTimeoutError", "exited", "not joined"),
+        helpful=(r"launch\.sh", r"drained", r"nnodes", r"node.1|rank 1"),
         misleading=(r"\bmemory\b|pip install",),
     ),
     torchrun(
         name="n-torchrun-second-node-wrong-port",
         code="rendezvous",
+        also_codes=("timeout",),
         processes=2,
         nodes=2,
         num_ranks=2,
