@@ -38,7 +38,6 @@ if __name__ == "__main__":
     job(
         name="n-click-path-does-not-exist",
         code="exit_code",
-        also_codes=("bad_input",),
         command="python convert.py --source recordings --rate 8000",
         files={
             "convert.py": """\

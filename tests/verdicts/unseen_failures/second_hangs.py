@@ -186,7 +186,6 @@ main()
         name="n-trickling-download-limit",
         way="a download that trickles until the limit",
         code="timeout",
-        also_codes=("collective",),
         convention="process",
         processes=4,
         nodes=2,

@@ -265,7 +265,6 @@ for step in range(8):
     gang(
         name="n-limit-one-rank-holds-semaphore",
         code="timeout",
-        also_codes=("collective",),
         processes=3,
         rank=0,
         limit_s=7,

@@ -320,7 +320,6 @@ for epoch in range(epochs):
     gang(
         name="n-pipeline-stage-polls-for-file",
         code="timeout",
-        also_codes=("collective",),
         processes=6,
         rank=2,
         limit_s=18,

@@ -358,7 +358,6 @@ for step in range(6):
     torchrun(
         name="n-torchrun-limit-loader-deadlock",
         code="timeout",
-        also_codes=("collective",),
         num_ranks=2,
         rank=1,
         limit_s=18,

@@ -88,7 +88,6 @@ if rank == 0:
     mpi(
         name="n-mpi-one-rank-computes-forever",
         code="timeout",
-        also_codes=("collective",),
         processes=5,
         rank=3,
         limit_s=8,
@@ -278,7 +277,6 @@ int main(int argc, char **argv) {
     mpi(
         name="n-mpi-message-truncated",
         code="exception",
-        also_codes=("collective",),
         processes=2,
         rank=1,
         command="python -m mpi4py exchange.py",

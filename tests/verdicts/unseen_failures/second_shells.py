@@ -309,7 +309,6 @@ int main(int argc, char** argv) {
     shell(
         name="n-cpp-bad-alloc-under-limit",
         code="host_oom",
-        also_codes=("signal",),
         command="g++ -O0 -o cache cache.cpp && ./run.sh",
         files={
             "run.sh": "#!/bin/bash\nulimit -v 300000\nexec ./cache\n",
