@@ -368,7 +368,7 @@ for step in range(6):
     comm.barrier()
 """,
         },
-        wanted=("No space left on device", "requested and", "written"),
+        wanted=("No space left on device", "requested and"),
         helpful=(r"\bdisk\b|space|scratch", r"gatherer\.py"),
         misleading=(r"\bmemory\b|pip install|firewall",),
     ),

@@ -5,7 +5,7 @@ from functools import partial
 from recorder import Failure
 
 gang = partial(Failure, convention="process")
-GONE = ("exited", "left", "ended", "code 0", "finished", "did not")
+GONE = ("exited", "code 0", "left early", "finished early", "did not")
 OTHER = ("different", "mismatch", "other collective", "does not match", "not the same", "did not", "waiting in")
 
 FAILURES = [

@@ -303,7 +303,7 @@ model = xgb.train(settings, train, num_boost_round=10)
 print(model.predict(train)[:3])
 """,
         },
-        wanted=("label must be in [0, num_class)", "Label must be in", "must be in [0"),
+        wanted="label must be discrete values in the range of [0, num_class)",
         helpful=(r"boost\.py", r"\blabels?\b|num_class"),
     ),
     ml(

@@ -5,7 +5,7 @@ from functools import partial
 from recorder import Failure
 
 gang = partial(Failure, convention="process")
-LATE = ("did not", "late", "not joined", "never joined", "missing", "busy", "has not")
+LATE = ("did not", "was late", "not joined", "never joined", "is missing", "has not")
 
 FAILURES = [
     gang(

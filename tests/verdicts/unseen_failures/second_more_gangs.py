@@ -241,7 +241,7 @@ jax.distributed.initialize(
 print(jax.process_count(), "processes")
 """,
         },
-        wanted=("unpacking the dataset first", *HUNG, "late"),
+        wanted=("unpacking the dataset first", *HUNG),
         helpful=(r"pod\.py", r"unpack_dataset|time\.sleep", r"rank 1|process 1"),
         misleading=(r"\bmemory\b|pip install",),
     ),

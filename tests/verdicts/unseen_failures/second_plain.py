@@ -137,8 +137,7 @@ if __name__ == "__main__":
     ),
     job(
         name="n-process-pool-worker-killed",
-        code="signal",
-        also_codes=("exception", "host_oom"),
+        also_codes=("signal", "host_oom"),
         convention="spawn",
         command="python resize.py",
         files={

@@ -31,7 +31,7 @@ cat count.txt
         name="n-tool-inside-script-missing",
         code="launcher_missing",
         also_codes=("exit_code",),
-        command="./prepare.sh /tmp/none",
+        command="./prepare.sh /data/audio",
         files={
             "prepare.sh": """\
 #!/usr/bin/env bash

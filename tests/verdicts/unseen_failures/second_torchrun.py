@@ -131,7 +131,7 @@ def main():
 main()
 """,
         },
-        wanted=("dry run: not writing the report", "exited", "code 0", "left", "ended", "finished"),
+        wanted=("dry run: not writing the report", "exited", "code 0", "left early"),
         helpful=(r"fit\.py", r"dry.run", r"rank 0", r"every rank|all ranks"),
         misleading=(r"\bmemory\b|firewall|pip install",),
     ),
@@ -252,7 +252,7 @@ dist.all_reduce(t)
 print(os.environ["RANK"], t)
 """,
         },
-        wanted=("did not", "29511", "port", "timed out", "clients"),
+        wanted=("did not", "29511", "timed out", "clients joined"),
         helpful=(r"start_node\.sh", r"29511|MASTER_PORT|--master-port", r"node.1|rank 1"),
         misleading=(r"\bmemory\b|pip install",),
     ),
