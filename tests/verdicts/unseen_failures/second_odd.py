@@ -18,15 +18,15 @@ import nbformat
 from nbformat.v4 import new_code_cell, new_notebook
 
 book = new_notebook(cells=[
-    new_code_cell("import statistics\\nruns = {'a': [1, 2, 3], 'b': []}"),
-    new_code_cell("for name, values in runs.items():\\n    print(name, statistics.mean(values))"),
+    new_code_cell("runs = {'a': [1, 2, 3], 'b': []}"),
+    new_code_cell("for name, values in runs.items():\\n    print(name, sum(values) / len(values))"),
 ])
 book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
 nbformat.write(book, "analysis.ipynb")
 """,
         },
-        wanted="mean requires at least one data point",
-        helpful=(r"analysis\.ipynb|notebook|cell", r"statistics\.mean|\bvalues\b|runs"),
+        wanted="division by zero",
+        helpful=(r"analysis\.ipynb|notebook|cell", r"\bvalues\b|runs|empty"),
     ),
     ml(
         name="n-ipython-script-context",
