@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from muster.diagnosis.launchers import Process
-from muster.diagnosis.log import Log
+from muster.diagnosis.log import Log, is_record
 from muster.diagnosis.raised import Raised
 from muster.diagnosis.rules import Finding, find
 from muster.wire.verdicts import RankEvidence
@@ -44,14 +44,15 @@ _NATIVE = re.compile(
     r"|double)|stack smashing detected"
     r"|buffer overflow detected|Assertion [`'].{1,300}' failed|ERROR: \w+Sanitizer: |Fatal "
     r"Python error: |Check failed: |runtime error: "
-    r"|Fortran runtime error|Illegal instruction"
+    r"|Fortran runtime error|Illegal instruction|^FATAL ERROR: "
 )
 # The daemon itself died, or the network to its node failed; mpirun's exit code says neither.
 _LOST_DAEMON = re.compile(
     r"(?:ORTE|PRTE) has lost communication with a remote daemon[^-]{0,300}?Remote daemon\s*: \S+ on node (\S+)"
 )
 _HANDLED = re.compile(
-    r"(?i)\b(?:try(?:ing)? (?:it )?again|retry\w*|attempt \d|going on|carry(?:ing)? on"
+    r"(?i)\b(?:try(?:ing)? (?:it )?again|trying (?:the |an)?(?:next|other)|retry\w*|attempt \d"
+    r"|going on|carry(?:ing)? on"
     r"|continu(?:e|ing)|without (?:it|cache)|fall(?:ing)? ?back"
     r"|skipp(?:ed|ing)|ignor(?:ed|ing)|recover(?:ed|ing)|instead|is off|disabled|halving|giving up)\b"
 )
@@ -63,10 +64,13 @@ _FAILURE = re.compile(
     r"up|refus\w+|invalid|missing|unable"
     r"|exceed\w*|unsupported|not|no such|denied|stopping|exit(?:ing)?|nan|below"
     r"|undefined|out of|too (?:many|few|large|small)|corrupt\w*|truncated|unbound|died|used up"
-    r"|left out|expired|quota|required|unexpected|wrong)\b| at \S{1,200} line \d{1,6}\.$"
+    r"|left out|expired|quota|required|unexpected|wrong|no rule)\b| at \S{1,200} line \d{1,6}\.$"
+    r"|错误|失败|找不到|无法|エラー|失敗|できません|見つかりません|오류|실패|ошибка|не удалось|не найден"
+    r"|\b(?:fehler|fehlgeschlagen|erreur|échec|introuvable|impossible de|fallo|no se pudo|errore|erro)\b"
 )
 _GENERIC = re.compile(
-    r"(?i)not recoverable|ld returned|exiting now|exit(?:ed with)? (?:status|code)|see "
+    r"(?i)not recoverable|^BEGIN failed--compilation aborted|ld returned|exiting now"
+    r"|exit(?:ed with)? (?:status|code)|return code = \d|see "
     r"(?:above|the log)|^\W*(?:training|job|run|script) failed\W*$|aborting\W*$"
     r"|^\W*(?:failed|error|exiting|stopped)\W*$|^\W*\d+ (?:failed|errors?)\b|^FAILED \("
 )
@@ -81,6 +85,7 @@ _AT_EXIT = "terminate called without an active exception"
 _STOPPED = re.compile(r"SignalException|^(?:KeyboardInterrupt|SystemExit)\b")
 _TOLD = re.compile(r"(?i)\bsig(?:term|int|nal)|terminat|preempt|interrupt|shut(?:ting)? ?down|\bstop")
 _GOT_SIGNAL = re.compile(r"SignalException: Process \d+ got signal: (\d+)")
+_TCL = "while executing"
 _TIMED_OUT = 124
 """The code of `timeout` when it had to end a program."""
 _COMPLAINT_WORDS = 12
@@ -221,6 +226,10 @@ def _was_handled(log: Log, raised: Raised, rank: RankEvidence, until: int | None
     # One that ends a Python program ends it with code 1.
     mere = raised.setting == "logged" and rank.exit_code not in (None, 1) and _MERE_WARNING.search(before)
     if mere and after and _LOUD.search(after[-1]):
+        return True
+    # It logged a failure, then what it did next, and in the end said why it left.
+    later = any(map(is_record, log.lines[raised.end :]))
+    if raised.setting == "logged" and later and after and _FAILURE.search(after[-1]) and not _GENERIC.search(after[-1]):
         return True
     if not after:
         return False
@@ -402,6 +411,10 @@ def sounds_like_failure(line: str) -> bool:
 def telling_line(log: Log) -> str:
     """Of the last words the ones that sound like a failure; the very last otherwise."""
     words = log.last_words(12)
+    if _TCL in map(str.strip, log.lines[-40:]):
+        # Its stack stands below the message.
+        at = len(log.lines) - 1 - next(i for i, line in enumerate(reversed(log.lines)) if line.strip() == _TCL)
+        return log.lines[at - 1].strip() if at else ""
     sounding = [line for line in words if _FAILURE.search(line)]
     specific = [line for line in sounding if not _GENERIC.search(line)]
     return (specific or sounding or words or [""])[-1].strip()

@@ -18,7 +18,8 @@ _NAMED = re.compile(
     r"|was lost|disconnected|timed out)"
     r"|(?:remote|peer) rank (?P<remote>\d+)|[Mm]issing (?:ranks|workers|peers|tasks)?:? ?\[?(?P<missing>\d+)"
     r"|(?:from|waiting for) (?:rank|worker|peer|process) ?(?P<awaited>\d+)"
-    r"|(?:worker|peer) (?P<worker>\d+) (?:is not responding|did not|went silent|is gone|vanished|timed out)"
+    r"|(?:worker|peer|trainer|node) (?P<worker>\d+) (?:is (?:not responding|gone|dead|un|silent)|(?:did|has|does) not"
+    r"|went silent|vanished|timed out|missed|stopped)"
     r"|rank: (?P<nccl>\d+), .{0,300}(?:remote process exited|timed? ?out)"
 )
 _MENTIONED = re.compile(r"(?i)\b(?:rank|worker|peer|process|client|trainer|member|task)s?[ _#:=]{0,2}(\d{1,6})\b")

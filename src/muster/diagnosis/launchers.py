@@ -109,6 +109,7 @@ def split(rank: RankEvidence) -> list[Process]:
     rest = _unowned(rank.tail)
     stacks = read(rank.tail).stacks if "muster: where rank " in rank.tail else ()
     children = []
+    alike = _say_the_same([owned.get(report.rank, "") for report in reports])
     for position, report in enumerate(reports):
         text = owned.get(report.rank, "")
         # The launcher ends the others once it has seen one fail, those that do not react by force.
@@ -120,7 +121,8 @@ def split(rank: RankEvidence) -> list[Process]:
         elif not text and report.signal == signal.SIGABRT:
             # One that was leaving by itself may have said why.
             text = rest if position == 0 and _LEAVING in rest else "\n".join(_ABORTS.findall(rest))
-        elif text and not ended and position == 0 and _is_lost_peer(text):
+        elif text and not ended and position == 0 and (alike or _is_lost_peer(text)):
+            # The one that it saw fail first may have said before, without its rank, what the others were told.
             text = rest + text
         if report.traceback == _NOT_FINALIZED:
             text += _NOT_FINALIZED
@@ -206,6 +208,11 @@ def children_of(rank: RankEvidence) -> int:
     """How many processes a launcher was to start on its node; 0 for what is none, or does not say so."""
     count = _PROCESSES.search(rank.command) if rank.role != "launcher" and rank.launcher_rank is None else None
     return int(count[1]) if count else 0
+
+
+def _say_the_same(texts: Sequence[str]) -> bool:
+    """Whether all of several processes end with the same line."""
+    return len(texts) > 1 and len({text.rstrip().rpartition("\n")[2] for text in texts}) == 1 and bool(texts[0])
 
 
 def _is_lost_peer(text: str) -> bool:

@@ -105,7 +105,7 @@ _OF_STACK = re.compile(
 _NOISE = re.compile(
     r"\s*$|\s+\S|[-=*_─]{5,}"
     r"|(?:wandb|swanlab|comet|clearml|mlflow|neptune)\b.*?:"
-    r"|make(?:\[\d+\])?: \*\*\*|ninja: build stopped"
+    r"|make(?:\[\d+\])?: \*\*\* \[|ninja: build stopped"
     r"|\S+:\d+: \w*Warning: |\w*Warning: "
     r"|\[[WI]\d{4} |\[[WI]\S* \d\d|[WIE]\d{4} \d\d:|\d+%\||[^|]{0,60}\d+%\|"
     r"|(?:srun|slurmstepd|salloc): (?!fatal: |error: (?!.{0,80}: tasks? ))"
@@ -137,9 +137,14 @@ def read(text: str) -> Log:
     return Log(tuple(lines), tuple(Reader(lines).read()), tuple(stacks), stopped_at)
 
 
+def is_record(line: str) -> bool:
+    """Whether a line is a record of no importance in a program's log."""
+    return bool(_RECORD.match(line))
+
+
 def is_noise(line: str) -> bool:
     """Whether a line says nothing about how the program ended: decoration, bars, records of no importance."""
-    return bool(_NOISE.match(line)) or bool(_RECORD.match(line))
+    return bool(_NOISE.match(line)) or is_record(line)
 
 
 def _without_answers(lines: Sequence[str]) -> list[str]:

@@ -85,9 +85,16 @@ MEMORY_AND_DISK = (
         "Give Java more heap with `-Xmx`, or a node with more memory.",
     ),
     rule(
+        "Node.js heap",
+        "host_oom",
+        r"JavaScript heap out of memory",
+        "node-heap-out-of-memory",
+        "Give Node.js more heap with `NODE_OPTIONS=--max-old-space-size=MEGABYTES`, or a node with more memory.",
+    ),
+    rule(
         "memory",
         "host_oom",
-        r"^(?:\w+\.)*_?(?:Array)?MemoryError\b|Cannot allocate memory|std::bad_alloc|std::length_error"
+        r"^(?:\w+\.)*_?(?:Array)?MemoryError\b|Cannot allocate memory|std::bad_alloc"
         r"|DefaultCPUAllocator: (?:can't|not enough)|Unable to allocate .{1,60} for an array"
         r"|OOM when allocating tensor|oom[-_]kill|Out of memory: Killed process|memory allocation of \d+ bytes failed",
         "python-memory python-array-memory python-tensor-memory cpp-bad-alloc gang-memory mpi-memory",
@@ -190,8 +197,9 @@ PEERS = (
         r"|barrier|all\b|everyone)|waiting for (?:the )?(?:other|rank \d|worker \d|peer)"
         r"|\b(?:heartbeat|reply|answer|response|message|data)s? from (?:rank|worker|peer|process) "
         r"?\d|not all (?:ranks|workers|processes)"
-        r"|(?:rank|worker|peer) \d+ (?:is not responding|did not (?:respond|answer|reply)|went "
-        r"silent|is gone|vanished)"
+        r"|(?:rank|worker|peer|trainer|node) \d+ (?:is not responding|(?:did|has|does) not (?:respond|answer|repl)"
+        r"|went silent|is gone|vanished|stopped (?:respond|answer|send)|missed (?:\d+|its|a|the|several) ?heartbeat"
+        r"|timed out|is (?:dead|unresponsive|unreachable|silent))"
         r"|\b(?:not|no|never|only|missing|waiting|waited)\b.{0,80}\b(?:rank|worker|peer|member|trainer)s?\b.{0,40}"
         r"\b(?:within|after|for|in) \d+(?:\.\d+)? ?(?:ms|s|sec\w*|min\w*)\b"
         r"|\b(?:rank|worker|peer|member|trainer)s?\b.{0,60}\b(?:not|no|never|only|missing)\b.{0,60}"

@@ -162,6 +162,36 @@ ENVIRONMENT = (
         "Java finds no class {what}: check its name and the class path (`-cp`).",
     ),
     rule(
+        "Perl module missing",
+        "environment",
+        r"Can't locate \S{1,200} in @INC \(you may need to install the (?P<module>[\w:]+) module",
+        "perl-module-missing",
+        "Perl finds no {module}: install it (`cpanm {module}`) in the image or environment of the job.",
+        "said",
+    ),
+    rule(
+        "Node.js module missing",
+        "environment",
+        r"Error: Cannot find module '(?P<module>[^']{1,200})'",
+        "node-module-missing",
+        "Node.js finds no `{module}`: `npm install` it into the code folder, or check its path.",
+    ),
+    rule(
+        "R package missing",
+        "environment",
+        r"there is no package called .(?P<module>[\w.]+)",
+        "",
+        "R finds no package {module}: install it in the image or environment of the job.",
+    ),
+    rule(
+        "container engine not running",
+        "environment",
+        r"Cannot connect to the (?P<engine>Docker|Podman) daemon|Cannot connect to (?P<other>Podman)\b",
+        "docker-daemon-absent",
+        "The script starts containers itself, and no {engine}{other} daemon runs on the node: let Muster start the job "
+        "in an image (`environment: {{image: …}}`), or use a node where one runs.",
+    ),
+    rule(
         "mpirun's program",
         "launcher_missing",
         r"^Executable: (?P<program>\S+)",
@@ -208,6 +238,22 @@ DATA = (
 )
 
 SCRIPT = (
+    rule(
+        "unknown setting",
+        "exit_code",
+        r"Key '(?P<key>[^']{1,80})' is not in struct|Could not override '(?P<other>[^']{1,80})'",
+        "hydra-unknown-key",
+        "The configuration has no `{key}{other}`: check the spelling, or add it with `+{key}{other}=…`.",
+        "said",
+    ),
+    rule(
+        "no key for W&B",
+        "exception",
+        r"No API key configured|api_key not configured \(no-tty\)",
+        "wandb-no-key",
+        "Set WANDB_API_KEY as a secret of the job (`secrets: {{WANDB_API_KEY: NAME}}`), or WANDB_MODE=offline, which "
+        "keeps what is logged with the run.",
+    ),
     rule(
         "unused parameters",
         "exception",

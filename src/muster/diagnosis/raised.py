@@ -124,6 +124,8 @@ _CONTINUES = re.compile(
 )
 _MEMBER = re.compile(r"(?:\w+\.)*\w+(?:Error|Exception|Group|Interrupt|Exit|Warning)\b")
 _MOST_MORE = 12
+_OF_THE_CHAIN = ("logged", "thread", "process", "task", "ignored")
+"""Said once, above the first exception of a chain."""
 _CUT_WITHIN = 4
 """How many lines of a log may lie before the rest of a traceback whose beginning was cut off."""
 
@@ -405,7 +407,7 @@ def _joined(found: Sequence[Raised], lines: Sequence[str]) -> list[Raised]:
                 inner = (*raised.causes, raised)
                 joined.append(replace(before, end=raised.end, causes=(*inner, *before.causes)))
             else:
-                setting = before.setting if before.setting in ("thread", "process", "ignored") else raised.setting
+                setting = before.setting if before.setting in _OF_THE_CHAIN else raised.setting
                 chain = (*before.causes, replace(before, causes=()), *raised.causes)
                 joined.append(
                     replace(raised, begin=before.begin, causes=chain, handling=link == "handling", setting=setting)

@@ -54,6 +54,7 @@ _MEETING_CALL = re.compile(
     r"(?i)(?:^|_)(?:rendezvous|discover\w*|join|register|handshake|bootstrap|init|initiali[sz]e|connect|hello|start_?up)(?:_|$)"
 )
 _GAVE_UP = re.compile(r"(?i)time(?:d )?-?out|within \d|\bwait(?:ed|ing)\b|only \d|DEADLINE|not all\b|clients joined")
+_LAUNCHER_USAGE = re.compile(r": (?:torchrun|accelerate|deepspeed|horovodrun|mpirun|mpiexec)\S{0,80}: error: ")
 _MPI_LOG = "The log of mpirun, user_logs/mpi_log.txt, says more."
 
 
@@ -85,6 +86,8 @@ def _as_the_job_counts(made: Verdict, evidence: Evidence) -> Verdict:
     one, or all failed; otherwise the first rank that it was to start."""
     if made.rank is None or made.evidence.launcher_rank is not None:
         return made
+    if made.code == "bad_input" and _LAUNCHER_USAGE.search(made.message) and all(r.failed for r in evidence.ranks):
+        return replace(made, rank=None)
     launchers = [rank for rank in evidence.ranks if children_of(rank) > 1]
     own = next((rank for rank in launchers if rank.rank == made.rank), None)
     if own is None:

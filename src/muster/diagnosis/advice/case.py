@@ -10,12 +10,13 @@ from muster.diagnosis.raised import Frame, Raised
 from muster.wire.verdicts import JobFacts
 
 _PORT = re.compile(r"port:? ?(\d{2,5})\b|[:\]](\d{4,5})\b|\((?:'[^']*'|\"[^\"]*\"), (\d{2,5})\)")
-_QUOTED_PATH = re.compile(r"['\"‘„«]([^'\"’“»]{1,300})['\"’“»]")
+_QUOTED_PATH = re.compile(r"['\"‘„«`]([^'\"’“»`]{1,300})['\"’“»`]")
 _PATH = re.compile(r"(?<![\w:/])(/[\w.@%+=-]+(?:/[\w.@%+=-]+)*)")
 OPTION = re.compile(r"(?<![\w-])(--[a-z][\w-]+)")
 _RELATIVE = re.compile(r"(?<![\w./-])([\w.-]+/[\w./-]+): No such file")
 _OPENED = re.compile(r"(?:open|read|load|find|stat|access) (?:file )?([\w./-]+\.\w+)")
-_CONNECTED = re.compile(r"connect(?:ion)? to ([\w.-]+)(?: port (\d+)|:(\d+))?")
+_FILE_NAME = re.compile(r"(?<![\w./-])([A-Za-z0-9_-]{1,80}\.[a-z][a-z0-9]{1,5})(?![A-Za-z0-9(/.])")
+_CONNECTED = re.compile(r"connect(?:ion)? to (?!the\b|an?\b|any\b)([\w.-]+)(?: port (\d+)|:(\d+))?")
 _URL = re.compile(r"\b((?:https?|s3|gs|hdfs)://[^\s'\"<>)]+)|host='([^']+)', port=(\d+)")
 _MEANT = re.compile(r"[Dd]id you mean:? ?[`'\"]?([\w.+-]+)[`'\"]? ?\?")
 
@@ -82,14 +83,14 @@ def path_in(line: str) -> str:
 def missing_path(line: str) -> str:
     if not re.search(
         r"(?i)no such file|cannot (?:stat|open|access|find)|not (?:found|exist)|nicht|no existe"
-        r"|Aucun|no se puede|not in gzip|impossible",
+        r"|Aucun|no se puede|not in gzip|impossible|no rule to make target|找不到|見つかりません|не найден",
         line,
     ):
         found = _PATH.search(line)
         return found[1] if found and re.search(r"(?i)\bno \w+ (?:under|in|at)\b|missing", line) else ""
     if _QUOTED_PATH.search(line):
         return quoted_path(line)
-    bare = _RELATIVE.search(line) or _PATH.search(line) or _OPENED.search(line)
+    bare = _RELATIVE.search(line) or _PATH.search(line) or _OPENED.search(line) or _FILE_NAME.search(line)
     return bare[1] if bare else ""
 
 
