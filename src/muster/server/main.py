@@ -30,6 +30,7 @@ from muster.defaults import IDLE_EXIT_S, SERVER_LEAVE_S
 from muster.engines.registry import DEFAULT, Engines
 from muster.host.files import PRIVATE, write_file
 from muster.host.locks import FileLock, HeldLock
+from muster.host.network import reachable
 from muster.paths import WorkspacePaths, user_runtime_dir
 from muster.server import loops, watchdog
 from muster.server.clock import ClockFile, shift
@@ -47,7 +48,7 @@ from muster.server.disk import is_full_error
 from muster.server.http.app import make_app
 from muster.server.http.doors import AgentsDoor
 from muster.server.http.draining import Draining
-from muster.server.http.invitation import invitation, reachable
+from muster.server.http.invitation import invitation
 from muster.server.http.listening import BoundedHttp, most_connections
 from muster.server.http.remote import RemoteListener
 from muster.server.hub import Hub

@@ -54,7 +54,7 @@ def seen(context: Context, connection: Connection, address: str, folder: bool) -
 
     What is not there is an empty list; hashes come with the first download.
     """
-    spec, path = _store(context, connection, parse_address(address))
+    spec, path = store_of(context, connection, parse_address(address))
     if not isinstance(spec.options, _HERE) or context.files.store.local_root is None:
         return None
     try:
