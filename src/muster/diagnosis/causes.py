@@ -6,11 +6,12 @@ import re
 import signal as signals
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from muster.diagnosis.launchers import Process
-from muster.diagnosis.log import Log, is_record
+from muster.diagnosis.log import EXCHANGES, MEETING, Log, is_record
 from muster.diagnosis.raised import Raised
-from muster.diagnosis.rules import Finding, find
+from muster.diagnosis.rules import Finding, find, named
 from muster.wire.verdicts import RankEvidence
 
 # How much a cause explains; the smaller number is the earlier cause, whatever the clocks say.
@@ -64,12 +65,14 @@ _FAILURE = re.compile(
     r"up|refus\w+|invalid|missing|unable"
     r"|exceed\w*|unsupported|not|no such|denied|stopping|exit(?:ing)?|nan|below"
     r"|undefined|out of|too (?:many|few|large|small)|corrupt\w*|truncated|unbound|died|used up"
-    r"|left out|expired|quota|required|unexpected|wrong|no rule)\b| at \S{1,200} line \d{1,6}\.$"
+    r"|left out|expired|quota|required|unexpected|wrong|no rule)\b"
+    r"| at \S{1,200} line \d{1,6}(?:, <\w{0,20}> (?:line|chunk) \d{1,9})?\.$"
     r"|错误|失败|找不到|无法|エラー|失敗|できません|見つかりません|오류|실패|ошибка|не удалось|не найден"
     r"|\b(?:fehler|fehlgeschlagen|erreur|échec|introuvable|impossible de|fallo|no se pudo|errore|erro)\b"
 )
 _GENERIC = re.compile(
-    r"(?i)not recoverable|^BEGIN failed--compilation aborted|ld returned|exiting now"
+    r"(?i)not recoverable|^For more information about|^error: (?:aborting due to|could not compile)"
+    r"|^BEGIN failed--compilation aborted|ld returned|exiting now"
     r"|exit(?:ed with)? (?:status|code)|return code = \d|see "
     r"(?:above|the log)|^\W*(?:training|job|run|script) failed\W*$|aborting\W*$"
     r"|^\W*(?:failed|error|exiting|stopped)\W*$|^\W*\d+ (?:failed|errors?)\b|^FAILED \("
@@ -85,10 +88,13 @@ _AT_EXIT = "terminate called without an active exception"
 _STOPPED = re.compile(r"SignalException|^(?:KeyboardInterrupt|SystemExit)\b")
 _TOLD = re.compile(r"(?i)\bsig(?:term|int|nal)|terminat|preempt|interrupt|shut(?:ting)? ?down|\bstop")
 _GOT_SIGNAL = re.compile(r"SignalException: Process \d+ got signal: (\d+)")
+_COMPILER = re.compile(r"error\[\w{1,10}\]: |[\w./+-]{1,200}:\d{1,6}(?::\d{1,5})?: (?:fatal )?error:? ")
+_COMPILER_WORDS = 40
 _TCL = "while executing"
 _TIMED_OUT = 124
 """The code of `timeout` when it had to end a program."""
 _COMPLAINT_WORDS = 12
+_LOST_TIME = re.compile(r"(?i)time(?:d[ -]?)?-?out|wait|deadline|connect|peer|unreachable|not (?:joined|ready|respond)")
 _NATIVE_FORMS = ("c++",)
 
 
@@ -167,7 +173,7 @@ def last_words(process: Process) -> Cause | None:
 def complaint(process: Process) -> Finding | None:
     """What a process said of another rank, wherever in its log."""
     for raised in reversed(process.log.raised):
-        found = find(raised.all_lines, "raised")
+        found = find(raised.all_lines, "raised") or _while_with_others(raised)
         if found and found.rule.victim:
             return found
     found = find(process.log.last_words(_COMPLAINT_WORDS), "said")
@@ -314,7 +320,7 @@ def _native_line(log: Log) -> str:
 def _by_exception(process: Process, final: Raised) -> Cause:
     log = process.log
     lines = log.closing(final)
-    found = find(final.told_lines, "raised")
+    found = find(final.told_lines, "raised") or _while_with_others(final)
     earlier = next((raised for raised in reversed(log.raised) if raised.end <= final.begin and raised.line), None)
     headline = headline_of(final)
     after = log.words_after(final)
@@ -324,6 +330,16 @@ def _by_exception(process: Process, final: Raised) -> Cause:
     if found is None:
         return made
     return replace(made, code=found.rule.code, weight=_weight(found))
+
+
+def _while_with_others(raised: Raised) -> Finding | None:
+    """An exception that a library raised where ranks meet or exchange, and that speaks of time or connections."""
+    inner = list(takewhile(lambda frame: frame.of_library, reversed(raised.frames)))
+    if not inner or not _LOST_TIME.search(raised.line):
+        return None
+    if any(MEETING.match(frame.function) for frame in inner):
+        return named("rendezvous", raised.line)
+    return named("collective", raised.line) if any(EXCHANGES.search(frame.file) for frame in inner) else None
 
 
 def headline_of(raised: Raised) -> str:
@@ -415,6 +431,10 @@ def telling_line(log: Log) -> str:
         # Its stack stands below the message.
         at = len(log.lines) - 1 - next(i for i, line in enumerate(reversed(log.lines)) if line.strip() == _TCL)
         return log.lines[at - 1].strip() if at else ""
+    compiler = [line for line in log.last_words(_COMPILER_WORDS) if _COMPILER.match(line) and not _GENERIC.search(line)]
+    if compiler:
+        # Of several errors the first is the cause; what follows it is source and advice.
+        return compiler[0].strip()
     sounding = [line for line in words if _FAILURE.search(line)]
     specific = [line for line in sounding if not _GENERIC.search(line)]
     return (specific or sounding or words or [""])[-1].strip()

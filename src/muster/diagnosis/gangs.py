@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from muster.diagnosis import waiting
+from muster.diagnosis import meeting, progress, waiting
 from muster.diagnosis.causes import DEFINITE, Cause, cause_of, complaint, last_words
 from muster.diagnosis.launchers import Process
 from muster.diagnosis.log import Log
@@ -29,6 +29,17 @@ _BLAMED = re.compile(
     r"|(?i:fail\w*|errors?|exceptions?|raised) (?:on|in|at|from|by) (?:rank"
     r"|worker)s?(?:\(s\))? ?\[?(?P<on>\d+)\b(?!\]?, ?\d)"
     r"|[Rr]anks?(?:\(s\))? ?\[(?P<only>\d+)\]"
+)
+_PEER = re.compile(
+    r"(?i)\b(?P<noun>rank|worker|peer|actor|learner|replica|executor|node|host|machine|process|proc|task|member|client"
+    r"|trainer|participant|party|partie|server|stage|agent|runner|follower|leader|device|partner|neighbou?r|child|site"
+    r"|instance|sampler|collector|evaluator|player|consumer|producer|reader|writer|mapper|reducer|solver|domain|tile"
+    r"|expert|explorer|simulator|env)(?:e?s)?\b[\"'\s:=#]{0,4}[\[({<]?\s?(?P<list>\d{1,6}(?:, ?\d{1,6}){0,64})\b"
+)
+_LACKS = re.compile(
+    r"(?i)\b(?:no|not|nothing|never|none|missing|lost|without|gone|silent|late|dead|absent|unresponsive|unreachable"
+    r"|time(?:d[ -]?)?-?out|stopped|only|wait(?:ed|ing)|g[ia]v(?:e|ing) up|vanished|disappeared|left|closed|hung"
+    r"|stuck)\b|n't\b"
 )
 _LAST_WORDS = 40
 _FEW_WORDS = 10
@@ -52,6 +63,8 @@ class Blame:
     sure: bool = True
     all_of: tuple[int, ...] = ()
     """Where several were in the same place, while the rest waited for them."""
+    next: str = ""
+    """What to do about it, where that is more than to look there."""
 
 
 def spoken(processes: Sequence[Process]) -> Cause | None:
@@ -123,16 +136,25 @@ def culprit(
     stayed = [process for process in essential if not process.rank.failed and not _has_left(process)]
     named = _named(essential, complaints)
     left = [process for process in essential if _has_left(process) and process.rank.rank not in complaints]
+    finished = left if left and _have_finished(left, essential, complaints) else []
+    left = left if not finished else []
     if left and (surely_peers or stayed or len(complaints) > 1 or named in left):
         return _left_by(left, named, essential)
     if named is not None and not waiting.waits(named) and named.rank.rank not in complaints:
         why = _not_there(named) if doing(named) else "did not answer the others, who name it"
         return Blame(named, why, where=waiting.place_of(named))
-    silent = [process for process in essential if not process.rank.failed and process.rank.rank not in complaints]
+    if any("mismatch" in line.lower() for line in complaints.values()) and (odd := _voted(essential, complaints)):
+        at = waiting.failed_at(odd.log.raised[-1]) if odd.log.raised else None
+        return Blame(odd, "called another collective, or with another shape, than the others", where=at, sure=False)
+    silent = [item for item in essential if not item.rank.failed and item.rank.rank not in complaints]
+    silent = [item for item in silent if item not in finished]
     blame = odd_one_out(silent, len(essential), failed) if silent else _none_silent(essential)
     shown = blame.process is not None and waiting.stack_of(blame.process) is not None
-    if blame.process is None and surely_peers and (odd := _elsewhere(essential, complaints)) is not None:
-        return odd
+    if blame.process is None and surely_peers and (other := _elsewhere(essential, complaints)) is not None:
+        return other
+    if blame.process is None and len(silent) == 1 and waiting.stack_of(silent[0]) and not waiting.waits(silent[0]):
+        # It waits as well, but it alone would do so for ever.
+        return Blame(silent[0], _not_there(silent[0]), where=waiting.place_of(silent[0]), sure=False)
     return blame if surely_peers or shown else _none_silent(essential)
 
 
@@ -171,8 +193,91 @@ def _has_left(process: Process) -> bool:
 
 
 def _left_by(left: Sequence[Process], named: Process | None, essential: Sequence[Process]) -> Blame:
+    steps = progress.of(essential)
     first = named if named in left else min(left, key=lambda process: process.rank.ended_at or 0.0)
+    if named not in left and all(process.rank.rank in steps for process in left):
+        # The others had done all of their work.
+        first = min(left, key=lambda process: (steps[process.rank.rank], process.rank.ended_at or 0.0))
     return Blame(first, "had ended (exit code 0) while the others still needed it")
+
+
+def _have_finished(left: Sequence[Process], essential: Sequence[Process], complaints: Mapping[int, str]) -> bool:
+    """Whether those that ended well had come further than all the others, of which one hangs without complaint."""
+    steps = progress.of(essential)
+    others = [process for process in essential if not _has_left(process)]
+    hangs = any(not process.rank.failed and process.rank.rank not in complaints for process in others)
+    if not hangs or any(process.rank.rank not in steps for process in (*left, *others)):
+        return False
+    return min(steps[process.rank.rank] for process in left) > max(steps[process.rank.rank] for process in others)
+
+
+def met_elsewhere(processes: Sequence[Process], given_port: int | None) -> Blame | None:
+    """Of ranks that did not find each other: those that looked for the others at another place."""
+    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
+    odd = meeting.elsewhere(essential, given_port)
+    if not odd or len(odd) > len(essential) / 2:
+        return None
+    first = min(odd, key=lambda process: process.rank.rank)
+    numbers = tuple(sorted(process.rank.rank for process in odd)) if len(odd) > 1 else ()
+    said = meeting.own_words(first, [process for process in essential if process not in odd])
+    told = f" (it said: {said})" if said else ""
+    port = f" (MASTER_PORT is {given_port})" if given_port else ""
+    where = f"where it says `{said}`" if said else "in its settings"
+    hint = (
+        f"Let rank {first.rank.rank} look for the others at MASTER_ADDR and MASTER_PORT as Muster sets them{port}: "
+        f"{where}."
+    )
+    return Blame(first, f"did not come to where the others met{told}", sure=False, all_of=numbers, next=hint)
+
+
+def differs(processes: Sequence[Process]) -> Blame | None:
+    """Where nothing else tells ranks apart: the only one that says something else of itself than all the others."""
+    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
+    one = meeting.told_otherwise(essential)
+    if one is None:
+        return None
+    said = meeting.own_words(one, essential)
+    hint = f"See why rank {one.rank.rank} differs from all the others, which did not say `{said}`."
+    return Blame(one, f"did not start as the others did (it said: {said})", sure=False, next=hint)
+
+
+def missed(first: Cause, processes: Sequence[Process]) -> Blame | None:
+    """Of a rank that leaves because somebody did not answer: the one that it names, if that one is not at its side."""
+    if not _LACKS.search(first.headline):
+        return None
+    numbers = {
+        (match["noun"].lower(), int(number))
+        for match in _PEER.finditer(first.headline)
+        for number in match["list"].replace(" ", "").split(",")
+    }
+    accused = [process for process in processes if process is not first.process and _is_named(process, numbers)]
+    absent = [process for process in accused if _has_left(process) or _is_away(process)]
+    if not absent or len(absent) < len(accused):
+        return None
+    one = min(absent, key=lambda process: process.rank.rank)
+    why = "had ended (exit code 0) while the others still needed it" if _has_left(one) else _not_there(one)
+    return Blame(one, why, where=waiting.place_of(one), sure=False)
+
+
+def _is_named(process: Process, numbers: set[tuple[str, int]]) -> bool:
+    node = re.search(r"\d+$", process.rank.node or "")
+    for noun, number in numbers:
+        if noun.startswith(("node", "host", "machine")):
+            if node and int(node[0]) == number:
+                return True
+        elif process.rank.rank == number:
+            return True
+    return False
+
+
+def _is_away(process: Process) -> bool:
+    """It goes on with something else, though others wait for it."""
+    return (
+        process.rank.expected
+        and waiting.stack_of(process) is not None
+        and not waiting.waits(process)
+        and not waiting.seems_to_wait(process)
+    )
 
 
 def _elsewhere(essential: Sequence[Process], complaints: Mapping[int, str]) -> Blame | None:
@@ -180,16 +285,28 @@ def _elsewhere(essential: Sequence[Process], complaints: Mapping[int, str]) -> B
     at = {process.rank.rank: _calls(process) for process in essential}
     counted = Counter(at.values())
     all_wait = all(waiting.waits(process) or process.rank.rank in complaints for process in essential)
-    if len(essential) < 3 or len(counted) != 2 or () in counted or not all_wait:
+    if len(essential) < 3 or len(counted) < 2 or () in counted or not all_wait:
         return None
-    (common, count), (_, single) = counted.most_common(2)
+    (common, count), (_, single), *more = counted.most_common()
     if single != 1 or count < 2:
         return None
-    odd = next(process for process in essential if at[process.rank.rank] != common)
+    away = [process for process in essential if at[process.rank.rank] != common]
+    if more:
+        # Those further on came past the call in which most are; one that is still before it holds them up.
+        away = [process for process in away if _is_before(at[process.rank.rank], common)]
+    if len(away) != 1:
+        return None
+    odd = away[0]
     where = waiting.place_of(odd) or waiting.failed_at(odd.log.raised[-1])
     assert where is not None
-    place = f"{short(where.file)} line {where.line}"
-    return Blame(odd, f"was in another call ({place}) than all the others", where=where, sure=False)
+    place = f"{short(where.file)} line {where.line}{f': `{where.source[:80]}`' if where.source else ''}"
+    return Blame(odd, f"was waiting in another call ({place}) than all the others", where=where, sure=False)
+
+
+def _is_before(calls: tuple[waiting.Place, ...], others: tuple[waiting.Place, ...]) -> bool:
+    """Whether a stack is at an earlier line than others where they part, in the same file."""
+    mine, theirs = next((pair for pair in zip(calls, others, strict=False) if pair[0] != pair[1]), (("", 0), ("", 0)))
+    return mine[0] == theirs[0] and mine[1] < theirs[1]
 
 
 def _calls(process: Process) -> tuple[waiting.Place, ...]:
@@ -253,6 +370,17 @@ def _accused(essential: Sequence[Process], complaints: Mapping[int, str]) -> Pro
     told = {number for own, line in complaints.items() for number in _numbers(_MENTIONED, line) if number != own}
     accused = [process for process in essential if process.rank.rank in told and process.rank.rank not in complaints]
     return accused[0] if len(accused) == 1 else None
+
+
+def _voted(essential: Sequence[Process], complaints: Mapping[int, str]) -> Process | None:
+    """The rank that all others complain of, whatever it says of them."""
+    votes = Counter(
+        number for own, line in complaints.items() for number in set(_numbers(_MENTIONED, line)) if number != own
+    )
+    for number, count in votes.most_common(1):
+        if count >= 2 and count == sum(own != number for own in complaints):
+            return next((process for process in essential if process.rank.rank == number), None)
+    return None
 
 
 def _numbers(pattern: re.Pattern[str], line: str) -> list[int]:

@@ -155,6 +155,14 @@ ENVIRONMENT = (
     ),
     rule("import", "environment", r"^ImportError: ", "python-numpy-abi", where="raised"),
     rule(
+        "requirements",
+        "environment",
+        r"No matching distribution found for (?P<package>\S+)|ResolutionImpossible|PackagesNotFoundError"
+        r"|No solution found when resolving",
+        "n-pip-requirement-of-no-version requirements-no-such-version shell-pip-fails",
+        where="said",
+    ),
+    rule(
         "Java class missing",
         "environment",
         r"(?:Could not find or load main class|ClassNotFoundException:) (?P<what>\S+)",
@@ -226,6 +234,15 @@ DATA = (
         r"|azure\.core\.exceptions\.\w+|NoSuchBucket|NoSuchKey|AuthenticationFailed|DataLossError"
         r"|NOT_FOUND: .{0,300}; No such file",
         "single-missing-data",
+    ),
+    rule(
+        "model hub switched off",
+        "exception",
+        r"outgoing traffic has been disabled",
+        "n-transformers-offline-model",
+        "The hub is switched off (HF_HUB_OFFLINE, `local_files_only`), and the model is not in the cache: download it "
+        "beforehand into HF_HOME, or switch the hub on.",
+        "raised",
     ),
     rule(
         "model hub",

@@ -52,6 +52,11 @@ def find(lines: Iterable[str], where: Where) -> Finding | None:
     return Finding(rule, line, {name: text or "" for name, text in match.groupdict().items()})
 
 
+def named(name: str, line: str) -> Finding:
+    """The rule of a name, for a line that it fits by other signs than its words."""
+    return Finding(next(rule for rule in RULES if rule.name == name), line, {})
+
+
 @lru_cache(maxsize=4096)
 def _first(line: str, where: Where) -> int | None:
     """Where in the table the first rule stands that fits a line. The ranks of a gang say the same again and again."""

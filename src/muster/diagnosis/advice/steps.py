@@ -72,6 +72,7 @@ _BY_RULE: Mapping[str, Callable[[Case], str]] = {
     "no GPU here": python_errors.no_gpu,
     "port taken": python_errors.port_taken,
     "shapes": python_errors.shapes,
+    "requirements": programs.exit_code,
     "data": python_errors.data,
     "lost peer": python_errors.exception,
     HAND_MADE_MEETING: python_errors.not_met,
