@@ -65,13 +65,15 @@ _FAILURE = re.compile(
     r"up|refus\w+|invalid|missing|unable"
     r"|exceed\w*|unsupported|not|no such|denied|stopping|exit(?:ing)?|nan|below"
     r"|undefined|out of|too (?:many|few|large|small)|corrupt\w*|truncated|unbound|died|used up"
-    r"|left out|expired|quota|required|unexpected|wrong|no rule)\b"
+    r"|left out|expired|quota|required|unexpected|wrong|no rule|mismatch\w*|differs?"
+    r"|rejected|unknown|unrecogni[sz]ed|conflict\w*|damaged|violat\w+|incompatible|insufficient|unavailable"
+    r"|expected\b.{0,80}\b(?:found|got|but|is|has))\b"
     r"| at \S{1,200} line \d{1,6}(?:, <\w{0,20}> (?:line|chunk) \d{1,9})?\.$"
     r"|错误|失败|找不到|无法|エラー|失敗|できません|見つかりません|오류|실패|ошибка|не удалось|не найден"
     r"|\b(?:fehler|fehlgeschlagen|erreur|échec|introuvable|impossible de|fallo|no se pudo|errore|erro)\b"
 )
 _GENERIC = re.compile(
-    r"(?i)not recoverable|^For more information about|^error: (?:aborting due to|could not compile)"
+    r"(?i)not recoverable|^For more information about|^Execution of \S{1,200} aborted due to|^error: (?:aborting due to|could not compile)"
     r"|^BEGIN failed--compilation aborted|ld returned|exiting now"
     r"|exit(?:ed with)? (?:status|code)|return code = \d|see "
     r"(?:above|the log)|^\W*(?:training|job|run|script) failed\W*$|aborting\W*$"
@@ -90,10 +92,12 @@ _TOLD = re.compile(r"(?i)\bsig(?:term|int|nal)|terminat|preempt|interrupt|shut(?
 _GOT_SIGNAL = re.compile(r"SignalException: Process \d+ got signal: (\d+)")
 _COMPILER = re.compile(r"error\[\w{1,10}\]: |[\w./+-]{1,200}:\d{1,6}(?::\d{1,5})?: (?:fatal )?error:? ")
 _COMPILER_WORDS = 40
+_LONGEST_TITLE = 120
 _TCL = "while executing"
 _TIMED_OUT = 124
 """The code of `timeout` when it had to end a program."""
 _COMPLAINT_WORDS = 12
+_FEW = 8
 _LOST_TIME = re.compile(r"(?i)time(?:d[ -]?)?-?out|wait|deadline|connect|peer|unreachable|not (?:joined|ready|respond)")
 _NATIVE_FORMS = ("c++",)
 
@@ -167,7 +171,22 @@ def last_words(process: Process) -> Cause | None:
     final = _standing_last(process.log)
     if final is None:
         return None
-    return _by_exception(process, final)
+    return _by_exception(process, _own_before(process.log, final) or final)
+
+
+def _own_before(log: Log, final: Raised) -> Raised | None:
+    """What a process had raised by itself just before it complained of others, of which it was the cause."""
+    if not is_victim(final):
+        return None
+    for raised in reversed(log.raised):
+        if raised.end > final.begin or raised.setting in ("ignored", "logged") or not raised.line:
+            continue
+        between = log.words_between(raised.end, final.begin)
+        if len(between) > _FEW or any(_HANDLED.search(line) or _PROGRESS.search(line) for line in between):
+            return None
+        if not is_victim(raised):
+            return raised
+    return None
 
 
 def complaint(process: Process) -> Finding | None:
@@ -437,7 +456,16 @@ def telling_line(log: Log) -> str:
         return compiler[0].strip()
     sounding = [line for line in words if _FAILURE.search(line)]
     specific = [line for line in sounding if not _GENERIC.search(line)]
-    return (specific or sounding or words or [""])[-1].strip()
+    return _with_its_text(log, (specific or sounding or words or [""])[-1].strip())
+
+
+def _with_its_text(log: Log, line: str) -> str:
+    """A line that only announces what stands below it, with the first line of that."""
+    if not line.endswith(":") or len(line) > _LONGEST_TITLE:
+        return line
+    at = next((i for i in range(len(log.lines) - 1, -1, -1) if log.lines[i].strip() == line), len(log.lines))
+    below = next((text for text in log.lines[at + 1 : at + 3] if text.strip()), "")
+    return f"{line} {below.strip()}" if below.startswith((" ", "\t")) else line
 
 
 def _last_line(log: Log) -> str:

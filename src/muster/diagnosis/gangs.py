@@ -105,6 +105,28 @@ def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | Non
     return replace(cause, code="exception", headline=f"{line} ({cause.headline})", sure=False)
 
 
+def odd_value(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
+    """Where ranks fail alike because they do not agree: the only one that names another value than all the rest."""
+    stopped = [cause for process in processes if process.rank.expected and (cause := last_words(process))]
+    alike = [cause for cause in (*causes, *stopped) if likeness(cause) == likeness(causes[0])]
+    values = {cause.rank.rank: cause.headline for cause in alike}
+    if len(set(values.values())) > 2:
+        values = {cause.rank.rank: _valued(cause) for cause in alike}
+    counted = Counter(values.values())
+    if len(causes) != sum(cause in causes for cause in alike) or len(counted) != 2 or len(alike) < 3:
+        return None
+    (_, count), (single, once) = counted.most_common()
+    if once != 1 or count < 2:
+        return None
+    odd = next(cause for cause in alike if values[cause.rank.rank] == single)
+    return replace(odd, sure=False)
+
+
+def _valued(cause: Cause) -> str:
+    """What a cause says, without the rank's own number."""
+    return re.sub(r"\d+", lambda match: "#" if match[0] == str(cause.rank.rank) else match[0], cause.headline)
+
+
 def hinted(first: Cause, processes: Sequence[Process]) -> Cause | None:
     """Where the rank that failed first says nothing about it: the only one whose log tells of trouble."""
     if first.code != "exit_code" or len(processes) < 2:
@@ -165,7 +187,15 @@ def has_left(processes: Sequence[Process]) -> Blame | None:
     running = [process for process in essential if not _has_left(process)]
     if not left or not running or not all(waiting.waits(item) or waiting.seems_to_wait(item) for item in running):
         return None
+    if len(running) == 1 < len(left) and _have_finished(left, essential, {}):
+        # All the others had done all of their work.
+        return Blame(running[0], _not_there(running[0]), where=waiting.place_of(running[0]), sure=False)
     return _left_by(left, None, essential)
+
+
+def all_wait(running: Sequence[Process]) -> Blame | None:
+    """Where all that are left wait for others: the only one that does so in another call than the rest."""
+    return _elsewhere(running, {}) if len(running) > 2 else None
 
 
 def odd_one_out(silent: Sequence[Process], num_ranks: int, failed: Sequence[Raised] = ()) -> Blame:

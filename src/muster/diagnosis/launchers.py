@@ -153,6 +153,9 @@ def stopped(rank: RankEvidence) -> list[Process]:
     owned = _owned_lines(rank.tail) if rank.expected and rank.role != "launcher" else {}
     if not rank.expected or not (log.stacks or owned) or (len(log.stacks) < 2 and not _PROCESSES.search(rank.command)):
         return [Process(rank, log)]
+    if not stacks and not owned and log.stacks:
+        # It had not started any yet.
+        return [Process(rank, log)]
     if "ChildFailedError" in rank.tail and any(report.signal != signal.SIGTERM for report in _reports(rank.tail)):
         # It had seen its own processes fail, and was ended while it left.
         seen = split(replace(rank, expected=False))

@@ -98,28 +98,34 @@ def told_otherwise(processes: Sequence[Process]) -> Process | None:
     """The only one that said something else of itself than all the others, which said the same."""
     if len(processes) < 3:
         return None
-    said = {process.rank.rank: _alike(process) for process in processes}
+    said = {process.rank.rank: _said(process) for process in processes}
     for process in processes:
-        others = [lines for number, lines in said.items() if number != process.rank.rank]
         mine = said[process.rank.rank]
-        shared = frozenset.intersection(*others)
-        if mine - frozenset.union(*others) and shared - mine:
+        others = [lines for number, lines in said.items() if number != process.rank.rank]
+        of_all = [line for line in others[0] if all(_is_in(line, lines) for lines in others[1:])]
+        alone = [line for line in mine if not any(_is_in(line, lines) for lines in others)]
+        if alone and any(not _is_in(line, mine) for line in of_all):
             return process
     return None
 
 
 def own_words(process: Process, others: Sequence[Process]) -> str:
     """What a process said and none of the others did."""
-    theirs = frozenset[str]().union(*(_alike(other) for other in others if other is not process))
-    for line in _first_words(process):
-        if _masked(line, process) not in theirs:
-            return line.strip()[:200]
-    return ""
+    theirs = [_said(other) for other in others if other is not process]
+    return next((line[0].strip()[:200] for line in _said(process) if not any(_is_in(line, t) for t in theirs)), "")
 
 
-def _alike(process: Process) -> frozenset[str]:
-    """The first words of a process, without what is its own in every rank: its number, its node, the time."""
-    return frozenset(_masked(line, process) for line in _first_words(process))
+_Line = tuple[str, str]
+"""A line as it was printed, and without what is a rank's own in it."""
+
+
+def _is_in(line: _Line, lines: Sequence[_Line]) -> bool:
+    return any(line[0] == other[0] or line[1] == other[1] for other in lines)
+
+
+def _said(process: Process) -> list[_Line]:
+    """The first words of a process, also without its number, its node and the time."""
+    return [(_TIME.sub("", line), _masked(line, process)) for line in _first_words(process)]
 
 
 def _first_words(process: Process) -> list[str]:

@@ -114,7 +114,7 @@ def _of_processes(evidence: Evidence, processes: Sequence[Process]) -> Verdict:
     if (waited := _waited_for_somebody(causes, processes, evidence)) is not None:
         return waited
     if first is not None:
-        told = gangs.origin(causes, processes) or gangs.hinted(first, processes)
+        told = gangs.origin(causes, processes) or gangs.hinted(first, processes) or gangs.odd_value(causes, processes)
         return _of_rank(told or first, evidence, causes)
     if evidence.stop_reason == "timeout":
         return _of_timeout(processes, evidence)
@@ -349,6 +349,8 @@ def _of_timeout(processes: Sequence[Process], evidence: Evidence) -> Verdict:
             message = f"{limit} while ranks looked for each other; {_who(found)} {found.why}"
             hint = peers.why_not_there(found)
             return _verdict("rendezvous", message, evidence, found.process.rank, hint=hint, confidence="likely")
+    if blame is None or blame.process is None:
+        blame = gangs.all_wait(running)
     if blame is not None and blame.process is not None:
         message = f"{limit}; {_who(blame)} {blame.why}"
         hint = peers.why_not_there(blame)
