@@ -50,6 +50,10 @@ _TROUBLE = re.compile(
 )
 
 
+_QUOTED = re.compile(r"['\"]([^'\"]{1,300})['\"]")
+_LEFT = "had ended (exit code 0) while the others still needed it"
+
+
 @dataclass(frozen=True)
 class Blame:
     """A process that the others waited for, and how that is known."""
@@ -68,8 +72,12 @@ class Blame:
 
 
 def spoken(processes: Sequence[Process]) -> Cause | None:
-    """The first exception with which the log of a process stops that Muster had to end."""
-    found = [cause for process in processes if process.rank.expected and (cause := last_words(process))]
+    """The first exception with which the log of a process stops that Muster had to end, or that ended as if well."""
+    found = [
+        cause
+        for process in processes
+        if (process.rank.expected or _has_left(process)) and (cause := last_words(process))
+    ]
     definite = [cause for cause in found if cause.weight == DEFINITE]
     return min(definite, key=lambda cause: cause.order) if definite else None
 
@@ -162,7 +170,8 @@ def culprit(
     left = left if not finished else []
     if left and (surely_peers or stayed or len(complaints) > 1 or named in left):
         return _left_by(left, named, essential)
-    if named is not None and not waiting.waits(named) and named.rank.rank not in complaints:
+    at_their_side = named is not None and waiting.is_where_they_failed(named, waiting.given_up(failed))
+    if named is not None and not waiting.waits(named) and not at_their_side and named.rank.rank not in complaints:
         why = _not_there(named) if doing(named) else "did not answer the others, who name it"
         return Blame(named, why, where=waiting.place_of(named))
     if any("mismatch" in line.lower() for line in complaints.values()) and (odd := _voted(essential, complaints)):
@@ -228,7 +237,7 @@ def _left_by(left: Sequence[Process], named: Process | None, essential: Sequence
     if named not in left and all(process.rank.rank in steps for process in left):
         # The others had done all of their work.
         first = min(left, key=lambda process: (steps[process.rank.rank], process.rank.ended_at or 0.0))
-    return Blame(first, "had ended (exit code 0) while the others still needed it")
+    return Blame(first, _LEFT)
 
 
 def _have_finished(left: Sequence[Process], essential: Sequence[Process], complaints: Mapping[int, str]) -> bool:
@@ -285,8 +294,22 @@ def missed(first: Cause, processes: Sequence[Process]) -> Blame | None:
     if not absent or len(absent) < len(accused):
         return None
     one = min(absent, key=lambda process: process.rank.rank)
-    why = "had ended (exit code 0) while the others still needed it" if _has_left(one) else _not_there(one)
+    why = _LEFT if _has_left(one) else _not_there(one)
     return Blame(one, why, where=waiting.place_of(one), sure=False)
+
+
+def unwritten(first: Cause, processes: Sequence[Process]) -> Blame | None:
+    """Of a rank that misses a file with another rank's number in its name: that rank, if it never got to write it."""
+    if "No such file" not in first.headline or (path := _QUOTED.search(first.headline)) is None:
+        return None
+    numbers = {int(number) for number in re.findall(r"\d{1,6}", path[1].rpartition("/")[2])}
+    if first.rank.rank in numbers:
+        return None
+    absent = [item for item in processes if item.rank.rank in numbers and (_has_left(item) or _is_away(item))]
+    if len(absent) != 1:
+        return None
+    why = _LEFT if _has_left(absent[0]) else _not_there(absent[0])
+    return Blame(absent[0], why, where=waiting.place_of(absent[0]), sure=False)
 
 
 def _is_named(process: Process, numbers: set[tuple[str, int]]) -> bool:

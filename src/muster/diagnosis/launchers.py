@@ -55,7 +55,7 @@ _MPI_ERROR = re.compile(
 )
 _MPI_ABORT = re.compile(r"^Abort\((\d+)\) on node \d+ \(rank \d+ in comm \d+\): application called MPI_Abort", re.M)
 _PROCESSES = re.compile(
-    r"(?:--(?:nproc[-_]per[-_]node|num[-_]processes)[= ]|(?:mpirun|mpiexec)\b[^|;&\n]{0,300}? -(?:n|np) )(\d+)"
+    r"(?:--(?:nproc[-_]per[-_]node|num[-_]processes)[= ]|(?:mpirun|mpiexec)\b[^|;&\n]{0,300}? -{1,2}(?:n|np|c)[ =])(\d+)"
 )
 _MANY_NODES = re.compile(r"--(?:nnodes|num[-_]machines)[= ](?!1\b)")
 _ABORTS = re.compile(
@@ -211,6 +211,20 @@ def children_of(rank: RankEvidence) -> int:
     """How many processes a launcher was to start on its node; 0 for what is none, or does not say so."""
     count = _PROCESSES.search(rank.command) if rank.role != "launcher" and rank.launcher_rank is None else None
     return int(count[1]) if count else 0
+
+
+def first_of_program(rank: RankEvidence, program: str) -> int | None:
+    """The first rank that mpirun was to start a program as, where its command names several."""
+    parts = rank.command.split(" : ")
+    if len(parts) < 2 or not program:
+        return None
+    first = 0
+    for part in parts:
+        if f" {program}" in part:
+            return first
+        count = re.search(r" -{1,2}(?:n|np|c)[ =](\d+)", part)
+        first += int(count[1]) if count else 1
+    return None
 
 
 def _say_the_same(texts: Sequence[str]) -> bool:

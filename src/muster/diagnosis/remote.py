@@ -16,6 +16,11 @@ _SAID = (
     re.compile(r"<Fault -?\d+: ['\"](?:<class '(?P<kind>[\w.]+)'>:)?(?P<said>.{1,300}?)['\"]>"),
     re.compile(r"\bHTTP(?:Status)?Error: (?:HTTP Error )?5(?!0[234])\d\d:? (?P<said>.{1,300})"),
     re.compile(r"\b5(?!0[234])\d\d Server Error: (?P<said>.{1,200}?) for url"),
+    re.compile(
+        r"(?i)\b(?:server|coordinator|master|leader|head|driver|scheduler|service|tuner|broker|controller|remote|peer"
+        r"|other (?:side|end)|rank \d+|worker \d+)\b.{0,30}\b(?:said|says|reply|replied|answer(?:s|ed)?|respond(?:s|ed)"
+        r"|returned|report(?:s|ed)|sent|failed|raised|refused|error)\b\W{0,3}(?P<said>.{3,300})"
+    ),
     re.compile(r"Server error '5(?!0[234])\d\d (?P<said>[^']{1,200})'"),
 )
 _ANSWERED = re.compile(r"StatusCode\.(?!UNAVAILABLE|DEADLINE|CANCELLED|UNAUTH|RESOURCE_EXH|OK\b)[A-Z_]+")

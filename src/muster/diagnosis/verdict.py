@@ -22,8 +22,9 @@ from muster.diagnosis.causes import (
     complaint,
     headline_of,
     sounds_like_failure,
+    telling_line,
 )
-from muster.diagnosis.launchers import Process, children_of, processes_of
+from muster.diagnosis.launchers import Process, children_of, first_of_program, processes_of
 from muster.diagnosis.machine_rules import HAND_MADE_MEETING
 from muster.wire.verdicts import (
     CANCELLED,
@@ -87,6 +88,9 @@ def _as_the_job_counts(made: Verdict, evidence: Evidence) -> Verdict:
         return made
     if made.code == "bad_input" and _LAUNCHER_USAGE.search(made.message) and all(r.failed for r in evidence.ranks):
         return replace(made, rank=None)
+    told = re.search(r": Executable: (\S+)", made.message)
+    if told and (started := first_of_program(evidence.ranks[0], told[1])) is not None:
+        return replace(made, rank=started)
     launchers = [rank for rank in evidence.ranks if children_of(rank) > 1]
     own = next((rank for rank in launchers if rank.rank == made.rank), None)
     if own is None:
@@ -129,7 +133,9 @@ def _waited_for_somebody(causes: Sequence[Cause], processes: Sequence[Process], 
 
     Waiting takes its time: whoever left just now is not the one, unless nobody else is found.
     """
-    if causes and _speaks_of_others(causes[0]) and (blame := gangs.missed(causes[0], processes)) is not None:
+    blame = gangs.missed(causes[0], processes) if causes and _speaks_of_others(causes[0]) else None
+    blame = blame or (gangs.unwritten(causes[0], processes) if causes else None)
+    if blame is not None:
         return _of_blame(blame, causes[0], processes, evidence)
     waited = [cause for cause in causes if cause.weight >= RENDEZVOUS and _GAVE_UP.search(cause.headline)]
     if not waited or causes[0].code != "exit_code" or causes[0].signal is not None:
@@ -149,7 +155,7 @@ def _speaks_of_others(cause: Cause) -> bool:
 def _of_blame(blame: gangs.Blame, first: Cause, processes: Sequence[Process], evidence: Evidence) -> Verdict:
     """Where one rank complains, and another is to blame."""
     assert blame.process is not None
-    message = f"{_who(blame)} {blame.why}; {_where(first.rank)}: {_SOURCE.sub('', first.headline)}"
+    message = f"{_who(blame)} {blame.why}{_its_words(blame)}; {_where(first.rank)}: {_SOURCE.sub('', first.headline)}"
     second = Candidate(first.code, _where(first.rank) + _what(first), first.rank.rank)
     return _verdict(
         _code_of_waiting(first),
@@ -282,7 +288,7 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
     elif blame.process is None and surely:
         blame = gangs.differs(processes) or blame
     if blame.process is not None:
-        message = f"{_who(blame)} {blame.why}; {said}"
+        message = f"{_who(blame)} {blame.why}{_its_words(blame)}; {said}"
         hint = peers.why_not_there(blame)
         sure: Confidence = "certain" if blame.sure else "likely"
         of = blame.process.rank
@@ -331,6 +337,13 @@ def _went_elsewhere(first: Cause, causes: Sequence[Cause], evidence: Evidence) -
 def _who(blame: gangs.Blame) -> str:
     assert blame.process is not None
     return peers.ranks(blame.all_of) if blame.all_of else _where(blame.process.rank)
+
+
+def _its_words(blame: gangs.Blame) -> str:
+    """What the rank to blame said last: of one that left or hangs, that may be all there is."""
+    assert blame.process is not None
+    said = telling_line(blame.process.log) if not blame.process.log.raised and not blame.next else ""
+    return f"; its last line: {said[:160]}" if said else ""
 
 
 def _of_timeout(processes: Sequence[Process], evidence: Evidence) -> Verdict:
