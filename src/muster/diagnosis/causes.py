@@ -10,6 +10,7 @@ from itertools import takewhile
 
 from muster.diagnosis.launchers import Process
 from muster.diagnosis.log import EXCHANGES, MEETING, Log, is_record
+from muster.diagnosis.machine_rules import LOST_PEER
 from muster.diagnosis.raised import Raised
 from muster.diagnosis.rules import Finding, find, named
 from muster.wire.verdicts import RankEvidence
@@ -73,7 +74,8 @@ _FAILURE = re.compile(
     r"|\b(?:fehler|fehlgeschlagen|erreur|échec|introuvable|impossible de|fallo|no se pudo|errore|erro)\b"
 )
 _GENERIC = re.compile(
-    r"(?i)not recoverable|^For more information about|^Execution of \S{1,200} aborted due to|^error: (?:aborting due to|could not compile)"
+    r"(?i)not recoverable|^For more information about|^Execution of \S{1,200} aborted due to"
+    r"|^error: (?:aborting due to|could not compile)"
     r"|^BEGIN failed--compilation aborted|ld returned|exiting now"
     r"|exit(?:ed with)? (?:status|code)|return code = \d|see "
     r"(?:above|the log)|^\W*(?:training|job|run|script) failed\W*$|aborting\W*$"
@@ -97,6 +99,9 @@ _TCL = "while executing"
 _TIMED_OUT = 124
 """The code of `timeout` when it had to end a program."""
 _COMPLAINT_WORDS = 12
+_WRITTEN_OUT = re.compile(
+    r"\b(?:https?|wss?|redis|amqp|mysql|postgres\w*|mongodb|grpc)://[^\s{}'\"]{1,200}(?=['\"\s)]|$)"
+)
 _FEW = 8
 _LOST_TIME = re.compile(r"(?i)time(?:d[ -]?)?-?out|wait|deadline|connect|peer|unreachable|not (?:joined|ready|respond)")
 _NATIVE_FORMS = ("c++",)
@@ -211,6 +216,14 @@ def is_victim(raised: Raised) -> bool:
     """Whether an exception complains of another rank."""
     found = find(raised.all_lines, "raised")
     return found is not None and found.rule.victim
+
+
+def is_to_outside(cause: Cause) -> bool:
+    """Whether a connection was lost to a place that the script writes out: that is no peer's, whose ports are given."""
+    if cause.raised is None or cause.finding is None or cause.finding.rule.name != LOST_PEER:
+        return False
+    sources = [frame.source for frame in cause.raised.frames if not frame.of_library]
+    return any(map(_WRITTEN_OUT.search, (*sources, *cause.raised.all_lines)))
 
 
 def _final(log: Log, rank: RankEvidence, shared: bool = False) -> Raised | None:
@@ -339,6 +352,8 @@ def _native_line(log: Log) -> str:
 def _by_exception(process: Process, final: Raised) -> Cause:
     log = process.log
     lines = log.closing(final)
+    if (root := _own_root(final)) is not None:
+        final = root
     found = find(final.told_lines, "raised") or _while_with_others(final)
     earlier = next((raised for raised in reversed(log.raised) if raised.end <= final.begin and raised.line), None)
     headline = headline_of(final)
@@ -349,6 +364,14 @@ def _by_exception(process: Process, final: Raised) -> Cause:
     if found is None:
         return made
     return replace(made, code=found.rule.code, weight=_weight(found))
+
+
+def _own_root(raised: Raised) -> Raised | None:
+    """What a rank had raised by itself, if it lost the others only while it left: in a `finally`, in a handler."""
+    root = next((cause for cause in raised.causes if cause.line), None)
+    if not raised.handling or root is None or is_victim(root) or not is_victim(replace(raised, causes=())):
+        return None
+    return replace(root, begin=raised.begin, end=raised.end, setting=raised.setting)
 
 
 def _while_with_others(raised: Raised) -> Finding | None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from muster.diagnosis import meeting, progress, waiting
+from muster.diagnosis import progress, waiting
 from muster.diagnosis.causes import DEFINITE, Cause, cause_of, complaint, last_words
 from muster.diagnosis.launchers import Process
 from muster.diagnosis.log import Log
@@ -30,17 +30,6 @@ _BLAMED = re.compile(
     r"|worker)s?(?:\(s\))? ?\[?(?P<on>\d+)\b(?!\]?, ?\d)"
     r"|[Rr]anks?(?:\(s\))? ?\[(?P<only>\d+)\]"
 )
-_PEER = re.compile(
-    r"(?i)\b(?P<noun>rank|worker|peer|actor|learner|replica|executor|node|host|machine|process|proc|task|member|client"
-    r"|trainer|participant|party|partie|server|stage|agent|runner|follower|leader|device|partner|neighbou?r|child|site"
-    r"|instance|sampler|collector|evaluator|player|consumer|producer|reader|writer|mapper|reducer|solver|domain|tile"
-    r"|expert|explorer|simulator|env)(?:e?s)?\b[\"'\s:=#]{0,4}[\[({<]?\s?(?P<list>\d{1,6}(?:, ?\d{1,6}){0,64})\b"
-)
-_LACKS = re.compile(
-    r"(?i)\b(?:no|not|nothing|never|none|missing|lost|without|gone|silent|late|dead|absent|unresponsive|unreachable"
-    r"|time(?:d[ -]?)?-?out|stopped|only|wait(?:ed|ing)|g[ia]v(?:e|ing) up|vanished|disappeared|left|closed|hung"
-    r"|stuck)\b|n't\b"
-)
 _LAST_WORDS = 40
 _FEW_WORDS = 10
 _MANY = 64
@@ -50,8 +39,7 @@ _TROUBLE = re.compile(
 )
 
 
-_QUOTED = re.compile(r"['\"]([^'\"]{1,300})['\"]")
-_LEFT = "had ended (exit code 0) while the others still needed it"
+LEFT = "had ended (exit code 0) while the others still needed it"
 
 
 @dataclass(frozen=True)
@@ -76,7 +64,7 @@ def spoken(processes: Sequence[Process]) -> Cause | None:
     found = [
         cause
         for process in processes
-        if (process.rank.expected or _has_left(process)) and (cause := last_words(process))
+        if (process.rank.expected or has_ended(process)) and (cause := last_words(process))
     ]
     definite = [cause for cause in found if cause.weight == DEFINITE]
     return min(definite, key=lambda cause: cause.order) if definite else None
@@ -113,28 +101,6 @@ def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | Non
     return replace(cause, code="exception", headline=f"{line} ({cause.headline})", sure=False)
 
 
-def odd_value(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
-    """Where ranks fail alike because they do not agree: the only one that names another value than all the rest."""
-    stopped = [cause for process in processes if process.rank.expected and (cause := last_words(process))]
-    alike = [cause for cause in (*causes, *stopped) if likeness(cause) == likeness(causes[0])]
-    values = {cause.rank.rank: cause.headline for cause in alike}
-    if len(set(values.values())) > 2:
-        values = {cause.rank.rank: _valued(cause) for cause in alike}
-    counted = Counter(values.values())
-    if len(causes) != sum(cause in causes for cause in alike) or len(counted) != 2 or len(alike) < 3:
-        return None
-    (_, count), (single, once) = counted.most_common()
-    if once != 1 or count < 2:
-        return None
-    odd = next(cause for cause in alike if values[cause.rank.rank] == single)
-    return replace(odd, sure=False)
-
-
-def _valued(cause: Cause) -> str:
-    """What a cause says, without the rank's own number."""
-    return re.sub(r"\d+", lambda match: "#" if match[0] == str(cause.rank.rank) else match[0], cause.headline)
-
-
 def hinted(first: Cause, processes: Sequence[Process]) -> Cause | None:
     """Where the rank that failed first says nothing about it: the only one whose log tells of trouble."""
     if first.code != "exit_code" or len(processes) < 2:
@@ -163,16 +129,16 @@ def culprit(
     `complaints`: by rank. Not `surely_peers`: the connection that was lost may have been one to somebody else.
     """
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
-    stayed = [process for process in essential if not process.rank.failed and not _has_left(process)]
+    stayed = [process for process in essential if not process.rank.failed and not has_ended(process)]
     named = _named(essential, complaints)
-    left = [process for process in essential if _has_left(process) and process.rank.rank not in complaints]
+    left = [process for process in essential if has_ended(process) and process.rank.rank not in complaints]
     finished = left if left and _have_finished(left, essential, complaints) else []
     left = left if not finished else []
     if left and (surely_peers or stayed or len(complaints) > 1 or named in left):
         return _left_by(left, named, essential)
     at_their_side = named is not None and waiting.is_where_they_failed(named, waiting.given_up(failed))
     if named is not None and not waiting.waits(named) and not at_their_side and named.rank.rank not in complaints:
-        why = _not_there(named) if doing(named) else "did not answer the others, who name it"
+        why = not_there(named) if doing(named) else "did not answer the others, who name it"
         return Blame(named, why, where=waiting.place_of(named))
     if any("mismatch" in line.lower() for line in complaints.values()) and (odd := _voted(essential, complaints)):
         at = waiting.failed_at(odd.log.raised[-1]) if odd.log.raised else None
@@ -180,25 +146,27 @@ def culprit(
     silent = [item for item in essential if not item.rank.failed and item.rank.rank not in complaints]
     silent = [item for item in silent if item not in finished]
     blame = odd_one_out(silent, len(essential), failed) if silent else _none_silent(essential)
+    if blame.process is not None and not surely_peers and _goes_on(blame.process, essential, complaints):
+        blame = _none_silent(essential)
     shown = blame.process is not None and waiting.stack_of(blame.process) is not None
     if blame.process is None and surely_peers and (other := _elsewhere(essential, complaints)) is not None:
         return other
-    if blame.process is None and len(silent) == 1 and waiting.stack_of(silent[0]) and not waiting.waits(silent[0]):
+    if blame.process is None and len(silent) == 1 and _hangs(silent[0], essential, complaints):
         # It waits as well, but it alone would do so for ever.
-        return Blame(silent[0], _not_there(silent[0]), where=waiting.place_of(silent[0]), sure=False)
+        return Blame(silent[0], not_there(silent[0]), where=waiting.place_of(silent[0]), sure=False)
     return blame if surely_peers or shown else _none_silent(essential)
 
 
 def has_left(processes: Sequence[Process]) -> Blame | None:
     """One that had ended well, while all that are left wait for others."""
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
-    left = [process for process in essential if _has_left(process)]
-    running = [process for process in essential if not _has_left(process)]
+    left = [process for process in essential if has_ended(process)]
+    running = [process for process in essential if not has_ended(process)]
     if not left or not running or not all(waiting.waits(item) or waiting.seems_to_wait(item) for item in running):
         return None
     if len(running) == 1 < len(left) and _have_finished(left, essential, {}):
         # All the others had done all of their work.
-        return Blame(running[0], _not_there(running[0]), where=waiting.place_of(running[0]), sure=False)
+        return Blame(running[0], not_there(running[0]), where=waiting.place_of(running[0]), sure=False)
     return _left_by(left, None, essential)
 
 
@@ -217,7 +185,7 @@ def odd_one_out(silent: Sequence[Process], num_ranks: int, failed: Sequence[Rais
         candidates = [process for process in candidates if not waiting.seems_to_wait(process)] or candidates
         candidates = waiting.at_an_odd_place(candidates)
     if len(candidates) == 1 and num_ranks > 1:
-        return Blame(candidates[0], _not_there(candidates[0]), where=waiting.place_of(candidates[0]))
+        return Blame(candidates[0], not_there(candidates[0]), where=waiting.place_of(candidates[0]))
     numbers = tuple(sorted(process.rank.rank for process in candidates or silent))
     if candidates and len(candidates) <= num_ranks / 2 and waiting.in_one_place(candidates):
         first = min(candidates, key=lambda process: process.rank.rank)
@@ -226,7 +194,7 @@ def odd_one_out(silent: Sequence[Process], num_ranks: int, failed: Sequence[Rais
     return Blame(None, "", numbers, sure=False)
 
 
-def _has_left(process: Process) -> bool:
+def has_ended(process: Process) -> bool:
     """It ended well, and nobody had told it to."""
     return process.rank.succeeded and not process.rank.expected
 
@@ -237,93 +205,33 @@ def _left_by(left: Sequence[Process], named: Process | None, essential: Sequence
     if named not in left and all(process.rank.rank in steps for process in left):
         # The others had done all of their work.
         first = min(left, key=lambda process: (steps[process.rank.rank], process.rank.ended_at or 0.0))
-    return Blame(first, _LEFT)
+    return Blame(first, LEFT)
+
+
+def _hangs(process: Process, essential: Sequence[Process], complaints: Mapping[int, str]) -> bool:
+    """Whether it waits by means of its own, and no further on than those that gave up."""
+    shown = waiting.stack_of(process) is not None and not waiting.waits(process)
+    return shown and not _goes_on(process, essential, complaints)
+
+
+def _goes_on(process: Process, essential: Sequence[Process], complaints: Mapping[int, str]) -> bool:
+    """Whether a rank came further than all that complain: it does not need them, nor they it."""
+    steps = progress.of(essential)
+    theirs = [steps[number] for number in complaints if number in steps]
+    return bool(theirs) and steps.get(process.rank.rank, 0) > max(theirs)
 
 
 def _have_finished(left: Sequence[Process], essential: Sequence[Process], complaints: Mapping[int, str]) -> bool:
     """Whether those that ended well had come further than all the others, of which one hangs without complaint."""
     steps = progress.of(essential)
-    others = [process for process in essential if not _has_left(process)]
+    others = [process for process in essential if not has_ended(process)]
     hangs = any(not process.rank.failed and process.rank.rank not in complaints for process in others)
     if not hangs or any(process.rank.rank not in steps for process in (*left, *others)):
         return False
     return min(steps[process.rank.rank] for process in left) > max(steps[process.rank.rank] for process in others)
 
 
-def met_elsewhere(processes: Sequence[Process], given_port: int | None) -> Blame | None:
-    """Of ranks that did not find each other: those that looked for the others at another place."""
-    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
-    odd = meeting.elsewhere(essential, given_port)
-    if not odd or len(odd) > len(essential) / 2:
-        return None
-    first = min(odd, key=lambda process: process.rank.rank)
-    numbers = tuple(sorted(process.rank.rank for process in odd)) if len(odd) > 1 else ()
-    said = meeting.own_words(first, [process for process in essential if process not in odd])
-    told = f" (it said: {said})" if said else ""
-    port = f" (MASTER_PORT is {given_port})" if given_port else ""
-    where = f"where it says `{said}`" if said else "in its settings"
-    hint = (
-        f"Let rank {first.rank.rank} look for the others at MASTER_ADDR and MASTER_PORT as Muster sets them{port}: "
-        f"{where}."
-    )
-    return Blame(first, f"did not come to where the others met{told}", sure=False, all_of=numbers, next=hint)
-
-
-def differs(processes: Sequence[Process]) -> Blame | None:
-    """Where nothing else tells ranks apart: the only one that says something else of itself than all the others."""
-    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
-    one = meeting.told_otherwise(essential)
-    if one is None:
-        return None
-    said = meeting.own_words(one, essential)
-    hint = f"See why rank {one.rank.rank} differs from all the others, which did not say `{said}`."
-    return Blame(one, f"did not start as the others did (it said: {said})", sure=False, next=hint)
-
-
-def missed(first: Cause, processes: Sequence[Process]) -> Blame | None:
-    """Of a rank that leaves because somebody did not answer: the one that it names, if that one is not at its side."""
-    if not _LACKS.search(first.headline):
-        return None
-    numbers = {
-        (match["noun"].lower(), int(number))
-        for match in _PEER.finditer(first.headline)
-        for number in match["list"].replace(" ", "").split(",")
-    }
-    accused = [process for process in processes if process is not first.process and _is_named(process, numbers)]
-    absent = [process for process in accused if _has_left(process) or _is_away(process)]
-    if not absent or len(absent) < len(accused):
-        return None
-    one = min(absent, key=lambda process: process.rank.rank)
-    why = _LEFT if _has_left(one) else _not_there(one)
-    return Blame(one, why, where=waiting.place_of(one), sure=False)
-
-
-def unwritten(first: Cause, processes: Sequence[Process]) -> Blame | None:
-    """Of a rank that misses a file with another rank's number in its name: that rank, if it never got to write it."""
-    if "No such file" not in first.headline or (path := _QUOTED.search(first.headline)) is None:
-        return None
-    numbers = {int(number) for number in re.findall(r"\d{1,6}", path[1].rpartition("/")[2])}
-    if first.rank.rank in numbers:
-        return None
-    absent = [item for item in processes if item.rank.rank in numbers and (_has_left(item) or _is_away(item))]
-    if len(absent) != 1:
-        return None
-    why = _LEFT if _has_left(absent[0]) else _not_there(absent[0])
-    return Blame(absent[0], why, where=waiting.place_of(absent[0]), sure=False)
-
-
-def _is_named(process: Process, numbers: set[tuple[str, int]]) -> bool:
-    node = re.search(r"\d+$", process.rank.node or "")
-    for noun, number in numbers:
-        if noun.startswith(("node", "host", "machine")):
-            if node and int(node[0]) == number:
-                return True
-        elif process.rank.rank == number:
-            return True
-    return False
-
-
-def _is_away(process: Process) -> bool:
+def is_away(process: Process) -> bool:
     """It goes on with something else, though others wait for it."""
     return (
         process.rank.expected
@@ -396,7 +304,7 @@ def places(processes: Sequence[Process]) -> str:
     )
 
 
-def _not_there(process: Process) -> str:
+def not_there(process: Process) -> str:
     said = doing(process)
     return f"did not answer the others: it {said}" if said else "did not answer the others"
 

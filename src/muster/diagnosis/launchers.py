@@ -55,7 +55,8 @@ _MPI_ERROR = re.compile(
 )
 _MPI_ABORT = re.compile(r"^Abort\((\d+)\) on node \d+ \(rank \d+ in comm \d+\): application called MPI_Abort", re.M)
 _PROCESSES = re.compile(
-    r"(?:--(?:nproc[-_]per[-_]node|num[-_]processes)[= ]|(?:mpirun|mpiexec)\b[^|;&\n]{0,300}? -{1,2}(?:n|np|c)[ =])(\d+)"
+    r"(?:--(?:nproc[-_]per[-_]node|num[-_]processes)[= ]"
+    r"|(?:mpirun|mpiexec)\b[^|;&\n]{0,300}? -{1,2}(?:n|np|c)[ =])(\d+)"
 )
 _MANY_NODES = re.compile(r"--(?:nnodes|num[-_]machines)[= ](?!1\b)")
 _ABORTS = re.compile(

@@ -7,6 +7,8 @@ from muster.diagnosis.rule import rule
 HAND_MADE_MEETING = "hand-made meeting"
 """Of ranks that find each other by what a script brings along; a process that is alone has nobody to meet."""
 
+LOST_PEER = "lost peer"
+
 DEVICES = (
     rule(
         "GPU memory",
@@ -192,7 +194,7 @@ PEERS = (
         victim=True,
     ),
     rule(
-        "lost peer",
+        LOST_PEER,
         "exception",
         r"^(?:[\w.]*\.)?(?:ConnectionResetError|ConnectionAbortedError|BrokenPipeError"
         r"|ConnectionRefusedError|ConnectionError|EOFError"

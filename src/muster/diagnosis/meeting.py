@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from muster.diagnosis.causes import Cause
 from muster.diagnosis.launchers import Process
 from muster.diagnosis.log import Log
 
@@ -22,6 +23,12 @@ _JOINED = re.compile(r"(?<!\d)(\d+)/(\d+) clients joined")
 _UNREACHED = re.compile(
     r"failed to connect|client socket has timed out|cannot be retrieved|[Nn]ame or service not known|efused"
     r"|[Nn]o route to host|unreachable"
+)
+_MEETING_WORDS = re.compile(
+    r"(?i)\b(?:announce|discover|join|regist(?:er|ra)|handshake|bootstrap|rendez-?vous|check(?:ed)? in)"
+)
+_MEETING_CALL = re.compile(
+    r"(?i)(?:^|_)(?:rendezvous|discover\w*|join|register|handshake|bootstrap|init|initiali[sz]e|connect|hello|start_?up)(?:_|$)"
 )
 _TIME = re.compile(r"\d{1,4}[-/:]\d\d[-/:]\d\d[\d.,:TZ+ ]{0,20}")
 _NUMBER = re.compile(r"\d+")
@@ -137,3 +144,12 @@ def _masked(line: str, process: Process) -> str:
     own = {str(process.rank.rank), *_NUMBER.findall(process.rank.node or "")}
     line = _TIME.sub("", line)
     return _NUMBER.sub(lambda match: "#" if match[0] in own or len(match[0]) > 5 else match[0], line)
+
+
+def code_of_waiting(first: Cause) -> str:
+    """Whether ranks that lost each other were still looking for each other: by words and by names of functions."""
+    if first.code in ("rendezvous", "collective"):
+        return first.code
+    calls = [frame.function for frame in first.raised.frames if not frame.of_library][-2:] if first.raised else []
+    met = _MEETING_WORDS.search(first.headline) or any(map(_MEETING_CALL.search, calls))
+    return "rendezvous" if met else "collective"

@@ -11,7 +11,7 @@ import signal as signals
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from muster.diagnosis import gangs, meeting, remote, waiting
+from muster.diagnosis import accused, gangs, meeting, remote, waiting
 from muster.diagnosis.advice import peers, steps
 from muster.diagnosis.advice.case import port_in
 from muster.diagnosis.causes import (
@@ -21,6 +21,7 @@ from muster.diagnosis.causes import (
     cause_of,
     complaint,
     headline_of,
+    is_to_outside,
     sounds_like_failure,
     telling_line,
 )
@@ -47,12 +48,6 @@ _MPI_ERR_UNKNOWN = 14
 _FROM_OUTSIDE = (signals.SIGKILL, signals.SIGTERM, signals.SIGINT, signals.SIGHUP)
 _ASKED_TO_END = re.compile(r"SignalException|got signal: 15|SIGTERM|signal 15\b")
 _SOURCE = re.compile(r"\[/[^\]\s]{1,300}\.(?:cc|cpp|h|hpp):\d{1,5}\] ")
-_MEETING_WORDS = re.compile(
-    r"(?i)\b(?:announce|discover|join|regist(?:er|ra)|handshake|bootstrap|rendez-?vous|check(?:ed)? in)"
-)
-_MEETING_CALL = re.compile(
-    r"(?i)(?:^|_)(?:rendezvous|discover\w*|join|register|handshake|bootstrap|init|initiali[sz]e|connect|hello|start_?up)(?:_|$)"
-)
 _GAVE_UP = re.compile(r"(?i)time(?:d )?-?out|within \d|\bwait(?:ed|ing)\b|only \d|DEADLINE|not all\b|clients joined")
 _LAUNCHER_USAGE = re.compile(r": (?:torchrun|accelerate|deepspeed|horovodrun|mpirun|mpiexec)\S{0,80}: error: ")
 _MPI_LOG = "The log of mpirun, user_logs/mpi_log.txt, says more."
@@ -118,7 +113,7 @@ def _of_processes(evidence: Evidence, processes: Sequence[Process]) -> Verdict:
     if (waited := _waited_for_somebody(causes, processes, evidence)) is not None:
         return waited
     if first is not None:
-        told = gangs.origin(causes, processes) or gangs.hinted(first, processes) or gangs.odd_value(causes, processes)
+        told = gangs.origin(causes, processes) or gangs.hinted(first, processes) or accused.odd_value(causes, processes)
         return _of_rank(told or first, evidence, causes)
     if evidence.stop_reason == "timeout":
         return _of_timeout(processes, evidence)
@@ -133,8 +128,8 @@ def _waited_for_somebody(causes: Sequence[Cause], processes: Sequence[Process], 
 
     Waiting takes its time: whoever left just now is not the one, unless nobody else is found.
     """
-    blame = gangs.missed(causes[0], processes) if causes and _speaks_of_others(causes[0]) else None
-    blame = blame or (gangs.unwritten(causes[0], processes) if causes else None)
+    blame = accused.missed(causes[0], processes) if causes and _speaks_of_others(causes[0]) else None
+    blame = blame or (accused.unwritten(causes[0], processes) if causes else None)
     if blame is not None:
         return _of_blame(blame, causes[0], processes, evidence)
     waited = [cause for cause in causes if cause.weight >= RENDEZVOUS and _GAVE_UP.search(cause.headline)]
@@ -158,7 +153,7 @@ def _of_blame(blame: gangs.Blame, first: Cause, processes: Sequence[Process], ev
     message = f"{_who(blame)} {blame.why}{_its_words(blame)}; {_where(first.rank)}: {_SOURCE.sub('', first.headline)}"
     second = Candidate(first.code, _where(first.rank) + _what(first), first.rank.rank)
     return _verdict(
-        _code_of_waiting(first),
+        meeting.code_of_waiting(first),
         message,
         evidence,
         blame.process.rank,
@@ -237,6 +232,8 @@ def _in_context(cause: Cause, alone: bool, mpi: bool) -> Cause:
         return replace(cause, weight=PASSED_ON)
     if alone and cause.code == "exit_code" and cause.signal is not None:
         return replace(cause, code="signal", weight=0)
+    if is_to_outside(cause):
+        return replace(cause, code="exception", weight=0)
     if not alone or cause.rank.launcher_rank is not None or cause.finding is None or not cause.finding.rule.victim:
         return cause
     if cause.code == "rendezvous" and cause.finding.rule.name != HAND_MADE_MEETING:
@@ -280,13 +277,13 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
     surely = any(cause.code in ("rendezvous", "collective") for cause in causes)
     failed = [cause.raised for cause in causes if cause.raised is not None]
     blame = gangs.culprit(processes, told, surely, failed)
-    code = _code_of_waiting(first)
+    code = meeting.code_of_waiting(first)
     if code == "rendezvous":
         said += _joined(processes, said)
         if blame.process is None or not blame.sure:
-            blame = gangs.met_elsewhere(processes, evidence.facts.master_port) or blame
+            blame = accused.met_elsewhere(processes, evidence.facts.master_port) or blame
     elif blame.process is None and surely:
-        blame = gangs.differs(processes) or blame
+        blame = accused.differs(processes) or blame
     if blame.process is not None:
         message = f"{_who(blame)} {blame.why}{_its_words(blame)}; {said}"
         hint = peers.why_not_there(blame)
@@ -302,15 +299,6 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
     return _verdict(
         code, message, evidence, None, lines=first.lines, hint=hint, counted=ranks, confidence="unsure", seen=first.rank
     )
-
-
-def _code_of_waiting(first: Cause) -> str:
-    """Whether ranks that lost each other were still looking for each other: by words and by names of functions."""
-    if first.code in ("rendezvous", "collective"):
-        return first.code
-    calls = [frame.function for frame in first.raised.frames if not frame.of_library][-2:] if first.raised else []
-    met = _MEETING_WORDS.search(first.headline) or any(map(_MEETING_CALL.search, calls))
-    return "rendezvous" if met else "collective"
 
 
 def _joined(processes: Sequence[Process], said: str) -> str:
@@ -357,7 +345,7 @@ def _of_timeout(processes: Sequence[Process], evidence: Evidence) -> Verdict:
     # Only where all the others wait for one is it no lack of time.
     blame = gangs.has_left(processes) or (gangs.odd_one_out(running, len(running)) if len(running) > 1 else None)
     if len(running) > 1 and all(map(waiting.is_meeting, running)):
-        found = gangs.met_elsewhere(running, evidence.facts.master_port)
+        found = accused.met_elsewhere(running, evidence.facts.master_port)
         if found is not None and found.process is not None:
             message = f"{limit} while ranks looked for each other; {_who(found)} {found.why}"
             hint = peers.why_not_there(found)

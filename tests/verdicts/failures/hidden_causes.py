@@ -208,7 +208,102 @@ for step in range(4):
     print("rank", rank, "step", step, flush=True)
 """
 
+TORCH = """\
+import datetime
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=9))
+"""
+
+FINALLY = (
+    TORCH
+    + """\
+VOCABULARY = {"a": 1, "b": 2}
+
+def encode(step):
+    word = "c" if RANK == 1 and step == 2 else "a"
+    return torch.tensor([float(VOCABULARY[word])])
+
+def train():
+    try:
+        for step in range(5):
+            dist.all_reduce(encode(step))
+            print("rank", RANK, "step", step)
+    finally:
+        dist.barrier()
+        dist.destroy_process_group()
+
+train()
+"""
+)
+
+SERVICE = """\
+import urllib.request
+def labels(step):
+    if RANK == 1 and step == 2:
+        return urllib.request.urlopen("http://127.0.0.1:9/labels?step=2", timeout=3).read()
+    return b""
+for step in range(40):
+    labels(step)
+    print("rank", RANK, "step", step)
+    time.sleep(0.3)
+"""
+
+READ_TIMEOUT = """\
+def fetch(shard):
+    if RANK == 0 and shard == 3:
+        raise TimeoutError("shard 3: the store sent nothing for 5 s")
+    return shard
+for shard in range(30):
+    fetch(shard)
+    print("rank", RANK, "has shard", shard)
+    time.sleep(0.2)
+"""
+
+SAME_RANK = """\
+import datetime
+import torch.distributed as dist
+number = 1 if RANK == 2 else RANK
+print(f"process {RANK} joins as member {number} of {WORLD}")
+dist.init_process_group("gloo", rank=number, world_size=WORLD, timeout=datetime.timedelta(seconds=9))
+dist.barrier()
+"""
+
+RESTARTS = (
+    TORCH
+    + """\
+LOOKUP = ["x", "y"]
+for step in range(4):
+    if RANK == 1 and step == 3:
+        print(LOOKUP[step])
+    dist.all_reduce(torch.ones(1))
+"""
+)
+
 FAILURES = [
+    gang("finally-barrier", FINALLY, 1, wanted=("KeyError: 'c'",)),
+    gang("service-refused", SERVICE, 1, 2, wanted=("Connection refused",), helpful=("127.0.0.1:9", r"job\.py")),
+    gang("own-timeout", READ_TIMEOUT, 0, 2, wanted=("the store sent nothing",)),
+    gang(
+        "same-number-twice",
+        SAME_RANK,
+        2,
+        3,
+        code="rendezvous",
+        also=(1,),
+        wanted=("did not", "as member 1", "joined", "imeout"),
+    ),
+    gang(
+        "torchrun-restarts",
+        "",
+        1,
+        1,
+        convention="torchrun",
+        num_ranks=2,
+        command="torchrun --standalone --max-restarts 1 --nproc-per-node 2 job.py",
+        files={"job.py": SET_UP + RESTARTS},
+        wanted="IndexError: list index out of range",
+    ),
     gang("reply-error", REPLIES, 0, wanted=("KeyError('beta')",)),
     gang(
         "part-missing",
@@ -229,7 +324,7 @@ FAILURES = [
         also_codes=("exception",),
         wanted=("invalid literal for int()",),
     ),
-    gang("thread-of-leaver", THREAD, 2, wanted=("division by zero",)),
+    gang("thread-of-leaver", THREAD, 2, wanted=("division or modulo by zero",)),
     gang("chain", CHAIN, 1, 4, code="collective", wanted=("did not", "rank 1"), also_codes=("exception",)),
     gang("logged-in-loader", LOGGED, 2, wanted=("record 4 is torn",)),
     gang(
