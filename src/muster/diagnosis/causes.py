@@ -10,7 +10,6 @@ from itertools import takewhile
 
 from muster.diagnosis.launchers import Process
 from muster.diagnosis.log import EXCHANGES, MEETING, Log, is_record
-from muster.diagnosis.machine_rules import LOST_PEER
 from muster.diagnosis.raised import Raised
 from muster.diagnosis.rules import Finding, find, named
 from muster.wire.verdicts import RankEvidence
@@ -99,9 +98,6 @@ _TCL = "while executing"
 _TIMED_OUT = 124
 """The code of `timeout` when it had to end a program."""
 _COMPLAINT_WORDS = 12
-_WRITTEN_OUT = re.compile(
-    r"\b(?:https?|wss?|redis|amqp|mysql|postgres\w*|mongodb|grpc)://[^\s{}'\"]{1,200}(?=['\"\s)]|$)"
-)
 _FEW = 8
 _LOST_TIME = re.compile(r"(?i)time(?:d[ -]?)?-?out|wait|deadline|connect|peer|unreachable|not (?:joined|ready|respond)")
 _NATIVE_FORMS = ("c++",)
@@ -216,14 +212,6 @@ def is_victim(raised: Raised) -> bool:
     """Whether an exception complains of another rank."""
     found = find(raised.all_lines, "raised")
     return found is not None and found.rule.victim
-
-
-def is_to_outside(cause: Cause) -> bool:
-    """Whether a connection was lost to a place that the script writes out: that is no peer's, whose ports are given."""
-    if cause.raised is None or cause.finding is None or cause.finding.rule.name != LOST_PEER:
-        return False
-    sources = [frame.source for frame in cause.raised.frames if not frame.of_library]
-    return any(map(_WRITTEN_OUT.search, (*sources, *cause.raised.all_lines)))
 
 
 def _final(log: Log, rank: RankEvidence, shared: bool = False) -> Raised | None:

@@ -114,6 +114,15 @@ ENVIRONMENT = (
         'A package was built for another NumPy: `pip: ["numpy<2"]` in `environment`, or a newer build of that package.',
     ),
     rule(
+        "own name missing",
+        "exception",
+        r"^ImportError: cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)' "
+        r"\((?!\S{0,300}(?:site-packages|dist-packages|/lib(?:64)?/python))\S",
+        "odd-own-name-missing",
+        "`{module}` of the job's own code has no `{name}`: check the spelling, or the commit that is submitted.",
+        "raised",
+    ),
+    rule(
         "name missing",
         "environment",
         r"^ImportError: cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'",

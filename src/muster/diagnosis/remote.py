@@ -1,4 +1,5 @@
-"""Failures of a rank that serves the others: it goes on, and a client fails with what the server told it."""
+"""What is at the other end of a connection: a rank that serves the others, goes on, and has a client fail with what it
+told it; a place outside; or nobody, where a file ended too early."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 from muster.diagnosis import waiting
 from muster.diagnosis.causes import DEFINITE, RENDEZVOUS, Cause
 from muster.diagnosis.launchers import Process
+from muster.diagnosis.machine_rules import LOST_PEER
 from muster.diagnosis.raised import Raised
 
 _SAID = (
@@ -34,6 +36,16 @@ _ERROR = re.compile(r"^\W{0,3}(?P<said>(?:\w+\.)*\w*(?:Error|Exception|Interrupt
 _SERVES = re.compile(
     r"^(?:serve_forever|wait_for_termination|handle_request|run_forever|run_app|serve|_serve|accept|accepter|run_server"
     r"|start_server|listen)$"
+)
+
+_WRITTEN_OUT = re.compile(
+    r"\b(?:https?|wss?|redis|amqp|mysql|postgres\w*|mongodb|grpc)://[^\s{}'\"]{1,200}(?=['\"\s)]|$)"
+)
+_AMBIGUOUS = re.compile(r"(?:EOFError|struct\.error|TimeoutError|(?:_?pickle\.)?UnpicklingError|BrokenPipeError)\b")
+_OF_PEERS = re.compile(
+    r"(?i)rank|worker|peer|sock|conn|recv|receiv|barrier|wait|meet|join|token|neighbo|others|gather|reduce|broadcast|sync"
+    r"|queue|pipe\b|remote|server|client|heartbeat|rendez|channel|message|exchange|selectors|ssl\.py|asyncio|grpc|zmq"
+    r"|multiprocessing|distributed|absent|arriv|ring|link|replica|actor|master|leader|coordinat|member|node|accept|\btask"
 )
 
 
@@ -112,3 +124,29 @@ def _server(processes: Sequence[Process], quote: Quote, clients: set[int]) -> Pr
 def _serves(process: Process) -> bool:
     stack = waiting.stack_of(process)
     return stack is not None and any(_SERVES.match(frame.function) for frame in stack.frames)
+
+
+def is_to_outside(cause: Cause) -> bool:
+    """Whether a connection was lost to a place that the script writes out: that is no peer's, whose ports are given."""
+    return _lost_a_peer(cause) and any(map(_WRITTEN_OUT.search, _told_of(cause.raised)))
+
+
+def _lost_a_peer(cause: Cause) -> bool:
+    return cause.raised is not None and cause.finding is not None and cause.finding.rule.name == LOST_PEER
+
+
+def _told_of(raised: Raised | None) -> list[str]:
+    """What an exception says, and the lines of the user's own code that led to it."""
+    frames = raised.frames if raised is not None else ()
+    own = [frame.source for frame in frames if not frame.of_library]
+    return [*own, *(raised.all_lines if raised is not None else ())]
+
+
+def may_be_own(cause: Cause) -> bool:
+    """Whether nothing but its kind speaks for a lost peer: files end too early as well, and programs have deadlines."""
+    raised = cause.raised
+    if raised is None or not _lost_a_peer(cause) or not _AMBIGUOUS.match(raised.line) or not raised.frames:
+        return False
+    said = _told_of(raised)
+    names = [*(frame.function for frame in raised.frames), *(frame.file for frame in raised.frames if frame.of_library)]
+    return not any(map(_OF_PEERS.search, (*said, *names)))

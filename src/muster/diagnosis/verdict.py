@@ -21,7 +21,6 @@ from muster.diagnosis.causes import (
     cause_of,
     complaint,
     headline_of,
-    is_to_outside,
     sounds_like_failure,
     telling_line,
 )
@@ -185,7 +184,10 @@ def _causes(evidence: Evidence, processes: Sequence[Process]) -> list[Cause]:
     """Why each process failed that did so by itself; the first cause in front."""
     alone = len(processes) == 1 and len(evidence.nodes) <= 1
     mpi = any(rank.role == "launcher" for rank in evidence.ranks)
-    found = (_in_context(cause_of(process), alone, mpi) for process in processes if process.rank.failed)
+    found = [_in_context(cause_of(process), alone, mpi) for process in processes if process.rank.failed]
+    if len(found) == 1 and remote.may_be_own(found[0]) and not any(process.rank.succeeded for process in processes):
+        # All the others were still at work.
+        found = [replace(found[0], code="exception", weight=0)]
     return sorted(found, key=lambda item: item.order)
 
 
@@ -232,7 +234,7 @@ def _in_context(cause: Cause, alone: bool, mpi: bool) -> Cause:
         return replace(cause, weight=PASSED_ON)
     if alone and cause.code == "exit_code" and cause.signal is not None:
         return replace(cause, code="signal", weight=0)
-    if is_to_outside(cause):
+    if remote.is_to_outside(cause):
         return replace(cause, code="exception", weight=0)
     if not alone or cause.rank.launcher_rank is not None or cause.finding is None or not cause.finding.rule.victim:
         return cause

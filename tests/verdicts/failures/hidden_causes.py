@@ -280,7 +280,42 @@ for step in range(4):
 """
 )
 
+NOT_REGISTERED = """\
+MODELS = {"unet": 1}
+def build(name):
+    if name not in MODELS:
+        raise ValueError(f"model {name!r} is not registered")
+    return MODELS[name]
+time.sleep(0.2 * RANK)
+build("unet" if RANK != 1 else "vit")
+time.sleep(20)
+"""
+
+TRUNCATED = """\
+import pickle
+with open(f"state-{RANK}.pkl", "wb") as handle:
+    handle.write(pickle.dumps(list(range(50)))[: 0 if RANK == 0 else 400])
+def restore():
+    with open(f"state-{RANK}.pkl", "rb") as handle:
+        return pickle.load(handle)
+time.sleep(0.5)
+restore()
+print("rank", RANK, "restored")
+time.sleep(20)
+"""
+
 FAILURES = [
+    gang("not-registered", NOT_REGISTERED, 1, 2, 2, wanted=("model 'vit' is not registered",)),
+    gang("truncated-state", TRUNCATED, 0, 2, wanted=("Ran out of input",)),
+    Failure(
+        name="odd-own-name-missing",
+        code="exception",
+        command="python main.py",
+        files={"main.py": "from losses import focal_los\n", "losses.py": "def focal_loss(x):\n    return x\n"},
+        wanted="cannot import name 'focal_los'",
+        helpful=(r"losses|focal_loss",),
+        misleading=(r"\bpip\b", "firewall"),
+    ),
     gang("finally-barrier", FINALLY, 1, wanted=("KeyError: 'c'",)),
     gang("service-refused", SERVICE, 1, 2, wanted=("Connection refused",), helpful=("127.0.0.1:9", r"job\.py")),
     gang("own-timeout", READ_TIMEOUT, 0, 2, wanted=("the store sent nothing",)),
