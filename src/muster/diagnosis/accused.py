@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from muster.diagnosis import meeting, waiting
-from muster.diagnosis.causes import Cause, last_words
+from muster.diagnosis import meeting, progress, waiting
+from muster.diagnosis.causes import Cause, by_exception, is_told_to_stop, is_victim, last_words
 from muster.diagnosis.gangs import LEFT, Blame, has_ended, is_away, likeness, not_there
 from muster.diagnosis.launchers import Process
 
@@ -119,3 +119,30 @@ def odd_value(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | 
 def _valued(cause: Cause) -> str:
     """What a cause says, without the rank's own number."""
     return re.sub(r"\d+", lambda match: "#" if match[0] == str(cause.rank.rank) else match[0], cause.headline)
+
+
+def by_progress(processes: Sequence[Process]) -> Blame | None:
+    """Where no stack tells: the only rank that is behind all the others, or that said something else last."""
+    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
+    if len(essential) < 3 or any(waiting.stack_of(process) for process in essential):
+        return None
+    steps = progress.of(essential)
+    if len(steps) == len(essential):
+        behind = [process for process in essential if steps[process.rank.rank] == min(steps.values())]
+        if len(behind) == 1:
+            how_far = f"it had come to {steps[behind[0].rank.rank]}, all the others further"
+            return Blame(behind[0], f"did not keep up: {how_far}", sure=False)
+    last = {process.rank.rank: re.sub(r"\d+", "#", next(iter(process.log.last_words(1)), "")) for process in essential}
+    counted = Counter(last.values())
+    if len(counted) != 2 or min(counted.values()) != 1 or max(counted.values()) < 2:
+        return None
+    odd = next(process for process in essential if counted[last[process.rank.rank]] == 1)
+    return Blame(odd, "did not get to where all the others were", sure=False) if last[odd.rank.rank] else None
+
+
+def own_trouble(process: Process) -> Cause | None:
+    """An exception in the log of a rank that others waited for: it had gone on, but not with them."""
+    for raised in reversed(process.log.raised):
+        if raised.line and raised.setting != "ignored" and not is_victim(raised) and not is_told_to_stop(raised):
+            return by_exception(process, raised)
+    return None

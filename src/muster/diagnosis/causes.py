@@ -155,7 +155,7 @@ def cause_of(process: Process) -> Cause:
     if final is not None and (told := _GOT_SIGNAL.search(final.line)):
         return _told_to_end(process, int(told[1]))
     if final is not None:
-        return _by_exception(process, final)
+        return by_exception(process, final)
     return _by_words(process)
 
 
@@ -172,7 +172,7 @@ def last_words(process: Process) -> Cause | None:
     final = _standing_last(process.log)
     if final is None:
         return None
-    return _by_exception(process, _own_before(process.log, final) or final)
+    return by_exception(process, _own_before(process.log, final) or final)
 
 
 def _own_before(log: Log, final: Raised) -> Raised | None:
@@ -212,6 +212,11 @@ def is_victim(raised: Raised) -> bool:
     """Whether an exception complains of another rank."""
     found = find(raised.all_lines, "raised")
     return found is not None and found.rule.victim
+
+
+def is_told_to_stop(raised: Raised) -> bool:
+    """Whether an exception is only how a process was ended."""
+    return bool(_STOPPED.search(raised.line))
 
 
 def _final(log: Log, rank: RankEvidence, shared: bool = False) -> Raised | None:
@@ -298,12 +303,12 @@ def _by_signal(process: Process, number: int, final: Raised | None) -> Cause:
     if number in _POLITE or number == signals.SIGKILL:
         weight = VAGUE if number in _POLITE else DEFINITE
         if final is not None and rank.signal is None and final.setting == "main" and not _STOPPED.search(final.line):
-            return _by_exception(process, final)
+            return by_exception(process, final)
         return Cause("signal", process, number, _last_line(log), log.closing(None), weight, earlier=earlier)
     # A program that has failed may still crash while it tidies up.
     clean = final is not None and final.setting != "logged" and not _spoken_after(log, final)
     if final is not None and clean:
-        return _by_exception(process, final)
+        return by_exception(process, final)
     native = _native_line(log)
     if number == signals.SIGABRT and native == _AT_EXIT and _PYTHON.search(rank.command):
         # A library's threads were still running when the interpreter had finished: it was leaving by itself.
@@ -316,7 +321,7 @@ def _by_signal(process: Process, number: int, final: Raised | None) -> Cause:
         found = found or find(log.last_words(8), "said")
     if found is not None and found.rule.victim and final is not None and not is_victim(final):
         # It had failed by itself; what it said of the others came while it was leaving.
-        return _by_exception(process, final)
+        return by_exception(process, final)
     if found is not None and number in _SPEAKING and found.rule.code != "exception":
         return _found(process, found, number, native or found.line)
     lines = log.from_line(native) if native else log.closing(None)
@@ -337,7 +342,7 @@ def _native_line(log: Log) -> str:
     return next((line.strip() for line in reversed(log.lines[-300:]) if _NATIVE.search(line)), "")
 
 
-def _by_exception(process: Process, final: Raised) -> Cause:
+def by_exception(process: Process, final: Raised) -> Cause:
     log = process.log
     lines = log.closing(final)
     if (root := _own_root(final)) is not None:

@@ -24,7 +24,7 @@ from muster.diagnosis.causes import (
     sounds_like_failure,
     telling_line,
 )
-from muster.diagnosis.launchers import Process, children_of, first_of_program, processes_of
+from muster.diagnosis.launchers import Process, children_of, first_of_program, is_mpirun, processes_of
 from muster.diagnosis.machine_rules import HAND_MADE_MEETING
 from muster.wire.verdicts import (
     CANCELLED,
@@ -85,7 +85,7 @@ def _as_the_job_counts(made: Verdict, evidence: Evidence) -> Verdict:
     told = re.search(r": Executable: (\S+)", made.message)
     if told and (started := first_of_program(evidence.ranks[0], told[1])) is not None:
         return replace(made, rank=started)
-    launchers = [rank for rank in evidence.ranks if children_of(rank) > 1]
+    launchers = [rank for rank in evidence.ranks if children_of(rank) > 1 or (told and is_mpirun(rank))]
     own = next((rank for rank in launchers if rank.rank == made.rank), None)
     if own is None:
         return made
@@ -285,7 +285,10 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
         if blame.process is None or not blame.sure:
             blame = accused.met_elsewhere(processes, evidence.facts.master_port) or blame
     elif blame.process is None and surely:
-        blame = accused.differs(processes) or blame
+        blame = accused.differs(processes) or accused.by_progress(processes) or blame
+    if blame.process is not None and (own := accused.own_trouble(blame.process)) is not None:
+        made = _of_rank(replace(own, sure=False), evidence, causes)
+        return replace(made, message=f"{made.message}; it {blame.why}; {said}", confidence="likely")
     if blame.process is not None:
         message = f"{_who(blame)} {blame.why}{_its_words(blame)}; {said}"
         hint = peers.why_not_there(blame)
@@ -353,7 +356,7 @@ def _of_timeout(processes: Sequence[Process], evidence: Evidence) -> Verdict:
             hint = peers.why_not_there(found)
             return _verdict("rendezvous", message, evidence, found.process.rank, hint=hint, confidence="likely")
     if blame is None or blame.process is None:
-        blame = gangs.all_wait(running)
+        blame = gangs.all_wait(running) or accused.by_progress(running)
     if blame is not None and blame.process is not None:
         message = f"{limit}; {_who(blame)} {blame.why}"
         hint = peers.why_not_there(blame)
