@@ -6,11 +6,12 @@ import re
 import signal as signals
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from muster.diagnosis.launchers import Process
-from muster.diagnosis.log import Log, is_record
+from muster.diagnosis.log import EXCHANGES, MEETING, Log, is_record
 from muster.diagnosis.raised import Raised
-from muster.diagnosis.rules import Finding, find
+from muster.diagnosis.rules import Finding, find, named
 from muster.wire.verdicts import RankEvidence
 
 # How much a cause explains; the smaller number is the earlier cause, whatever the clocks say.
@@ -64,12 +65,17 @@ _FAILURE = re.compile(
     r"up|refus\w+|invalid|missing|unable"
     r"|exceed\w*|unsupported|not|no such|denied|stopping|exit(?:ing)?|nan|below"
     r"|undefined|out of|too (?:many|few|large|small)|corrupt\w*|truncated|unbound|died|used up"
-    r"|left out|expired|quota|required|unexpected|wrong|no rule)\b| at \S{1,200} line \d{1,6}\.$"
+    r"|left out|expired|quota|required|unexpected|wrong|no rule|mismatch\w*|differs?"
+    r"|rejected|unknown|unrecogni[sz]ed|conflict\w*|damaged|violat\w+|incompatible|insufficient|unavailable"
+    r"|expected\b.{0,80}\b(?:found|got|but|is|has))\b"
+    r"| at \S{1,200} line \d{1,6}(?:, <\w{0,20}> (?:line|chunk) \d{1,9})?\.$"
     r"|错误|失败|找不到|无法|エラー|失敗|できません|見つかりません|오류|실패|ошибка|не удалось|не найден"
     r"|\b(?:fehler|fehlgeschlagen|erreur|échec|introuvable|impossible de|fallo|no se pudo|errore|erro)\b"
 )
 _GENERIC = re.compile(
-    r"(?i)not recoverable|^BEGIN failed--compilation aborted|ld returned|exiting now"
+    r"(?i)not recoverable|^For more information about|^Execution of \S{1,200} aborted due to"
+    r"|^error: (?:aborting due to|could not compile)"
+    r"|^BEGIN failed--compilation aborted|ld returned|exiting now"
     r"|exit(?:ed with)? (?:status|code)|return code = \d|see "
     r"(?:above|the log)|^\W*(?:training|job|run|script) failed\W*$|aborting\W*$"
     r"|^\W*(?:failed|error|exiting|stopped)\W*$|^\W*\d+ (?:failed|errors?)\b|^FAILED \("
@@ -85,10 +91,15 @@ _AT_EXIT = "terminate called without an active exception"
 _STOPPED = re.compile(r"SignalException|^(?:KeyboardInterrupt|SystemExit)\b")
 _TOLD = re.compile(r"(?i)\bsig(?:term|int|nal)|terminat|preempt|interrupt|shut(?:ting)? ?down|\bstop")
 _GOT_SIGNAL = re.compile(r"SignalException: Process \d+ got signal: (\d+)")
+_COMPILER = re.compile(r"error\[\w{1,10}\]: |[\w./+-]{1,200}:\d{1,6}(?::\d{1,5})?: (?:fatal )?error:? ")
+_COMPILER_WORDS = 40
+_LONGEST_TITLE = 120
 _TCL = "while executing"
 _TIMED_OUT = 124
 """The code of `timeout` when it had to end a program."""
 _COMPLAINT_WORDS = 12
+_FEW = 8
+_LOST_TIME = re.compile(r"(?i)time(?:d[ -]?)?-?out|wait|deadline|connect|peer|unreachable|not (?:joined|ready|respond)")
 _NATIVE_FORMS = ("c++",)
 
 
@@ -144,7 +155,7 @@ def cause_of(process: Process) -> Cause:
     if final is not None and (told := _GOT_SIGNAL.search(final.line)):
         return _told_to_end(process, int(told[1]))
     if final is not None:
-        return _by_exception(process, final)
+        return by_exception(process, final)
     return _by_words(process)
 
 
@@ -161,13 +172,28 @@ def last_words(process: Process) -> Cause | None:
     final = _standing_last(process.log)
     if final is None:
         return None
-    return _by_exception(process, final)
+    return by_exception(process, _own_before(process.log, final) or final)
+
+
+def _own_before(log: Log, final: Raised) -> Raised | None:
+    """What a process had raised by itself just before it complained of others, of which it was the cause."""
+    if not is_victim(final):
+        return None
+    for raised in reversed(log.raised):
+        if raised.end > final.begin or raised.setting in ("ignored", "logged") or not raised.line:
+            continue
+        between = log.words_between(raised.end, final.begin)
+        if len(between) > _FEW or any(_HANDLED.search(line) or _PROGRESS.search(line) for line in between):
+            return None
+        if not is_victim(raised):
+            return raised
+    return None
 
 
 def complaint(process: Process) -> Finding | None:
     """What a process said of another rank, wherever in its log."""
     for raised in reversed(process.log.raised):
-        found = find(raised.all_lines, "raised")
+        found = find(raised.all_lines, "raised") or _while_with_others(raised)
         if found and found.rule.victim:
             return found
     found = find(process.log.last_words(_COMPLAINT_WORDS), "said")
@@ -186,6 +212,11 @@ def is_victim(raised: Raised) -> bool:
     """Whether an exception complains of another rank."""
     found = find(raised.all_lines, "raised")
     return found is not None and found.rule.victim
+
+
+def is_told_to_stop(raised: Raised) -> bool:
+    """Whether an exception is only how a process was ended."""
+    return bool(_STOPPED.search(raised.line))
 
 
 def _final(log: Log, rank: RankEvidence, shared: bool = False) -> Raised | None:
@@ -272,12 +303,12 @@ def _by_signal(process: Process, number: int, final: Raised | None) -> Cause:
     if number in _POLITE or number == signals.SIGKILL:
         weight = VAGUE if number in _POLITE else DEFINITE
         if final is not None and rank.signal is None and final.setting == "main" and not _STOPPED.search(final.line):
-            return _by_exception(process, final)
+            return by_exception(process, final)
         return Cause("signal", process, number, _last_line(log), log.closing(None), weight, earlier=earlier)
     # A program that has failed may still crash while it tidies up.
     clean = final is not None and final.setting != "logged" and not _spoken_after(log, final)
     if final is not None and clean:
-        return _by_exception(process, final)
+        return by_exception(process, final)
     native = _native_line(log)
     if number == signals.SIGABRT and native == _AT_EXIT and _PYTHON.search(rank.command):
         # A library's threads were still running when the interpreter had finished: it was leaving by itself.
@@ -290,7 +321,7 @@ def _by_signal(process: Process, number: int, final: Raised | None) -> Cause:
         found = found or find(log.last_words(8), "said")
     if found is not None and found.rule.victim and final is not None and not is_victim(final):
         # It had failed by itself; what it said of the others came while it was leaving.
-        return _by_exception(process, final)
+        return by_exception(process, final)
     if found is not None and number in _SPEAKING and found.rule.code != "exception":
         return _found(process, found, number, native or found.line)
     lines = log.from_line(native) if native else log.closing(None)
@@ -311,10 +342,12 @@ def _native_line(log: Log) -> str:
     return next((line.strip() for line in reversed(log.lines[-300:]) if _NATIVE.search(line)), "")
 
 
-def _by_exception(process: Process, final: Raised) -> Cause:
+def by_exception(process: Process, final: Raised) -> Cause:
     log = process.log
     lines = log.closing(final)
-    found = find(final.told_lines, "raised")
+    if (root := _own_root(final)) is not None:
+        final = root
+    found = find(final.told_lines, "raised") or _while_with_others(final)
     earlier = next((raised for raised in reversed(log.raised) if raised.end <= final.begin and raised.line), None)
     headline = headline_of(final)
     after = log.words_after(final)
@@ -324,6 +357,24 @@ def _by_exception(process: Process, final: Raised) -> Cause:
     if found is None:
         return made
     return replace(made, code=found.rule.code, weight=_weight(found))
+
+
+def _own_root(raised: Raised) -> Raised | None:
+    """What a rank had raised by itself, if it lost the others only while it left: in a `finally`, in a handler."""
+    root = next((cause for cause in raised.causes if cause.line), None)
+    if not raised.handling or root is None or is_victim(root) or not is_victim(replace(raised, causes=())):
+        return None
+    return replace(root, begin=raised.begin, end=raised.end, setting=raised.setting)
+
+
+def _while_with_others(raised: Raised) -> Finding | None:
+    """An exception that a library raised where ranks meet or exchange, and that speaks of time or connections."""
+    inner = list(takewhile(lambda frame: frame.of_library, reversed(raised.frames)))
+    if not inner or not _LOST_TIME.search(raised.line):
+        return None
+    if any(MEETING.match(frame.function) for frame in inner):
+        return named("rendezvous", raised.line)
+    return named("collective", raised.line) if any(EXCHANGES.search(frame.file) for frame in inner) else None
 
 
 def headline_of(raised: Raised) -> str:
@@ -415,9 +466,22 @@ def telling_line(log: Log) -> str:
         # Its stack stands below the message.
         at = len(log.lines) - 1 - next(i for i, line in enumerate(reversed(log.lines)) if line.strip() == _TCL)
         return log.lines[at - 1].strip() if at else ""
+    compiler = [line for line in log.last_words(_COMPILER_WORDS) if _COMPILER.match(line) and not _GENERIC.search(line)]
+    if compiler:
+        # Of several errors the first is the cause; what follows it is source and advice.
+        return compiler[0].strip()
     sounding = [line for line in words if _FAILURE.search(line)]
     specific = [line for line in sounding if not _GENERIC.search(line)]
-    return (specific or sounding or words or [""])[-1].strip()
+    return _with_its_text(log, (specific or sounding or words or [""])[-1].strip())
+
+
+def _with_its_text(log: Log, line: str) -> str:
+    """A line that only announces what stands below it, with the first line of that."""
+    if not line.endswith(":") or len(line) > _LONGEST_TITLE:
+        return line
+    at = next((i for i in range(len(log.lines) - 1, -1, -1) if log.lines[i].strip() == line), len(log.lines))
+    below = next((text for text in log.lines[at + 1 : at + 3] if text.strip()), "")
+    return f"{line} {below.strip()}" if below.startswith((" ", "\t")) else line
 
 
 def _last_line(log: Log) -> str:

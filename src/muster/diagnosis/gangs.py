@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from muster.diagnosis import waiting
+from muster.diagnosis import progress, waiting
 from muster.diagnosis.causes import DEFINITE, Cause, cause_of, complaint, last_words
 from muster.diagnosis.launchers import Process
 from muster.diagnosis.log import Log
@@ -39,6 +39,9 @@ _TROUBLE = re.compile(
 )
 
 
+LEFT = "had ended (exit code 0) while the others still needed it"
+
+
 @dataclass(frozen=True)
 class Blame:
     """A process that the others waited for, and how that is known."""
@@ -52,11 +55,17 @@ class Blame:
     sure: bool = True
     all_of: tuple[int, ...] = ()
     """Where several were in the same place, while the rest waited for them."""
+    next: str = ""
+    """What to do about it, where that is more than to look there."""
 
 
 def spoken(processes: Sequence[Process]) -> Cause | None:
-    """The first exception with which the log of a process stops that Muster had to end."""
-    found = [cause for process in processes if process.rank.expected and (cause := last_words(process))]
+    """The first exception with which the log of a process stops that Muster had to end, or that ended as if well."""
+    found = [
+        cause
+        for process in processes
+        if (process.rank.expected or has_ended(process)) and (cause := last_words(process))
+    ]
     definite = [cause for cause in found if cause.weight == DEFINITE]
     return min(definite, key=lambda cause: cause.order) if definite else None
 
@@ -120,30 +129,50 @@ def culprit(
     `complaints`: by rank. Not `surely_peers`: the connection that was lost may have been one to somebody else.
     """
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
-    stayed = [process for process in essential if not process.rank.failed and not _has_left(process)]
+    stayed = [process for process in essential if not process.rank.failed and not has_ended(process)]
     named = _named(essential, complaints)
-    left = [process for process in essential if _has_left(process) and process.rank.rank not in complaints]
+    left = [process for process in essential if has_ended(process) and process.rank.rank not in complaints]
+    finished = left if left and _have_finished(left, essential, complaints) else []
+    left = left if not finished else []
     if left and (surely_peers or stayed or len(complaints) > 1 or named in left):
         return _left_by(left, named, essential)
-    if named is not None and not waiting.waits(named) and named.rank.rank not in complaints:
-        why = _not_there(named) if doing(named) else "did not answer the others, who name it"
+    at_their_side = named is not None and waiting.is_where_they_failed(named, waiting.given_up(failed))
+    if named is not None and not waiting.waits(named) and not at_their_side and named.rank.rank not in complaints:
+        why = not_there(named) if doing(named) else "did not answer the others, who name it"
         return Blame(named, why, where=waiting.place_of(named))
-    silent = [process for process in essential if not process.rank.failed and process.rank.rank not in complaints]
+    if any("mismatch" in line.lower() for line in complaints.values()) and (odd := _voted(essential, complaints)):
+        at = waiting.failed_at(odd.log.raised[-1]) if odd.log.raised else None
+        return Blame(odd, "called another collective, or with another shape, than the others", where=at, sure=False)
+    silent = [item for item in essential if not item.rank.failed and item.rank.rank not in complaints]
+    silent = [item for item in silent if item not in finished]
     blame = odd_one_out(silent, len(essential), failed) if silent else _none_silent(essential)
+    if blame.process is not None and not surely_peers and _goes_on(blame.process, essential, complaints):
+        blame = _none_silent(essential)
     shown = blame.process is not None and waiting.stack_of(blame.process) is not None
-    if blame.process is None and surely_peers and (odd := _elsewhere(essential, complaints)) is not None:
-        return odd
+    if blame.process is None and surely_peers and (other := _elsewhere(essential, complaints)) is not None:
+        return other
+    if blame.process is None and len(silent) == 1 and _hangs(silent[0], essential, complaints):
+        # It waits as well, but it alone would do so for ever.
+        return Blame(silent[0], not_there(silent[0]), where=waiting.place_of(silent[0]), sure=False)
     return blame if surely_peers or shown else _none_silent(essential)
 
 
 def has_left(processes: Sequence[Process]) -> Blame | None:
     """One that had ended well, while all that are left wait for others."""
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
-    left = [process for process in essential if _has_left(process)]
-    running = [process for process in essential if not _has_left(process)]
+    left = [process for process in essential if has_ended(process)]
+    running = [process for process in essential if not has_ended(process)]
     if not left or not running or not all(waiting.waits(item) or waiting.seems_to_wait(item) for item in running):
         return None
+    if len(running) == 1 < len(left) and _have_finished(left, essential, {}):
+        # All the others had done all of their work.
+        return Blame(running[0], not_there(running[0]), where=waiting.place_of(running[0]), sure=False)
     return _left_by(left, None, essential)
+
+
+def all_wait(running: Sequence[Process]) -> Blame | None:
+    """Where all that are left wait for others: the only one that does so in another call than the rest."""
+    return _elsewhere(running, {}) if len(running) > 2 else None
 
 
 def odd_one_out(silent: Sequence[Process], num_ranks: int, failed: Sequence[Raised] = ()) -> Blame:
@@ -156,7 +185,7 @@ def odd_one_out(silent: Sequence[Process], num_ranks: int, failed: Sequence[Rais
         candidates = [process for process in candidates if not waiting.seems_to_wait(process)] or candidates
         candidates = waiting.at_an_odd_place(candidates)
     if len(candidates) == 1 and num_ranks > 1:
-        return Blame(candidates[0], _not_there(candidates[0]), where=waiting.place_of(candidates[0]))
+        return Blame(candidates[0], not_there(candidates[0]), where=waiting.place_of(candidates[0]))
     numbers = tuple(sorted(process.rank.rank for process in candidates or silent))
     if candidates and len(candidates) <= num_ranks / 2 and waiting.in_one_place(candidates):
         first = min(candidates, key=lambda process: process.rank.rank)
@@ -165,14 +194,51 @@ def odd_one_out(silent: Sequence[Process], num_ranks: int, failed: Sequence[Rais
     return Blame(None, "", numbers, sure=False)
 
 
-def _has_left(process: Process) -> bool:
+def has_ended(process: Process) -> bool:
     """It ended well, and nobody had told it to."""
     return process.rank.succeeded and not process.rank.expected
 
 
 def _left_by(left: Sequence[Process], named: Process | None, essential: Sequence[Process]) -> Blame:
+    steps = progress.of(essential)
     first = named if named in left else min(left, key=lambda process: process.rank.ended_at or 0.0)
-    return Blame(first, "had ended (exit code 0) while the others still needed it")
+    if named not in left and all(process.rank.rank in steps for process in left):
+        # The others had done all of their work.
+        first = min(left, key=lambda process: (steps[process.rank.rank], process.rank.ended_at or 0.0))
+    return Blame(first, LEFT)
+
+
+def _hangs(process: Process, essential: Sequence[Process], complaints: Mapping[int, str]) -> bool:
+    """Whether it waits by means of its own, and no further on than those that gave up."""
+    shown = waiting.stack_of(process) is not None and not waiting.waits(process)
+    return shown and not _goes_on(process, essential, complaints)
+
+
+def _goes_on(process: Process, essential: Sequence[Process], complaints: Mapping[int, str]) -> bool:
+    """Whether a rank came further than all that complain: it does not need them, nor they it."""
+    steps = progress.of(essential)
+    theirs = [steps[number] for number in complaints if number in steps]
+    return bool(theirs) and steps.get(process.rank.rank, 0) > max(theirs)
+
+
+def _have_finished(left: Sequence[Process], essential: Sequence[Process], complaints: Mapping[int, str]) -> bool:
+    """Whether those that ended well had come further than all the others, of which one hangs without complaint."""
+    steps = progress.of(essential)
+    others = [process for process in essential if not has_ended(process)]
+    hangs = any(not process.rank.failed and process.rank.rank not in complaints for process in others)
+    if not hangs or any(process.rank.rank not in steps for process in (*left, *others)):
+        return False
+    return min(steps[process.rank.rank] for process in left) > max(steps[process.rank.rank] for process in others)
+
+
+def is_away(process: Process) -> bool:
+    """It goes on with something else, though others wait for it."""
+    return (
+        process.rank.expected
+        and waiting.stack_of(process) is not None
+        and not waiting.waits(process)
+        and not waiting.seems_to_wait(process)
+    )
 
 
 def _elsewhere(essential: Sequence[Process], complaints: Mapping[int, str]) -> Blame | None:
@@ -180,16 +246,28 @@ def _elsewhere(essential: Sequence[Process], complaints: Mapping[int, str]) -> B
     at = {process.rank.rank: _calls(process) for process in essential}
     counted = Counter(at.values())
     all_wait = all(waiting.waits(process) or process.rank.rank in complaints for process in essential)
-    if len(essential) < 3 or len(counted) != 2 or () in counted or not all_wait:
+    if len(essential) < 3 or len(counted) < 2 or () in counted or not all_wait:
         return None
-    (common, count), (_, single) = counted.most_common(2)
+    (common, count), (_, single), *more = counted.most_common()
     if single != 1 or count < 2:
         return None
-    odd = next(process for process in essential if at[process.rank.rank] != common)
+    away = [process for process in essential if at[process.rank.rank] != common]
+    if more:
+        # Those further on came past the call in which most are; one that is still before it holds them up.
+        away = [process for process in away if _is_before(at[process.rank.rank], common)]
+    if len(away) != 1:
+        return None
+    odd = away[0]
     where = waiting.place_of(odd) or waiting.failed_at(odd.log.raised[-1])
     assert where is not None
-    place = f"{short(where.file)} line {where.line}"
-    return Blame(odd, f"was in another call ({place}) than all the others", where=where, sure=False)
+    place = f"{short(where.file)} line {where.line}{f': `{where.source[:80]}`' if where.source else ''}"
+    return Blame(odd, f"was waiting in another call ({place}) than all the others", where=where, sure=False)
+
+
+def _is_before(calls: tuple[waiting.Place, ...], others: tuple[waiting.Place, ...]) -> bool:
+    """Whether a stack is at an earlier line than others where they part, in the same file."""
+    mine, theirs = next((pair for pair in zip(calls, others, strict=False) if pair[0] != pair[1]), (("", 0), ("", 0)))
+    return mine[0] == theirs[0] and mine[1] < theirs[1]
 
 
 def _calls(process: Process) -> tuple[waiting.Place, ...]:
@@ -226,7 +304,7 @@ def places(processes: Sequence[Process]) -> str:
     )
 
 
-def _not_there(process: Process) -> str:
+def not_there(process: Process) -> str:
     said = doing(process)
     return f"did not answer the others: it {said}" if said else "did not answer the others"
 
@@ -253,6 +331,17 @@ def _accused(essential: Sequence[Process], complaints: Mapping[int, str]) -> Pro
     told = {number for own, line in complaints.items() for number in _numbers(_MENTIONED, line) if number != own}
     accused = [process for process in essential if process.rank.rank in told and process.rank.rank not in complaints]
     return accused[0] if len(accused) == 1 else None
+
+
+def _voted(essential: Sequence[Process], complaints: Mapping[int, str]) -> Process | None:
+    """The rank that all others complain of, whatever it says of them."""
+    votes = Counter(
+        number for own, line in complaints.items() for number in set(_numbers(_MENTIONED, line)) if number != own
+    )
+    for number, count in votes.most_common(1):
+        if count >= 2 and count == sum(own != number for own in complaints):
+            return next((process for process in essential if process.rank.rank == number), None)
+    return None
 
 
 def _numbers(pattern: re.Pattern[str], line: str) -> list[int]:

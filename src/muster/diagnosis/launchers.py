@@ -55,8 +55,11 @@ _MPI_ERROR = re.compile(
 )
 _MPI_ABORT = re.compile(r"^Abort\((\d+)\) on node \d+ \(rank \d+ in comm \d+\): application called MPI_Abort", re.M)
 _PROCESSES = re.compile(
-    r"(?:--(?:nproc[-_]per[-_]node|num[-_]processes)[= ]|(?:mpirun|mpiexec)\b[^|;&\n]{0,300}? -(?:n|np) )(\d+)"
+    r"(?:--(?:nproc[-_]per[-_]node|num[-_]processes)[= ]"
+    r"|(?:mpirun|mpiexec)\b[^|;&\n]{0,300}? -{1,2}(?:n|np|c)[ =])(\d+)"
 )
+_MPIRUN = re.compile(r"(?<!\S)(?:\S{0,200}/)?(?:mpirun|mpiexec|prterun|orterun)(?!\S)")
+_SPEAKER = re.compile(r"\W{0,2}(?:rank|process|proc|worker|task|tile|domain|pe)[ _#=:]{0,2}(\d{1,6})\b", re.I)
 _MANY_NODES = re.compile(r"--(?:nnodes|num[-_]machines)[= ](?!1\b)")
 _ABORTS = re.compile(
     r"^(?:terminate called.*|  what\(\):.*|.*Assertion `.*|.*Check failed: .*|(?:double free|malloc).*)$", re.M
@@ -151,7 +154,12 @@ def stopped(rank: RankEvidence) -> list[Process]:
     log = read(rank.tail)
     stacks = [stack for stack in log.stacks if not any(_OWN_STACK.search(frame.file) for frame in stack.frames)]
     owned = _owned_lines(rank.tail) if rank.expected and rank.role != "launcher" else {}
+    if rank.expected and not owned and not stacks and is_mpirun(rank):
+        owned = _by_their_words(rank)
     if not rank.expected or not (log.stacks or owned) or (len(log.stacks) < 2 and not _PROCESSES.search(rank.command)):
+        return [Process(rank, log)]
+    if not stacks and not owned and log.stacks:
+        # It had not started any yet.
         return [Process(rank, log)]
     if "ChildFailedError" in rank.tail and any(report.signal != signal.SIGTERM for report in _reports(rank.tail)):
         # It had seen its own processes fail, and was ended while it left.
@@ -208,6 +216,25 @@ def children_of(rank: RankEvidence) -> int:
     """How many processes a launcher was to start on its node; 0 for what is none, or does not say so."""
     count = _PROCESSES.search(rank.command) if rank.role != "launcher" and rank.launcher_rank is None else None
     return int(count[1]) if count else 0
+
+
+def is_mpirun(rank: RankEvidence) -> bool:
+    """Whether a rank's own command starts processes by mpirun."""
+    return rank.role != "launcher" and rank.launcher_rank is None and bool(_MPIRUN.search(rank.command))
+
+
+def first_of_program(rank: RankEvidence, program: str) -> int | None:
+    """The first rank that mpirun was to start a program as, where its command names several."""
+    parts = rank.command.split(" : ")
+    if len(parts) < 2 or not program:
+        return None
+    first = 0
+    for part in parts:
+        if f" {program}" in part:
+            return first
+        count = re.search(r" -{1,2}(?:n|np|c)[ =](\d+)", part)
+        first += int(count[1]) if count else 1
+    return None
 
 
 def _say_the_same(texts: Sequence[str]) -> bool:
@@ -280,6 +307,17 @@ def _owned_lines(text: str) -> Mapping[int, str]:
         number, said = owner_of(line)
         if number is not None:
             lines[number].append(said)
+    return {number: "\n".join(found) + "\n" for number, found in lines.items()}
+
+
+def _by_their_words(rank: RankEvidence) -> Mapping[int, str]:
+    """What the processes of mpirun printed, where each begins its lines with its number."""
+    lines: dict[int, list[str]] = defaultdict(list)
+    for line in rank.tail.split("\n"):
+        if speaker := _SPEAKER.match(line):
+            lines[int(speaker[1])].append(line)
+    if not lines or not set(lines) <= _all_of(rank):
+        return {}
     return {number: "\n".join(found) + "\n" for number, found in lines.items()}
 
 

@@ -31,8 +31,8 @@ class Stack:
     def waits(self) -> str:
         """The collective or the meeting in which it waits for others; empty where it does something else."""
         for frame in self.frames:
-            if _WAITS.search(frame.file):
-                outer = [item for item in self.frames if _WAITS.search(item.file) and item.function not in _WRAPPERS]
+            if EXCHANGES.search(frame.file):
+                outer = [item for item in self.frames if EXCHANGES.search(item.file) and item.function not in _WRAPPERS]
                 return outer[-1].function if outer else frame.function
             if not frame.of_library:
                 return ""
@@ -88,10 +88,14 @@ class Log:
         return tuple(line[:_LONGEST_LINE] for line in shown[-MOST_LINES:])
 
 
-_WAITS = re.compile(
+EXCHANGES = re.compile(
     r"torch/distributed/(?!elastic)|horovod/|torch/_C/|torch/autograd/graph\.py|multihost_utils|jax/_src/distributed"
     r"|deepspeed/comm|mpi4py|/grpc/|tensorflow/python/(?:distribute|eager)/"
 )
+MEETING = re.compile(
+    r"(?:init_process_group|init_rpc|_?\w*rendezvous\w*|init_distributed|_create_c10d_store|initialize_distributed)$"
+)
+"""Functions of libraries in which ranks find each other."""
 _WRAPPERS = ("wrapper", "inner", "decorate_context", "_call_impl", "_wrapped_call_impl")
 _MARK = "muster: where rank "
 _ASKED = "muster: somebody asks where rank "

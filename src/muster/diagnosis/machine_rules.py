@@ -7,6 +7,8 @@ from muster.diagnosis.rule import rule
 HAND_MADE_MEETING = "hand-made meeting"
 """Of ranks that find each other by what a script brings along; a process that is alone has nobody to meet."""
 
+LOST_PEER = "lost peer"
+
 DEVICES = (
     rule(
         "GPU memory",
@@ -174,11 +176,30 @@ PEERS = (
         victim=True,
     ),
     rule(
-        "lost peer",
+        "collectives differ",
+        "collective",
+        r"Detected mismatch between collectives|[Mm]ismatched (?:[A-Za-z]+ )?(?:tensor shapes|data types"
+        r"|(?:root|MPI) \w+|[A-Z]{4,20} )|Collectives? (?:calls )?differ\b",
+        "n-debug-detail-fingerprint n-torchrun-order-of-collectives blame-fingerprint",
+        victim=True,
+    ),
+    rule(
+        "lock held",
+        "exception",
+        r"\bdatabase (?:table )?is locked|[Ll]ock wait timeout|[Ll]ock\b.{0,200} could not be acquired"
+        r"|deadlock detected|LockTimeout|LockError\b"
+        r"|(?:[Cc]ould not|[Cc]annot|[Uu]nable to|[Ff]ailed to) (?:acquire|obtain|get|take|lock)\b"
+        r".{0,60}(?:lock\b|\bfile)",
+        "n-sqlite-writer-holds-lock blame-lock-held",
+        victim=True,
+    ),
+    rule(
+        LOST_PEER,
         "exception",
         r"^(?:[\w.]*\.)?(?:ConnectionResetError|ConnectionAbortedError|BrokenPipeError"
         r"|ConnectionRefusedError|ConnectionError|EOFError"
-        r"|IncompleteReadError|_InactiveRpcError|_MultiThreadedRendezvous|RpcError|AioRpcError)\b"
+        r"|IncompleteRead(?:Error)?|RemoteDisconnected|ServerDisconnectedError|ClientConnector\w*Error|ReadTimeout\w*"
+        r"|ConnectTimeout\w*|NewConnectionError|RemoteProtocolError|ConnectionClosed\w*|_InactiveRpcError|_MultiThreadedRendezvous|RpcError|AioRpcError)\b"
         r"|StatusCode\.UNAVAILABLE|UnavailableError|AbortedError"
         r"|[Ll]ost (?:a |the |connection to (?:a |the )?)?(?:peer|worker|rank|server)|[Pp]eer "
         r"(?:is )?(?:gone|vanished|left|disconnected)"

@@ -114,6 +114,15 @@ ENVIRONMENT = (
         'A package was built for another NumPy: `pip: ["numpy<2"]` in `environment`, or a newer build of that package.',
     ),
     rule(
+        "own name missing",
+        "exception",
+        r"^ImportError: cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)' "
+        r"\((?!\S{0,300}(?:site-packages|dist-packages|/lib(?:64)?/python))\S",
+        "odd-own-name-missing",
+        "`{module}` of the job's own code has no `{name}`: check the spelling, or the commit that is submitted.",
+        "raised",
+    ),
+    rule(
         "name missing",
         "environment",
         r"^ImportError: cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'",
@@ -154,6 +163,14 @@ ENVIRONMENT = (
         "raised",
     ),
     rule("import", "environment", r"^ImportError: ", "python-numpy-abi", where="raised"),
+    rule(
+        "requirements",
+        "environment",
+        r"No matching distribution found for (?P<package>\S+)|ResolutionImpossible|PackagesNotFoundError"
+        r"|No solution found when resolving",
+        "n-pip-requirement-of-no-version requirements-no-such-version shell-pip-fails",
+        where="said",
+    ),
     rule(
         "Java class missing",
         "environment",
@@ -226,6 +243,15 @@ DATA = (
         r"|azure\.core\.exceptions\.\w+|NoSuchBucket|NoSuchKey|AuthenticationFailed|DataLossError"
         r"|NOT_FOUND: .{0,300}; No such file",
         "single-missing-data",
+    ),
+    rule(
+        "model hub switched off",
+        "exception",
+        r"outgoing traffic has been disabled",
+        "n-transformers-offline-model",
+        "The hub is switched off (HF_HUB_OFFLINE, `local_files_only`), and the model is not in the cache: download it "
+        "beforehand into HF_HOME, or switch the hub on.",
+        "raised",
     ),
     rule(
         "model hub",

@@ -26,6 +26,11 @@ class Rule:
     victim: bool = False
     """It complains of another rank."""
 
+    @property
+    def by_words(self) -> bool:
+        """Whether only a script's own words say that it complains of another rank."""
+        return self.victim and self.name in ("hand-made meeting", "waits for others", "told by others")
+
 
 def rule(
     name: str, code: str, pattern: str, cases: str, next: str = "", where: Where = "both", victim: bool = False

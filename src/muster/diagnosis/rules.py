@@ -6,12 +6,19 @@ none of its patterns repeats a repetition: no line costs more than its length.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from muster.diagnosis import machine_rules, program_rules
 from muster.diagnosis.rule import Rule, Where
+
+_OWN_FAULT = re.compile(
+    r"(?:Key|Index|Type|Attribute|Name|UnboundLocal|ZeroDivision|Value|Import|ModuleNotFound|FileNotFound|UnicodeDecode"
+    r"|Recursion|NotImplemented|Overflow|FloatingPoint|Syntax)Error\b"
+)
+"""Exceptions that tell of a fault in the program, whatever their words remind of."""
 
 RULES: tuple[Rule, ...] = (
     *machine_rules.DEVICES,
@@ -52,10 +59,17 @@ def find(lines: Iterable[str], where: Where) -> Finding | None:
     return Finding(rule, line, {name: text or "" for name, text in match.groupdict().items()})
 
 
+def named(name: str, line: str) -> Finding:
+    """The rule of a name, for a line that it fits by other signs than its words."""
+    return Finding(next(rule for rule in RULES if rule.name == name), line, {})
+
+
 @lru_cache(maxsize=4096)
 def _first(line: str, where: Where) -> int | None:
     """Where in the table the first rule stands that fits a line. The ranks of a gang say the same again and again."""
     for index, rule in enumerate(RULES):
         if rule.where in ("both", where) and rule.pattern.search(line):
+            if rule.by_words and where == "raised" and _OWN_FAULT.match(line):
+                continue
             return index
     return None

@@ -11,8 +11,8 @@ import signal as signals
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from muster.diagnosis import gangs, waiting
-from muster.diagnosis.advice import steps
+from muster.diagnosis import accused, gangs, meeting, remote, waiting
+from muster.diagnosis.advice import peers, steps
 from muster.diagnosis.advice.case import port_in
 from muster.diagnosis.causes import (
     PASSED_ON,
@@ -22,8 +22,9 @@ from muster.diagnosis.causes import (
     complaint,
     headline_of,
     sounds_like_failure,
+    telling_line,
 )
-from muster.diagnosis.launchers import Process, children_of, processes_of
+from muster.diagnosis.launchers import Process, children_of, first_of_program, is_mpirun, processes_of
 from muster.diagnosis.machine_rules import HAND_MADE_MEETING
 from muster.wire.verdicts import (
     CANCELLED,
@@ -46,13 +47,6 @@ _MPI_ERR_UNKNOWN = 14
 _FROM_OUTSIDE = (signals.SIGKILL, signals.SIGTERM, signals.SIGINT, signals.SIGHUP)
 _ASKED_TO_END = re.compile(r"SignalException|got signal: 15|SIGTERM|signal 15\b")
 _SOURCE = re.compile(r"\[/[^\]\s]{1,300}\.(?:cc|cpp|h|hpp):\d{1,5}\] ")
-_REACHED = re.compile(r"connect to \(([\w.:]+), (\d+)\)")
-_MEETING_WORDS = re.compile(
-    r"(?i)\b(?:announce|discover|join|regist(?:er|ra)|handshake|bootstrap|rendez-?vous|check(?:ed)? in)"
-)
-_MEETING_CALL = re.compile(
-    r"(?i)(?:^|_)(?:rendezvous|discover\w*|join|register|handshake|bootstrap|init|initiali[sz]e|connect|hello|start_?up)(?:_|$)"
-)
 _GAVE_UP = re.compile(r"(?i)time(?:d )?-?out|within \d|\bwait(?:ed|ing)\b|only \d|DEADLINE|not all\b|clients joined")
 _LAUNCHER_USAGE = re.compile(r": (?:torchrun|accelerate|deepspeed|horovodrun|mpirun|mpiexec)\S{0,80}: error: ")
 _MPI_LOG = "The log of mpirun, user_logs/mpi_log.txt, says more."
@@ -88,7 +82,10 @@ def _as_the_job_counts(made: Verdict, evidence: Evidence) -> Verdict:
         return made
     if made.code == "bad_input" and _LAUNCHER_USAGE.search(made.message) and all(r.failed for r in evidence.ranks):
         return replace(made, rank=None)
-    launchers = [rank for rank in evidence.ranks if children_of(rank) > 1]
+    told = re.search(r": Executable: (\S+)", made.message)
+    if told and (started := first_of_program(evidence.ranks[0], told[1])) is not None:
+        return replace(made, rank=started)
+    launchers = [rank for rank in evidence.ranks if children_of(rank) > 1 or (told and is_mpirun(rank))]
     own = next((rank for rank in launchers if rank.rank == made.rank), None)
     if own is None:
         return made
@@ -108,12 +105,14 @@ def _of_processes(evidence: Evidence, processes: Sequence[Process]) -> Verdict:
         first is None or first.weight >= RENDEZVOUS or first.code == "platform" or (mpi and _by_mpirun(first))
     ):
         return _of_node(gone, evidence)
+    if (served := remote.of_server(causes, processes)) is not None:
+        return _of_rank(served, evidence, causes)
     if first is not None and first.weight >= RENDEZVOUS:
         return _of_connection(causes, processes, evidence)
     if (waited := _waited_for_somebody(causes, processes, evidence)) is not None:
         return waited
     if first is not None:
-        told = gangs.origin(causes, processes) or gangs.hinted(first, processes)
+        told = gangs.origin(causes, processes) or gangs.hinted(first, processes) or accused.odd_value(causes, processes)
         return _of_rank(told or first, evidence, causes)
     if evidence.stop_reason == "timeout":
         return _of_timeout(processes, evidence)
@@ -128,11 +127,41 @@ def _waited_for_somebody(causes: Sequence[Cause], processes: Sequence[Process], 
 
     Waiting takes its time: whoever left just now is not the one, unless nobody else is found.
     """
+    blame = accused.missed(causes[0], processes) if causes and _speaks_of_others(causes[0]) else None
+    blame = blame or (accused.unwritten(causes[0], processes) if causes else None)
+    if blame is not None:
+        return _of_blame(blame, causes[0], processes, evidence)
     waited = [cause for cause in causes if cause.weight >= RENDEZVOUS and _GAVE_UP.search(cause.headline)]
     if not waited or causes[0].code != "exit_code" or causes[0].signal is not None:
         return None
     made = _of_connection(waited, processes, evidence)
     return made if made.rank is not None and all(made.rank != cause.rank.rank for cause in causes) else None
+
+
+def _speaks_of_others(cause: Cause) -> bool:
+    """Whether what a rank says at its end is its own view of things: it left, or raised something itself."""
+    if cause.code == "exit_code":
+        return cause.signal is None
+    by_itself = cause.raised is not None and cause.raised.frames and cause.raised.frames[-1].source.startswith("raise")
+    return cause.code == "exception" and bool(by_itself) and not cause.raised.frames[-1].of_library  # type: ignore[union-attr]
+
+
+def _of_blame(blame: gangs.Blame, first: Cause, processes: Sequence[Process], evidence: Evidence) -> Verdict:
+    """Where one rank complains, and another is to blame."""
+    assert blame.process is not None
+    message = f"{_who(blame)} {blame.why}{_its_words(blame)}; {_where(first.rank)}: {_SOURCE.sub('', first.headline)}"
+    second = Candidate(first.code, _where(first.rank) + _what(first), first.rank.rank)
+    return _verdict(
+        meeting.code_of_waiting(first),
+        message,
+        evidence,
+        blame.process.rank,
+        lines=first.lines,
+        hint=peers.why_not_there(blame),
+        counted=[process.rank for process in processes],
+        confidence="likely",
+        second=second,
+    )
 
 
 def _of_delivery(evidence: Evidence) -> Verdict:
@@ -155,7 +184,10 @@ def _causes(evidence: Evidence, processes: Sequence[Process]) -> list[Cause]:
     """Why each process failed that did so by itself; the first cause in front."""
     alone = len(processes) == 1 and len(evidence.nodes) <= 1
     mpi = any(rank.role == "launcher" for rank in evidence.ranks)
-    found = (_in_context(cause_of(process), alone, mpi) for process in processes if process.rank.failed)
+    found = [_in_context(cause_of(process), alone, mpi) for process in processes if process.rank.failed]
+    if len(found) == 1 and remote.may_be_own(found[0]) and not any(process.rank.succeeded for process in processes):
+        # All the others were still at work.
+        found = [replace(found[0], code="exception", weight=0)]
     return sorted(found, key=lambda item: item.order)
 
 
@@ -202,6 +234,8 @@ def _in_context(cause: Cause, alone: bool, mpi: bool) -> Cause:
         return replace(cause, weight=PASSED_ON)
     if alone and cause.code == "exit_code" and cause.signal is not None:
         return replace(cause, code="signal", weight=0)
+    if remote.is_to_outside(cause):
+        return replace(cause, code="exception", weight=0)
     if not alone or cause.rank.launcher_rank is not None or cause.finding is None or not cause.finding.rule.victim:
         return cause
     if cause.code == "rendezvous" and cause.finding.rule.name != HAND_MADE_MEETING:
@@ -245,31 +279,42 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
     surely = any(cause.code in ("rendezvous", "collective") for cause in causes)
     failed = [cause.raised for cause in causes if cause.raised is not None]
     blame = gangs.culprit(processes, told, surely, failed)
-    code = _code_of_waiting(first)
+    code = meeting.code_of_waiting(first)
+    if code == "rendezvous":
+        said += _joined(processes, said)
+        if blame.process is None or not blame.sure:
+            blame = accused.met_elsewhere(processes, evidence.facts.master_port) or blame
+    elif blame.process is None and surely:
+        blame = accused.differs(processes) or accused.by_progress(processes) or blame
+    if blame.process is not None and (own := accused.own_trouble(blame.process)) is not None:
+        made = _of_rank(replace(own, sure=False), evidence, causes)
+        return replace(made, message=f"{made.message}; it {blame.why}; {said}", confidence="likely")
     if blame.process is not None:
-        message = f"{_who(blame)} {blame.why}; {said}"
-        hint = _why_not_there(blame)
+        message = f"{_who(blame)} {blame.why}{_its_words(blame)}; {said}"
+        hint = peers.why_not_there(blame)
         sure: Confidence = "certain" if blame.sure else "likely"
         of = blame.process.rank
         return _verdict(code, message, evidence, of, lines=first.lines, hint=hint, counted=ranks, confidence=sure)
     if first.code not in ("rendezvous", "collective"):
         return _of_rank(first, evidence, causes)
     at = gangs.places(processes)
-    in_question = _question(blame, len(processes))
+    in_question = peers.question(blame, len(processes))
     message = "; ".join(part for part in (said, in_question, at) if part)
-    hint = _nobody_named(first, blame)
+    hint = peers.nobody_named(first, blame, processes)
     return _verdict(
         code, message, evidence, None, lines=first.lines, hint=hint, counted=ranks, confidence="unsure", seen=first.rank
     )
 
 
-def _code_of_waiting(first: Cause) -> str:
-    """Whether ranks that lost each other were still looking for each other: by words and by names of functions."""
-    if first.code in ("rendezvous", "collective"):
-        return first.code
-    calls = [frame.function for frame in first.raised.frames if not frame.of_library][-2:] if first.raised else []
-    meeting = _MEETING_WORDS.search(first.headline) or any(map(_MEETING_CALL.search, calls))
-    return "rendezvous" if meeting else "collective"
+def _joined(processes: Sequence[Process], said: str) -> str:
+    """How many ranks came, if one of them counted and the message does not say so yet."""
+    counted = meeting.joined([raised.line for process in processes for raised in process.log.raised])
+    if counted is None:
+        return ""
+    all_came = (
+        f", all that the job has: the world size is {counted[1]} in the script" if counted[0] == len(processes) else ""
+    )
+    return f"; {counted[0]}/{counted[1]} clients joined{all_came}" if all_came or "clients joined" not in said else ""
 
 
 def _went_elsewhere(first: Cause, causes: Sequence[Cause], evidence: Evidence) -> bool:
@@ -282,57 +327,16 @@ def _went_elsewhere(first: Cause, causes: Sequence[Cause], evidence: Evidence) -
     return bool(given) and looked not in (None, given) and len(alike) < len(evidence.ranks)
 
 
-def _question(blame: gangs.Blame, count: int) -> str:
-    if not blame.in_question or len(blame.in_question) == count:
-        return ""
-    return f"it is not known whom they waited for: {_ranks(blame.in_question)} did not answer"
-
-
 def _who(blame: gangs.Blame) -> str:
     assert blame.process is not None
-    return _ranks(blame.all_of) if blame.all_of else _where(blame.process.rank)
+    return peers.ranks(blame.all_of) if blame.all_of else _where(blame.process.rank)
 
 
-def _ranks(numbers: Sequence[int]) -> str:
-    return f"{'ranks' if len(numbers) > 1 else 'rank'} {', '.join(map(str, numbers))}"
-
-
-def _why_not_there(blame: gangs.Blame) -> str:
+def _its_words(blame: gangs.Blame) -> str:
+    """What the rank to blame said last: of one that left or hangs, that may be all there is."""
     assert blame.process is not None
-    rank = blame.process.rank.rank
-    if blame.process.rank.succeeded:
-        return (
-            f"Let every rank take as many steps: give rank {rank} as much data (`drop_last=True`, an "
-            f"even sampler), or `Join`."
-        )
-    if blame.where is not None:
-        place = f"{gangs.short(blame.where.file)} line {blame.where.line}"
-        function = f", in {blame.where.function}," if blame.where.function not in ("", "<module>") else ""
-        who = _ranks(blame.all_of) if blame.all_of else f"rank {rank}"
-        if not blame.sure:
-            return f"Compare {place} with what the others call: all ranks have to call the same in the same order."
-        return f"Find out why {who} stayed at {place}{function} while the others waited."
-    return f"`muster logs` of rank {rank} shows how far it came; the others waited for it."
-
-
-def _nobody_named(first: Cause, blame: gangs.Blame) -> str:
-    if first.code == "rendezvous":
-        if reached := _REACHED.search(first.headline):
-            return (
-                f"The ranks did not reach {reached[1]}:{reached[2]}: is it started, and is that "
-                f"MASTER_ADDR and MASTER_PORT as "
-                "Muster sets them?"
-            )
-        return (
-            "Check that every rank is started, that all agree on the world size (WORLD_SIZE), and that the nodes reach "
-            "MASTER_ADDR:MASTER_PORT as Muster sets them."
-        )
-    if blame.in_question:
-        return (
-            f"Compare what {_ranks(blame.in_question)} did last: all ranks have to call the same "
-            f"collectives in the same order."
-        )
-    return code_of("collective").next
+    said = telling_line(blame.process.log) if not blame.process.log.raised and not blame.next else ""
+    return f"; its last line: {said[:160]}" if said else ""
 
 
 def _of_timeout(processes: Sequence[Process], evidence: Evidence) -> Verdict:
@@ -345,26 +349,22 @@ def _of_timeout(processes: Sequence[Process], evidence: Evidence) -> Verdict:
     running = [p for p in processes if p.rank.essential and p.rank.expected and p.rank.role != "launcher"]
     # Only where all the others wait for one is it no lack of time.
     blame = gangs.has_left(processes) or (gangs.odd_one_out(running, len(running)) if len(running) > 1 else None)
+    if len(running) > 1 and all(map(waiting.is_meeting, running)):
+        found = accused.met_elsewhere(running, evidence.facts.master_port)
+        if found is not None and found.process is not None:
+            message = f"{limit} while ranks looked for each other; {_who(found)} {found.why}"
+            hint = peers.why_not_there(found)
+            return _verdict("rendezvous", message, evidence, found.process.rank, hint=hint, confidence="likely")
+    if blame is None or blame.process is None:
+        blame = gangs.all_wait(running) or accused.by_progress(running)
     if blame is not None and blame.process is not None:
         message = f"{limit}; {_who(blame)} {blame.why}"
-        hint = _why_not_there(blame)
+        hint = peers.why_not_there(blame)
         return _verdict("timeout", message, evidence, blame.process.rank, hint=hint, confidence="likely")
     at = gangs.places(running)
     if not at and len(running) == 1 and (doing := gangs.doing(running[0])):
         at = f"{_where(running[0].rank)} {doing}"
-    return _verdict("timeout", f"{limit}; {at}" if at else limit, evidence, hint=_needs_longer(running))
-
-
-def _needs_longer(running: Sequence[Process]) -> str:
-    """At a time limit that nobody is to blame for."""
-    usual = code_of("timeout").next
-    if len(running) > 1 and all(map(waiting.waits, running)) and gangs.places(running):
-        return "All ranks wait for each other: compare the calls in which they are; each needs its counterpart."
-    place = waiting.place_of(running[0]) if len(running) == 1 else None
-    if place is None or place.of_library:
-        return usual
-    function = f", in {place.function}" if place.function not in ("", "<module>") else ""
-    return f"{usual} It was at {gangs.short(place.file)} line {place.line}{function}: is that where it should be?"
+    return _verdict("timeout", f"{limit}; {at}" if at else limit, evidence, hint=peers.needs_longer(running))
 
 
 def _where(rank: RankEvidence) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from muster.diagnosis.launchers import Process
-from muster.diagnosis.log import Stack
+from muster.diagnosis.log import MEETING, Stack
 from muster.diagnosis.raised import Frame, Raised
 
 # Calls that return when all ranks have come, whoever wrote them: mpi4py leaves no frames of its own in a stack.
@@ -27,6 +27,8 @@ _WAITING_NAME = re.compile(
     r"|rendezvous|meet\w*|arrive\w*|sync(?:hronize)?|handshake|getresponse|urlopen|total|await_\w+|pull\w*|serve\w*"
     r"|select|poll)$"
 )
+_RECEIVES = re.compile(r"(?mi)^_?(?:i?recv|receive|read(?:exactly|line)?|get|take|pop)(?:_|$|into|all|bytes|obj)")
+_CALL = re.compile(r"(\w+)\(")
 _NO_NAMES = ("<module>", "main", "train", "run", "worker", "<lambda>", "fit", "step")
 
 Place = tuple[str, int]
@@ -54,6 +56,25 @@ def seems_to_wait(process: Process) -> bool:
         return False
     # What was called from the outermost function on; that one is the script itself.
     return any(_WAITING_NAME.match(frame.function) or _WAITS_IN.search(frame.source) for frame in stack.frames)
+
+
+def is_meeting(process: Process) -> bool:
+    """Whether it was still looking for the others: in a library's rendezvous, or in that of its launcher."""
+    stack = stack_of(process)
+    return stack is not None and any(MEETING.match(frame.function) for frame in stack.frames)
+
+
+def receives(process: Process) -> bool:
+    """Whether it waits for what one other rank is to send."""
+    stack = stack_of(process)
+    return stack is not None and any(
+        _RECEIVES.match(frame.function) or _RECEIVES.search(_called(frame.source)) for frame in stack.frames
+    )
+
+
+def _called(source: str) -> str:
+    """The names of what a line calls, each at the beginning of a line."""
+    return "\n".join(_CALL.findall(source))
 
 
 def place_of(process: Process) -> Frame | None:

@@ -146,7 +146,7 @@ def test_the_only_one_that_was_in_another_call_is_named() -> None:
     elsewhere = TIMED_OUT.replace("line 9", "line 7")
     made = verdict(rank(0, TIMED_OUT), rank(1, elsewhere), rank(2, TIMED_OUT), rank(3, TIMED_OUT))
     assert (made.code, made.rank, made.confidence) == ("collective", 1, "likely")
-    assert "another call (train.py line 7)" in made.message
+    assert "another call (train.py line 7: `dist.all_reduce(x)`)" in made.message
 
 
 def test_two_groups_in_two_calls_leave_it_open() -> None:

@@ -40,8 +40,8 @@ _SIGNALS = {
     signals.SIGILL: "The CPU does not know an instruction: a library was built for a newer CPU. Use another "
     "build of it.",
     signals.SIGALRM: "A timer of the program's own went off (`alarm`, `setitimer`), and nothing handles SIGALRM.",
-    signals.SIGBUS: "What it had mapped could not be read or written: a file that was cut short meanwhile, or shared "
-    "memory (`resources.shm_size`) or a disk without room. `python -X faulthandler` shows the line.",
+    signals.SIGBUS: "What it had mapped could not be read or written: a file that was cut short meanwhile, or one on a "
+    "disk (or in /dev/shm) without room. `python -X faulthandler` shows the line.",
     signals.SIGUSR1: "It was sent by something outside, a batch system for example, and the program does not "
     "handle it.",
     signals.SIGUSR2: "It was sent by something outside, a batch system for example, and the program does not "

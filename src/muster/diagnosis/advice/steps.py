@@ -8,7 +8,7 @@ from muster.diagnosis.advice import programs, python_errors
 from muster.diagnosis.advice.case import Case, own_frame, port_in
 from muster.diagnosis.causes import Cause
 from muster.diagnosis.gangs import short
-from muster.diagnosis.machine_rules import HAND_MADE_MEETING
+from muster.diagnosis.machine_rules import HAND_MADE_MEETING, LOST_PEER
 from muster.wire.verdicts import JobFacts, code_of
 
 # Codes whose usual advice says nothing that the message does not.
@@ -72,8 +72,9 @@ _BY_RULE: Mapping[str, Callable[[Case], str]] = {
     "no GPU here": python_errors.no_gpu,
     "port taken": python_errors.port_taken,
     "shapes": python_errors.shapes,
+    "requirements": programs.exit_code,
     "data": python_errors.data,
-    "lost peer": python_errors.exception,
+    LOST_PEER: python_errors.exception,
     HAND_MADE_MEETING: python_errors.not_met,
 }
 _BY_CODE: Mapping[str, Callable[[Case], str]] = {

@@ -1,0 +1,148 @@
+"""Ranks to blame by what others say of them, or by what only they say of themselves."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from muster.diagnosis import meeting, progress, waiting
+from muster.diagnosis.causes import Cause, by_exception, is_told_to_stop, is_victim, last_words
+from muster.diagnosis.gangs import LEFT, Blame, has_ended, is_away, likeness, not_there
+from muster.diagnosis.launchers import Process
+
+_PEER = re.compile(
+    r"(?i)\b(?P<noun>rank|worker|peer|actor|learner|replica|executor|node|host|machine|process|proc|task|member|client"
+    r"|trainer|participant|party|partie|server|stage|agent|runner|follower|leader|device|partner|neighbou?r|child|site"
+    r"|instance|sampler|collector|evaluator|player|consumer|producer|reader|writer|mapper|reducer|solver|domain|tile"
+    r"|expert|explorer|simulator|env)(?:e?s)?\b[\"'\s:=#]{0,4}[\[({<]?\s?(?P<list>\d{1,6}(?:, ?\d{1,6}){0,64})\b"
+)
+_LACKS = re.compile(
+    r"(?i)\b(?:no|not|nothing|never|none|missing|lost|without|gone|silent|late|dead|absent|unresponsive|unreachable"
+    r"|time(?:d[ -]?)?-?out|stopped|only|wait(?:ed|ing)|g[ia]v(?:e|ing) up|vanished|disappeared|left|closed|hung"
+    r"|stuck)\b|n't\b"
+)
+_QUOTED = re.compile(r"['\"]([^'\"]{1,300})['\"]")
+
+
+def missed(first: Cause, processes: Sequence[Process]) -> Blame | None:
+    """Of a rank that leaves because somebody did not answer: the one that it names, if that one is not at its side."""
+    if not _LACKS.search(first.headline):
+        return None
+    numbers = {
+        (match["noun"].lower(), int(number))
+        for match in _PEER.finditer(first.headline)
+        for number in match["list"].replace(" ", "").split(",")
+    }
+    accused = [process for process in processes if process is not first.process and _is_named(process, numbers)]
+    absent = [process for process in accused if has_ended(process) or is_away(process)]
+    if not absent or len(absent) < len(accused):
+        return None
+    one = min(absent, key=lambda process: process.rank.rank)
+    why = LEFT if has_ended(one) else not_there(one)
+    return Blame(one, why, where=waiting.place_of(one), sure=False)
+
+
+def unwritten(first: Cause, processes: Sequence[Process]) -> Blame | None:
+    """Of a rank that misses a file with another rank's number in its name: that rank, if it never got to write it."""
+    if "No such file" not in first.headline or (path := _QUOTED.search(first.headline)) is None:
+        return None
+    numbers = {int(number) for number in re.findall(r"\d{1,6}", path[1].rpartition("/")[2])}
+    if first.rank.rank in numbers:
+        return None
+    absent = [item for item in processes if item.rank.rank in numbers and (has_ended(item) or is_away(item))]
+    if len(absent) != 1:
+        return None
+    why = LEFT if has_ended(absent[0]) else not_there(absent[0])
+    return Blame(absent[0], why, where=waiting.place_of(absent[0]), sure=False)
+
+
+def _is_named(process: Process, numbers: set[tuple[str, int]]) -> bool:
+    node = re.search(r"\d+$", process.rank.node or "")
+    for noun, number in numbers:
+        if noun.startswith(("node", "host", "machine")):
+            if node and int(node[0]) == number:
+                return True
+        elif process.rank.rank == number:
+            return True
+    return False
+
+
+def met_elsewhere(processes: Sequence[Process], given_port: int | None) -> Blame | None:
+    """Of ranks that did not find each other: those that looked for the others at another place."""
+    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
+    odd = meeting.elsewhere(essential, given_port)
+    if not odd or len(odd) > len(essential) / 2:
+        return None
+    first = min(odd, key=lambda process: process.rank.rank)
+    numbers = tuple(sorted(process.rank.rank for process in odd)) if len(odd) > 1 else ()
+    said = meeting.own_words(first, [process for process in essential if process not in odd])
+    told = f" (it said: {said})" if said else ""
+    port = f" (MASTER_PORT is {given_port})" if given_port else ""
+    where = f"where it says `{said}`" if said else "in its settings"
+    hint = (
+        f"Let rank {first.rank.rank} look for the others at MASTER_ADDR and MASTER_PORT as Muster sets them{port}: "
+        f"{where}."
+    )
+    return Blame(first, f"did not come to where the others met{told}", sure=False, all_of=numbers, next=hint)
+
+
+def differs(processes: Sequence[Process]) -> Blame | None:
+    """Where nothing else tells ranks apart: the only one that says something else of itself than all the others."""
+    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
+    one = meeting.told_otherwise(essential)
+    if one is None:
+        return None
+    said = meeting.own_words(one, essential)
+    hint = f"See why rank {one.rank.rank} differs from all the others, which did not say `{said}`."
+    return Blame(one, f"did not start as the others did (it said: {said})", sure=False, next=hint)
+
+
+def odd_value(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
+    """Where ranks fail alike because they do not agree: the only one that names another value than all the rest."""
+    stopped = [cause for process in processes if process.rank.expected and (cause := last_words(process))]
+    alike = [cause for cause in (*causes, *stopped) if likeness(cause) == likeness(causes[0])]
+    values = {cause.rank.rank: cause.headline for cause in alike}
+    if len(set(values.values())) > 2:
+        values = {cause.rank.rank: _valued(cause) for cause in alike}
+    counted = Counter(values.values())
+    if len(causes) != sum(cause in causes for cause in alike) or len(counted) != 2 or len(alike) < 3:
+        return None
+    (_, count), (single, once) = counted.most_common()
+    if once != 1 or count < 2:
+        return None
+    odd = next(cause for cause in alike if values[cause.rank.rank] == single)
+    return replace(odd, sure=False)
+
+
+def _valued(cause: Cause) -> str:
+    """What a cause says, without the rank's own number."""
+    return re.sub(r"\d+", lambda match: "#" if match[0] == str(cause.rank.rank) else match[0], cause.headline)
+
+
+def by_progress(processes: Sequence[Process]) -> Blame | None:
+    """Where no stack tells: the only rank that is behind all the others, or that said something else last."""
+    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
+    if len(essential) < 3 or any(waiting.stack_of(process) for process in essential):
+        return None
+    steps = progress.of(essential)
+    if len(steps) == len(essential):
+        behind = [process for process in essential if steps[process.rank.rank] == min(steps.values())]
+        if len(behind) == 1:
+            how_far = f"it had come to {steps[behind[0].rank.rank]}, all the others further"
+            return Blame(behind[0], f"did not keep up: {how_far}", sure=False)
+    last = {process.rank.rank: re.sub(r"\d+", "#", next(iter(process.log.last_words(1)), "")) for process in essential}
+    counted = Counter(last.values())
+    if len(counted) != 2 or min(counted.values()) != 1 or max(counted.values()) < 2:
+        return None
+    odd = next(process for process in essential if counted[last[process.rank.rank]] == 1)
+    return Blame(odd, "did not get to where all the others were", sure=False) if last[odd.rank.rank] else None
+
+
+def own_trouble(process: Process) -> Cause | None:
+    """An exception in the log of a rank that others waited for: it had gone on, but not with them."""
+    for raised in reversed(process.log.raised):
+        if raised.line and raised.setting != "ignored" and not is_victim(raised) and not is_told_to_stop(raised):
+            return by_exception(process, raised)
+    return None

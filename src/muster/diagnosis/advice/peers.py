@@ -1,0 +1,104 @@
+"""Advice where ranks lost each other: whom to look at, and what to compare."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from muster.diagnosis import gangs, meeting, waiting
+from muster.diagnosis.causes import Cause
+from muster.diagnosis.launchers import Process
+from muster.diagnosis.raised import Frame
+from muster.wire.verdicts import code_of
+
+_REACHED = re.compile(r"connect to \(([\w.:]+), (\d+)\)")
+
+
+def ranks(numbers: Sequence[int]) -> str:
+    return f"{'ranks' if len(numbers) > 1 else 'rank'} {', '.join(map(str, numbers))}"
+
+
+def question(blame: gangs.Blame, count: int) -> str:
+    """The ranks of which one is to blame, where that is not known."""
+    if not blame.in_question or len(blame.in_question) == count:
+        return ""
+    return f"it is not known whom they waited for: {ranks(blame.in_question)} did not answer"
+
+
+def why_not_there(blame: gangs.Blame) -> str:
+    """What to do about the rank that the others waited for."""
+    assert blame.process is not None
+    rank = blame.process.rank.rank
+    if blame.next:
+        return blame.next
+    if blame.process.rank.succeeded:
+        return (
+            f"Let every rank take as many steps: give rank {rank} as much data (`drop_last=True`, an "
+            f"even sampler), or `Join`."
+        )
+    if blame.where is not None:
+        place = _place(blame.where)
+        who = ranks(blame.all_of) if blame.all_of else f"rank {rank}"
+        if not blame.sure:
+            source = f" (`{blame.where.source[:100]}`)" if blame.where.source else ""
+            return (
+                f"Compare {place}{source} with what the others call: all ranks of a group have to call the same in "
+                "the same order."
+            )
+        return f"Find out why {who} stayed at {place} while the others waited."
+    return f"`muster logs` of rank {rank} shows how far it came; the others waited for it."
+
+
+def _place(frame: Frame) -> str:
+    function = f", in {frame.function}," if frame.function not in ("", "<module>") else ""
+    return f"{gangs.short(frame.file)} line {frame.line}{function}"
+
+
+def nobody_named(first: Cause, blame: gangs.Blame, processes: Sequence[Process]) -> str:
+    """What to do where none can be named."""
+    if first.code == "rendezvous":
+        return _not_met(first, processes)
+    if blame.in_question:
+        return (
+            f"Compare what {ranks(blame.in_question)} did last: all ranks have to call the same "
+            f"collectives in the same order."
+        )
+    return code_of("collective").next
+
+
+def _not_met(first: Cause, processes: Sequence[Process]) -> str:
+    counted = meeting.joined([raised.line for process in processes for raised in process.log.raised])
+    if counted is not None and counted[0] == len(processes) < counted[1]:
+        return (
+            f"All {counted[0]} ranks of the job came, and the script waits for {counted[1]}: take the world size from "
+            "WORLD_SIZE, or start as many ranks."
+        )
+    if reached := _REACHED.search(first.headline):
+        return (
+            f"The ranks did not reach {reached[1]}:{reached[2]}: is it started, and is that "
+            f"MASTER_ADDR and MASTER_PORT as "
+            "Muster sets them?"
+        )
+    return (
+        "Check that every rank is started, that all agree on the world size (WORLD_SIZE), and that the nodes reach "
+        "MASTER_ADDR:MASTER_PORT as Muster sets them."
+    )
+
+
+def needs_longer(running: Sequence[Process]) -> str:
+    """At a time limit that nobody is to blame for."""
+    usual = code_of("timeout").next
+    if len(running) > 1 and all(waiting.waits(item) or waiting.seems_to_wait(item) for item in running):
+        if gangs.places(running):
+            return "All ranks wait for each other: compare the calls in which they are; each needs its counterpart."
+        if (place := waiting.place_of(running[0])) is not None and all(map(waiting.receives, running)):
+            source = f" (`{place.source[:100]}`)" if place.source else ""
+            return (
+                f"All ranks wait for each other at {_place(place)}{source}: each receives before anybody has sent. "
+                "Let one of each pair send first."
+            )
+    place = waiting.place_of(running[0]) if len(running) == 1 else None
+    if place is None or place.of_library:
+        return usual
+    function = f", in {place.function}" if place.function not in ("", "<module>") else ""
+    return f"{usual} It was at {gangs.short(place.file)} line {place.line}{function}: is that where it should be?"

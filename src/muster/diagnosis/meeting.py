@@ -1,0 +1,155 @@
+"""Where ranks that have to meet looked for each other, as their own words show it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from muster.diagnosis.causes import Cause
+from muster.diagnosis.launchers import Process
+from muster.diagnosis.log import Log
+
+Address = tuple[str, int]
+
+_ADDRESS = re.compile(
+    r"(?<![\w.:/-])(?:tcp://|env://)?(?P<host>localhost|\d{1,3}(?:\.\d{1,3}){3}|[A-Za-z][\w-]{0,60}(?:\.[\w-]{1,60}){1,6})"
+    r"(?::|, ?)(?P<port>\d{4,5})(?!\d)"
+)
+_SOURCE_FILE = re.compile(r"\.(?:py|cpp|cc|c|h|hpp|rs|go|java|cu)$")
+_SOCKET = "SocketImpl("
+"""A connection that exists: its own end has a port that says nothing."""
+_JOINED = re.compile(r"(?<!\d)(\d+)/(\d+) clients joined")
+_UNREACHED = re.compile(
+    r"failed to connect|client socket has timed out|cannot be retrieved|[Nn]ame or service not known|efused"
+    r"|[Nn]o route to host|unreachable"
+)
+_MEETING_WORDS = re.compile(
+    r"(?i)\b(?:announce|discover|join|regist(?:er|ra)|handshake|bootstrap|rendez-?vous|check(?:ed)? in)"
+)
+_MEETING_CALL = re.compile(
+    r"(?i)(?:^|_)(?:rendezvous|discover\w*|join|register|handshake|bootstrap|init|initiali[sz]e|connect|hello|start_?up)(?:_|$)"
+)
+_TIME = re.compile(r"\d{1,4}[-/:]\d\d[-/:]\d\d[\d.,:TZ+ ]{0,20}")
+_NUMBER = re.compile(r"\d+")
+_MOST_LINES = 400
+_FIRST_WORDS = 20
+
+
+def joined(texts: Sequence[str]) -> tuple[int, int] | None:
+    """How many came of how many that were expected, if anybody counted them."""
+    found = [(int(match[1]), int(match[2])) for text in texts if (match := _JOINED.search(text))]
+    return max(found) if found else None
+
+
+def elsewhere(processes: Sequence[Process], given_port: int | None) -> list[Process]:
+    """Those that looked for the others at another place than most, or than where Muster has them meet."""
+    at = {process.rank.rank: _addresses(process.log) for process in processes}
+    odd = _at_another_address(processes, at, given_port)
+    if odd:
+        return odd
+    lost = [process for process in processes if _never_arrived(process.log)]
+    waited = [process for process in processes if joined(process.log.lines) or _all_said(process)]
+    if lost and any(process not in lost for process in waited) and len(lost) < len(processes) - 1:
+        return lost
+    one = told_otherwise(processes)
+    return [one] if one is not None else []
+
+
+def _at_another_address(
+    processes: Sequence[Process], at: Mapping[int, frozenset[Address]], given_port: int | None
+) -> list[Process]:
+    counted = Counter(address for found in at.values() for address in found)
+    if not counted:
+        return []
+    right = {address for address in counted if address[1] == given_port}
+    hosts = Counter(host for found in at.values() for host, port in found if port == given_port)
+    if len(hosts) > 1:
+        # The same port on another host: most know where it is.
+        (common, count), (_, following) = hosts.most_common(2)
+        first = next((at[process.rank.rank] for process in processes if process.rank.rank == 0), frozenset())
+        named = {host for host, port in first if port == given_port}
+        common = next(iter(named)) if len(named) == 1 else common if count > following else ""
+        right = {(common, given_port)} if common and given_port else right
+    if not right:
+        (address, count), *others = counted.most_common()
+        if others and others[0][1] >= count:
+            return []
+        right = {address}
+    odd = [process for process in processes if at[process.rank.rank] and not at[process.rank.rank] & right]
+    return odd if odd and any(found & right for found in at.values()) else []
+
+
+def _addresses(log: Log) -> frozenset[Address]:
+    found = set()
+    for line in log.lines[:_MOST_LINES]:
+        if _SOCKET in line or len(line) > 600:
+            continue
+        for match in _ADDRESS.finditer(line):
+            if not _SOURCE_FILE.search(match["host"]):
+                host = "127.0.0.1" if match["host"] == "localhost" else match["host"]
+                found.add((host, int(match["port"])))
+    return frozenset(found)
+
+
+def _never_arrived(log: Log) -> bool:
+    return any(_UNREACHED.search(line) for line in log.lines[:_MOST_LINES])
+
+
+def _all_said(process: Process) -> bool:
+    """It had found the store: it waited for what another was to leave there."""
+    return any("keys: " in raised.line for raised in process.log.raised)
+
+
+def told_otherwise(processes: Sequence[Process]) -> Process | None:
+    """The only one that said something else of itself than all the others, which said the same."""
+    if len(processes) < 3:
+        return None
+    said = {process.rank.rank: _said(process) for process in processes}
+    for process in processes:
+        mine = said[process.rank.rank]
+        others = [lines for number, lines in said.items() if number != process.rank.rank]
+        of_all = [line for line in others[0] if all(_is_in(line, lines) for lines in others[1:])]
+        alone = [line for line in mine if not any(_is_in(line, lines) for lines in others)]
+        if alone and any(not _is_in(line, mine) for line in of_all):
+            return process
+    return None
+
+
+def own_words(process: Process, others: Sequence[Process]) -> str:
+    """What a process said and none of the others did."""
+    theirs = [_said(other) for other in others if other is not process]
+    return next((line[0].strip()[:200] for line in _said(process) if not any(_is_in(line, t) for t in theirs)), "")
+
+
+_Line = tuple[str, str]
+"""A line as it was printed, and without what is a rank's own in it."""
+
+
+def _is_in(line: _Line, lines: Sequence[_Line]) -> bool:
+    return any(line[0] == other[0] or line[1] == other[1] for other in lines)
+
+
+def _said(process: Process) -> list[_Line]:
+    """The first words of a process, also without its number, its node and the time."""
+    return [(_TIME.sub("", line), _masked(line, process)) for line in _first_words(process)]
+
+
+def _first_words(process: Process) -> list[str]:
+    end = process.log.raised[0].begin if process.log.raised else len(process.log.lines)
+    return process.log.words_between(0, min(end, _MOST_LINES))[:_FIRST_WORDS]
+
+
+def _masked(line: str, process: Process) -> str:
+    own = {str(process.rank.rank), *_NUMBER.findall(process.rank.node or "")}
+    line = _TIME.sub("", line)
+    return _NUMBER.sub(lambda match: "#" if match[0] in own or len(match[0]) > 5 else match[0], line)
+
+
+def code_of_waiting(first: Cause) -> str:
+    """Whether ranks that lost each other were still looking for each other: by words and by names of functions."""
+    if first.code in ("rendezvous", "collective"):
+        return first.code
+    calls = [frame.function for frame in first.raised.frames if not frame.of_library][-2:] if first.raised else []
+    met = _MEETING_WORDS.search(first.headline) or any(map(_MEETING_CALL.search, calls))
+    return "rendezvous" if met else "collective"

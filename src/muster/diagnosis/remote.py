@@ -1,0 +1,152 @@
+"""What is at the other end of a connection: a rank that serves the others, goes on, and has a client fail with what it
+told it; a place outside; or nobody, where a file ended too early."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from muster.diagnosis import waiting
+from muster.diagnosis.causes import DEFINITE, RENDEZVOUS, Cause
+from muster.diagnosis.launchers import Process
+from muster.diagnosis.machine_rules import LOST_PEER
+from muster.diagnosis.raised import Raised
+
+_SAID = (
+    re.compile(r"Exception (?:calling application|iterating \w+): (?P<said>[^\"\n]{1,300})"),
+    re.compile(r"<Fault -?\d+: ['\"](?:<class '(?P<kind>[\w.]+)'>:)?(?P<said>.{1,300}?)['\"]>"),
+    re.compile(r"\bHTTP(?:Status)?Error: (?:HTTP Error )?5(?!0[234])\d\d:? (?P<said>.{1,300})"),
+    re.compile(r"\b5(?!0[234])\d\d Server Error: (?P<said>.{1,200}?) for url"),
+    re.compile(
+        r"(?i)\b(?:server|coordinator|master|leader|head|driver|scheduler|service|tuner|broker|controller|remote|peer"
+        r"|other (?:side|end)|rank \d+|worker \d+)\b.{0,30}\b(?:said|says|reply|replied|answer(?:s|ed)?|respond(?:s|ed)"
+        r"|returned|report(?:s|ed)|sent|failed|raised|refused|error)\b\W{0,3}(?P<said>.{3,300})"
+    ),
+    re.compile(r"Server error '5(?!0[234])\d\d (?P<said>[^']{1,200})'"),
+)
+_ANSWERED = re.compile(r"StatusCode\.(?!UNAVAILABLE|DEADLINE|CANCELLED|UNAUTH|RESOURCE_EXH|OK\b)[A-Z_]+")
+"""A server that answers with such a code was reached, and refused or failed."""
+_DETAILS = re.compile(r"details = \"(?P<said>.{1,300}?)\"$")
+_NAMED = re.compile(r"On WorkerInfo\(id=(?P<rank>\d+)")
+_HANDED_OVER = re.compile(r"multiprocessing/managers\.py$|torch/distributed/rpc/|/rpyc/|/Pyro\d|/xmlrpc/client\.py$")
+"""Where a client raises again what the server had raised."""
+_QUOTED = re.compile(r"\b(?:Remote\w*(?:Error|Exception|Traceback)|\w*TaskError|RPCException)\b|^On WorkerInfo\(")
+_ERROR = re.compile(r"^\W{0,3}(?P<said>(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|Empty)(?::.{0,300})?)$")
+_SERVES = re.compile(
+    r"^(?:serve_forever|wait_for_termination|handle_request|run_forever|run_app|serve|_serve|accept|accepter|run_server"
+    r"|start_server|listen)$"
+)
+
+_WRITTEN_OUT = re.compile(
+    r"\b(?:https?|wss?|redis|amqp|mysql|postgres\w*|mongodb|grpc)://[^\s{}'\"]{1,200}(?=['\"\s)]|$)"
+)
+_AMBIGUOUS = re.compile(r"(?:EOFError|struct\.error|TimeoutError|(?:_?pickle\.)?UnpicklingError|BrokenPipeError)\b")
+_OF_PEERS = re.compile(
+    r"(?i)rank|worker|peer|sock|conn|recv|receiv|barrier|wait|meet|join|token|neighbo|others|gather|reduce|broadcast|sync"
+    r"|queue|pipe\b|remote|server|client|heartbeat|rendez|channel|message|exchange|selectors|ssl\.py|asyncio|grpc|zmq"
+    r"|multiprocessing|distributed|absent|arriv|ring|link|replica|actor|master|leader|coordinat|member|node|accept|\btask"
+)
+
+
+@dataclass(frozen=True)
+class Quote:
+    """What a client was told."""
+
+    said: str
+    rank: int | None = None
+    """The rank that it names."""
+
+
+def of_server(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
+    """Where a client fails with the failure of a rank that serves it: that rank, with what it raised."""
+    if len(processes) < 2 or not causes:
+        return None
+    quoted = [(cause, found) for cause in causes if (found := _quote(cause.raised) or _handed_over(cause))]
+    if not quoted:
+        return None
+    told, quote = quoted[0]
+    clients = {cause.rank.rank for cause, _ in quoted}
+    if any(cause.weight < RENDEZVOUS and cause.rank.rank not in clients for cause in causes):
+        return None
+    server = _server(processes, quote, clients)
+    if server is None:
+        return None
+    headline = f"{quote.said} (rank {told.rank.rank} was told so: {_brief(told)})"
+    return replace(told, code="exception", process=server, headline=headline, weight=DEFINITE, finding=None, sure=False)
+
+
+def _brief(cause: Cause) -> str:
+    kind = cause.raised.kind if cause.raised else ""
+    return kind or cause.headline[:80]
+
+
+def _quote(raised: Raised | None) -> Quote | None:
+    if raised is None:
+        return None
+    lines = (raised.line, *raised.more, *(line for cause in raised.causes for line in (cause.line, *cause.more)))
+    named = next((match for line in lines if (match := _NAMED.search(line))), None)
+    number = int(named["rank"]) if named else None
+    for line in lines:
+        for pattern in _SAID:
+            if match := pattern.search(line):
+                kind = match.groupdict().get("kind")
+                return Quote(f"{kind}: {match['said']}" if kind else match["said"].strip(), number)
+    if any(map(_ANSWERED.search, lines)):
+        details = next((match for line in lines if (match := _DETAILS.search(line.strip()))), None)
+        return Quote(details["said"], number) if details else None
+    if any(map(_QUOTED.search, lines)):
+        inner = [match["said"] for line in lines if (match := _ERROR.match(line.strip())) and "Remote" not in line]
+        return Quote(inner[-1], number) if inner else None
+    return None
+
+
+def _handed_over(cause: Cause) -> Quote | None:
+    """What a library raised again at the client's side, as if it had happened there."""
+    raised = cause.raised
+    if raised is None or cause.weight >= RENDEZVOUS:
+        return None
+    named = next((match for other in cause.process.log.raised if (match := _NAMED.search(other.line))), None)
+    if named is not None:
+        return Quote(raised.line, int(named["rank"]))
+    return Quote(raised.line) if raised.frames and _HANDED_OVER.search(raised.frames[-1].file) else None
+
+
+def _server(processes: Sequence[Process], quote: Quote, clients: set[int]) -> Process | None:
+    """The rank that served: the one that is named, or the only one that does nothing else."""
+    others = [process for process in processes if process.rank.rank not in clients and process.rank.essential]
+    if quote.rank is not None:
+        return next((process for process in processes if process.rank.rank == quote.rank), None)
+    serving = [process for process in others if _serves(process)]
+    return serving[0] if len(serving) == 1 else None
+
+
+def _serves(process: Process) -> bool:
+    stack = waiting.stack_of(process)
+    return stack is not None and any(_SERVES.match(frame.function) for frame in stack.frames)
+
+
+def is_to_outside(cause: Cause) -> bool:
+    """Whether a connection was lost to a place that the script writes out: that is no peer's, whose ports are given."""
+    return _lost_a_peer(cause) and any(map(_WRITTEN_OUT.search, _told_of(cause.raised)))
+
+
+def _lost_a_peer(cause: Cause) -> bool:
+    return cause.raised is not None and cause.finding is not None and cause.finding.rule.name == LOST_PEER
+
+
+def _told_of(raised: Raised | None) -> list[str]:
+    """What an exception says, and the lines of the user's own code that led to it."""
+    frames = raised.frames if raised is not None else ()
+    own = [frame.source for frame in frames if not frame.of_library]
+    return [*own, *(raised.all_lines if raised is not None else ())]
+
+
+def may_be_own(cause: Cause) -> bool:
+    """Whether nothing but its kind speaks for a lost peer: files end too early as well, and programs have deadlines."""
+    raised = cause.raised
+    if raised is None or not _lost_a_peer(cause) or not _AMBIGUOUS.match(raised.line) or not raised.frames:
+        return False
+    said = _told_of(raised)
+    names = [*(frame.function for frame in raised.frames), *(frame.file for frame in raised.frames if frame.of_library)]
+    return not any(map(_OF_PEERS.search, (*said, *names)))
