@@ -16,11 +16,9 @@ _Lane = tuple[Need, str]
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """How often a gang has been passed over on the nodes kept for it, and what that may have cost."""
+    """How often a gang has been passed over on the nodes kept for it, and since when."""
 
     times: int = 0
-    delay_s: float = 0.0
-    """By how much those who passed were expected to delay it, all together."""
     pools: frozenset[str] = frozenset()
     """The nodes that were kept for it last."""
     first_at: float | None = None
@@ -80,11 +78,11 @@ class Queue:
         if head is None:
             return
         old = self.passed(head.gang.run_id)
-        self._passed[head.gang.run_id] = Passed(old.times, old.delay_s, head.pools, head.first_at, head.due_at)
+        self._passed[head.gang.run_id] = Passed(old.times, head.pools, head.first_at, head.due_at)
         for item in decision.overtakings:
             if item.run_id in self._passed:
                 old = self._passed[item.run_id]
-                self._passed[item.run_id] = replace(old, times=old.times + 1, delay_s=old.delay_s + item.delay_s)
+                self._passed[item.run_id] = replace(old, times=old.times + 1)
 
     def in_order(self, standings: Mapping[str, Standing]) -> Iterator[Gang]:
         """By priority, arrival and what each user has used lately."""

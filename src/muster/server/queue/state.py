@@ -21,7 +21,7 @@ from muster.control.scheduling.explain import Explanations, head_reason
 from muster.control.scheduling.model import UNKNOWN, Decision, Gang, Need, Part, Rules, Running
 from muster.control.scheduling.outlook import wait_traits
 from muster.control.scheduling.queue import Queue
-from muster.defaults import GRACE_CANCEL_S, PRIORITY_HEADSTART_S, START_MARGIN_S
+from muster.defaults import GRACE_CANCEL_S, PRIORITY_HEADSTART_S, PROGRESS_STEADY_S, START_MARGIN_S
 from muster.host import clock
 from muster.job.parts import Retry
 from muster.server.database import tables
@@ -141,8 +141,9 @@ class RunQueue:
         for row in transaction.execute(_SPECS, {"ids": unknown}) if unknown else ():
             traits = traits_of_run(row)
             self._holders[row.id] = Holder(traits, self.learned.length_of(row, traits))
-        # Where nobody waits, nobody asks how far they are.
-        progress = load_progress(transaction, sorted(rows)) if self._gangs and rows else {}
+        # Where nobody waits, nobody asks how far they are; and of those who have just begun there is little to learn.
+        steady = [row.run_id for row in rows.values() if now - (row.started_at or now) >= PROGRESS_STEADY_S]
+        progress = load_progress(transaction, sorted(steady)) if self._gangs and steady else {}
         self._held = {
             run_id: _running(row, tuple(parts[run_id]), now, self._holders.get(run_id), progress.get(run_id))
             for run_id, row in rows.items()
