@@ -115,6 +115,9 @@ class _Pass:
         """The shortest first: what ends soon disturbs least, and most are served."""
         assert self.head is not None
         self._capacity.reserve(self._cluster, self.head.pools)
+        free = self._capacity
+        # Asked per shape, of which there are few, rather than per gang.
+        self._hopeless |= {need for need in self._queue.shapes if free.count(self._cluster, need) < need.nodes}
         done = {start.run_id for start in self.starts} | self.passed_over.keys()
         for waiting in self._queue.shortest_first(self._standings, self._hopeless):
             if waiting.run_id in done:

@@ -36,6 +36,7 @@ class Queue:
     def __init__(self, gangs: Iterable[Gang] = ()) -> None:
         self._gangs = sorted(gangs, key=_order)
         self._passed: dict[str, Passed] = {}
+        self._turn = 0
         self._lanes: dict[_Lane, list[Gang]] = {}
         self._short_lanes: dict[_Lane, list[Gang]] = {}
         self.shapes: dict[Need, int] = {}
@@ -63,6 +64,20 @@ class Queue:
         if not self.shapes[gang.need]:
             del self.shapes[gang.need]
         self._passed.pop(gang.run_id, None)
+
+    def some(self, most: int) -> list[Gang]:
+        """So many gangs, others at each call: everybody's turn comes."""
+        start = self._turn if self._turn < len(self._gangs) else 0
+        self._turn = start + most
+        return self._gangs[start : start + most]
+
+    def replace(self, old: Gang, new: Gang) -> None:
+        """The same gang with another estimate; what was noted of it stays."""
+        passed = self._passed.get(old.run_id)
+        self.remove(old)
+        self.add(new)
+        if passed is not None:
+            self._passed[new.run_id] = passed
 
     def position(self, gang: Gang) -> int:
         """How many gangs are before it, fair shares aside."""
@@ -115,7 +130,11 @@ def _merged(
     lanes: Mapping[_Lane, list[Gang]], place: Callable[[Gang], tuple[float, ...]], hopeless: Collection[Need]
 ) -> Iterator[Gang]:
     """The gangs of all lanes by their place; lanes of hopeless shapes are left."""
-    heads = [(place(lane[0]), number, 0, lane) for number, lane in enumerate(lanes.values())]
+    heads = [
+        (place(lane[0]), number, 0, lane)
+        for number, ((need, _), lane) in enumerate(lanes.items())
+        if need not in hopeless
+    ]
     heapq.heapify(heads)
     while heads:
         _, number, index, lane = heads[0]
