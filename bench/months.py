@@ -66,6 +66,7 @@ def measured(case: Case) -> list[Figure]:
         Figure(f"{name}: GPU use", ours.use, "", at_least=limits.use),
         Figure(f"{name}: mean wait with limits", limits.mean_wait_s / hour, "h"),
         Figure(f"{name}: mean wait first in, first out", fifo.mean_wait_s / hour, "h"),
+        Figure(f"{name}: longest wait with limits", limits.longest_wait_s / hour, "h"),
     ]
     if ours.coverage is None:
         return figures

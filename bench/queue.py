@@ -1,7 +1,12 @@
-"""Jobs of `true` from submission to Completed, all durable, against a bare loop of spawn, wait and three commits."""
+"""Jobs of `true` from submission to Completed, all durable, against a bare loop of spawn, wait and three commits.
+
+`--against CHECKOUT` measures the processor time of the server with another checkout of Muster, too, in turns.
+"""
 
 from __future__ import annotations
 
+import argparse
+import os
 import sqlite3
 import statistics
 import subprocess
@@ -11,7 +16,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bench.measure import Figure, Workspace, interleave, median, quick, report, temporary_workspace
+import psutil
+
+from bench.measure import Figure, Workspace, interleave, median, report, temporary_workspace
 from muster.job.spec import JobSpec
 
 SPEC = JobSpec(command=("true",))
@@ -19,8 +26,19 @@ SUBMITTERS = 4
 
 
 def main() -> None:
-    is_quick = quick(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: does it work, not how fast is it")
+    parser.add_argument("--against", type=Path, help="another checkout, to compare the server's processor time with")
+    parser.add_argument("--processor-time", type=int, metavar="JOBS", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.processor_time:
+        print(processor_ms(given.processor_time))
+        return
+    is_quick = given.quick
     count = 100 if is_quick else 1000
+    if given.against:
+        report("queue-processor", compared(given.against, 100 if is_quick else 200, 1 if is_quick else 4), is_quick)
+        return
     with temporary_workspace() as workspace:
         samples = interleave(
             1 if is_quick else 3,
@@ -33,6 +51,47 @@ def main() -> None:
         Figure("Muster against the bare loop", rate / statistics.median(samples["bare"]), "", at_least=0.5),
     ]
     report("queue", figures, is_quick)
+
+
+def compared(other: Path, count: int, rounds: int) -> list[Figure]:
+    """The server's processor time per job, here and in another checkout."""
+    folders = {"this": Path(__file__).parents[1], "other": other}
+    ways = {name: lambda folder=folder: measured_in(folder, count) for name, folder in folders.items()}
+    samples = interleave(rounds, ways)
+    ratio = statistics.median(samples["this"]) / statistics.median(samples["other"])
+    return [
+        *(median(f"the server's processor time per job, {name} checkout", samples[name], "ms") for name in folders),
+        Figure("this against the other", ratio, "", at_most=1.1),
+    ]
+
+
+def measured_in(folder: Path, count: int) -> float:
+    """By a process of its own that imports the checkout; the script is this one, whatever the checkout has."""
+    paths = os.pathsep.join((str(folder / "src"), str(folder)))
+    command = [sys.executable, __file__, "--processor-time", str(count)]
+    done = subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, check=True)
+    return float(done.stdout.split()[-1])
+
+
+def processor_ms(count: int) -> float:
+    """Jobs one after another, after some that warm up; older checkouts answer with dictionaries."""
+    with temporary_workspace() as workspace:
+        run_all(workspace, 50)
+        health = workspace.client.health()
+        server = psutil.Process(health["pid"] if isinstance(health, dict) else health.pid)
+        before = sum(server.cpu_times()[:2])
+        run_all(workspace, count)
+        return 1000 * (sum(server.cpu_times()[:2]) - before) / count
+
+
+def run_all(workspace: Workspace, count: int) -> None:
+    with ThreadPoolExecutor(SUBMITTERS) as pool:
+        list(pool.map(lambda _: workspace.client.submit(SPEC, python=sys.executable), range(count)))
+    while True:
+        health = workspace.client.health()
+        if not (health["active_runs"] if isinstance(health, dict) else health.active_runs):
+            return
+        time.sleep(0.05)
 
 
 def bare_loop(folder: Path, count: int) -> float:

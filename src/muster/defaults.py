@@ -116,14 +116,16 @@ LIMIT_GENEROUS = 10.0
 # Long runs without a limit count as queued later, by this many times their median length and at most six hours.
 LENGTH_HANDICAP = 1.0
 LENGTH_HANDICAP_MOST_S = 21_600.0
-# By how much those who pass the first in the queue may be expected to delay it, all together: an hour, and a quarter
-# of what it has waited; each counts for half a day at most.
+# By how much one that passes the first in the queue may be expected to delay it: half of what that one must still wait
+# for those who were there before, and an hour until it would have started first-in-first-out. More than half a day
+# never counts, and whoever passed it is among those who were there before after six hours.
 DELAY_S = 3600.0
-DELAY_SHARE = 0.25
+DELAY_SHARE = 0.5
 DELAY_COUNTED_S = 43_200.0
-# Whatever was expected: nobody passes it any more three days after it would have started first-in-first-out, and as
-# long again as it would have waited then.
-LATE_S = 259_200.0
+GUEST_S = 21_600.0
+# Whatever was expected: nobody passes it any more a week after it would have started first-in-first-out, and as long
+# again as it would have waited then.
+LATE_S = 604_800.0
 LATE_SHARE = 1.0
 # Other nodes are kept for it only where they are likely to be free so many times sooner.
 KEEP_FACTOR = 4.0

@@ -94,9 +94,8 @@ def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str,
         return []
     queue, now = context.runs.queue, clock.now()
     changed = queue.update(transaction)
-    lifecycle.judge_nodes(transaction, changed)
+    known = lifecycle.judge_nodes(transaction, changed)
     rows = {row.name: row for row in transaction.execute(CLUSTERS)}
-    known = clusters.load_states(transaction)
     offers = {
         name: clusters.usable(context, clusters.cluster_of(row), known.get(name, {})) for name, row in rows.items()
     }
@@ -112,6 +111,7 @@ def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str,
         changes.give_up(context, transaction, never)
     held = queue.dependencies.held
     rules = {name: replace(rule, held=held) for name, rule in rules.items()} if held else rules
+    queue.refresh()
     rules = queue.with_shares(rules, running, now)
     decision = schedule(queue.queues, capacity, rules, now)
     queue.note(transaction, decision, capacity, now)
@@ -210,22 +210,27 @@ async def keep_records(context: Context) -> None:
 
 def write_records(context: Context, most: int | None = None) -> None:
     """Bring the store's records of runs up to date with the database: of so many runs, or of all."""
-    for run_id in context.runs.unrecorded.take(most):
-        try:
-            _keep_record(context, run_id)
-        except Exception:
-            log.exception("the record of %s was not written to the store; it is tried again", run_id)
-            context.runs.unrecorded.add(run_id)
+    ids = context.runs.unrecorded.take(most)
+    for start in range(0, len(ids), RECORDS_AT_ONCE):
+        _keep_records(context, ids[start : start + RECORDS_AT_ONCE])
 
 
-def _keep_record(context: Context, run_id: str) -> None:
-    record = context.database.read_now(lambda connection: record_files.load(connection, run_id))
-    if record is None:
-        return
-    record_files.keep(context.files.store, run_id, record)
-    if not context.database.read_now(lambda connection: connection.execute(RUN.select, {"key_id": run_id}).first()):
-        # It was removed meanwhile, and must not come back.
-        record_files.forget(context.files.store, run_id)
+def _keep_records(context: Context, ids: list[str]) -> None:
+    try:
+        for run_id, record in context.database.read_now(lambda connection: record_files.load(connection, ids)).items():
+            record_files.keep(context.files.store, run_id, record)
+        known = context.database.read_now(lambda connection: record_files.still_there(connection, ids))
+        for run_id in set(ids) - known:
+            # It was removed, perhaps meanwhile, and must not come back.
+            record_files.forget(context.files.store, run_id)
+    except Exception:
+        if len(ids) > 1:
+            # One of them may be to blame: it must not hold up the others.
+            for run_id in ids:
+                _keep_records(context, [run_id])
+            return
+        log.exception("the record of %s was not written to the store; it is tried again", ids[0])
+        context.runs.unrecorded.add(ids[0])
 
 
 def _find_unrecorded(context: Context) -> None:

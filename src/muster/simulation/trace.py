@@ -24,6 +24,7 @@ _FORMATS = (
 _GPUS = re.compile(r"gres/gpu(?::[^=,]+)?=(\d+)")
 _SPAN = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d)(?:\.\d+)?)?$")
 _QUIET = 0.1
+_MOST_SHOWN = 1000
 _NEVER = ("", "Unknown", "None")
 
 
@@ -77,7 +78,10 @@ def read(text: str, name: str) -> list[Entry]:
             if not entries:
                 raise JobError(f"{name} has no job that used a GPU and has ended", f"It must be {_FORMATS}.")
             return sorted(entries, key=lambda entry: entry.submitted_at)
-    raise JobError(f"{name} has the columns {', '.join(sorted(columns)) or '(none)'}", f"It must be {_FORMATS}.")
+    shown = ", ".join(sorted(columns))
+    if not shown.isprintable() or "\ufffd" in shown or len(shown) > _MOST_SHOWN:
+        raise JobError(f"{name} is not a table of jobs", f"It must be {_FORMATS}.")
+    raise JobError(f"{name} has the columns {shown or '(none)'}", f"It must be {_FORMATS}.")
 
 
 def select(entries: Sequence[Entry], chosen: Selection, gpus_per_node: int, num_gpus: int) -> Trace:

@@ -67,7 +67,7 @@ def test_several_jobs_fit_on_a_node_and_the_rest_waits_with_a_reason(site: Site)
 def test_a_short_run_passes_one_that_waits_for_more_nodes(site: Site):
     create(site, min_nodes=2)
     wait_until(lambda: list(states(site).values()) == ["idle", "idle"], 20, "two nodes")
-    long = sleeper(site, limits={"timeout": 3600})
+    long = sleeper(site, limits={"timeout": 600})
     site.wait(long, "Running")
     wide = sleeper(site, resources={"instance_count": 2}, distribution=PER_PROCESS)
     wait_until(lambda: site.view(wide)["starts_at"], 10, "an estimate")

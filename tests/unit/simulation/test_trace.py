@@ -58,6 +58,7 @@ def test_a_job_wider_than_a_node_takes_several_and_one_wider_than_all_none():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("\ufffd\x00PK,b\n1,2\n", "is not a table of jobs"),
         ("a,b\n1,2\n", "has the columns a, b"),
         ("start,length,gpus\n0,soon,1\n", "line 2: column length: 'soon' is not a number of seconds"),
         ("start,length,gpus\n0,10,1\n0,nan,1\n", "line 3: column length: 'nan'"),

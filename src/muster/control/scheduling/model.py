@@ -217,7 +217,7 @@ class Head:
     likely_at: float = UNKNOWN
     """When those have probably ended."""
     cases: tuple[float, ...] = ()
-    """Moments at which it may start, each as likely as the others."""
+    """Moments at which it could start but for its guests, each as likely as the others."""
     first_at: float = 0.0
     """Since when it is the first that waits."""
     due_at: float = UNKNOWN

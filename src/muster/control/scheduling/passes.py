@@ -30,7 +30,7 @@ from muster.control.scheduling.queue import Passed, Queue
 from muster.control.scheduling.quota import Usage
 from muster.control.scheduling.reservation import reserve_for, victims_for, would_fit_first
 from muster.control.scheduling.shares import standings
-from muster.defaults import DELAY_COUNTED_S, DELAY_S, DELAY_SHARE
+from muster.defaults import DELAY_COUNTED_S, DELAY_S, DELAY_SHARE, START_MARGIN_S
 
 
 def schedule(queues: Mapping[str, Queue], capacity: Capacity, rules: Mapping[str, Rules], now: float) -> Decision:
@@ -116,6 +116,9 @@ class _Pass:
         """The shortest first: what ends soon disturbs least, and most are served."""
         assert self.head is not None
         self._capacity.reserve(self._cluster, self.head.pools)
+        free = self._capacity
+        # Asked per shape, of which there are few, rather than per gang.
+        self._hopeless |= {need for need in self._queue.shapes if free.count(self._cluster, need) < need.nodes}
         done = {start.run_id for start in self.starts} | self.passed_over.keys()
         for waiting in self._queue.shortest_first(self._standings, self._hopeless):
             if waiting.run_id in done:
@@ -142,7 +145,7 @@ class _Pass:
             first = self._with_due(Head(gang, UNKNOWN), passed)
             found = reserve_for(first, self._capacity, self._now, victims, passed.pools)
             self.head = replace(found, first_at=first.first_at, due_at=first.due_at)
-            self._allowance_s = allowance_s(self.head, passed, self._now)
+            self._allowance_s = allowance_s(self.head, self._now)
         if not gang.excluded:
             self._hopeless.add(gang.need)
 
@@ -167,7 +170,6 @@ class _Pass:
         delay_s = expected_delay_s(gang, self.head, self._now)
         if delay_s > self._allowance_s:
             return
-        self._allowance_s -= delay_s
         if delay_s or gang.limit_s is None:
             self.overtakings.append(Overtaking(self.head.gang.run_id, gang.run_id, delay_s))
         self._start(gang)
@@ -197,11 +199,17 @@ def expected_delay_s(gang: Gang, head: Head, now: float) -> float:
     return sum(gang.length.excess_s(at - now, most_s=DELAY_COUNTED_S) for at in starts) / len(starts)
 
 
-def allowance_s(head: Head, passed: Passed, now: float) -> float:
-    """By how much others may still be expected to delay it; nothing once they have in fact delayed it for long."""
+def allowance_s(head: Head, now: float) -> float:
+    """By how much one more that passes may be expected to delay the first that waits.
+
+    A part of what that one must wait for anyway: while a long run holds its nodes, keeping the rest of them empty helps
+    nobody, and as the end of that run comes near, fewer and fewer others are short enough. Until it is due others have
+    cost it nothing, and may use a little more.
+    """
     if now >= head.closes_at:
         return 0.0
-    return max(0.0, DELAY_S + DELAY_SHARE * (now - head.gang.queued_at) - passed.delay_s)
+    cases = head.cases or (head.likely_at,)
+    return (DELAY_S if now < head.due_at else START_MARGIN_S) + DELAY_SHARE * (sum(cases) / len(cases) - now)
 
 
 def running_of(gang: Gang, start: Start, now: float) -> Running:

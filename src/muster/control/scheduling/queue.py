@@ -16,11 +16,9 @@ _Lane = tuple[Need, str]
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """How often a gang has been passed over on the nodes kept for it, and what that may have cost."""
+    """How often a gang has been passed over on the nodes kept for it, and since when."""
 
     times: int = 0
-    delay_s: float = 0.0
-    """By how much those who passed were expected to delay it, all together."""
     pools: frozenset[str] = frozenset()
     """The nodes that were kept for it last."""
     first_at: float | None = None
@@ -38,6 +36,7 @@ class Queue:
     def __init__(self, gangs: Iterable[Gang] = ()) -> None:
         self._gangs = sorted(gangs, key=_order)
         self._passed: dict[str, Passed] = {}
+        self._turn = 0
         self._lanes: dict[_Lane, list[Gang]] = {}
         self._short_lanes: dict[_Lane, list[Gang]] = {}
         self.shapes: dict[Need, int] = {}
@@ -66,6 +65,20 @@ class Queue:
             del self.shapes[gang.need]
         self._passed.pop(gang.run_id, None)
 
+    def some(self, most: int) -> list[Gang]:
+        """So many gangs, others at each call: everybody's turn comes."""
+        start = self._turn if self._turn < len(self._gangs) else 0
+        self._turn = start + most
+        return self._gangs[start : start + most]
+
+    def replace(self, old: Gang, new: Gang) -> None:
+        """The same gang with another estimate; what was noted of it stays."""
+        passed = self._passed.get(old.run_id)
+        self.remove(old)
+        self.add(new)
+        if passed is not None:
+            self._passed[new.run_id] = passed
+
     def position(self, gang: Gang) -> int:
         """How many gangs are before it, fair shares aside."""
         return bisect.bisect_left(self._gangs, gang.order, key=_order)
@@ -80,11 +93,11 @@ class Queue:
         if head is None:
             return
         old = self.passed(head.gang.run_id)
-        self._passed[head.gang.run_id] = Passed(old.times, old.delay_s, head.pools, head.first_at, head.due_at)
+        self._passed[head.gang.run_id] = Passed(old.times, head.pools, head.first_at, head.due_at)
         for item in decision.overtakings:
             if item.run_id in self._passed:
                 old = self._passed[item.run_id]
-                self._passed[item.run_id] = replace(old, times=old.times + 1, delay_s=old.delay_s + item.delay_s)
+                self._passed[item.run_id] = replace(old, times=old.times + 1)
 
     def in_order(self, standings: Mapping[str, Standing]) -> Iterator[Gang]:
         """By priority, arrival and what each user has used lately."""
@@ -117,7 +130,11 @@ def _merged(
     lanes: Mapping[_Lane, list[Gang]], place: Callable[[Gang], tuple[float, ...]], hopeless: Collection[Need]
 ) -> Iterator[Gang]:
     """The gangs of all lanes by their place; lanes of hopeless shapes are left."""
-    heads = [(place(lane[0]), number, 0, lane) for number, lane in enumerate(lanes.values())]
+    heads = [
+        (place(lane[0]), number, 0, lane)
+        for number, ((need, _), lane) in enumerate(lanes.items())
+        if need not in hopeless
+    ]
     heapq.heapify(heads)
     while heads:
         _, number, index, lane = heads[0]

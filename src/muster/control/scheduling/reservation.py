@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from muster.control.scheduling.capacity import Capacity, Condition, Pool, empty, fitting
 from muster.control.scheduling.model import UNKNOWN, Gang, Head, Need, Running
-from muster.defaults import KEEP_FACTOR, PAUSE_FOR_S, PAUSE_RAN_S, PAUSE_WAITED_S, START_MARGIN_S
+from muster.defaults import GUEST_S, KEEP_FACTOR, PAUSE_FOR_S, PAUSE_RAN_S, PAUSE_WAITED_S, START_MARGIN_S
 
 _CASES = (1 / 6, 1 / 2, 5 / 6)
 
@@ -21,7 +21,7 @@ def reserve_for(
     """
     gang = first.gang
     if now >= first.closes_at and kept and capacity.has(kept) and not victims:
-        same = _head(gang, frozenset(kept), capacity, now)
+        same = _head(first, frozenset(kept), capacity, now)
         if _enough(gang, same.pools, capacity):
             return same
     future = _Future(capacity, gang)
@@ -39,8 +39,8 @@ def reserve_for(
         if future.total >= gang.need.nodes:
             if likely_at == UNKNOWN:
                 break
-            sooner = _head(gang, future.pools(gang.need.nodes), capacity, now, ended)
-            return _same_nodes(sooner, capacity, now, kept) or sooner
+            sooner = _head(first, future.pools(gang.need.nodes), capacity, now, ended)
+            return _same_nodes(first, sooner, capacity, now, kept) or sooner
     # Of somebody who holds its nodes nothing at all is known: every node is kept.
     return Head(gang, UNKNOWN, frozenset(pool.name for pool in capacity.pools_of(gang.cluster)))
 
@@ -55,7 +55,7 @@ def would_fit_first(gang: Gang, capacity: Capacity, first_at: float) -> bool:
     late = [
         item
         for item in capacity.running.values()
-        if item.since >= first_at and item.order > gang.order and item.cluster == gang.cluster
+        if item.cluster == gang.cluster and is_guest(item, Head(gang, UNKNOWN, first_at=first_at))
     ]
     if not late:
         return False
@@ -65,26 +65,35 @@ def would_fit_first(gang: Gang, capacity: Capacity, first_at: float) -> bool:
     return future.total >= gang.need.nodes
 
 
-def _same_nodes(sooner: Head, capacity: Capacity, now: float, kept: Collection[str]) -> Head | None:
+def _same_nodes(first: Head, sooner: Head, capacity: Capacity, now: float, kept: Collection[str]) -> Head | None:
     """The nodes that were kept so far, unless others are likely to be free much sooner: draining them has cost much."""
     if not kept or sooner.starts_by != UNKNOWN or sooner.pools == kept or not capacity.has(kept):
         return None
-    same = _head(sooner.gang, frozenset(kept), capacity, now)
+    same = _head(first, frozenset(kept), capacity, now)
     patience_s = KEEP_FACTOR * max(START_MARGIN_S, sooner.likely_at - now)
     return same if same.likely_at - now <= patience_s else None
 
 
 def _head(
-    gang: Gang, pools: frozenset[str], capacity: Capacity, now: float, ending: Collection[str] | None = None
+    first: Head, pools: frozenset[str], capacity: Capacity, now: float, ending: Collection[str] | None = None
 ) -> Head:
     """What is known of a gang's start on these nodes, once those who hold them (or of these: `ending`) have ended."""
+    gang = first.gang
     holders = [item for item in capacity.holders(pools) if ending is None or item.run_id in ending]
     starts_by = max((item.until for item in holders), default=now)
     likely_at = max((item.likely_end(now) for item in holders), default=now)
     if starts_by != UNKNOWN:
         return Head(gang, starts_by, pools, likely_at)
-    cases = (max((item.likely_end(now, share) for item in holders), default=now) for share in _CASES)
-    return Head(gang, starts_by, pools, likely_at, tuple(cases))
+    # Those who have passed it do not count for what it must wait anyway, or they would let others pass in turn. One
+    # that has lasted for long does all the same: it is a long one, and nothing is won by waiting for it alone.
+    before = [item for item in holders if not is_guest(item, first) or now - item.since >= GUEST_S]
+    cases = tuple(max((item.likely_end(now, share) for item in before), default=now) for share in _CASES)
+    return Head(gang, starts_by, pools, likely_at, cases)
+
+
+def is_guest(running: Running, first: Head) -> bool:
+    """Whether it has passed this gang: it comes behind it and started since that one is the first that waits."""
+    return running.since >= first.first_at and running.order > first.gang.order
 
 
 def victims_for(gang: Gang, capacity: Capacity, allowed: bool, now: float) -> list[Running]:

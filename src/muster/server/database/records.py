@@ -70,6 +70,10 @@ PLACEMENTS = Keyed(tables.placements, "run_id", "number", order="node_rank")
 PLACEMENT = Keyed(tables.placements, "run_id", "number", "node_rank")
 RANKS = Keyed(tables.ranks, "run_id", "number", order="rank")
 RANK = Keyed(tables.ranks, "run_id", "number", "rank")
+CLUSTER = Keyed(tables.clusters, "name")
+_COUNT_ACTIVE = (
+    select(func.count()).select_from(tables.runs).where(tables.runs.c.status.in_((*states.ACTIVE, states.QUEUED)))
+)
 _CANDIDATES = 5
 """How many runs of the same name are listed."""
 ADD_EVENT = insert(tables.events)
@@ -181,6 +185,4 @@ def _ambiguous(ref: str, what: str, newest: Sequence[RunRow], count: int) -> err
 
 
 def active_run_count(connection: Connection) -> int:
-    waiting = (*states.ACTIVE, states.QUEUED)
-    count = select(func.count()).select_from(tables.runs).where(tables.runs.c.status.in_(waiting))
-    return int(connection.execute(count).scalar_one())
+    return int(connection.execute(_COUNT_ACTIVE).scalar_one())

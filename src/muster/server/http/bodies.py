@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 from fastapi import Request
 from starlette.exceptions import HTTPException
@@ -17,6 +18,9 @@ MOST_BYTES = 256 << 20
 _DEPTH = 64
 _WHOLE = 1 << 64
 _LARGE_BYTES = 1 << 20
+_SHORT_BYTES = 1 << 16
+_SUSPECT = re.compile(rb"\\u|[0-9]{19}|[^\t\n\r -\x7e]")
+"""What may be half of a surrogate pair, a whole number beyond 64 bits, or text that is not valid."""
 
 
 def bounded(receive: Receive, most_bytes: int = MOST_BYTES) -> Receive:
@@ -39,8 +43,9 @@ async def checked_body(request: Request) -> None:
     route = request.scope.get("route")
     if getattr(route, "body_field", None) is None or not is_json(request.headers.get("content-type", "")):
         return
-    size = len(await request.body())
-    if not size:
+    body = await request.body()
+    size = len(body)
+    if not size or _is_plain(body):
         return
     given = await request.json()
     problem = await asyncio.to_thread(_problem, given) if size > _LARGE_BYTES else _problem(given)
@@ -51,6 +56,11 @@ async def checked_body(request: Request) -> None:
 def is_json(content_type: str) -> bool:
     kind = content_type.partition(";")[0].strip().lower()
     return kind == "application/json" or kind.endswith("+json")
+
+
+def _is_plain(body: bytes) -> bool:
+    """Whether a short look is enough to say that nothing is wrong with it, as with almost all that comes."""
+    return len(body) <= _SHORT_BYTES and body.count(b"{") + body.count(b"[") < _DEPTH and not _SUSPECT.search(body)
 
 
 def _problem(given: Json) -> str:

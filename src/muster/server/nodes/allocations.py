@@ -25,7 +25,7 @@ from muster.paths import NodePaths
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.database.records import CLUSTERS
+from muster.server.database.records import CLUSTER, CLUSTERS
 from muster.server.nodes import queue_jobs
 from muster.server.nodes.clusters import cluster_of
 from muster.wire import states
@@ -113,7 +113,7 @@ def cannot_reach(cluster: str, contact: ServerContact) -> Refusal:
 
 def release_after(context: Context, transaction: Transaction, run: Any, number: int, followed: bool) -> None:
     """Once this is committed, give back what an attempt had; the last word on it has been said."""
-    row = transaction.execute(CLUSTERS.where(tables.clusters.c.name == run.compute)).first()
+    row = CLUSTER.first(transaction, run.compute)
     engine = context.nodes.engines.queue(row.engine) if row is not None else None
     if row is None or engine is None:
         return

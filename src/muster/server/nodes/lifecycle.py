@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from muster.control.scheduling.autoscale import Limits, Member, Scaling, Wanted, autoscale
 from muster.control.scheduling.capacity import Condition, fitting
@@ -34,6 +34,20 @@ log = logging.getLogger("muster.server")
 _LOOK_AHEAD = 1000
 _PLACEMENTS = tables.placements
 _BUSY = select(_PLACEMENTS.c.node).where(_PLACEMENTS.c.phase.in_(states.IS_OPEN))
+_RUNS, _ATTEMPTS, _STATES = tables.runs, tables.attempts, tables.node_states
+_OVER = (
+    select(_ATTEMPTS.c.run_id, _ATTEMPTS.c.number, _ATTEMPTS.c.verdict)
+    .join(_RUNS, (_RUNS.c.id == _ATTEMPTS.c.run_id) & (_RUNS.c.attempt == _ATTEMPTS.c.number))
+    .where(
+        _RUNS.c.id.in_(bindparam("ids", expanding=True)),
+        _RUNS.c.status.in_((states.QUEUED, *states.TERMINAL)),
+        _ATTEMPTS.c.ended_at.is_not(None),
+    )
+)
+_USED_BY = select(_PLACEMENTS.c.node).where(
+    _PLACEMENTS.c.run_id == bindparam("of_run"), _PLACEMENTS.c.number == bindparam("of_attempt")
+)
+_FORGIVE = update(_STATES).where(_STATES.c.name.in_(_USED_BY), _STATES.c.strikes > 0).values(strikes=0)
 
 
 async def tend_clusters(context: Context) -> None:
@@ -87,33 +101,25 @@ async def _tend(context: Context, row: Any) -> None:
         await ensure_agents(context, [(row.name, name) for name in added])
 
 
-def judge_nodes(transaction: Transaction, changed: Sequence[str]) -> None:
-    """Count node-like failures of runs that have just ended; a node with several in a row is set aside."""
-    if not changed:
-        return
-    known = {row.name: row for rows in clusters.load_states(transaction).values() for row in rows.values()}
-    if not known:
-        return
-    runs, attempts = tables.runs, tables.attempts
-    over = (states.QUEUED, *states.TERMINAL)
-    rows = transaction.execute(
-        select(attempts.c.run_id, attempts.c.number, attempts.c.verdict)
-        .join(runs, (runs.c.id == attempts.c.run_id) & (runs.c.attempt == attempts.c.number))
-        .where(runs.c.id.in_(changed), runs.c.status.in_(over), attempts.c.ended_at.is_not(None))
-    ).all()
+def judge_nodes(transaction: Transaction, changed: Sequence[str]) -> dict[str, dict[str, NodeRecord]]:
+    """Count node-like failures of runs that have just ended; a node with several in a row is set aside.
+
+    Returns what is recorded of all nodes afterwards.
+    """
+    found = clusters.load_states(transaction)
+    known = {row.name: row for rows in found.values() for row in rows.values()}
+    if not changed or not known:
+        return found
     struck: dict[str, int] = {}
-    for row in rows:
+    for row in transaction.execute(_OVER, {"ids": changed}).all():
         verdict = row.verdict or {}
         if code_of(verdict.get("code", "")).blames_node and verdict.get("node") in known:
             node = known[verdict["node"]]
             struck[node.name] = struck.get(node.name, node.strikes) + 1
             _strike(transaction, node, struck[node.name], row.run_id, verdict["code"])
-        elif verdict.get("code") == "completed":
-            used = select(_PLACEMENTS.c.node).where(
-                _PLACEMENTS.c.run_id == row.run_id, _PLACEMENTS.c.number == row.number
-            )
-            table = tables.node_states
-            transaction.execute(update(table).where(table.c.name.in_(used), table.c.strikes > 0).values(strikes=0))
+        elif verdict.get("code") == "completed" and (struck or any(node.strikes for node in known.values())):
+            transaction.execute(_FORGIVE, {"of_run": row.run_id, "of_attempt": row.number})
+    return clusters.load_states(transaction) if struck else found
 
 
 def _strike(transaction: Transaction, node: NodeRecord, strikes: int, run_id: str, code: str) -> None:

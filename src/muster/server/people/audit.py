@@ -23,6 +23,7 @@ T = TypeVar("T")
 _MANY = frozenset({Action.WRITE_DATA, Action.LOG_TO_RUN})
 """What somebody does thousands of times in a minute: of those to one datastore or run, one in a minute is kept."""
 _TEXT_LENGTH = 500
+_ADD = insert(tables.audit)
 _REMEMBERED = 10_000
 
 
@@ -87,7 +88,7 @@ def record(transaction: Transaction, deed: Deed, outcome: str) -> None:
         "outcome": outcome,
         "detail": _plain(deed.detail),
     }
-    transaction.execute(insert(tables.audit).values(row))
+    transaction.execute(_ADD, row)
     transaction.after_commit.append(lambda: _settle(deed, outcome))
 
 

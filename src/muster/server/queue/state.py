@@ -21,7 +21,7 @@ from muster.control.scheduling.explain import Explanations, head_reason
 from muster.control.scheduling.model import UNKNOWN, Decision, Gang, Need, Part, Rules, Running
 from muster.control.scheduling.outlook import wait_traits
 from muster.control.scheduling.queue import Queue
-from muster.defaults import GRACE_CANCEL_S, PRIORITY_HEADSTART_S, START_MARGIN_S
+from muster.defaults import GRACE_CANCEL_S, PRIORITY_HEADSTART_S, PROGRESS_STEADY_S, START_MARGIN_S
 from muster.host import clock
 from muster.job.parts import Retry
 from muster.server.database import tables
@@ -51,6 +51,8 @@ _SPECS = select(_RUNS).where(_RUNS.c.id.in_(bindparam("ids", expanding=True)))
 _COUNT = select(func.count()).select_from(_RUNS).where(_RUNS.c.status == states.QUEUED)
 _CHANGES = select(_EVENTS.c.id, _EVENTS.c.run_id).where(_EVENTS.c.id > bindparam("seen"), _EVENTS.c.kind == "state")
 _MOST_MOVED = 20_000
+_REFRESHED = 100
+"""How many of a queue are estimated again in a pass."""
 _LAST_CHANGE = select(func.max(_EVENTS.c.id))
 
 
@@ -143,13 +145,23 @@ class RunQueue:
         for row in transaction.execute(_SPECS, {"ids": unknown}) if unknown else ():
             traits = traits_of_run(row)
             self._holders[row.id] = Holder(traits, self.learned.length_of(row, traits))
-        # Where nobody waits, nobody asks how far they are.
-        progress = load_progress(transaction, sorted(rows)) if self._gangs and rows else {}
+        # Where nobody waits, nobody asks how far they are; and of those who have just begun there is little to learn.
+        steady = [row.run_id for row in rows.values() if now - (row.started_at or now) >= PROGRESS_STEADY_S]
+        progress = load_progress(transaction, sorted(steady)) if self._gangs and steady else {}
         self._held = {
             run_id: _running(row, tuple(parts[run_id]), now, self._holders.get(run_id), progress.get(run_id))
             for run_id, row in rows.items()
         }
         return list(self._held.values())
+
+    def refresh(self) -> None:
+        """Estimate some of those who wait again: runs like them have ended since they came."""
+        for queue in self.queues.values():
+            for gang in queue.some(_REFRESHED):
+                length = self.learned.lengths.length(self._kinds[gang.run_id], gang.limit_s, gang.user)
+                if length is not gang.length:
+                    newer = self._gangs[gang.run_id] = replace(gang, length=length)
+                    queue.replace(gang, newer)
 
     def with_shares(self, rules: Mapping[str, Rules], running: Sequence[Running], now: float) -> dict[str, Rules]:
         """What each of those who wait has used of a cluster lately."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from muster import errors
 from muster.defaults import CHECKPOINTS_KEPT
@@ -25,6 +25,11 @@ from muster.wire.stream import CheckpointPublished
 
 _PART = re.compile(r"part_\d+_of_(\d+)")
 _BEST = "best"
+_PUBLISHED_BY = (
+    select(tables.checkpoints.c.id)
+    .where(tables.checkpoints.c.run_id == bindparam("of_run"), tables.checkpoints.c.attempt == bindparam("of_attempt"))
+    .limit(1)
+)
 
 
 @dataclass(frozen=True)
@@ -115,9 +120,7 @@ def find(connection: Connection, run: str, node: str, checkpoint: int) -> Checkp
 
 def published_by(transaction: Transaction, run_id: str, number: int) -> bool:
     """Whether an attempt published a checkpoint of its own."""
-    table = tables.checkpoints
-    query = select(table.c.id).where(table.c.run_id == run_id, table.c.attempt == number).limit(1)
-    return transaction.execute(query).first() is not None
+    return transaction.execute(_PUBLISHED_BY, {"of_run": run_id, "of_attempt": number}).first() is not None
 
 
 def complete_sets(rows: Sequence[Any]) -> list[Checkpoint]:

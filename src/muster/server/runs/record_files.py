@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import queue
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, insert, select
+from sqlalchemy import BindParameter, Connection, Table, bindparam, delete, insert, select
 
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
@@ -29,6 +29,11 @@ _PARTS: tuple[Table, ...] = (
     tables.run_tags,
 )
 """Of a run's rows; its metrics lie in the store as its ranks logged them."""
+
+_IDS: BindParameter[list[str]] = bindparam("ids", expanding=True)
+_SELECT_IDS = select(tables.runs.c.id).where(tables.runs.c.id.in_(_IDS))
+_SELECT_RUNS = select(tables.runs).where(tables.runs.c.id.in_(_IDS))
+_SELECT_PARTS = {table: select(table).where(table.c.run_id.in_(_IDS)) for table in _PARTS}
 
 Rows = list[dict[str, Json]]
 Record = dict[str, Rows]
@@ -56,18 +61,20 @@ class Unrecorded:
         return taken
 
 
-def load(connection: Connection, run_id: str) -> Record | None:
-    """All that the database has of a run; None where it was removed."""
-    runs = _rows(connection.execute(select(tables.runs).where(tables.runs.c.id == run_id)))
-    if not runs:
-        return None
-    record = {tables.runs.name: runs}
-    for table in _PARTS:
-        record[table.name] = _rows(connection.execute(select(table).where(table.c.run_id == run_id)))
-    for attempt in record[tables.attempts.name]:
-        if isinstance(attempt["plan"], dict):
-            attempt["plan"] = {key: value for key, value in attempt["plan"].items() if key != "secret"}
-    return record
+def load(connection: Connection, ids: Sequence[str]) -> dict[str, Record]:
+    """All that the database has of these runs, with one query for each table; those that were removed are left out."""
+    found: dict[str, Record] = {}
+    for row in connection.execute(_SELECT_RUNS, {"ids": ids}):
+        found[row.id] = {tables.runs.name: [dict(row._mapping)], **{table.name: [] for table in _PARTS}}
+    for table, query in _SELECT_PARTS.items():
+        for row in connection.execute(query, {"ids": list(found)}) if found else ():
+            found[row.run_id][table.name].append(_without_secret(dict(row._mapping)))
+    return found
+
+
+def still_there(connection: Connection, ids: Sequence[str]) -> set[str]:
+    """Which of these runs the database knows."""
+    return set(connection.execute(_SELECT_IDS, {"ids": ids}).scalars())
 
 
 def keep(store: Store, run_id: str, record: Record) -> None:
@@ -127,8 +134,10 @@ def _insertable(transaction: Transaction, table: Table, row: dict[str, Json]) ->
     return known
 
 
-def _rows(found: Any) -> Rows:
-    return [dict(row._mapping) for row in found]
+def _without_secret(row: dict[str, Any]) -> dict[str, Json]:
+    """The plan of an attempt holds what its ranks know each other by."""
+    plan = row.get("plan")
+    return row | {"plan": {key: plan[key] for key in plan if key != "secret"}} if isinstance(plan, dict) else row
 
 
 def _location(run_id: str) -> str:

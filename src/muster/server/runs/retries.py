@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from muster import errors
 from muster.control.retry import Past, Policy, Retry, Stop, decide
@@ -22,6 +22,16 @@ from muster.wire import states
 from muster.wire.codec import Json
 from muster.wire.verdicts import COMPLETED, Verdict
 
+_VERDICTS_BEFORE = (
+    select(tables.attempts.c.verdict)
+    .where(
+        tables.attempts.c.run_id == bindparam("of_run"),
+        tables.attempts.c.number >= bindparam("first"),
+        tables.attempts.c.number < bindparam("number"),
+    )
+    .order_by(tables.attempts.c.number)
+)
+
 
 def workspace_policy(given: Json) -> parts.Retry:
     """The `retry` of a workspace, checked as that of a job file is."""
@@ -30,22 +40,15 @@ def workspace_policy(given: Json) -> parts.Retry:
 
 def follow(context: Context, transaction: Transaction, record: AttemptRecord, verdict: Verdict) -> Retry | Stop:
     """What follows the attempt that has just ended with this verdict."""
-    attempts = tables.attempts
     run = record.run
     if run.cancel and verdict.code != COMPLETED:
         return Stop("no further attempt: somebody cancelled the run")
-    rows = transaction.execute(
-        select(attempts.c.verdict)
-        .where(
-            attempts.c.run_id == run.id,
-            attempts.c.number >= (run.budget_from or 1),
-            attempts.c.number < record.attempt.number,
-        )
-        .order_by(attempts.c.number)
-    ).scalars()
+    first, number = run.budget_from or 1, record.attempt.number
+    before = {"of_run": run.id, "first": first, "number": number}
+    rows = transaction.execute(_VERDICTS_BEFORE, before).scalars() if first < number else ()
     past = [Past(item["code"], item.get("node"), of_script=bool(item.get("of_script"))) for item in rows if item]
     policy = Policy.of(context.runs.retry, parts.Retry.model_validate(run.spec.get("retry") or {}, strict=False))
-    progressed = checkpoints.published_by(transaction, run.id, record.attempt.number)
+    progressed = verdict.code != COMPLETED and checkpoints.published_by(transaction, run.id, number)
     return decide([*past, Past(verdict.code, verdict.node, progressed, verdict.of_script)], policy, run.id)
 
 

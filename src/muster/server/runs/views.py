@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from muster.host import clock
 from muster.server.context import Context
@@ -33,6 +33,12 @@ from muster.wire.runs import (
     slowest,
 )
 from muster.wire.verdicts import Verdict
+
+_FILES = (
+    select(tables.files)
+    .where(tables.files.c.run_id.in_(bindparam("ids", expanding=True)))
+    .order_by(*tables.files.c["attempt", "path", "node_rank"])
+)
 
 
 @dataclass(frozen=True)
@@ -243,9 +249,7 @@ def _load_parts(connection: Connection, rows: Sequence[RunRow]) -> _Parts:
 
 
 def _load_files(connection: Connection, ids: Sequence[str]) -> dict[str, list[Any]]:
-    files = tables.files
-    order = (files.c.attempt, files.c.path, files.c.node_rank)
-    return _group(connection.execute(select(files).where(files.c.run_id.in_(ids)).order_by(*order)))
+    return _group(connection.execute(_FILES, {"ids": list(ids)}))
 
 
 def _attempts(context: Context, parts: _Parts, run_id: str) -> tuple[AttemptView, ...]:

@@ -7,14 +7,15 @@ from dataclasses import replace
 from tests.unit.control.scheduling.conftest import capacity, cluster, gang, running
 
 from muster.control.estimates.length import Length, log_normal
-from muster.control.scheduling.model import LOW, UNKNOWN, Head, Rules
+from muster.control.scheduling.model import LOW, UNKNOWN, Decision, Head, Rules
 from muster.control.scheduling.passes import allowance_s, schedule
-from muster.control.scheduling.queue import Passed, Queue
+from muster.control.scheduling.queue import Queue
 from muster.control.scheduling.reservation import would_fit_first
 from muster.control.scheduling.shares import Ledger, standings
 from muster.defaults import (
     DELAY_S,
     FAIR_SHARE_MOST_S,
+    GUEST_S,
     LATE_S,
     LATE_SHARE,
     PAUSE_WAITED_S,
@@ -36,7 +37,7 @@ def names(decision):
 def blocked(length=HOURS):
     """Two nodes; one is held without a limit, so that a gang of two has to wait."""
     nodes = cluster(2)
-    return capacity(nodes, running("x", nodes[0], ranks=2, length=length))
+    return capacity(nodes, running("x", nodes[0], ranks=2, since=-60.0, length=length))
 
 
 def test_without_limits_what_is_likely_to_end_in_time_starts_and_what_is_not_waits():
@@ -52,19 +53,32 @@ def test_without_limits_what_is_likely_to_end_in_time_starts_and_what_is_not_wai
     assert decision.heads["c"].starts_by == float("inf")
 
 
-def test_whoever_may_delay_the_first_uses_up_what_is_allowed():
+def test_what_may_delay_the_first_is_a_part_of_what_it_must_wait_anyway():
     uncertain = Length(log_normal(1800.0, 1.5))
-    queue = Queue([gang("wide", nodes=2, ranks=2, length=MINUTES), gang("some", ranks=2, length=uncertain, seq=1)])
+    waiting, some = gang("wide", nodes=2, ranks=2, length=MINUTES), gang("some", ranks=2, length=uncertain, seq=1)
+    queue = Queue([waiting, some])
     decision = decide(queue, blocked())
     assert names(decision) == ["some"]
     (item,) = decision.overtakings
     assert item.run_id == "wide" and 0 < item.delay_s <= DELAY_S
     queue.note(decision)
-    assert queue.passed("wide").times == 1 and queue.passed("wide").delay_s == item.delay_s
-    spent = Queue([gang("wide", nodes=2, ranks=2, length=MINUTES), gang("some", ranks=2, length=uncertain, seq=1)])
-    for _ in range(int(DELAY_S / item.delay_s) + 1):
-        spent.note(decision)
-    assert names(decide(spent, blocked())) == []
+    assert queue.passed("wide").times == 1
+    # Once it is due and hardly has to wait for the others any more, the same is too uncertain.
+    late = replace(decision.heads["c"], due_at=0.0)
+    assert allowance_s(late, 0.0) < allowance_s(decision.heads["c"], 0.0)
+    queue.note(replace(decision, heads={"c": late}, overtakings=()))
+    assert names(decide(queue, blocked(Length(log_normal(900.0, 0.1))))) == []
+
+
+def test_those_who_have_passed_it_let_nobody_else_pass_until_they_prove_to_be_long():
+    nodes = cluster(2)
+    waiting = gang("wide", nodes=2, ranks=2, length=MINUTES)
+    guest = running("guest", nodes[0], ranks=2, since=100.0, order=(50.0, 9), length=DAYS)
+    queue = Queue([waiting, gang("some", ranks=2, length=HOURS, seq=1)])
+    queue.note(Decision(heads={"c": Head(waiting, UNKNOWN, frozenset({"c-0", "c-1"}), first_at=0.0, due_at=200.0)}))
+    early = decide(queue, capacity(nodes, guest), now=300.0)
+    assert names(early) == [] and early.heads["c"].cases == (300.0, 300.0, 300.0)
+    assert names(decide(queue, capacity(nodes, guest), now=100.0 + GUEST_S)) == ["some"]
 
 
 def test_nobody_is_passed_over_for_ever_whatever_was_expected():
@@ -73,9 +87,8 @@ def test_nobody_is_passed_over_for_ever_whatever_was_expected():
     first = Head(waiting, UNKNOWN)
     due = replace(first, due_at=7200.0)
     assert due.closes_at == 7200.0 + LATE_S + LATE_SHARE * 7200.0
-    assert allowance_s(first, Passed(), 3600.0) > allowance_s(first, Passed(), 0.0) > 0
-    assert allowance_s(due, Passed(), due.closes_at - 1) > 0
-    assert allowance_s(due, Passed(), due.closes_at) == 0.0
+    assert allowance_s(replace(first, likely_at=due.closes_at + 3600.0), due.closes_at - 1) > 0
+    assert allowance_s(replace(due, likely_at=due.closes_at + 3600.0), due.closes_at) == 0.0
     queue = Queue([waiting, liar])
     assert names(decide(queue, blocked())) == ["liar"]
     queue.note(replace(decide(queue, blocked()), heads={"c": due}))
