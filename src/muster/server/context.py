@@ -56,5 +56,9 @@ class Context:
 
     def publish(self, run: str, attempt: int) -> None:
         """Bring an ended attempt's streams to the store, in the background: until then they are read here."""
-        if self.files.store.local_root is None:
-            self.hub.in_background(partial(self.files.streams.publish, self.files.store, run, attempt))
+        if self.files.store.local_root is None or self.files.ring is not None:
+            self.hub.in_background(partial(self._publish, run, attempt))
+
+    def _publish(self, run: str, attempt: int) -> None:
+        self.files.streams.finish(run, attempt)
+        self.files.streams.publish(self.files.store, run, attempt)
