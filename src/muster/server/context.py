@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import time
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,6 +42,8 @@ class Context:
     """What may be opened of this machine for people who are no administrators."""
     sso: SsoState | None = None
     """How people sign on; None: only with tokens."""
+    grants_subnet: ipaddress.IPv4Network | None = None
+    """From where alone grants open anything; see `data.grants.read_subnet`."""
     isolation: str = ""
     """What keeps ranks of one person from another's files and from the server's; see `control.isolation`."""
     disk: DiskState = field(default_factory=DiskState)
