@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import time
 from dataclasses import dataclass, field
 from functools import partial
@@ -43,6 +44,8 @@ class Context:
     """What may be opened of this machine for people who are no administrators."""
     sso: SsoState | None = None
     """How people sign on; None: only with tokens."""
+    grants_subnet: ipaddress.IPv4Network | None = None
+    """From where alone grants open anything; see `data.grants.read_subnet`."""
     isolation: str = ""
     """What keeps ranks of one person from another's files and from the server's; see `control.isolation`."""
     disk: DiskState = field(default_factory=DiskState)
@@ -60,5 +63,9 @@ class Context:
 
     def publish(self, run: str, attempt: int) -> None:
         """Bring an ended attempt's streams to the store, in the background: until then they are read here."""
-        if self.files.store.local_root is None:
-            self.hub.in_background(partial(self.files.streams.publish, self.files.store, run, attempt))
+        if self.files.store.local_root is None or self.files.ring is not None:
+            self.hub.in_background(partial(self._publish, run, attempt))
+
+    def _publish(self, run: str, attempt: int) -> None:
+        self.files.streams.finish(run, attempt)
+        self.files.streams.publish(self.files.store, run, attempt)

@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -36,6 +36,7 @@ from muster.server import loops, watchdog
 from muster.server.clock import ClockFile, shift
 from muster.server.context import Context
 from muster.server.data import encryption, output_assets
+from muster.server.data.grants import read_subnet
 from muster.server.data.state import WorkspaceFiles
 from muster.server.data.workspace_store import check_answers, open_workspace_store
 from muster.server.database import tables
@@ -46,7 +47,7 @@ from muster.server.database.records import active_run_count
 from muster.server.database.reserve import Reserve
 from muster.server.disk import is_full_error
 from muster.server.http.app import make_app
-from muster.server.http.doors import AgentsDoor
+from muster.server.http.doors import AgentsDoor, PeopleDoor
 from muster.server.http.draining import Draining
 from muster.server.http.invitation import invitation
 from muster.server.http.listening import BoundedHttp, most_connections
@@ -109,6 +110,8 @@ class Process:
         self._options = options
         self._url: str | None = None
         self._certificate: Path | None = None
+        self._key: Path | None = None
+        self._agents_elsewhere: Callable[[], bool] = lambda: False
         self._stopping = asyncio.Event()
         self._leave_agents = True
 
@@ -119,12 +122,14 @@ class Process:
         sockets = self._listen(app)
         # The first cluster of other machines opens a port to the network: for agents, not for people.
         serve = partial(_server, AgentsDoor(app))
-        remote = RemoteListener(context, serve, self._socket_path, self._url, self._certificate)
+        pair = (self._certificate, self._key) if self._certificate and self._key else None
+        remote = RemoteListener(context, serve, self._socket_path, self._url, pair)
         context.remote.open = remote.open
         # A browser reaches no Unix socket.
         url = reachable(self._url) if self._url else None
         browsers = LoopbackListener(partial(_server, app), self._paths.portal_port, url)
         context.portal.url = browsers.url
+        self._agents_elsewhere = lambda: remote.agents_elsewhere
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             # Whoever ends a server by hand does not want to meet its idle agents later.
@@ -213,6 +218,7 @@ class Process:
             nodes=NodesState(Engines(config.get("engines")), (f"unix:{self._socket_path}",)),
             sso=SsoState(sso) if (sso := read_sso(config.get("sso"))) else None,
             isolation=read_isolation(config.get("isolation")),
+            grants_subnet=read_subnet(config.get("grants")),
             reach=read_reach(config.get("reach")),
             runs=RunsState(retry=retries.workspace_policy(config.get("retry"))),
         )
@@ -230,7 +236,7 @@ class Process:
             return [(_server(app), local)]
         host, _, port = self._options.tcp.rpartition(":")
         host = host.strip("[]")
-        self._certificate, key = self._certificate_and_key(host)
+        self._certificate, self._key = self._certificate_and_key(host)
         _refuse_without_tls(host, self._certificate)
         public = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         public.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -241,7 +247,8 @@ class Process:
         public.listen(1024)
         scheme = "https" if self._certificate else "http"
         self._url = f"{scheme}://{host}:{public.getsockname()[1]}"
-        return [(_server(app), local), (_server(app, self._certificate, key), public)]
+        team = PeopleDoor(app, lambda: self._agents_elsewhere())
+        return [(_server(app), local), (_server(team, self._certificate, self._key), public)]
 
     def _certificate_and_key(self, host: str) -> tuple[Path | None, Path | None]:
         if self._options.tls_cert:

@@ -50,6 +50,8 @@ class Terms:
     """The node sees the folders of the server's machine."""
     own_folder: str | None = None
     """Where the workspace's own datastore lies, if that is a plain folder."""
+    addresses: str = ""
+    """From where alone what Azure signs opens: `FIRST-LAST`."""
 
     @property
     def expires_at(self) -> float:
@@ -77,7 +79,7 @@ def access_of(spec: StoreSpec, asked: Asked, terms: Terms) -> Access:
 def file_token(spec: StoreSpec, path: str, scope: Scope, terms: Terms) -> str:
     """The token of one file of a store that signs file by file."""
     assert isinstance(spec.options, BlobContainer | FileShare)
-    signer = signer_of(spec.options, spec.credential, terms.now, terms.expires_at)
+    signer = signer_of(spec.options, spec.credential, terms.now, terms.expires_at, terms.addresses)
     return signer.file(joined(spec.options.path, path), scope)
 
 
@@ -105,7 +107,7 @@ def _azure(options: BlobContainer | FileShare, credential: Credential, asked: As
     listed = asked.folder and asked.scope == READ
     if credential.account_key:
         access = replace(access, expires_at=terms.expires_at)
-        signer = signer_of(options, credential, terms.now, terms.expires_at)
+        signer = signer_of(options, credential, terms.now, terms.expires_at, terms.addresses)
         if not asked.folder:
             return replace(access, token=signer.file(inner, asked.scope))
         if isinstance(options, BlobContainer) and options.hierarchical:
@@ -119,11 +121,15 @@ def _azure(options: BlobContainer | FileShare, credential: Credential, asked: As
     return None
 
 
-def signer_of(options: BlobContainer | FileShare, credential: Credential, now: float, expires_at: float) -> Signer:
+def signer_of(
+    options: BlobContainer | FileShare, credential: Credential, now: float, expires_at: float, addresses: str = ""
+) -> Signer:
     """What signs for an Azure datastore by its account's key."""
     service: Literal["blob", "file"] = "file" if isinstance(options, FileShare) else "blob"
     https_only = endpoint_of(options).startswith("https:")
-    return Signer(service, options.account, credential.account_key, root_of(options), now, expires_at, https_only)
+    return Signer(
+        service, options.account, credential.account_key, root_of(options), now, expires_at, https_only, addresses
+    )
 
 
 def _through_server(spec: StoreSpec, asked: Asked, terms: Terms, label: str) -> Access:

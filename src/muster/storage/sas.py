@@ -33,6 +33,8 @@ class Signer:
     now: float
     expires_at: float
     https_only: bool = True
+    addresses: str = ""
+    """From where alone it opens: an address, or `FIRST-LAST`; empty: from anywhere."""
 
     def file(self, path: str, scope: Scope) -> str:
         """A signature for one file."""
@@ -54,9 +56,10 @@ class Signer:
             "sr": resource,
             "sp": _PERMISSIONS[scope] + ("l" if resource in _LISTS else ""),
             "spr": "https" if self.https_only else "",
+            "sip": self.addresses,
         }
         canonical = f"/{self.service}/{self.account}/{self.store}/{path}".rstrip("/")
-        text = [fields["sp"], fields["st"], fields["se"], canonical, "", "", fields["spr"], _VERSION]
+        text = [fields["sp"], fields["st"], fields["se"], canonical, "", fields["sip"], fields["spr"], _VERSION]
         text += [resource, "", *[""] * 5] if self.service == "blob" else [""] * 5
         secret = base64.b64decode(self.key)
         signature = base64.b64encode(hmac.new(secret, "\n".join(text).encode(), hashlib.sha256).digest()).decode()

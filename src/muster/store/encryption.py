@@ -5,7 +5,8 @@
             place of another; those of earlier versions have 0 until the key is changed
     object  chunks of 64 KiB, each with its tag; the nonce is the chunk's number and whether it is the last one, so a
             chunk that is missing, moved, repeated or cut off is noticed
-    stream  records as they were appended, each: length 4 · nonce 12 · ciphertext · tag 16, bound to its position
+    stream  records as they were appended, each: length 4 · nonce 12 · ciphertext · tag 16, bound to its position; once
+            it has ended, the kind says so and an empty record is the last, so that one cut at a record is noticed
 
 Every file has a key of its own, wrapped in the workspace's; a new workspace key rewraps headers, not bodies.
 """
@@ -30,7 +31,7 @@ from muster.store.pieces import BackgroundThread
 HEADER_BYTES = 80
 CHUNK_BYTES = 64 << 10
 TAG_BYTES = 16
-OBJECT, STREAM = b"\0", b"\1"
+OBJECT, STREAM, ENDED_STREAM = b"\0", b"\1", b"\2"
 _BOUND = b"\1\0\0"
 _SEALED = CHUNK_BYTES + TAG_BYTES
 _AT_ONCE = 16
@@ -69,8 +70,13 @@ def rewrap(ring: KeyRing, header: bytes, name: str) -> bytes | None:
     """The header with its key wrapped in the ring's first key; None where that is not needed."""
     if not is_encrypted(header) or header[12:20] == ring.first.id:
         return None
+    return as_kind(ring, header, header[8:9], name)
+
+
+def as_kind(ring: KeyRing, header: bytes, kind: bytes, name: str) -> bytes:
+    """The header of the same file as another kind of it, under the ring's first key."""
     file_key = ring.unwrap(header[12:], _bound_to(header[:12], name), name)
-    about = header[:9] + _BOUND
+    about = header[:8] + kind + _BOUND
     return about + ring.wrap(file_key, _bound_to(about, name))
 
 
@@ -80,11 +86,15 @@ def rewrap_file(ring: KeyRing, path: Path, name: str) -> bool:
         fresh = rewrap(ring, file.read(HEADER_BYTES), name)
     if fresh is None:
         return False
-    # The body stays, and the header is small enough to be written at once.
-    with path.open("r+b", buffering=0) as file:
-        file.write(fresh)
-        os.fsync(file.fileno())
+    write_header(path, fresh)
     return True
+
+
+def write_header(path: Path, header: bytes) -> None:
+    """The body stays, and the header is small enough to be written at once."""
+    with path.open("r+b", buffering=0) as file:
+        file.write(header)
+        os.fsync(file.fileno())
 
 
 def is_encrypted(header: bytes) -> bool:

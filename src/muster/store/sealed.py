@@ -19,19 +19,23 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from muster.host.files import write_all
 from muster.store.encryption import (
+    ENDED_STREAM,
     HEADER_BYTES,
     OBJECT,
     STREAM,
     Damaged,
     PlainText,
+    as_kind,
     is_encrypted,
     new_header,
     open_header,
     rewrap_file,
+    write_header,
 )
 from muster.store.keyring import KeyRing
 
 _OVERHEAD = 4 + 12 + 16
+_END = b"end"
 _STRIDE = 64 << 10
 _REMEMBERED = 4096
 
@@ -46,8 +50,14 @@ class _Index:
     stored: array[int] = field(default_factory=lambda: array("Q", [HEADER_BYTES]))
     length: int = 0
     end: int = HEADER_BYTES
+    has_ended: bool = False
+    """By its header, which nobody else can write: then an empty record is the last one."""
+    last: int = 0
+    """Where the last record begins."""
+    last_is_empty: bool = False
 
     def add(self, size: int) -> None:
+        self.last, self.last_is_empty = self.end, size == 0
         if self.length - self.plain[-1] >= _STRIDE:
             self.plain.append(self.length)
             self.stored.append(self.end)
@@ -82,8 +92,46 @@ class SealedStreams:
             size = os.fstat(descriptor).st_size
             return size == 0 or self._index(path) is not None
 
+    def finish(self, path: Path) -> None:
+        """Nothing more comes: from now on a file that was cut off is noticed."""
+        with self._lock:
+            index = self._index(path)
+            if index is None or index.has_ended:
+                return
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            try:
+                self._add_record(descriptor, index, b"", _END)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            self._set_kind(path, index, ENDED_STREAM)
+
+    def _set_kind(self, path: Path, index: _Index, kind: bytes) -> None:
+        with path.open("rb") as file:
+            header = file.read(HEADER_BYTES)
+        with self._ring.writing(lambda: self.rewrap(path)):
+            write_header(path, as_kind(self._ring, header, kind, self._name(path)))
+        index.has_ended = kind == ENDED_STREAM
+
+    def _check_end(self, path: Path, index: _Index) -> None:
+        """Refuse what has ended by its header and not by its last record."""
+        if not index.has_ended:
+            return
+        with path.open("rb") as file:
+            file.seek(index.last)
+            record = file.read(_OVERHEAD)
+        try:
+            if not index.last_is_empty:
+                raise InvalidTag
+            index.cipher.decrypt(record[4:16], record[16:], struct.pack(">Q", index.length) + _END)
+        except InvalidTag:
+            raise Damaged(f"{path} was cut off at {index.length} bytes", "Take it from a backup.") from None
+
     def open(self, path: Path) -> BinaryIO:
         """A file that reads its plain text."""
+        with self._lock:
+            if index := self._index(path):
+                self._check_end(path, index)
         return io.BufferedReader(_Reader(self, path), _STRIDE)
 
     def rewrap(self, path: Path) -> bool:
@@ -98,12 +146,19 @@ class SealedStreams:
                     self._begin(descriptor, path)
             index = self._index(path)
             assert index is not None
-            if os.fstat(descriptor).st_size != index.end:
-                os.ftruncate(descriptor, index.end)
-            nonce = secrets.token_bytes(12)
-            sealed = index.cipher.encrypt(nonce, bytes(data), struct.pack(">Q", index.length))
-            write_all(descriptor, struct.pack(">I", len(data)) + nonce + sealed)
-            index.add(len(data))
+            if index.has_ended and data:
+                # A node that was thought lost has more.
+                self._set_kind(path, index, STREAM)
+            if data:
+                self._add_record(descriptor, index, bytes(data))
+
+    def _add_record(self, descriptor: int, index: _Index, data: bytes, about: bytes = b"") -> None:
+        if os.fstat(descriptor).st_size != index.end:
+            os.ftruncate(descriptor, index.end)
+        nonce = secrets.token_bytes(12)
+        sealed = index.cipher.encrypt(nonce, data, struct.pack(">Q", index.length) + about)
+        write_all(descriptor, struct.pack(">I", len(data)) + nonce + sealed)
+        index.add(len(data))
 
     def _name(self, path: Path) -> str:
         """As the workspace store calls it, wherever the folder lies."""
@@ -123,6 +178,8 @@ class SealedStreams:
         """Plain text from the offset on."""
         with self._lock:
             index = self._index(path)
+            if index is not None:
+                self._check_end(path, index)
         if index is None:
             return b""
         found = bytearray()
@@ -133,7 +190,7 @@ class SealedStreams:
                 file.seek(stored)
                 head = file.read(16)
                 size = struct.unpack(">I", head[:4])[0]
-                if position + size > offset:
+                if size and position + size > offset:
                     sealed = file.read(size + 16)
                     plain = _decrypt(index.cipher, head[4:], sealed, position, path)
                     start = max(0, offset - position)
@@ -152,9 +209,10 @@ class SealedStreams:
         if index is None or index.inode != status.st_ino or index.end > status.st_size:
             with path.open("rb") as file:
                 header = file.read(HEADER_BYTES)
-            if not is_encrypted(header) or len(header) < HEADER_BYTES or header[8:9] != STREAM:
+            if not is_encrypted(header) or len(header) < HEADER_BYTES or header[8:9] not in (STREAM, ENDED_STREAM):
                 return None
             index = _Index(status.st_ino, open_header(self._ring, header, self._name(path)))
+            index.has_ended = header[8:9] == ENDED_STREAM
             self._known[str(path)] = index
         self._known.move_to_end(str(path))
         while len(self._known) > _REMEMBERED:

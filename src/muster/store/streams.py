@@ -172,6 +172,13 @@ class Streams:
                 count += 1
         return count
 
+    def finish(self, run: str, attempt: int) -> None:
+        """An attempt is over: encrypted streams that somebody cuts off are noticed from now on."""
+        if self._sealed is not None:
+            for stream, _ in self.names(run, attempt):
+                with self._alone({(run, attempt, stream)}):
+                    self._sealed.finish(self.path(run, attempt, stream))
+
     def remove(self, run: str) -> None:
         """Forget a run's streams, so that none is brought to the store again."""
         with self._publishing:

@@ -38,6 +38,21 @@ def test_a_blob_signature_is_the_one_that_the_library_makes() -> None:
     assert end.timestamp() == TERMS.expires_at
 
 
+def test_a_signature_is_bound_to_a_subnet_as_the_library_does_it() -> None:
+    azure = pytest.importorskip("azure.storage.blob")
+    terms = Terms(b"k" * 32, TERMS.now, 3600.0, addresses="10.1.0.0-10.1.255.255")
+    ours = file_token(blob({"account_key": KEY}), "a", READ, terms)
+    signer = Signer("blob", "acct", KEY, "c", terms.now, terms.expires_at, addresses=terms.addresses)
+    assert ours == signer.file("a", READ) and dict(parse_qsl(ours))["sip"] == "10.1.0.0-10.1.255.255"
+    fields = dict(parse_qsl(ours))
+    theirs = azure.generate_blob_sas(
+        "acct", "c", "a", account_key=KEY, permission="r", start=fields["st"], expiry=fields["se"], protocol="https",
+        ip=terms.addresses,
+    )  # fmt: skip
+    assert {**dict(parse_qsl(theirs)), "sv": "", "sig": ""} == {**fields, "sv": "", "sig": ""}
+    assert fields["sig"] != dict(parse_qsl(file_token(blob({"account_key": KEY}), "a", READ, TERMS)))["sig"]
+
+
 def test_a_file_signature_is_for_one_file() -> None:
     fields = dict(parse_qsl(Signer("file", "acct", KEY, "s", TERMS.now, TERMS.expires_at).file("a/b", WRITE)))
     assert (fields["sr"], fields["sp"], fields["spr"]) == ("f", "rcwd", "https")

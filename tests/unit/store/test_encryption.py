@@ -376,3 +376,55 @@ def test_files_of_earlier_versions_are_read_and_bound_when_the_key_changes(
     (tmp_path / "a").rename(tmp_path / "b")
     with pytest.raises(WrongKey):
         store(tmp_path, b"n" * 32).read("b")
+
+
+class TestLogsThatHaveEnded:
+    """A log that grows ends anywhere; one that has ended ends where it did."""
+
+    def ended(self, folder: Path, *pieces: bytes) -> tuple[Path, list[int]]:
+        """A log in several records, and where each ends in the file."""
+        streams, offset, ends = Streams(folder, ring()), 0, []
+        path = folder / "run/attempts/1/user_logs/a"
+        for piece in pieces:
+            streams.append([Chunk("run", 1, "user_logs/a", offset, piece)])
+            offset += len(piece)
+            ends.append(path.stat().st_size)
+        streams.finish("run", 1)
+        assert streams.read("run", 1, "user_logs/a", 0, 100) == b"".join(pieces)
+        return path, ends
+
+    @pytest.mark.parametrize("record", [0, 1, 2])
+    def test_one_that_was_cut_at_a_record_is_noticed(self, tmp_path: Path, record: int) -> None:
+        path, ends = self.ended(tmp_path, b"first ", b"second ", b"third")
+        os.truncate(path, ends[record])
+        streams = Streams(tmp_path, ring())
+        with pytest.raises(Damaged, match="cut off"):
+            streams.read("run", 1, "user_logs/a", 0, 100)
+        with pytest.raises(Damaged, match="cut off"):
+            streams.open("runs/run/attempts/1/user_logs/a")
+
+    def test_its_end_cannot_be_moved_or_made_up(self, tmp_path: Path) -> None:
+        path, ends = self.ended(tmp_path, b"first ", b"second")
+        whole = path.read_bytes()
+        for body in (whole[: ends[0]] + whole[ends[1] :], whole[: ends[0]] + b"\0" * 32, whole[:80]):
+            path.write_bytes(body)
+            with pytest.raises(Damaged, match="cut off"):
+                Streams(tmp_path, ring()).read("run", 1, "user_logs/a", 0, 100)
+        # As if it still grew: the header is sealed too.
+        path.write_bytes(whole[:8] + b"\1" + whole[9 : ends[0]])
+        with pytest.raises(errors.UserError):
+            Streams(tmp_path, ring()).read("run", 1, "user_logs/a", 0, 100)
+        path.write_bytes(whole)
+        assert Streams(tmp_path, ring()).read("run", 1, "user_logs/a", 0, 100) == b"first second"
+
+    def test_it_takes_what_comes_late_and_a_new_key(self, tmp_path: Path) -> None:
+        self.ended(tmp_path, b"first ")
+        streams = Streams(tmp_path, ring(b"2" * 32, b"k" * 32))
+        assert streams.append([Chunk("run", 1, "user_logs/a", 6, b"late")])[("run", 1, "user_logs/a")] == 10
+        assert streams.read("run", 1, "user_logs/a", 0, 100) == b"first late"
+        streams.finish("run", 1)
+        streams.rewrap()
+        again = Streams(tmp_path, ring(b"2" * 32))
+        assert (
+            again.read("run", 1, "user_logs/a", 0, 100) == b"first late" and again.length("run", 1, "user_logs/a") == 10
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -224,6 +225,34 @@ def renew(
     )
 
 
+def read_subnet(config: object) -> ipaddress.IPv4Network | None:
+    """The key `grants` of workspace.json: `{"subnet": "10.0.0.0/16"}`; None where grants open from anywhere."""
+    if config is None:
+        return None
+    try:
+        if not isinstance(config, dict) or set(config) != {"subnet"}:
+            raise ValueError
+        return ipaddress.IPv4Network(config["subnet"])
+    except ValueError:
+        raise errors.UserError(
+            f"`grants` in workspace.json is {config!r}.", 'It takes a subnet: {"subnet": "10.0.0.0/16"}.'
+        ) from None
+
+
+def check_source(context: Context, client: Sequence[object] | None) -> None:
+    """Refuse a grant that is shown from elsewhere than it is for; on this machine there is no elsewhere."""
+    subnet = context.grants_subnet
+    if subnet is None or not client or not client[0]:
+        return
+    try:
+        address = ipaddress.ip_address(str(client[0]))
+    except ValueError:
+        address = None
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    if not isinstance(mapped, ipaddress.IPv4Address) or (mapped not in subnet and not mapped.is_loopback):
+        raise errors.AccessDenied(f"grants open from {subnet}, and this call comes from {client[0]}")
+
+
 def admit(context: Context, token: str) -> Grant:
     """The grant behind a token, if it still holds; raises AccessDenied."""
     now = time.time()
@@ -303,7 +332,9 @@ def standing(connection: Connection) -> list[GrantView]:
 def _terms(context: Context, holder: Holder) -> Terms:
     local = context.files.store.local_root
     own = str(local / datastores.BUILT_IN_FOLDER) if local is not None and not context.files.store.encrypted else None
-    return Terms(context.vault.grant_key, time.time(), GRANT_S, holder.same_machine, own)
+    subnet = context.grants_subnet
+    addresses = f"{subnet[0]}-{subnet[-1]}" if subnet is not None else ""
+    return Terms(context.vault.grant_key, time.time(), GRANT_S, holder.same_machine, own, addresses)
 
 
 def public_store(location: Location) -> tuple[StoreSpec, str] | None:

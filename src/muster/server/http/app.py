@@ -149,6 +149,7 @@ class _Gate:
         state = scope.setdefault("state", {})
         grant = headers.get(_GRANT_HEADER) or _grant_in_query(scope)
         if scope["path"].startswith(_DATA) and grant:
+            grants.check_source(self._context, scope.get("client"))
             admitted = await asyncio.to_thread(grants.admit, self._context, grant)
             state.update(grant=admitted, caller=Caller(GRANT, admitted.subject))
             return None

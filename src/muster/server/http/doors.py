@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -14,6 +15,11 @@ from muster.wire.tracking import RUN_HEADER
 _AGENTS = "/api/v1/agents/"
 _MLFLOW = ("/api/2.0/", "/api/3.0/")
 _CODE = re.compile(r"/api/v1/snapshots/[0-9a-f]{1,64}/archive")
+_NO_AGENTS = {
+    "code": "not_found",
+    "message": "agents have a port of their own here",
+    "hint": "It is the `server_port` of their cluster.",
+}
 _REFUSAL = {
     "code": "not_found",
     "message": "this port serves the agents of nodes, and nothing else",
@@ -49,8 +55,22 @@ class AgentsDoor:
         await self._app(scope, receive, send)
 
 
-async def _refuse(send: Send) -> None:
-    body = json.dumps({"error": _REFUSAL}).encode()
+class PeopleDoor:
+    """The same application at the port of a team, without agents where these have a port of their own."""
+
+    def __init__(self, app: ASGIApp, agents_elsewhere: Callable[[], bool]) -> None:
+        self._app = app
+        self._agents_elsewhere = agents_elsewhere
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith(_AGENTS) and self._agents_elsewhere():
+            await _refuse(send, _NO_AGENTS)
+            return
+        await self._app(scope, receive, send)
+
+
+async def _refuse(send: Send, refusal: Mapping[str, str] = _REFUSAL) -> None:
+    body = json.dumps({"error": refusal}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 404, "headers": [*headers, (b"connection", b"close")]})
     await send({"type": "http.response.body", "body": body})

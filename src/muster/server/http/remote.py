@@ -35,25 +35,28 @@ log = logging.getLogger("muster.server")
 _PIECE = 1 << 20
 _EVERY_INTERFACE = ("0.0.0.0", "::", None)
 
-Serve = Callable[[Path, Path], uvicorn.Server]
+Serve = Callable[[Path | None, Path | None], uvicorn.Server]
 
 
 class RemoteListener:
     """Opened with the first cluster whose nodes are other machines; from then on by every life of the server."""
 
     def __init__(
-        self, context: Context, serve: Serve, socket_path: Path, url: str | None, certificate: Path | None
+        self, context: Context, serve: Serve, socket_path: Path, url: str | None, pair: tuple[Path, Path] | None
     ) -> None:
+        """`serve`: makes a server for agents alone; `pair`: certificate and key of one that serves a team with TLS."""
         self._context = context
         self._serve = serve
-        self._socket_path = socket_path
+        self._socket_path = socket_path.with_name("agents.sock")
+        self.agents_elsewhere = False
+        """Every cluster has a port for its agents, so that the people's one takes none."""
         self._spool: asyncio.Task[Any] | None = None
         self._serving: list[tuple[uvicorn.Server, asyncio.Task[Any]]] = []
-        self._for_a_team = bool(url and certificate)
-        if url and certificate:
+        self._pair = pair if url else None
+        if url and pair:
             # It serves a team with TLS already.
             parts = urlsplit(url)
-            context.remote.ports[None], context.remote.certificate = parts.port or 443, certificate.read_text()
+            context.remote.ports[None], context.remote.certificate = parts.port or 443, pair[0].read_text()
             context.remote.host = parts.hostname if parts.hostname not in _EVERY_INTERFACE else None
 
     async def open(self) -> list[str]:
@@ -64,11 +67,12 @@ class RemoteListener:
         if self._spool is None:
             folder = self._context.paths.spool
             folder.mkdir(mode=0o700, exist_ok=True)
+            self._serve_agents_here()
             self._spool = asyncio.create_task(serve_spool(folder, self._socket_path))
         ports = self._context.remote.ports
         missing = {None, *(reach.server_port for reach in wanted.values())} - ports.keys() - set(ports.values())
-        listening = () if self._for_a_team else sorted(missing, key=lambda port: port or 0)
-        notices = [self._listen(port) for port in listening]
+        notices = [self._listen(port) for port in sorted(missing, key=lambda port: port or 0)]
+        self.agents_elsewhere = all(reach.server_port for reach in wanted.values())
         for name, reach in wanted.items():
             urls = await asyncio.to_thread(self._context.remote.urls, reach)
             log.info("agents of %s reach this server at %s", name, ", ".join(urls))
@@ -85,13 +89,24 @@ class RemoteListener:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        self._socket_path.unlink(missing_ok=True)
+
+    def _serve_agents_here(self) -> None:
+        """A socket for calls that come as files: whoever writes to that folder may ask for what agents may."""
+        self._socket_path.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(self._socket_path))
+        self._socket_path.chmod(PRIVATE)
+        listener.listen(128)
+        server = self._serve(None, None)
+        self._serving.append((server, asyncio.create_task(server.serve([listener]))))
 
     def _listen(self, wanted: int | None) -> str:
         """Listen on a port, or on one that is chosen once and kept; returns a notice where it is taken."""
         from muster.server.http.tls import self_signed
 
         remote, folder = self._context.remote, self._context.paths.tls_dir
-        certificate, key = self_signed(folder, socket.gethostname())
+        certificate, key = self._pair or self_signed(folder, socket.gethostname())
         remembered = folder / "port"
         port = wanted or (int(remembered.read_text()) if remembered.exists() else 0)
         notice = ""

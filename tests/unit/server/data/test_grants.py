@@ -120,3 +120,25 @@ def test_a_grant_of_an_attempt_that_is_over_no_longer_holds(context: Context, co
         grants._check_standing(connection, grant)
     with pytest.raises(errors.AccessDenied, match="not on n, or it is over"):
         grants.attempt_of(context, connection, "n", "r", 1)
+
+
+@pytest.mark.parametrize("address", ["10.1.2.3", "10.1.255.255", "::ffff:10.1.0.1", "127.0.0.1"])
+def test_a_grant_opens_from_its_subnet(address: str) -> None:
+    context = cast(Context, SimpleNamespace(grants_subnet=grants.read_subnet({"subnet": "10.1.0.0/16"})))
+    grants.check_source(context, (address, 1))
+    grants.check_source(context, None)
+
+
+@pytest.mark.parametrize("address", ["10.2.0.1", "192.168.1.1", "::1", "fe80::1", "8.8.8.8", "no address"])
+def test_a_grant_opens_from_nowhere_else(address: str) -> None:
+    context = cast(Context, SimpleNamespace(grants_subnet=grants.read_subnet({"subnet": "10.1.0.0/16"})))
+    with pytest.raises(errors.AccessDenied, match="grants open from"):
+        grants.check_source(context, (address, 1))
+    context.grants_subnet = None
+    grants.check_source(context, (address, 1))
+
+
+@pytest.mark.parametrize("config", ["10.0.0.0/8", {}, {"subnet": "10.0.0.1/8"}, {"subnet": 8}, {"subnet": "x", "a": 1}])
+def test_what_is_no_subnet_is_refused(config: object) -> None:
+    with pytest.raises(errors.UserError, match="grants"):
+        grants.read_subnet(config)

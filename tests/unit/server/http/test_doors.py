@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.server.conftest import Server
 
-from muster.server.http.doors import AgentsDoor, is_agents
+from muster.server.http.doors import AgentsDoor, PeopleDoor, is_agents
 
 NONE: frozenset[bytes] = frozenset()
 GRANT = frozenset({b"muster-grant"})
@@ -46,3 +46,14 @@ def test_the_owners_token_opens_nothing_there(server: Server) -> None:
         status, answer = server.call("GET", path)
         assert (status, answer["error"]["code"]) == (404, "not_found"), path
     assert server.call("POST", "/agents/hello", {})[0] == 422
+
+
+def test_the_port_of_a_team_takes_no_agents_where_these_have_one(server: Server) -> None:
+    elsewhere = False
+    server.app = PeopleDoor(server.app, lambda: elsewhere)
+    assert server.call("POST", "/agents/hello", {})[0] == 422
+    elsewhere = True
+    for method, path in (("POST", "/agents/hello"), ("GET", "/agents/two-0/orders"), ("PUT", "/agents/two-0/files")):
+        status, answer = server.call(method, path, {})
+        assert status == 404 and "a port of their own" in answer["error"]["message"]
+    assert server.call("GET", "/runs")[0] == 200
