@@ -1,6 +1,6 @@
-"""Deaths × moments on a real Slurm: what a run makes of each, and whether the cluster then takes the next job.
+"""Deaths × moments on a real Slurm or Ray: what a run makes of each, and whether the cluster then takes the next job.
 
-`python -m tests.sites.deaths` runs them all and prints the table; `--death` and `--moment` choose some.
+`python -m tests.sites.deaths --engine slurm` plays them all and prints the table; `--death` and `--moment` choose some.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from itertools import product
 from pathlib import Path
 
 import psutil
+from tests.sites.ray import RaySite
 from tests.sites.slurm import SlurmSite
 
 from muster.client.api import Client
@@ -49,9 +50,8 @@ class Cell:
 
 @dataclass
 class Scene:
-    """A private Slurm and a workspace on it."""
+    """A workspace on a private site."""
 
-    slurm: SlurmSite
     folder: Path
 
     @property
@@ -68,74 +68,160 @@ class Scene:
     def server(self) -> psutil.Process:
         return psutil.Process(self.client.health().pid)
 
-    def agents(self) -> list[psutil.Process]:
-        """The agents of this workspace, wherever Slurm has started them."""
+    def agents(self, run_id: str | None) -> list[psutil.Process]:
+        """The agents that were brought for a run."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 words = process.cmdline()
-                if words[1:3] == ["-m", "muster.agent"] and words[-1].startswith(str(self.folder)):
+                if run_id and words[1:3] == ["-m", "muster.agent"] and f"/{run_id}." in words[-1]:
                     found.append(process)
         return found
 
+    def is_queued(self, run_id: str) -> bool:
+        raise NotImplementedError
+
+    def let_go(self) -> None:
+        """Have what is held in the queue start."""
+
+    @property
+    def set_up(self) -> str:
+        """A node's set-up that waits."""
+        return f"touch {self.folder}/setup; while [ ! -e {self.folder}/go ]; do sleep 0.1; done"
+
+
+@dataclass
+class SlurmScene(Scene):
+    slurm: SlurmSite
+
+    def is_queued(self, run_id: str) -> bool:
+        return run_id in self.slurm.command("squeue", "-h", "-o", "%j")
+
+    def let_go(self) -> None:
+        for job in self.slurm.command("squeue", "-h", "-t", "pending", "-o", "%i").split():
+            self.slurm.command("scontrol", "release", job)
+
+
+@dataclass
+class RayScene(Scene):
+    ray: RaySite
+
 
 @contextlib.contextmanager
-def scene() -> Iterator[Scene]:
-    slurm, folder = SlurmSite(num_nodes=4), Path(tempfile.mkdtemp(prefix="deaths-"))
-    try:
+def scene() -> Iterator[SlurmScene]:
+    with _workspace() as folder, contextlib.closing(SlurmSite(num_nodes=4)) as slurm:
         slurm.start()
         os.environ.update(slurm.environment)
+        made = SlurmScene(folder, slurm)
         create_workspace(folder, "deaths")
-        made = Scene(slurm, folder)
-        made.client.create_cluster("hpc", "slurm", OPTIONS)
+        made.client.create_cluster("main", "slurm", OPTIONS)
         made.client.create_cluster("held", "slurm", {**OPTIONS, "sbatch": ["--hold"]})
-        set_up = f"touch {folder}/setup; while [ ! -e {folder}/go ]; do sleep 0.1; done"
-        made.client.create_cluster("slow", "slurm", {**OPTIONS, "setup": set_up})
+        made.client.create_cluster("slow", "slurm", {**OPTIONS, "setup": made.set_up})
         yield made
+        connect(find_workspace(folder)).shutdown(force=True)
+
+
+@contextlib.contextmanager
+def ray_scene() -> Iterator[RayScene]:
+    with _workspace() as folder, contextlib.closing(RaySite()) as ray:
+        ray.start()
+        made = RayScene(folder, ray)
+        create_workspace(folder, "deaths")
+        options = {**ray.options, "cut_off_seconds": 8}
+        made.client.create_cluster("main", "ray", options)
+        made.client.create_cluster("slow", "ray", {**options, "setup": made.set_up})
+        yield made
+        connect(find_workspace(folder)).shutdown(force=True)
+
+
+@contextlib.contextmanager
+def _workspace() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="deaths-"))
+    try:
+        yield folder
     finally:
-        with contextlib.suppress(Exception):
-            connect(find_workspace(folder)).shutdown(force=True)
-        slurm.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 
 # Deaths: each returns what makes the site whole again.
 
 
-def controller(here: Scene) -> Callable[[], None]:
+def controller(here: Scene, run_id: str | None) -> Callable[[], None]:
+    assert isinstance(here, SlurmScene)
     here.slurm.kill_controller()
     return here.slurm.start_controller
 
 
-def slurmd(here: Scene) -> Callable[[], None]:
+def slurmd(here: Scene, run_id: str | None) -> Callable[[], None]:
     """That of a node with an agent; of the first where there is none."""
+    assert isinstance(here, SlurmScene)
+    slurm = here.slurm
     busy = here.slurm.command("squeue", "-h", "-t", "running", "-o", "%B").split()
     node = busy[0] if busy else here.slurm.nodes[0]
     here.slurm.kill_node(node)
 
     def revive() -> None:
         # Slurm must have noticed, or nothing has happened at all.
-        until(lambda: _state(here, node).startswith(("down", "idle*", "mix*", "alloc*")), "Slurm's notice")
+        until(lambda: _state(slurm, node).startswith(("down", "idle*", "mix*", "alloc*")), "Slurm's notice")
         here.slurm.start_node(node)
 
     return revive
 
 
-def agent(here: Scene) -> Callable[[], None]:
-    for process in here.agents()[:1]:
+def head(here: Scene, run_id: str | None) -> Callable[[], None]:
+    assert isinstance(here, RayScene)
+    here.ray.kill_ray(here.ray.hosts[0])
+    return here.ray.revive
+
+
+def raylet(here: Scene, run_id: str | None) -> Callable[[], None]:
+    """That of a host with a part of the run which is not the head; of the last where there is none."""
+    assert isinstance(here, RayScene)
+    nodes = here.view(run_id).attempts[-1].nodes if run_id else ()
+    others = [node.name for node in nodes if node.name in here.ray.hosts[1:]]
+    ray, host = here.ray, others[0] if others else here.ray.hosts[-1]
+    ray.raylet(host).kill()
+
+    def revive() -> None:
+        # What is left of Ray there ends by itself a little later.
+        ray.kill_ray(host)
+        ray.revive()
+
+    return revive
+
+
+def broker(here: Scene, run_id: str | None) -> Callable[[], None]:
+    assert isinstance(here, RayScene)
+    here.ray.broker().kill()
+    return lambda: None
+
+
+def bridge(here: Scene, run_id: str | None) -> Callable[[], None]:
+    for process in here.server().children():
+        if "muster.engines.ray.bridge" in process.cmdline():
+            process.kill()
+    return lambda: None
+
+
+def agent(here: Scene, run_id: str | None) -> Callable[[], None]:
+    for process in here.agents(run_id)[:1]:
         process.send_signal(signal.SIGKILL)
     return lambda: None
 
 
-def server(here: Scene) -> Callable[[], None]:
+def server(here: Scene, run_id: str | None) -> Callable[[], None]:
     here.server().kill()
     # The next call starts another.
     return lambda: None
 
 
-DEATHS: dict[str, Callable[[Scene], Callable[[], None]]] = {
-    "controller": controller, "slurmd": slurmd, "agent": agent, "server": server,
-}  # fmt: skip
+Death = Callable[[Scene, str | None], Callable[[], None]]
+DEATHS: dict[str, dict[str, Death]] = {
+    "slurm": {"controller": controller, "slurmd": slurmd, "agent": agent, "server": server},
+    "ray": {"head": head, "raylet": raylet, "broker": broker, "bridge": bridge, "agent": agent, "server": server},
+}
+MOMENTS_OF = {"slurm": MOMENTS, "ray": tuple(moment for moment in MOMENTS if moment != "queued")}
+"""A gang that waits in Ray's queue waits for nodes that others hold: nothing but time holds it there."""
 
 
 # Moments
@@ -148,12 +234,12 @@ def arrange(here: Scene, moment: str) -> str | None:
     if moment == "idle":
         return None
     wait = f"touch {here.folder}/up; while [ ! -e {here.folder}/go ]; do sleep 0.1; done"
-    compute = {"queued": "held", "preparing": "slow"}.get(moment, "hpc")
+    compute = {"queued": "held", "preparing": "slow"}.get(moment, "main")
     large = f"mkdir -p outputs; head -c {_OUTPUT_MB}000000 /dev/urandom > outputs/large"
     command = {"running": wait, "finalizing": large}.get(moment, "true")
     run_id = here.run(command=command, compute=compute, retry={"node_loss": 3, "platform": 3, "backoff_s": 0})
     reached: dict[str, Callable[[], bool]] = {
-        "queued": lambda: run_id in here.slurm.command("squeue", "-h", "-o", "%j"),
+        "queued": lambda: here.is_queued(run_id),
         "preparing": (here.folder / "setup").exists,
         "running": (here.folder / "up").exists,
         "finalizing": lambda: here.view(run_id).status in (states.FINALIZING, *states.TERMINAL),
@@ -165,8 +251,8 @@ def arrange(here: Scene, moment: str) -> str | None:
 def play(here: Scene, death: str, moment: str) -> Cell:
     """One cell of the table."""
     run_id = arrange(here, moment)
-    revive = DEATHS[death](here)
-    revive()
+    engine = "slurm" if isinstance(here, SlurmScene) else "ray"
+    DEATHS[engine][death](here, run_id)()
     (here.folder / "go").touch()
     outcome = ""
     well = True
@@ -174,16 +260,14 @@ def play(here: Scene, death: str, moment: str) -> Cell:
         view = ended(here, run_id, release=moment == "queued")
         outcome = ", ".join(attempt.verdict.code for attempt in view.attempts if attempt.verdict)
         well = view.status == states.COMPLETED
-    following = ended(here, here.run(command="true", compute="hpc"))
+    following = ended(here, here.run(command="true", compute="main"))
     return Cell(death, moment, outcome, well and following.status == states.COMPLETED)
 
 
 def ended(here: Scene, run_id: str, release: bool = False) -> RunView:
     def over() -> RunView | None:
         if release:
-            held = here.slurm.command("squeue", "-h", "-t", "pending", "-o", "%i").split()
-            for job in held:
-                here.slurm.command("scontrol", "release", job)
+            here.let_go()
         view = here.view(run_id)
         return view if view.status in states.TERMINAL else None
 
@@ -209,8 +293,8 @@ def _shown(cell: Cell) -> str:
     return said if cell.well else f"**wrong**: {said}"
 
 
-def _state(here: Scene, node: str) -> str:
-    return here.slurm.command("sinfo", "-h", "-p", "urgent", "-n", node, "-o", "%t")
+def _state(slurm: SlurmSite, node: str) -> str:
+    return slurm.command("sinfo", "-h", "-p", "urgent", "-n", node, "-o", "%t")
 
 
 def until(condition: Callable[[], object], what: str) -> object:
@@ -225,12 +309,14 @@ def until(condition: Callable[[], object], what: str) -> object:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--death", choices=DEATHS, action="append")
+    parser.add_argument("--engine", choices=DEATHS, default="slurm")
+    parser.add_argument("--death", action="append")
     parser.add_argument("--moment", choices=MOMENTS, action="append")
     chosen = parser.parse_args()
     cells: list[Cell] = []
-    with scene() as here:
-        for death, moment in product(chosen.death or DEATHS, chosen.moment or MOMENTS):
+    engine = chosen.engine
+    with scene() if engine == "slurm" else ray_scene() as here:
+        for death, moment in product(chosen.death or DEATHS[engine], chosen.moment or MOMENTS_OF[engine]):
             began = time.monotonic()
             try:
                 cells.append(play(here, death, moment))
