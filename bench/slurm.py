@@ -1,4 +1,5 @@
-"""`muster run` to the first line of every rank on two nodes of a real Slurm, against `sbatch` of an `srun` script."""
+"""Muster on a real Slurm: the start of a gang against `sbatch` of an `srun` script, many small runs against
+`sbatch --array`, and how long a run takes to go on after Slurm has lost its node."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.sites.slurm import SlurmSite, missing
@@ -23,6 +25,9 @@ from bench.measure import (
     temporary_workspace,
     wait_for_run,
 )
+from muster.client.submit import submit
+from muster.job.explain import make_spec
+from muster.wire import states
 
 COMMAND = f"""{sys.executable} -c 'import time; print("first", time.time(), flush=True)'"""
 JOB = """\
@@ -32,6 +37,8 @@ resources: {{instance_count: 2}}
 distribution: {{type: pytorch, process_count_per_instance: 1}}
 """
 _PATIENCE_S = 60.0
+_MANY = 200
+_MANY_S = 1800.0
 
 
 def main() -> None:
@@ -48,6 +55,9 @@ def main() -> None:
             (workspace.folder / "job.yml").write_text(JOB.format(command=COMMAND))
             ways = {"sbatch": lambda: by_sbatch(workspace, site), "muster": lambda: by_muster(workspace, site)}
             samples = interleave(2 if is_quick else 9, ways)
+            many = 20 if is_quick else _MANY
+            array_s, runs_s = by_array(site, many), by_runs(workspace, site, many)
+            goes_on_s = after_a_lost_node(workspace, site)
     finally:
         site.close()
     more = statistics.median(samples["muster"]) - statistics.median(samples["sbatch"])
@@ -55,6 +65,10 @@ def main() -> None:
         median("sbatch of an srun script", samples["sbatch"], "s"),
         median("muster run", samples["muster"], "s"),
         Figure("what muster run takes more", more, "s", at_most=0.5),
+        Figure(f"sbatch --array of {many} small tasks", array_s, "s"),
+        Figure(f"{many} small runs", runs_s, "s"),
+        Figure("small runs against an array", runs_s / array_s, "x", at_most=1.2),
+        Figure("a lost node's run goes on after Slurm's notice", goes_on_s, "s", at_most=15.0),
     ]
     report("slurm", figures, is_quick)
 
@@ -83,6 +97,56 @@ def by_muster(workspace: Workspace, site: SlurmSite) -> float:
     return max(times) - began
 
 
+def by_array(site: SlurmSite, count: int) -> float:
+    """So many tasks that each start Python once."""
+    command = ["sbatch", "--parsable", "-p", "batch", f"--array=1-{count}", "--output=/dev/null", "--wrap"]
+    began = time.monotonic()
+    subprocess.run([*command, f"srun {sys.executable} -c pass"], check=True, capture_output=True, cwd="/")
+    _wait_until_idle(site, _MANY_S)
+    return time.monotonic() - began
+
+
+def by_runs(workspace: Workspace, site: SlurmSite, count: int) -> float:
+    spec = make_spec({"command": f"{sys.executable} -c pass", "compute": "hpc"})
+    began = time.monotonic()
+    runs = [submit(workspace.client, spec, workspace.folder, python=sys.executable).id for _ in range(count)]
+    deadline = time.monotonic() + _MANY_S
+    for run_id in runs:
+        while (view := workspace.client.run(run_id)).status not in states.TERMINAL:
+            if time.monotonic() > deadline:
+                raise SystemExit(f"{run_id} did not end within {_MANY_S:g} s")
+            time.sleep(0.05)
+        if view.status != states.COMPLETED:
+            raise SystemExit(f"{run_id} ended as {view.status}: {view.verdict}")
+    return time.monotonic() - began
+
+
+def after_a_lost_node(workspace: Workspace, site: SlurmSite) -> float:
+    """From the moment at which Slurm says that a node is down to the next attempt's first line."""
+    command = f"echo $MUSTER_ATTEMPT >> {workspace.folder}/attempts; [ $MUSTER_ATTEMPT = 2 ] || exec sleep 600"
+    spec = make_spec({"command": command, "compute": "hpc", "retry": {"backoff_s": 0}})
+    run_id = submit(workspace.client, spec, workspace.folder, python=sys.executable).id
+    attempts = workspace.folder / "attempts"
+    _wait(lambda: attempts.exists(), "the first attempt")
+    node = workspace.client.run(run_id).attempts[0].nodes[0].name
+    site.kill_node(node)
+    _wait(lambda: site.command("sinfo", "-h", "-p", "urgent", "-n", node, "-o", "%t").startswith("down"), "the notice")
+    noticed = time.monotonic()
+    _wait(lambda: "2" in attempts.read_text(), "the next attempt")
+    took_s = time.monotonic() - noticed
+    site.start_node(node)
+    wait_for_run(workspace.client, run_id)
+    return took_s
+
+
+def _wait(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 2 * _PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"{what} did not come within {2 * _PATIENCE_S:g} s")
+        time.sleep(0.05)
+
+
 def _wait_for_lines(output: Path) -> list[float]:
     deadline = time.monotonic() + _PATIENCE_S
     while True:
@@ -98,9 +162,9 @@ def _times(printed: str) -> list[str]:
     return re.findall(r"first (\d+\.\d+)", printed)
 
 
-def _wait_until_idle(site: SlurmSite) -> None:
+def _wait_until_idle(site: SlurmSite, patience_s: float = _PATIENCE_S) -> None:
     """The next way finds the same empty nodes."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while site.command("squeue", "-h") and time.monotonic() < deadline:
         time.sleep(0.05)
 

@@ -55,6 +55,8 @@ class FakeSlurm:
         self.updates: list[tuple[str, ...]] = []
         """What `scontrol update` was given."""
         self.json_works = True
+        self.pyxis = False
+        """Whether srun knows containers."""
         self.mpi_plugins: Sequence[str] = ("pmi2",)
         """Of `srun --mpi`."""
         self.accounting: dict[str, str] = {}
@@ -78,6 +80,8 @@ class FakeSlurm:
                 return 1, "", f"{command[0]}: {_BUSY}"
             answers = {"sbatch": self._sbatch, "squeue": self._squeue, "sinfo": self._sinfo, "scancel": self._scancel,
                        "sacct": self._sacct, "sacctmgr": self._sacctmgr, "scontrol": self._scontrol}  # fmt: skip
+            if command[:2] == ("srun", "--help"):
+                return 0, "      --container-image=[USER@][REGISTRY#]IMAGE[:TAG]\n" if self.pyxis else "", ""
             if command[0] == "srun":
                 return 0, "", "".join(f"srun: {name}\n" for name in ("MPI types are...", "none", *self.mpi_plugins))
             return answers[command[0]](command, stdin or "")

@@ -48,6 +48,8 @@ class Bridge:
         self._heard_at = 0.0
         """When the bridge last said something."""
         self._closed = False
+        self.dashboard = ""
+        """Where Ray's own dashboard is."""
         self.trouble: errors.JobError | None = None
         """Why the last try to attach failed."""
 
@@ -149,6 +151,7 @@ class Bridge:
     def _take(self, message: BridgeMessage, attached: Future[About]) -> None:
         if message.attached is not None and message.attached.muster == VERSION:
             self.trouble = None
+            self.dashboard = message.attached.dashboard
             self._wait_s = _FIRST_WAIT_S
             attached.set_result(message.attached)
         elif message.attached is not None:

@@ -23,14 +23,13 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 
 from muster.engines.ray import node_tasks
 from muster.engines.ray.cluster import RayNode, read_nodes
-from muster.engines.ray.messages import About, AgentOrder, GangOrder, GangReport, GangState, Site
+from muster.engines.ray.messages import GROUP_PREFIX, About, AgentOrder, GangOrder, GangReport, GangState, Site
 from muster.version import VERSION
 from muster.wire.codec import Json, from_json, to_json
 from muster.wire.node.agents import AgentConfig, ServerContact
 
 NAMESPACE = "muster"
 NAME = f"broker-{VERSION}"
-_PREFIX = "muster:"
 _LOOK_S = 10.0
 _TASK_S = 90.0
 _PLACE_LOOK_S = 5.0
@@ -46,7 +45,7 @@ class _Gang:
     group: PlacementGroup
     site: Site
     agents: tuple[AgentConfig, ...]
-    num_gpus: int
+    num_gpus: float
     state: GangState = "pending"
     reason: str = ""
     nodes: list[RayNode] = field(default_factory=list)
@@ -67,7 +66,7 @@ class Broker:
         threading.Thread(target=self._look_around, daemon=True).start()
 
     def about(self) -> Json:
-        about: Json = to_json(About(VERSION, ray.__version__, platform.python_version()))
+        about: Json = to_json(About(VERSION, ray.__version__, platform.python_version(), _dashboard()))
         return about
 
     def nodes(self) -> Json:
@@ -83,11 +82,11 @@ class Broker:
             group = _find(name) or placement_group(
                 [dict(bundle) for bundle in order.bundles],
                 strategy="STRICT_SPREAD",
-                name=_PREFIX + name,
+                name=GROUP_PREFIX + name,
                 lifetime="detached",
                 bundle_label_selector=[dict(selector) for selector in order.selectors] or None,
             )
-            num_gpus = int(order.bundles[0].get("GPU", 0))
+            num_gpus = order.bundles[0].get("GPU", 0)
             gang = _Gang(group, order.site, order.agents, num_gpus)
             self._gangs[name] = gang
         threading.Thread(target=self._bring, args=(gang,), daemon=True).start()
@@ -164,7 +163,7 @@ class Broker:
         remove_placement_group(gang.group)
 
     def _on_each(
-        self, gang: _Gang, work: Any, arguments: Callable[[int], tuple[Any, ...]], num_gpus: int = 0
+        self, gang: _Gang, work: Any, arguments: Callable[[int], tuple[Any, ...]], num_gpus: float = 0
     ) -> list[Any]:
         """Have something done on every node; a node that does not answer costs the others nothing."""
         references = []
@@ -235,9 +234,22 @@ def _nodes() -> list[RayNode]:
     return read_nodes(ray.nodes(), draining)
 
 
+def _dashboard() -> str:
+    """The address of Ray's dashboard, which its head keeps in its own table; empty: there is none."""
+    try:
+        from ray._private import ray_constants
+        from ray.experimental.internal_kv import _internal_kv_get
+
+        kept = _internal_kv_get(ray_constants.DASHBOARD_ADDRESS, namespace=ray_constants.KV_NAMESPACE_DASHBOARD)
+    except Exception:
+        # Nothing public tells, and another version of Ray may keep it elsewhere.
+        return ""
+    return f"http://{kept.decode()}" if kept else ""
+
+
 def _find(name: str) -> PlacementGroup | None:
     try:
-        return ray.util.get_placement_group(_PREFIX + name)
+        return ray.util.get_placement_group(GROUP_PREFIX + name)
     except ValueError:
         return None
 

@@ -25,6 +25,8 @@ class RayNode:
     head: bool = False
     draining: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
+    resources: Mapping[str, float] = field(default_factory=dict)
+    """Custom ones."""
 
 
 def read_nodes(rows: Iterable[Mapping[str, Json]], draining: Iterable[str] = ()) -> list[RayNode]:
@@ -48,6 +50,7 @@ def read_nodes(rows: Iterable[Mapping[str, Json]], draining: Iterable[str] = ())
                 head=isinstance(has, Mapping) and HEAD in has,
                 draining=identifier in going,
                 labels={key: str(value) for key, value in labels.items()} if isinstance(labels, Mapping) else {},
+                resources=_custom(has),
             )
         )
     return sorted(found, key=lambda node: (not node.alive, not node.head, node.name))
@@ -72,7 +75,17 @@ def fits(node: RayNode, labels: Mapping[str, str], bundle: Mapping[str, float]) 
     """Whether a node is of a cluster's kind and large enough for one bundle."""
     if not node.alive or node.draining or any(node.labels.get(key) != value for key, value in labels.items()):
         return False
-    return node.cpus >= bundle.get("CPU", 0) and node.gpus >= bundle.get("GPU", 0)
+    known = {**node.resources, "CPU": node.cpus, "GPU": node.gpus}
+    return all(known.get(name, 0) >= amount for name, amount in bundle.items())
+
+
+def _custom(resources: Json) -> dict[str, float]:
+    """What is neither of Ray's own kinds nor a node's or an accelerator's name."""
+    if not isinstance(resources, Mapping):
+        return {}
+    amounts = {str(name): float(value) for name, value in resources.items() if isinstance(value, int | float)}
+    own, marks = ("CPU", "GPU", "memory", "object_store_memory"), ("node:", "accelerator_type:")
+    return {name: value for name, value in amounts.items() if name not in own and not name.startswith(marks)}
 
 
 def _amount(resources: Json, name: str) -> int:

@@ -26,9 +26,10 @@ from muster.engines.ray import explanations
 from muster.engines.ray.admission import QueuedGang, next_gangs
 from muster.engines.ray.bridge_client import Away, Bridge
 from muster.engines.ray.cluster import RayNode, fits
-from muster.engines.ray.messages import GangOrder, GangReport, Site
+from muster.engines.ray.messages import GROUP_PREFIX, GangOrder, GangReport, Site
 from muster.engines.ray.options import WITHOUT_EFFECT, RayOptions
 from muster.wire.codec import from_json, to_json
+from muster.wire.queue_jobs import QueueJob
 
 log = logging.getLogger("muster.server")
 
@@ -166,6 +167,17 @@ class RayEngine(QueueEngine):
             self._ask_for_next(site)
             found |= {item.id: self._state(site, item, trouble) for item in items}
         return found
+
+    def job(self, allocation: Allocation) -> QueueJob | None:
+        site = self._site(allocation.cluster)
+        with site.lock:
+            report = site.reports.get(allocation.id)
+        if report is None:
+            return None
+        name = f"{GROUP_PREFIX}{allocation.id}"
+        return QueueJob(
+            name, state=report.state, reason=report.reason, nodes=", ".join(report.hosts), link=site.bridge.dashboard
+        )
 
     def release(self, allocation: Allocation, followed: bool) -> None:
         site = self._site(allocation.cluster)
@@ -350,7 +362,9 @@ _all = AllocationState.of_all
 def _gang_order(request: GangRequest, chosen: RayOptions, nodes: Sequence[RayNode]) -> GangOrder:
     """What the broker needs of a gang: bundles, labels, configurations."""
     gang = request.gang
-    bundle = bundle_for(gang.ranks_per_node, gang.gpus_per_node, chosen, nodes)
+    bundle = bundle_for(gang.ranks_per_node, gang.gpus_per_node, chosen, nodes) | chosen.resources
+    if chosen.gpu_share and gang.gpus_per_node in (None, 1):
+        bundle["GPU"] = chosen.gpu_share
     agents = tuple(
         replace(
             agent,
@@ -392,7 +406,11 @@ def bundle_for(ranks: int, gpus: int | None, common: Options, nodes: Sequence[Ra
 def _offers(cluster: str, known: _Known) -> list[NodeOffer]:
     """What Ray has, then what may come: up to the largest size, or what it had until a short while ago."""
     chosen = known.options
-    here = [node for node in known.nodes if node.cpus and fits(replace(node, draining=False), chosen.labels, {})]
+    here = [
+        node
+        for node in known.nodes
+        if node.cpus and fits(replace(node, draining=False), chosen.labels, chosen.resources)
+    ]
     found = [
         NodeOffer.of_machine(
             node.name,
@@ -408,7 +426,7 @@ def _offers(cluster: str, known: _Known) -> list[NodeOffer]:
         found += [
             NodeOffer.of_machine(node.name, node.address, node.cpus, node.memory_bytes, node.gpus, "away", _WAS_HERE)
             for node in known.gone
-            if fits(replace(node, draining=False), chosen.labels, {})
+            if fits(replace(node, draining=False), chosen.labels, chosen.resources)
         ]
     size, like = chosen.size, here[0] if here else None
     cpus = chosen.cpus_of_node or (like.cpus if like else 1)

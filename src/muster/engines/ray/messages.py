@@ -23,6 +23,10 @@ class Call:
     arguments: Mapping[str, Json]
 
 
+GROUP_PREFIX = "muster:"
+"""Of the names of placement groups."""
+
+
 @wire
 class About:
     """The versions inside the Ray cluster."""
@@ -30,6 +34,8 @@ class About:
     muster: str
     ray: str
     python: str
+    dashboard: str = field(default="", metadata=OMIT)
+    """Where Ray's own dashboard is, as its head knows it; empty: there is none."""
 
 
 @wire

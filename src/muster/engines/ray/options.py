@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, field_validator
 
 from muster import errors
 from muster.clusters.options import Flag, Options
@@ -41,6 +41,10 @@ class RayOptions(Options):
     tls_ca: File | None = None
     tls_cert: File | None = None
     tls_key: File | None = None
+    resources: dict[str, Annotated[float, Field(gt=0)]] = {}
+    """Custom resources of Ray that each node of a gang takes, such as `{fast_disk: 1}`."""
+    gpu_share: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """The part of one GPU that each node of a gang takes, where a job asks for one GPU on a node or says nothing."""
     server_address: str | None = None
     """The server's name or address as the nodes see it."""
     server_port: Annotated[int, Field(ge=1, le=65535)] | None = None
@@ -55,6 +59,13 @@ class RayOptions(Options):
 
     connection: str | None = None
     """Without effect: agents on Ray's nodes always use TLS."""
+
+    @field_validator("resources", mode="after")
+    @classmethod
+    def _are_custom(cls, value: dict[str, float]) -> dict[str, float]:
+        if own := [name for name in value if name in ("CPU", "GPU", "memory") or name.startswith("node:")]:
+            raise ValueError(f"{own[0]} is no custom resource; cpus, gpus and gpu_share say what a node gives")
+        return value
 
     @classmethod
     def parse(cls, options: Mapping[str, Json]) -> Self:

@@ -156,6 +156,11 @@ class Commands:
         _, printed, said = self._run(("srun", "--mpi=list"), None, _DEADLINE_S)
         return sorted(set(re.findall(r"\bpmix(?:_v\d+)?\b", f"{printed}\n{said}")))
 
+    def has_pyxis(self) -> bool:
+        """Whether `srun` starts containers."""
+        _, printed, _ = self._run(("srun", "--help"), None, _DEADLINE_S)
+        return "--container-image" in printed
+
     def finished(self, name: str) -> Job | None:
         """What the accounting knows of a job that is no longer in the queue; None where there is none."""
         try:

@@ -41,6 +41,7 @@ _START_PATIENCE_S = 60.0
 _ANSWER_S = 1.0
 _REQUEUE_S = 4.0
 _GONE_AFTER_S = 30.0
+_FORGOTTEN_S = 10.0
 _ROUTES_TRIED = 8
 _all = AllocationState.of_all
 _STATES_OF_WORK = ("RUNNING", "COMPLETING", "SIGNALING", "RESIZING", "STAGE_OUT", "STOPPED")
@@ -69,6 +70,8 @@ class SlurmEngine(QueueEngine):
         self._asking: threading.Thread | None = None
         self._answered_at = float("-inf")
         self._over_since: dict[str, float] = {}
+        self._unlisted: dict[str, float] = {}
+        """Allocations that Slurm took and has not listed, since when."""
         self._trouble = ""
         self._released: dict[str, float] = {}
         """Names of jobs that nobody needs any more, and since when."""
@@ -90,6 +93,7 @@ class SlurmEngine(QueueEngine):
                 )
             self._partitions.refresh(chosen.partition)
             self._check_mpi(chosen)
+            self._check_container(chosen)
             said = check_site(self._commands, chosen, self._partitions.nodes(chosen.partition))
         except Busy as error:
             if chosen.ssh and "Unable to establish a connection" in str(error):
@@ -121,6 +125,14 @@ class SlurmEngine(QueueEngine):
         if self._commands.version < _OVERLAP_SINCE:
             version = ".".join(f"{part:02}" for part in self._commands.version)
             raise errors.JobError(f"mpi: {chosen.mpi} needs Slurm 20.11 or newer, and this is {version}", instead)
+
+    def _check_container(self, chosen: SlurmOptions) -> None:
+        """Refuse pyxis where srun does not know it; what compute nodes have of others shows in the first job."""
+        if chosen.container and chosen.container_runtime == "pyxis" and not self._commands.has_pyxis():
+            raise errors.JobError(
+                "container: this Slurm's srun does not know --container-image, so it has no pyxis",
+                "Give container_runtime: apptainer or enroot, or have the site install pyxis.",
+            )
 
     def nodes(self, cluster: Cluster) -> Sequence[NodeOffer]:
         return self._partitions.offers(cluster.name, SlurmOptions.parse(cluster.options))
@@ -350,6 +362,7 @@ class SlurmEngine(QueueEngine):
         """Slurm knows no job of this attempt: it is being submitted, has long ended, or nobody has asked yet."""
         waiting = self._submitter.waiting(allocation.id)
         if waiting is not None:
+            self._send_again_if_forgotten(allocation.id)
             return _all(allocation, "starting", waiting)
         if trouble or self._answered_at == float("-inf"):
             return _all(allocation, "starting", f"Slurm does not answer{f': {trouble}' if trouble else ' yet'}")
@@ -361,6 +374,15 @@ class SlurmEngine(QueueEngine):
             return self._collected(allocation, self._ending(allocation, past, chosen))
         why = f"Slurm no longer knows job {mark.read_text()}, which ended while nobody looked"
         return self._collected(allocation, Ending("", why))
+
+    def _send_again_if_forgotten(self, allocation_id: str) -> None:
+        """Submit once more what Slurm took and has not listed for a while, by its own answers."""
+        if not self._submitter.is_sent(allocation_id):
+            self._unlisted.pop(allocation_id, None)
+        elif self._answered_at - self._unlisted.setdefault(allocation_id, self._answered_at) > _FORGOTTEN_S:
+            log.warning("Slurm took the job of %s and does not have it: it is submitted again", allocation_id)
+            del self._unlisted[allocation_id]
+            self._submitter.again(allocation_id)
 
     def _ending(self, allocation: Allocation, job: Job, chosen: SlurmOptions) -> Ending:
         failed = job.state in ("NODE_FAIL", "BOOT_FAIL")

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from muster.clusters.options import Flag, Options
 from muster.defaults import LINGER_S, SLURM_POLL_S, SLURM_WARNING_S
+from muster.engines.slurm.containers import Runtime
 from muster.engines.slurm.parsing import seconds_of
 
 MPIRUN = "mpirun"
@@ -94,6 +95,18 @@ def _host(value: str) -> str:
     return value
 
 
+def _image(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9/.~][\w.:/@#+~-]*", value):
+        raise ValueError(f"{value!r} is no image; give one of a registry, or a file of the site")
+    return value
+
+
+def _mount(value: str) -> str:
+    if not re.fullmatch(r"/[^:,\s]*(:/[^:,\s]*)?", value):
+        raise ValueError(f"{value!r} is no folder; give /PATH or /PATH:/INSIDE")
+    return value
+
+
 def _text(value: str) -> str:
     if not value.isprintable() or '"' in value or "\\" in value:
         raise ValueError(f"{value!r} cannot be passed on; give one line without quotes or backslashes")
@@ -144,6 +157,12 @@ class SlurmOptions(Options):
     exclusive: bool = False
     mpi: Annotated[str, AfterValidator(_mpi)] = MPIRUN
     """Who starts the ranks of MPI jobs: Muster's mpirun, or `srun` with this plugin of Slurm's."""
+    container: Annotated[str, AfterValidator(_image)] | None = None
+    """An image that agents and ranks run in: of a registry, or a file of the site (`.sif`, `.sqsh`)."""
+    container_runtime: Runtime = "pyxis"
+    """What starts it: pyxis (`srun --container-image`), apptainer or enroot."""
+    container_mounts: list[Annotated[str, AfterValidator(_mount)]] = []
+    """Folders of the nodes that are seen inside, beside the workspace's: `/scratch`, `/data:/mnt/data`."""
     requeue: bool = True
     """Slurm may put the job back into its queue when a node fails or is taken back: the next attempt."""
     chain: bool = False
@@ -177,6 +196,8 @@ FLAGS = (
     Flag("gres", "GRES", "resources of each node, such as gpu:a100:4."),
     Flag("time", "TIME", "the time limit of one Slurm job."),
     Flag("exclude", "NODES", "nodes not to use."),
+    Flag("container", "IMAGE", "what agents and ranks run in."),
+    Flag("container_runtime", "NAME", "pyxis (default), apptainer or enroot."),
     Flag("sbatch", "LINE", "a further #SBATCH line; repeatable.", "texts"),
     Flag("chain", "", "go on in a next job when the time is up.", "switch"),
 )

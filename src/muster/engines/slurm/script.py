@@ -8,10 +8,12 @@ import shlex
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from muster import errors
 from muster.defaults import GRACE_CANCEL_S, START_MARGIN_S
 from muster.engines.base import Gang, GangRequest
+from muster.engines.slurm.containers import Container
 from muster.engines.slurm.explanations import node_state
 from muster.engines.slurm.options import MPIRUN, SlurmOptions
 from muster.engines.slurm.parsing import NodeInfo, host_names, num_gpus
@@ -37,7 +39,8 @@ class Limit:
 def make_script(request: GangRequest, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> str:
     """The batch script of one attempt: one `srun`, which starts one agent on each node."""
     head = [f"#SBATCH {line}" for line in _directives(request, options, nodes)]
-    return "\n".join(["#!/bin/bash", *head, "", *_body(request, options), ""])
+    gpus = bool(_gres(request.gang, options, nodes))
+    return "\n".join(["#!/bin/bash", *head, "", *_body(request, options, gpus), ""])
 
 
 def job_name(allocation_id: str) -> str:
@@ -125,12 +128,14 @@ def _directives(request: GangRequest, options: SlurmOptions, nodes: Sequence[Nod
     return [*lines, *options.sbatch]
 
 
-def _body(request: GangRequest, options: SlurmOptions) -> list[str]:
+def _body(request: GangRequest, options: SlurmOptions, gpus: bool) -> list[str]:
     gang, count = request.gang, len(request.nodes)
     first = next(iter(request.nodes.values()))
     root = str(first.root).removesuffix(f".{gang.attempt}.0")
     cpus = _cpus(gang, options)
     python = options.python or sys.executable
+    container = _container(request, options, gpus)
+    within = container.prefix if container else []
     step = [
         "srun",
         f"--nodes={count}",
@@ -140,6 +145,7 @@ def _body(request: GangRequest, options: SlurmOptions) -> list[str]:
         "--mpi=none",
         "--kill-on-bad-exit=0",
         f"--wait={_STEP_ENDS_AFTER_S}",
+        *(container.step_options if container else []),
     ]
     return [
         f"# Muster: attempt {gang.attempt} of the run {gang.run}. One agent on each node starts its ranks there.",
@@ -153,8 +159,16 @@ def _body(request: GangRequest, options: SlurmOptions) -> list[str]:
         f'    for second in $(seq {_CONFIG_PATIENCE_S}); do [ -e "$config" ] && break; sleep 1; done',
         '    exec "$MUSTER_PYTHON" -m muster.agent "$config"',
         "'",
-        " ".join(["exec", *step, "--export=ALL", "/bin/bash", "-c", '"$agent"']),
+        " ".join(["exec", *step, "--export=ALL", *within, "/bin/bash", "-c", '"$agent"']),
     ]
+
+
+def _container(request: GangRequest, options: SlurmOptions, gpus: bool) -> Container | None:
+    """What the agents run in, with the workspace's folder inside."""
+    if options.container is None:
+        return None
+    workspace = str(Path(request.gang.folder).parent)
+    return Container(options.container, options.container_runtime, (workspace, *options.container_mounts), gpus)
 
 
 def _file_name(path: str) -> str:

@@ -38,7 +38,7 @@ class Submitter:
         self._changed = threading.Condition()
         self._wanted: dict[str, _Wanted] = {}
         self._refused: dict[str, str] = {}
-        self._sent: set[str] = set()
+        self._sent: dict[str, _Wanted] = {}
         """Submitted, and not yet seen in Slurm's list."""
         self._cancels: dict[str, float] = {}
         """Job ids, and when they are cancelled should they still be there."""
@@ -62,12 +62,26 @@ class Submitter:
         with self._changed:
             self._wanted.pop(allocation_id, None)
             self._refused.pop(allocation_id, None)
-            self._sent.discard(allocation_id)
+            self._sent.pop(allocation_id, None)
 
     def cancel(self, job_id: str, at_once: bool) -> None:
         with self._changed:
             self._cancels[job_id] = time.monotonic() + (0.0 if at_once else _LEAVE_S)
             self._wake()
+
+    def is_sent(self, allocation_id: str) -> bool:
+        """Whether something was submitted and not seen in Slurm's list since."""
+        with self._changed:
+            return allocation_id in self._sent
+
+    def again(self, allocation_id: str) -> None:
+        """Slurm took it, and does not have it: a controller that crashed forgets what it had not written down."""
+        with self._changed:
+            item = self._sent.pop(allocation_id, None)
+            if item is not None:
+                # It is looked for once more before it is submitted.
+                self._wanted[allocation_id] = _Wanted(item.script, item.mark, unsure=True)
+                self._wake()
 
     def refusal(self, allocation_id: str) -> str:
         with self._changed:
@@ -83,7 +97,7 @@ class Submitter:
     def done(self, allocation_id: str, job_id: str, mark: Path) -> None:
         """The job is in Slurm's list."""
         with self._changed:
-            self._sent.discard(allocation_id)
+            self._sent.pop(allocation_id, None)
         if not mark.exists():
             _write(mark, job_id)
 
@@ -158,7 +172,7 @@ class Submitter:
             unwanted = name not in self._wanted
             self._wanted.pop(name, None)
             if not unwanted:
-                self._sent.add(name)
+                self._sent[name] = item
         if unwanted:
             # Nobody waits for it any more: it was cancelled while it was on its way.
             self.cancel(job, at_once=True)

@@ -290,3 +290,23 @@ def test_an_agent_that_cannot_reach_the_server_is_told_of(fake: Fake):
     fake.answers(poll={item.id: fake.report("up", unreached={"a.1.0": met})})
     state = fake.engine.poll([item])[item.id]
     assert state.unreached["a.1.0"].trouble == "https://10.0.0.9:1: refused"
+
+
+def test_a_gang_takes_what_the_cluster_says_and_its_group_is_on_the_run(fake: Fake):
+    fake.is_attached(dashboard="http://10.0.0.1:8265")
+    fake.answers(nodes=[node(1, resources={"fast_disk": 1}), node(2, resources={"fast_disk": 1}), node(3)])
+    options = {**fake.cluster.options, "resources": {"fast_disk": 1}, "gpu_share": 0.25}
+    fake.cluster = Cluster("many", "ray", options)
+    fake.engine.check(fake.cluster)
+    assert [offer.name for offer in fake.engine.nodes(fake.cluster)] == ["n1", "n2"]
+    wanted = fake.allocation("a")
+    fake.engine.submit(wanted)
+    (call,) = fake.calls("allocate")
+    assert call["wanted"]["bundles"] == [{"CPU": 1.0, "fast_disk": 1.0, "GPU": 0.25}] * 2
+    assert fake.engine.job(wanted) is None
+    fake.answers(poll={wanted.id: fake.report("up")})
+    fake.engine.poll([wanted])
+    job = fake.engine.job(wanted)
+    assert job is not None
+    assert (job.id, job.state, job.nodes) == (f"muster:{wanted.id}", "up", "n2, n3")
+    assert job.link == "http://10.0.0.1:8265"

@@ -183,3 +183,26 @@ def test_what_a_cluster_on_ray_does_not_say_has_the_documented_defaults():
     connection = RayEngine().connection(Cluster("c", "ray", {"address": "ray://h:1", "server_port": 7}))
     assert (connection.mode, connection.server_address, connection.server_port) == ("tls", None, 7)
     assert connection.linger_s == RAY_LINGER_S
+
+
+def test_custom_resources_are_read_and_a_node_without_them_does_not_fit():
+    row = {"NodeID": "a", "NodeManagerAddress": "10.0.0.1", "Alive": True}
+    has = {"CPU": 4.0, "GPU": 1.0, "memory": 8.0, "object_store_memory": 2.0, "node:10.0.0.1": 1.0, "fast_disk": 2.0}
+    with_disk, without = read_nodes([{**row, "Resources": has}])[0], node(4, 1)
+    assert with_disk.resources == {"fast_disk": 2.0}
+    assert fits(with_disk, {}, {"CPU": 1.0, "fast_disk": 2.0, "GPU": 0.5})
+    assert not fits(with_disk, {}, {"fast_disk": 3.0})
+    assert not fits(without, {}, {"fast_disk": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"resources": {"GPU": 1}}, "GPU is no custom resource"),
+        ({"resources": {"disk": 0}}, "resources.disk"),
+        ({"gpu_share": 1.5}, "gpu_share"),
+    ],
+)
+def test_what_is_no_custom_resource_or_share_is_refused(options: dict[str, object], why: str):
+    with pytest.raises(errors.JobError, match=why):
+        RayOptions.parse({"address": "ray://h:10001", **options})

@@ -448,6 +448,9 @@ def test_what_jobs_used_is_asked_of_the_accounting_and_its_absence_is_said(bed: 
         ({"qos": "fast"}, "qos: Slurm would refuse every job with fast", "QOS of this site: long, normal."),
         ({"mail_type": "SOMETIMES"}, "mail_type: 'SOMETIMES' is no event", "docs/slurm.md"),
         ({"comment": 'a "quote"'}, "comment: ", "docs/slurm.md"),
+        ({"container": "a image"}, "container: 'a image' is no image", "docs/slurm.md"),
+        ({"container": "x", "container_mounts": ["a:b"]}, "'a:b' is no folder", "docs/slurm.md"),
+        ({"container": "x"}, "container: this Slurm's srun does not know --container-image", "apptainer or enroot"),
         ({"sbatch": ["hetjob"]}, "asks for a heterogeneous job, and the nodes of a run are alike", "docs/slurm.md"),
     ],
 )  # fmt: skip
@@ -494,3 +497,23 @@ def test_each_login_node_is_asked_alone_and_commands_are_quoted_for_its_shell(
 def test_a_login_node_is_a_host_and_nothing_else(host: str):
     with pytest.raises(errors.JobError, match="is no host"):
         SlurmOptions.parse({"ssh": host})
+
+
+def test_a_job_that_a_crashed_controller_forgot_before_anybody_saw_it_is_submitted_again(bed: Bed):
+    allocation = bed.allocation()
+    job = bed.submitted(allocation)
+    wait_until(lambda: bed.engine.job(allocation), 5, "the answer of sbatch")
+    bed.slurm.forget(job)
+    bed.poll(allocation)
+    assert bed.slurm.calls["sbatch"] == 1
+
+    def again() -> bool:
+        bed.poll(allocation)
+        return bed.slurm.calls["sbatch"] == 2
+
+    wait_until(again, 10, "the second submission")
+    state = bed.poll(allocation)
+    assert "in the queue of Slurm as job" in state.reason
+    for _ in range(3):
+        bed.poll(allocation)
+    assert bed.slurm.calls["sbatch"] == 2

@@ -41,6 +41,13 @@ SITES: dict[str, tuple[dict[str, Any], dict[str, Any], list[NodeInfo]]] = {
          "mail_type": "end,fail", "mail_user": "ada@site.org"},
         {}, GPU_NODES,
     ),
+    "pyxis": ({"partition": "gpu", "container": "nvcr.io#nvidia/pytorch:24.01-py3", "container_mounts": ["/scratch"]},
+              {}, GPU_NODES),
+    "apptainer": (
+        {"container": "/images/torch.sif", "container_runtime": "apptainer", "container_mounts": ["/data:/mnt/data"]},
+        {}, GPU_NODES,
+    ),
+    "enroot": ({"container": "/images/torch.sqsh", "container_runtime": "enroot"}, {}, CPU_NODES),
     "pmix": ({"partition": "gpu", "mpi": "pmix"}, {"ranks_per_node": 4}, GPU_NODES),
     "chained": ({"partition": "gpu", "chain": True, "time": "4:00:00"}, {"time_limit_s": 604_800.0}, GPU_NODES),
 }  # fmt: skip

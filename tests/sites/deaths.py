@@ -1,0 +1,331 @@
+"""Deaths × moments on a real Slurm or Ray: what a run makes of each, and whether the cluster then takes the next job.
+
+`python -m tests.sites.deaths --engine slurm` plays them all and prints the table; `--death` and `--moment` choose some.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import psutil
+from tests.sites.ray import RaySite
+from tests.sites.slurm import SlurmSite
+
+from muster.client.api import Client
+from muster.client.connect import connect
+from muster.client.submit import submit
+from muster.client.workspace import create_workspace, find_workspace
+from muster.job.explain import make_spec
+from muster.wire import states
+from muster.wire.runs import RunView
+
+MOMENTS = ("idle", "queued", "preparing", "running", "finalizing")
+PATIENCE_S = 150.0
+OPTIONS = {"partition": "batch", "poll_seconds": 0.5, "server_address": "127.0.0.1"}
+_OUTPUT_MB = 150
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one death at one moment led to."""
+
+    death: str
+    moment: str
+    outcome: str
+    """The verdicts of the run's attempts; of `idle`, nothing."""
+    well: bool
+    """The run came to its end, and the next job completed."""
+
+
+@dataclass
+class Scene:
+    """A workspace on a private site."""
+
+    folder: Path
+
+    @property
+    def client(self) -> Client:
+        """Found anew each time: the server may be another one."""
+        return connect(find_workspace(self.folder))
+
+    def run(self, **job: object) -> str:
+        return submit(self.client, make_spec(job), self.folder, python=sys.executable).id
+
+    def view(self, run_id: str) -> RunView:
+        return self.client.run(run_id)
+
+    def server(self) -> psutil.Process:
+        return psutil.Process(self.client.health().pid)
+
+    def agents(self, run_id: str | None) -> list[psutil.Process]:
+        """The agents that were brought for a run."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                words = process.cmdline()
+                if run_id and words[1:3] == ["-m", "muster.agent"] and f"/{run_id}." in words[-1]:
+                    found.append(process)
+        return found
+
+    def is_queued(self, run_id: str) -> bool:
+        raise NotImplementedError
+
+    def let_go(self) -> None:
+        """Have what is held in the queue start."""
+
+    @property
+    def set_up(self) -> str:
+        """A node's set-up that waits."""
+        return f"touch {self.folder}/setup; while [ ! -e {self.folder}/go ]; do sleep 0.1; done"
+
+
+@dataclass
+class SlurmScene(Scene):
+    slurm: SlurmSite
+
+    def is_queued(self, run_id: str) -> bool:
+        return run_id in self.slurm.command("squeue", "-h", "-o", "%j")
+
+    def let_go(self) -> None:
+        for job in self.slurm.command("squeue", "-h", "-t", "pending", "-o", "%i").split():
+            self.slurm.command("scontrol", "release", job)
+
+
+@dataclass
+class RayScene(Scene):
+    ray: RaySite
+
+
+@contextlib.contextmanager
+def scene() -> Iterator[SlurmScene]:
+    with _workspace() as folder, contextlib.closing(SlurmSite(num_nodes=4)) as slurm:
+        slurm.start()
+        os.environ.update(slurm.environment)
+        made = SlurmScene(folder, slurm)
+        create_workspace(folder, "deaths")
+        made.client.create_cluster("main", "slurm", OPTIONS)
+        made.client.create_cluster("held", "slurm", {**OPTIONS, "sbatch": ["--hold"]})
+        made.client.create_cluster("slow", "slurm", {**OPTIONS, "setup": made.set_up})
+        yield made
+        connect(find_workspace(folder)).shutdown(force=True)
+
+
+@contextlib.contextmanager
+def ray_scene() -> Iterator[RayScene]:
+    with _workspace() as folder, contextlib.closing(RaySite()) as ray:
+        ray.start()
+        made = RayScene(folder, ray)
+        create_workspace(folder, "deaths")
+        options = {**ray.options, "cut_off_seconds": 8}
+        made.client.create_cluster("main", "ray", options)
+        made.client.create_cluster("slow", "ray", {**options, "setup": made.set_up})
+        yield made
+        connect(find_workspace(folder)).shutdown(force=True)
+
+
+@contextlib.contextmanager
+def _workspace() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="deaths-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# Deaths: each returns what makes the site whole again.
+
+
+def controller(here: Scene, run_id: str | None) -> Callable[[], None]:
+    assert isinstance(here, SlurmScene)
+    here.slurm.kill_controller()
+    return here.slurm.start_controller
+
+
+def slurmd(here: Scene, run_id: str | None) -> Callable[[], None]:
+    """That of a node with an agent; of the first where there is none."""
+    assert isinstance(here, SlurmScene)
+    slurm = here.slurm
+    busy = here.slurm.command("squeue", "-h", "-t", "running", "-o", "%B").split()
+    node = busy[0] if busy else here.slurm.nodes[0]
+    here.slurm.kill_node(node)
+
+    def revive() -> None:
+        # Slurm must have noticed, or nothing has happened at all.
+        until(lambda: _state(slurm, node).startswith(("down", "idle*", "mix*", "alloc*")), "Slurm's notice")
+        here.slurm.start_node(node)
+
+    return revive
+
+
+def head(here: Scene, run_id: str | None) -> Callable[[], None]:
+    assert isinstance(here, RayScene)
+    here.ray.kill_ray(here.ray.hosts[0])
+    return here.ray.revive
+
+
+def raylet(here: Scene, run_id: str | None) -> Callable[[], None]:
+    """That of a host with a part of the run which is not the head; of the last where there is none."""
+    assert isinstance(here, RayScene)
+    nodes = here.view(run_id).attempts[-1].nodes if run_id else ()
+    others = [node.name for node in nodes if node.name in here.ray.hosts[1:]]
+    ray, host = here.ray, others[0] if others else here.ray.hosts[-1]
+    ray.raylet(host).kill()
+
+    def revive() -> None:
+        # What is left of Ray there ends by itself a little later.
+        ray.kill_ray(host)
+        ray.revive()
+
+    return revive
+
+
+def broker(here: Scene, run_id: str | None) -> Callable[[], None]:
+    assert isinstance(here, RayScene)
+    here.ray.broker().kill()
+    return lambda: None
+
+
+def bridge(here: Scene, run_id: str | None) -> Callable[[], None]:
+    for process in here.server().children():
+        if "muster.engines.ray.bridge" in process.cmdline():
+            process.kill()
+    return lambda: None
+
+
+def agent(here: Scene, run_id: str | None) -> Callable[[], None]:
+    for process in here.agents(run_id)[:1]:
+        process.send_signal(signal.SIGKILL)
+    return lambda: None
+
+
+def server(here: Scene, run_id: str | None) -> Callable[[], None]:
+    here.server().kill()
+    # The next call starts another.
+    return lambda: None
+
+
+Death = Callable[[Scene, str | None], Callable[[], None]]
+DEATHS: dict[str, dict[str, Death]] = {
+    "slurm": {"controller": controller, "slurmd": slurmd, "agent": agent, "server": server},
+    "ray": {"head": head, "raylet": raylet, "broker": broker, "bridge": bridge, "agent": agent, "server": server},
+}
+MOMENTS_OF = {"slurm": MOMENTS, "ray": tuple(moment for moment in MOMENTS if moment != "queued")}
+"""A gang that waits in Ray's queue waits for nodes that others hold: nothing but time holds it there."""
+
+
+# Moments
+
+
+def arrange(here: Scene, moment: str) -> str | None:
+    """Bring a run to a moment; its id."""
+    for name in ("go", "up", "setup"):
+        (here.folder / name).unlink(missing_ok=True)
+    if moment == "idle":
+        return None
+    wait = f"touch {here.folder}/up; while [ ! -e {here.folder}/go ]; do sleep 0.1; done"
+    compute = {"queued": "held", "preparing": "slow"}.get(moment, "main")
+    large = f"mkdir -p outputs; head -c {_OUTPUT_MB}000000 /dev/urandom > outputs/large"
+    command = {"running": wait, "finalizing": large}.get(moment, "true")
+    run_id = here.run(command=command, compute=compute, retry={"node_loss": 3, "platform": 3, "backoff_s": 0})
+    reached: dict[str, Callable[[], bool]] = {
+        "queued": lambda: here.is_queued(run_id),
+        "preparing": (here.folder / "setup").exists,
+        "running": (here.folder / "up").exists,
+        "finalizing": lambda: here.view(run_id).status in (states.FINALIZING, *states.TERMINAL),
+    }
+    until(reached[moment], f"{run_id} {moment}")
+    return run_id
+
+
+def play(here: Scene, death: str, moment: str) -> Cell:
+    """One cell of the table."""
+    run_id = arrange(here, moment)
+    engine = "slurm" if isinstance(here, SlurmScene) else "ray"
+    DEATHS[engine][death](here, run_id)()
+    (here.folder / "go").touch()
+    outcome = ""
+    well = True
+    if run_id is not None:
+        view = ended(here, run_id, release=moment == "queued")
+        outcome = ", ".join(attempt.verdict.code for attempt in view.attempts if attempt.verdict)
+        well = view.status == states.COMPLETED
+    following = ended(here, here.run(command="true", compute="main"))
+    return Cell(death, moment, outcome, well and following.status == states.COMPLETED)
+
+
+def ended(here: Scene, run_id: str, release: bool = False) -> RunView:
+    def over() -> RunView | None:
+        if release:
+            here.let_go()
+        view = here.view(run_id)
+        return view if view.status in states.TERMINAL else None
+
+    found = until(over, f"the end of {run_id}")
+    assert isinstance(found, RunView)
+    return found
+
+
+def table(cells: list[Cell]) -> str:
+    """As documents have it: a row for each death, a column for each moment."""
+    by = {(cell.death, cell.moment): cell for cell in cells}
+    moments = [moment for moment in MOMENTS if any(cell.moment == moment for cell in cells)]
+    lines = [f"| death of | {' | '.join(moments)} |", "|---" * (len(moments) + 1) + "|"]
+    for death in dict.fromkeys(cell.death for cell in cells):
+        row = [by.get((death, moment)) for moment in moments]
+        shown = ["" if cell is None else _shown(cell) for cell in row]
+        lines.append(f"| {death} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def _shown(cell: Cell) -> str:
+    said = cell.outcome or "next job completed"
+    return said if cell.well else f"**wrong**: {said}"
+
+
+def _state(slurm: SlurmSite, node: str) -> str:
+    return slurm.command("sinfo", "-h", "-p", "urgent", "-n", node, "-o", "%t")
+
+
+def until(condition: Callable[[], object], what: str) -> object:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        if found := condition():
+            return found
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what} did not come within {PATIENCE_S:g} s")
+        time.sleep(0.1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--engine", choices=DEATHS, default="slurm")
+    parser.add_argument("--death", action="append")
+    parser.add_argument("--moment", choices=MOMENTS, action="append")
+    chosen = parser.parse_args()
+    cells: list[Cell] = []
+    engine = chosen.engine
+    with scene() if engine == "slurm" else ray_scene() as here:
+        for death, moment in product(chosen.death or DEATHS[engine], chosen.moment or MOMENTS_OF[engine]):
+            began = time.monotonic()
+            try:
+                cells.append(play(here, death, moment))
+            except TimeoutError as error:
+                cells.append(Cell(death, moment, str(error), False))
+            print(f"{cells[-1]} {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    print(table(cells))
+    sys.exit(0 if all(cell.well for cell in cells) else 1)
+
+
+if __name__ == "__main__":
+    main()
