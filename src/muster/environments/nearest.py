@@ -92,6 +92,15 @@ _FOR_NUMPY_2 = {
 _PIN = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?\s*(?:==|<=|<|~=)\s*(?P<version>\d+(?:\.\d+)*)")
 
 
+_OLD_XGBOOST = re.compile(r"xgboost(?:-cpu)?\s*(?:==|<=|<|~=)\s*(?:0|1\.[0-5])\b.*", re.IGNORECASE)
+
+
+def before_pandas_2(pip: Sequence[str]) -> str:
+    """The package that imports what pandas 2 has no more, where nothing bounds pandas; empty where none does."""
+    bounded = any(re.match(r"pandas\s*(?:==|<|~=)", line.strip(), re.IGNORECASE) for line in pip)
+    return "" if bounded else next((line.strip() for line in pip if _OLD_XGBOOST.fullmatch(line.strip())), "")
+
+
 def before_numpy_2(pip: Sequence[str]) -> str:
     """The package that asks for a version from before NumPy 2, where nothing bounds NumPy; empty where none does."""
     names = [re.split(r"[\[\s=<>!~;]", line.strip().lower(), maxsplit=1)[0] for line in pip]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from muster.environments import catalogue, condafile, names, requirements
 from muster.environments.names import Meaning
-from muster.environments.nearest import before_numpy_2, modern_mlflow, nearest_python, pip_requirements
+from muster.environments.nearest import before_numpy_2, before_pandas_2, modern_mlflow, nearest_python, pip_requirements
 from muster.environments.venvs import interpreters
 from muster.environments.venvs.recipe import package_names
 from muster.job.explain import job_error
@@ -259,6 +259,9 @@ def _today(pip: tuple[str, ...], strict: bool, notices: list[str]) -> tuple[str,
         return pip
     lines, said = modern_mlflow(pip)
     notices += said
+    if (old := before_pandas_2(lines)) and any(re.match(r"pandas\b", line.strip()) for line in lines):
+        notices.append(f"{old} cannot be imported beside pandas 2: pandas<2 is taken")
+        lines = (*(line for line in lines if line.strip().lower() != "pandas"), "pandas<2")
     if old := before_numpy_2(lines):
         notices.append(f"{old} is from before NumPy 2 and says nothing of it: numpy<2 is taken")
         lines = (*(line for line in lines if line.strip().lower() != "numpy"), "numpy<2")

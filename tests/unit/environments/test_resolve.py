@@ -183,6 +183,11 @@ def test_packages_from_before_numpy_2_get_one_that_they_work_with(pip: list[str]
     assert "numpy<2" not in recipe({"pip": pip, "strict": True}).requirements
 
 
+def test_an_xgboost_from_before_pandas_2_gets_one_that_it_works_with() -> None:
+    assert recipe({"pip": ["xgboost==1.3.3", "pandas"]}).requirements == ("xgboost==1.3.3", "pandas<2", "numpy<2")
+    assert "pandas<2" not in recipe({"pip": ["xgboost==1.7.6", "pandas"]}).requirements
+
+
 def test_packages_on_an_image_of_a_framework_are_joined_with_the_framework() -> None:
     described = {"image": "pytorch/pytorch:2.0.0", "pip": ["torch==2.1.0", "einops"]}
     found = recipe(described, container_trouble=lambda image: "no engine")

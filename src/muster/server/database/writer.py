@@ -43,8 +43,10 @@ class Patience:
 class Transaction:
     """What a write sees: the connection, and things to do once it is durable."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, memory: dict[str, Any] | None = None) -> None:
         self.connection = connection
+        self.memory: dict[str, Any] = {} if memory is None else memory
+        """What rooms remember from one write to the next; nothing that was not committed may stay in it."""
         self.after_commit: list[Callable[[], None]] = []
         self.frees_nodes = False
         """Something may start now; it is decided before this commit."""
@@ -86,6 +88,7 @@ class Writer:
         self.commits = 0
         """How many there were: as long as it stays the same, so does all that can be read."""
         self._engine = engine
+        self._memory: dict[str, Any] = {}
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="database-writer", daemon=True)
@@ -163,13 +166,13 @@ class Writer:
             for item in items:
                 self._apply(connection, item, batch, alone=len(items) == 1)
             if batch.freed and self.before_commit is not None:
-                last = Transaction(connection)
+                last = Transaction(connection, self._memory)
                 self.before_commit(last)
                 batch.hooks += last.after_commit
         return batch
 
     def _apply(self, connection: Connection, item: _Write, batch: _Batch, alone: bool) -> None:
-        transaction = Transaction(connection)
+        transaction = Transaction(connection, self._memory)
         try:
             if alone:
                 result = item.work(transaction)

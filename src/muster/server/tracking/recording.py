@@ -16,6 +16,7 @@ from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.json_text import write_json
 from muster.server.tracking.block_rows import BlockRows
+from muster.server.tracking.known_series import KnownSeries, Summaries
 from muster.server.tracking.summaries import Summary
 from muster.wire.codec import Json
 from muster.wire.runs import MetricPoint
@@ -84,9 +85,11 @@ class Batch:
     summaries: dict[tuple[str, str], Summary]
     """By name and type."""
     new: list[tuple[str, str]]
-    points: dict[int, Points]
-    """By the number of the series."""
+    points: dict[int, list[tuple[int, Json, float | None, float]]]
+    """Order, value, step and time of each, by the number of the series."""
     rows: list[TailPoint]
+    known: Summaries
+    """Of all series of the source that are remembered."""
 
 
 def add_points(transaction: Transaction, run_id: str, points: Sequence[MetricPoint]) -> None:
@@ -94,18 +97,30 @@ def add_points(transaction: Transaction, run_id: str, points: Sequence[MetricPoi
     if not points:
         return
     last_order, num_series = transaction.execute(_COUNT_OF_RUN, {"run": run_id}).first() or (0, 0)
+    series: KnownSeries = transaction.memory.setdefault("known series", KnownSeries())
+    known = series.take(run_id, last_order)
     by_source: dict[tuple[int, str], list[tuple[int, MetricPoint]]] = defaultdict(list)
     for order, point in enumerate(points, last_order + 1):
         by_source[point.attempt, point.source].append((order, point))
     for (attempt, name), found in by_source.items():
-        num_series += _add(transaction, Source(run_id, attempt, name[:255]), found, num_series)
+        source = Source(run_id, attempt, name[:255])
+        summaries = known.sources.setdefault((attempt, source.name), {})
+        num_series += _add(transaction, source, found, num_series, summaries)
+    known.last_order = last_order + len(points)
+    transaction.after_commit.append(lambda: series.put(run_id, known))
     counts = {"new_order": last_order + len(points), "new_series": num_series, "key_run": run_id}
     transaction.execute(_CHANGE_COUNT if last_order else _ADD_COUNT, counts)
 
 
-def _add(transaction: Transaction, source: Source, points: Sequence[tuple[int, MetricPoint]], num_series: int) -> int:
+def _add(
+    transaction: Transaction,
+    source: Source,
+    points: Sequence[tuple[int, MetricPoint]],
+    num_series: int,
+    known: Summaries,
+) -> int:
     """Record what one source logged; returns how many series are new."""
-    batch = _make_batch(transaction, source, points, num_series)
+    batch = _make_batch(transaction, source, points, num_series, known)
     rows, waiting = transaction.execute(_TAIL_SIZE, source.key).one()
     is_long = len(points) >= _AT_ONCE * len(batch.points)
     if is_long or rows >= _TAIL_ROWS or waiting + len(points) >= _TAIL_POINTS:
@@ -119,21 +134,29 @@ def _add(transaction: Transaction, source: Source, points: Sequence[tuple[int, M
 
 
 def _make_batch(
-    transaction: Transaction, source: Source, points: Sequence[tuple[int, MetricPoint]], num_series: int
+    transaction: Transaction,
+    source: Source,
+    points: Sequence[tuple[int, MetricPoint]],
+    num_series: int,
+    known: Summaries,
 ) -> Batch:
     by_series: dict[tuple[str, str], list[tuple[int, Json, float | None, float]]] = defaultdict(list)
     for order, point in points:
         by_series[point.name[:255], point.type[:16]].append((order, point.value, point.step, point.at))
-    summaries = _load_summaries(transaction, source, by_series, num_series)
+    missing = {key for key in by_series if key not in known}
+    if missing and num_series:
+        known.update(_load_summaries(transaction, source, missing, num_series))
+    summaries = {key: known[key] for key in by_series if key in known}
     new = [key for key in by_series if key not in summaries]
     for index, key in enumerate(new, num_series):
-        summaries[key] = Summary(index)
-    batch = Batch(summaries, new, {}, [])
+        known[key] = summaries[key] = Summary(index)
+    batch = Batch(summaries, new, {}, [], known)
     for key, found in by_series.items():
-        number = summaries[key].number
-        batch.points[number] = columns = Points(*([*column] for column in zip(*found, strict=True)))
+        summary = summaries[key]
+        number = summary.number
+        batch.points[number] = found
         batch.rows += [[number, *point] for point in found]
-        summaries[key].take_in(columns)
+        summary.take_in_rows(found)
     return batch
 
 
@@ -199,16 +222,18 @@ def _move_to_blocks(transaction: Transaction, source: Source, batch: Batch) -> N
     for rows in transaction.execute(_TAIL_OF_SOURCE, source.key).scalars():
         for number, *point in rows:
             waiting[number].add(*point)
-    for number, points in batch.points.items():
-        waiting[number].extend(points)
+    for number, found in batch.points.items():
+        waiting[number].extend(Points(*([*column] for column in zip(*found, strict=True))))
     summaries = {summary.number: summary for summary in batch.summaries.values()}
     absent = [number for number in waiting if number not in summaries]
-    stored = {number: summary.stored for number, summary in summaries.items()} | _stored(transaction, source, absent)
+    others = {summary.number: summary for summary in batch.known.values() if summary.number not in summaries}
+    stored = {number: summary.stored for number, summary in (summaries | others).items()}
+    stored |= _stored(transaction, source, [number for number in absent if number not in others])
     blocks = BlockRows(transaction, source.run_id)
     for number, points in waiting.items():
         blocks.append(number, stored[number], points)
-        if number in summaries:
-            summaries[number].stored += len(points)
+        if held := summaries.get(number) or others.get(number):
+            held.stored += len(points)
     blocks.write()
     if absent:
         grown = [{"key_run": source.run_id, "key_number": n, "more": len(waiting[n])} for n in absent]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from muster.host.points import Points
@@ -44,20 +45,23 @@ class Summary:
 
     def take_in(self, points: Points) -> None:
         """Add points that came after those that are known."""
-        if not len(points):
+        self.take_in_rows(list(zip(points.orders, points.values, points.steps, points.at, strict=True)))
+
+    def take_in_rows(self, rows: Sequence[tuple[int, Json, float | None, float]]) -> None:
+        """The same for points that are given as order, value, step and time."""
+        if not rows:
             return
         if not self.num_points:
-            self.first_step, self.first_at = points.steps[0], points.at[0]
-        self.num_points += len(points)
-        self.last, self.last_step = points.values[-1], points.steps[-1]
-        found = number(self.last)
-        self.last_number = None if found is None else float(found)
-        self.last_at, self.last_order = points.at[-1], points.orders[-1]
-        for value, step in zip(points.values, points.steps, strict=True):
-            found = number(value)
+            _, _, self.first_step, self.first_at = rows[0]
+        self.num_points += len(rows)
+        for _, value, step, _ in rows:
+            found = value if type(value) is float and value == value else number(value)
             if found is None:
                 continue
             if self.least is None or found < self.least:
                 self.least, self.least_step = float(found), step
             if self.greatest is None or found > self.greatest:
                 self.greatest, self.greatest_step = float(found), step
+        self.last_order, self.last, self.last_step, self.last_at = rows[-1]
+        found = number(self.last)
+        self.last_number = None if found is None else float(found)
