@@ -140,6 +140,9 @@ def test_the_examples_of_the_command_reference_work(workspace: Path) -> None:
         if item.command.split()[1] in ("shell", "stacks", "forward", "tensorboard") or item.command == "muster mlflow":
             enter_a_run_that_sleeps(item, workspace)
             continue
+        if item.command.startswith("muster serve"):
+            serve_until_cancelled(item, workspace)
+            continue
         if item.command.startswith("muster cancel"):
             cancel_a_run_that_sleeps(item, workspace)
             continue
@@ -185,6 +188,17 @@ def enter_a_run_that_sleeps(item: Shown, folder: Path) -> None:
         execute(Shown(0, "muster cancel @latest --force", None), folder, REFERENCE)
         execute(Shown(0, "muster wait @latest", None), folder, REFERENCE, allowed={130})
         execute(Shown(0, "muster rm @latest --yes", None), folder, REFERENCE)
+
+
+def serve_until_cancelled(item: Shown, folder: Path) -> None:
+    """On a port of this test's own."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    execute(Shown(item.line, f"{item.command} --port {port} --detach", None), folder, REFERENCE)
+    execute(Shown(0, "muster cancel @latest --force", None), folder, REFERENCE)
+    execute(Shown(0, "muster wait @latest", None), folder, REFERENCE, allowed={130})
+    execute(Shown(0, "muster rm @latest --yes", None), folder, REFERENCE)
 
 
 def encrypt(folder: Path) -> None:

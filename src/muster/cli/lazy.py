@@ -25,7 +25,7 @@ MEANT = {
     "exec": "shell", "ssh": "shell", "attach": "logs", "log": "logs", "tail": "logs", "follow": "logs",
     "describe": "show", "info": "show", "get": "download", "fetch": "download", "cp": "download",
     "diff": "compare", "resume": "retry", "clone": "rerun", "metric": "metrics", "plot": "metrics",
-    "sinfo": "cluster", "nodes": "cluster", "serve": "up", "server": "up", "check": "doctor", "stats": "metrics",
+    "sinfo": "cluster", "nodes": "cluster", "server": "up", "check": "doctor", "stats": "metrics",
     "sacct": "ps", "connect": "login", "environments": "env", "dataset": "data",
 }  # fmt: skip
 """What other tools call it."""

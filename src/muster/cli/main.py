@@ -179,6 +179,11 @@ PANELS = {
             "Score files or tables with a model, on any number of processes.",
             "muster score ./model.pt --script score.py --input ./images",
         ),
+        "serve": Word(
+            "models.serve:serve",
+            "Answer requests with a model or a script, until the run is cancelled.",
+            "muster serve score.py --model ./model.pt --port 5001",
+        ),
         "mlflow": Word(
             "tracking.mlflow:mlflow",
             "Let MLflow's own clients on this machine read and write this workspace.",

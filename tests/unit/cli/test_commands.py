@@ -71,6 +71,7 @@ COMMANDS = [
     "run",
     "score",
     "secret",
+    "serve",
     "shell",
     "show",
     "simulate",

@@ -36,13 +36,16 @@ def main() -> int:
     waiting: "queue.Queue[Optional[Loaded]]" = queue.Queue(2)
     sending: "queue.Queue[Optional[frames.Message]]" = queue.Queue()
     threading.Thread(target=_read, args=(connection, root, form, waiting), daemon=True).start()
-    sender = threading.Thread(target=_send, args=(connection, sending), daemon=True)
+    sender_lock = threading.Lock()
+    sender = threading.Thread(target=_send, args=(connection, sending, sender_lock), daemon=True)
     sender.start()
-    sending.put(["ready"])
+    # Said at once: what runs next may take the process down.
+    _say(connection, ["ready"], sender_lock)
     while True:
         loaded = waiting.get()
         if loaded is None:
             break
+        _say(connection, ["begin", loaded[0].number], sender_lock)
         _score(script, loaded, sending)
     if script.shutdown is not None:
         script.shutdown()
@@ -63,7 +66,6 @@ def _script(settings: Settings, model: str) -> Script:
 
 def _score(script: Script, loaded: Loaded, sending: "queue.Queue[Optional[frames.Message]]") -> None:
     batch, data, problem = loaded
-    sending.put(["begin", batch.number])
     if problem is not None:
         sending.put(["failed", batch.number, problem])
         return
@@ -106,11 +108,16 @@ def _data(batch: Batch, root: str, form: str) -> Any:
     return tables.read(path_of(root, batch.names[0]), form, batch.begin, batch.end)
 
 
-def _send(connection: socket.socket, sending: "queue.Queue[Optional[frames.Message]]") -> None:
+def _send(connection: socket.socket, sending: "queue.Queue[Optional[frames.Message]]", lock: threading.Lock) -> None:
     while True:
         message = sending.get()
         if message is None:
             return
+        _say(connection, message, lock)
+
+
+def _say(connection: socket.socket, message: frames.Message, lock: threading.Lock) -> None:
+    with lock:
         try:
             frames.send(connection, message)
         except OSError:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Tuple
 
 from muster.scoring import frames
 from muster.scoring.batch.work import Batch, Settings
@@ -19,6 +19,7 @@ from muster.scoring.script import INIT_FAILED
 _WAIT_S = 0.05
 _AT_ONCE = 2
 """One is scored while the next is read."""
+_BAD_STARTS = 3
 _SILENT_S = 30.0
 """So long a rank that lost rank 0 waits to be ended, so that it is not taken for the culprit."""
 
@@ -81,9 +82,11 @@ class Rank:
     coordinator: socket.socket
     settings: Settings
     under_way: List[Batch] = field(default_factory=list)
-    """The first is being scored."""
+    """In the order in which the process got them."""
     tries: Dict[int, int] = field(default_factory=dict)
-    began_at: Optional[float] = None
+    began: Optional[Tuple[int, float]] = None
+    """Which mini-batch is being scored, and since when."""
+    bad_starts: int = 0
 
     def work(self) -> str:
         """Score until there is nothing left; returns why the whole was given up, or nothing."""
@@ -120,7 +123,7 @@ class Rank:
             pass  # it has died, which is seen when it is listened to
 
     def _listen(self) -> None:
-        limit = None if self.began_at is None else self.began_at + self.settings.timeout_s - time.monotonic()
+        limit = None if self.began is None else self.began[1] + self.settings.timeout_s - time.monotonic()
         try:
             message = self.keeper.receive(_WAIT_S if limit is None else min(limit, 1.0))
         except frames.Closed:
@@ -137,10 +140,14 @@ class Rank:
         if kind == "ready":
             self.keeper.ready = True
         elif kind == "begin":
-            self.began_at = time.monotonic()
+            self.began = (frames.number(message[1]), time.monotonic())
         elif kind in ("scored", "failed") and self.under_way:
-            batch = self.under_way.pop(0)
-            self.began_at = None
+            number = frames.number(message[1])
+            batch = next(item for item in self.under_way if item.number == number)
+            self.under_way.remove(batch)
+            # The next one may have begun before this result was sent.
+            if self.began is not None and self.began[0] == number:
+                self.began = None
             if kind == "scored":
                 self._tell(message)
             else:
@@ -171,13 +178,13 @@ class Rank:
         said = self.keeper.end()
         if not self.keeper.ready and self.keeper.process.returncode == INIT_FAILED:
             raise InitFailed(said)
-        scored, waiting = self.under_way[:1], self.under_way[1:]
-        if self.began_at is None and scored:
-            scored, waiting = [], self.under_way
-        was_ready = self.keeper.ready
-        self.under_way, self.began_at = [], None
-        if not was_ready and not scored:
-            raise InitFailed("{} before it was ready".format(said))
+        number = None if self.began is None else self.began[0]
+        scored = [batch for batch in self.under_way if batch.number == number]
+        waiting = [batch for batch in self.under_way if batch.number != number]
+        self.bad_starts = 0 if self.keeper.ready else self.bad_starts + 1
+        self.under_way, self.began = [], None
+        if self.bad_starts >= _BAD_STARTS:
+            raise InitFailed("{} before it was ready, {} times in a row".format(said, self.bad_starts))
         self.keeper.start()
         for batch in waiting:
             self._hand_over(batch)

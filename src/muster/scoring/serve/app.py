@@ -1,0 +1,222 @@
+"""The routes of a replica: Azure ML's inference server, the Open Inference Protocol v2, `v1/models/…:predict`."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import os
+import uuid
+from typing import Any, Awaitable, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from urllib.parse import parse_qsl
+
+from muster.scoring.frames import Value
+from muster.scoring.serve import oip
+from muster.scoring.serve.batching import Full, Outcome, Runner
+from muster.scoring.serve.http import Answer, Request, answer_of
+from muster.scoring.serve.models import BadInput, Model
+from muster.scoring.serve.settings import Settings
+
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+
+_JSON = {"content-type": "application/json"}
+_TEXT = {"content-type": "text/plain; charset=utf-8"}
+_MOST_ID = 100
+_SERVER_VERSION = b"muster"
+
+
+class Asked(NamedTuple):
+    """The head of a request."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+
+
+class App:
+    """One replica's answers. Plain ASGI: between the listener and the model there is nothing else."""
+
+    def __init__(self, settings: Settings, model: Model, runner: Runner) -> None:
+        self._settings = settings
+        self._model = model
+        self._runner = runner
+        self._key = os.environ.get("SERVE_KEY", "")
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        asked = Asked(scope["method"], scope["path"], scope["query_string"].decode("latin-1"), headers)
+        try:
+            answer = await self._answer(asked, receive)
+        except _Gone:
+            return
+        ids = _ids(headers)
+        listed = [
+            (name.encode("latin-1"), str(value).encode("latin-1")) for name, value in {**ids, **answer.headers}.items()
+        ]
+        listed += [(b"x-ms-server-version", _SERVER_VERSION), (b"content-length", str(len(answer.body)).encode())]
+        await send({"type": "http.response.start", "status": answer.status, "headers": listed})
+        await send({"type": "http.response.body", "body": b"" if asked.method == "HEAD" else answer.body})
+
+    async def _answer(self, asked: Asked, receive: Receive) -> Answer:
+        method, path, headers = asked.method, asked.path.rstrip("/") or "/", asked.headers
+        if path == "/" and method in ("GET", "HEAD"):
+            return Answer(200, b"Healthy", _TEXT)
+        if len(headers.get("x-ms-request-id", "")) > _MOST_ID or len(headers.get("x-request-id", "")) > _MOST_ID:
+            return _refused(431, "x-ms-request-id and x-request-id may have at most {} characters".format(_MOST_ID))
+        if not self._admitted(headers):
+            return _refused(401, "a key is needed: Authorization: Bearer KEY")
+        if path in ("/score", "/invocations"):
+            return await self._score(asked, receive)
+        if path == "/swagger.json" and method == "GET":
+            return _swagger(dict(parse_qsl(asked.query)).get("version", "2"), self._settings.name)
+        if path.startswith(("/v1/", "/v2")):
+            return await self._protocol(asked, path, receive)
+        return _refused(404, "there is no {}; requests go to /score".format(path))
+
+    def _admitted(self, headers: Mapping[str, str]) -> bool:
+        if not self._key:
+            return True
+        return hmac.compare_digest(headers.get("authorization", "").encode(), "Bearer {}".format(self._key).encode())
+
+    async def _score(self, asked: Asked, receive: Receive) -> Answer:
+        method, query = asked.method, asked.query
+        if method == "OPTIONS":
+            return Answer(200, b"", {"allow": "GET, POST, OPTIONS"})
+        if method not in ("GET", "POST"):
+            return _refused(405, "{} is not taken here; POST is".format(method), {"allow": "GET, POST, OPTIONS"})
+        body = await _body(receive, self._settings.max_body)
+        if body is None:
+            return _refused(413, "the body has more than {:,} bytes".format(self._settings.max_body))
+        if self._model.is_raw:
+            return await self._run(Request(method, asked.path, query, asked.headers, body), asked.headers, receive)
+        try:
+            text = _query_json(query) if method == "GET" else body.decode("utf-8")
+        except UnicodeDecodeError:
+            return _refused(400, "the body is no text in UTF-8")
+        return await self._run(text, asked.headers, receive)
+
+    async def _protocol(self, asked: Asked, path: str, receive: Receive) -> Answer:
+        route = oip.route_of(asked.method, path, self._settings.name, self._settings.version)
+        if isinstance(route, Answer):
+            return route
+        body = await _body(receive, self._settings.max_body)
+        if body is None:
+            return oip.refused(413, "the body is too large")
+        try:
+            request = oip.parse(body, route)
+        except BadInput as error:
+            return oip.refused(400, str(error))
+        answer = await self._run(request.text, asked.headers, receive)
+        return oip.answer_of(answer, request, self._settings)
+
+    async def _run(self, data: Any, headers: Mapping[str, str], receive: Receive) -> Answer:
+        """Have the model answer, in time and as long as the client waits for it."""
+        try:
+            waiting = self._runner.submit(data, headers)
+        except Full:
+            return _refused(429, "{:,} requests wait already".format(self._settings.max_queue), {"retry-after": "1"})
+        gone: "asyncio.Future[Any]" = asyncio.ensure_future(receive())
+        try:
+            await asyncio.wait(
+                (waiting.done, gone), timeout=self._settings.timeout_ms / 1000, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            was_gone = gone.done()
+            gone.cancel()
+        if waiting.done.done():
+            return _outcome(waiting.done.result())
+        waiting.abandoned = True
+        if was_gone:
+            raise _Gone
+        return _refused(408, "no answer within {:g} ms".format(self._settings.timeout_ms), _failed("true"))
+
+
+class _Gone(Exception):
+    """The client closed its connection."""
+
+
+def _outcome(outcome: Outcome) -> Answer:
+    took = {"x-ms-run-fn-exec-ms": "{:.3f}".format(outcome.took_s * 1000)}
+    if isinstance(outcome.error, BadInput):
+        return _refused(400, str(outcome.error), {**_failed("true"), **took})
+    if outcome.error is not None:
+        said = "{}: {}".format(type(outcome.error).__name__, outcome.error)
+        return _refused(500, said, {**_failed("true"), **took})
+    try:
+        answer = answer_of(outcome.value)
+    except (TypeError, ValueError) as error:
+        return _refused(500, "the result cannot be sent: {}".format(error), {**_failed("true"), **took})
+    answer.headers = {**_failed("false"), **took, **answer.headers}
+    return answer
+
+
+def _failed(word: str) -> Dict[str, str]:
+    return {"x-ms-run-function-failed": word}
+
+
+def _refused(status: int, message: str, headers: Optional[Mapping[str, str]] = None) -> Answer:
+    return Answer(status, json.dumps({"message": message}).encode(), {**_JSON, **(headers or {})})
+
+
+async def _body(receive: Receive, most: int) -> Optional[bytes]:
+    """The whole body; None where it is too large. One piece, which is usual, is not copied."""
+    pieces: List[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise _Gone
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > most:
+            return None
+        pieces.append(piece)
+        if not message.get("more_body"):
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _ids(headers: Mapping[str, str]) -> Dict[str, str]:
+    given = headers.get("x-request-id") or headers.get("x-ms-request-id")
+    found = {"x-request-id": given[:_MOST_ID] if given else uuid.uuid4().hex}
+    found["x-ms-request-id"] = found["x-request-id"]
+    for name in ("x-ms-client-request-id", "traceid"):
+        if name in headers:
+            found[name] = headers[name][:_MOST_ID]
+    return found
+
+
+def _query_json(query: str) -> str:
+    """Query parameters as JSON text, each value parsed where it is JSON; repeated ones as a list."""
+    found: Dict[str, Value] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        try:
+            plain: Value = json.loads(value)
+        except ValueError:
+            plain = value
+        if name in found:
+            known = found[name]
+            found[name] = [*known, plain] if isinstance(known, list) else [known, plain]
+        else:
+            found[name] = plain
+    return json.dumps(found)
+
+
+def _swagger(version: str, name: str) -> Answer:
+    """The script's own description where it has one, otherwise one that says how to reach it."""
+    names: Dict[str, Tuple[str, ...]] = {
+        "2": ("swagger2.json", "swagger.json"),
+        "3": ("swagger3.json",),
+        "3.1": ("swagger3.json",),
+    }
+    if version not in names:
+        return _refused(404, "there is no description of version {}; 2, 3 and 3.1 are known".format(version))
+    for file in names[version]:
+        if os.path.isfile(file):
+            with open(file, "rb") as found:
+                return Answer(200, found.read(), _JSON)
+    head = {"swagger": "2.0"} if version == "2" else {"openapi": "3.0.0" if version == "3" else "3.1.0"}
+    responses = {"200": {"description": "what run() returned"}}
+    paths = {"/": {"get": {"responses": responses}}, "/score": {"post": {"responses": responses}}}
+    return Answer(200, json.dumps({**head, "info": {"title": name, "version": "1"}, "paths": paths}).encode(), _JSON)

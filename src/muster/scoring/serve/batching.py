@@ -1,0 +1,138 @@
+"""Requests wait here for the one thread that runs the model; with batching, some of them together."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import traceback
+from collections import deque
+from typing import Any, Deque, List, Mapping, NamedTuple, Optional, Tuple
+
+from muster.scoring.serve.models import BadInput, Model
+
+
+class Outcome(NamedTuple):
+    """What came of one request."""
+
+    value: Any
+    error: Optional[BaseException] = None
+    took_s: float = 0.0
+
+
+class Waiting:
+    """One request on its way."""
+
+    __slots__ = ("abandoned", "arrived", "data", "done", "headers")
+
+    def __init__(self, data: Any, headers: Mapping[str, str], done: "asyncio.Future[Outcome]") -> None:
+        self.data = data
+        self.headers = headers
+        self.done = done
+        self.arrived = time.monotonic()
+        self.abandoned = False
+        """The client is gone, or got its answer already: the model need not look at it."""
+
+
+class Full(Exception):
+    """More requests wait than may."""
+
+
+class Runner:
+    """Runs the model in one thread, so that the listener stays free to take and refuse requests."""
+
+    def __init__(
+        self, model: Model, loop: asyncio.AbstractEventLoop, max_batch: int, max_wait_s: float, most: int
+    ) -> None:
+        self._model = model
+        self._loop = loop
+        self._max_batch = max_batch
+        self._max_wait_s = max_wait_s
+        self._most = most
+        self._queue: Deque[Waiting] = deque()
+        self._arrived = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name="model", daemon=True)
+        self._thread.start()
+
+    def submit(self, data: Any, headers: Mapping[str, str]) -> Waiting:
+        """Put a request in line; raises Full."""
+        if len(self._queue) >= self._most:
+            raise Full
+        waiting = Waiting(data, headers, self._loop.create_future())
+        with self._arrived:
+            self._queue.append(waiting)
+            self._arrived.notify()
+        return waiting
+
+    def close(self) -> None:
+        """End the thread, once the model is done with what it has."""
+        with self._arrived:
+            self._closed = True
+            self._arrived.notify()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            taken = self._take()
+            if not taken:
+                return
+            outcomes = (
+                self._batch(taken) if self._max_batch > 1 else [(item, self._one(item, item.data)) for item in taken]
+            )
+            # One call for all of them: waking the listener costs more than an answer.
+            self._loop.call_soon_threadsafe(_deliver, outcomes)
+
+    def _take(self) -> List[Waiting]:
+        """The next requests: all that wait, or as many as fit a batch, the first of which waits a little for others."""
+        with self._arrived:
+            while True:
+                while not self._queue and not self._closed:
+                    self._arrived.wait()
+                if not self._queue:
+                    return []
+                if self._max_batch > 1:
+                    deadline = self._queue[0].arrived + self._max_wait_s
+                    while len(self._queue) < self._max_batch and (left := deadline - time.monotonic()) > 0:
+                        self._arrived.wait(left)
+                # Without batching a few at once, so that answers do not wait for those behind them for long.
+                count = min(len(self._queue), self._max_batch if self._max_batch > 1 else 8)
+                taken = [item for item in (self._queue.popleft() for _ in range(count)) if not item.abandoned]
+                if taken:
+                    return taken
+
+    def _one(self, item: Waiting, data: Any) -> Outcome:
+        began = time.perf_counter()
+        try:
+            value = self._model.call(data, item.headers)
+        except BaseException as error:
+            if not isinstance(error, (Exception, SystemExit)):
+                raise
+            if not isinstance(error, BadInput):
+                traceback.print_exc()
+            return Outcome(None, error, time.perf_counter() - began)
+        return Outcome(value, None, time.perf_counter() - began)
+
+    def _batch(self, taken: List[Waiting]) -> List[Tuple[Waiting, Outcome]]:
+        """All together; where that fails, each alone, so that a poisoned one fails alone."""
+        began = time.perf_counter()
+        try:
+            results = list(self._model.run([item.data for item in taken]))
+            if len(results) != len(taken):
+                raise ValueError("run() returned {} results for {} requests".format(len(results), len(taken)))
+        except Exception as error:
+            if len(taken) == 1:
+                traceback.print_exc()
+                return [(taken[0], Outcome(None, error, time.perf_counter() - began))]
+            return [pair for item in taken for pair in self._batch([item])]
+        took_s = time.perf_counter() - began
+        return [
+            (item, Outcome(None, result, took_s) if isinstance(result, Exception) else Outcome(result, None, took_s))
+            for item, result in zip(taken, results)  # noqa: B905
+        ]
+
+
+def _deliver(outcomes: List[Tuple[Waiting, Outcome]]) -> None:
+    for item, outcome in outcomes:
+        if not item.done.done():
+            item.done.set_result(outcome)

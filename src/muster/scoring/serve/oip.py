@@ -1,0 +1,159 @@
+"""The Open Inference Protocol v2 (REST), and the `v1/models/NAME:predict` before it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, List, Optional, Sequence, Tuple, Union
+
+from muster.scoring.serve.http import Answer
+from muster.scoring.serve.models import BadInput
+from muster.scoring.serve.settings import Settings
+
+_JSON = {"content-type": "application/json"}
+_TYPES = (
+    "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "BYTES",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Inference:
+    """A request for the model: which protocol it came by, and what `run()` gets."""
+
+    kind: str
+    text: str
+    id: Optional[str] = None
+
+
+def route_of(method: str, path: str, name: str, version: str) -> Union[str, Answer]:
+    """`infer` or `predict` where the model is asked, otherwise the answer itself."""
+    if path == "/v1/models/{}:predict".format(name):
+        return "predict" if method == "POST" else refused(405, "POST is needed")
+    known = {"name": name, "versions": [version], "platform": "muster", "inputs": [], "outputs": []}
+    told = {
+        "/v2": {"name": "muster", "version": version, "extensions": []},
+        "/v2/health/live": {"live": True},
+        "/v2/health/ready": {"ready": True},
+        "/v2/models": {"models": [name]},
+        "/v1/models": {"models": [name]},
+        "/v1/models/{}".format(name): {"name": name, "ready": True},
+    }
+    if path in told:
+        return Answer(200, json.dumps(told[path]).encode(), _JSON) if method == "GET" else refused(405, "GET is needed")
+    for base in ("/v2/models/{}".format(name), "/v2/models/{}/versions/{}".format(name, version)):
+        if path == base + "/infer":
+            return "infer" if method == "POST" else refused(405, "POST is needed")
+        if path == base:
+            return Answer(200, json.dumps(known).encode(), _JSON)
+        if path == base + "/ready":
+            return Answer(200, json.dumps({"name": name, "ready": True}).encode(), _JSON)
+    return refused(404, "there is no {} here; the model is called {}, version {}".format(path, name, version))
+
+
+def parse(body: bytes, kind: str) -> Inference:
+    """Check a request; raises BadInput that says what is wrong with it."""
+    try:
+        given = json.loads(body)
+    except ValueError as error:
+        raise BadInput("the body is no JSON: {}".format(error)) from None
+    if not isinstance(given, dict):
+        raise BadInput("the body is no object")
+    if kind == "predict":
+        if not isinstance(given.get("instances", given.get("inputs")), (list, dict)):
+            raise BadInput('"instances" is missing, or no list')
+        return Inference(kind, body.decode("utf-8"))
+    inputs = given.get("inputs")
+    if not isinstance(inputs, list) or not inputs:
+        raise BadInput('"inputs" is missing, or no list')
+    tensors = {}
+    for item in inputs:
+        name, data = _tensor(item)
+        tensors[name] = data
+    given_id = given.get("id")
+    text = json.dumps({"inputs": next(iter(tensors.values())) if len(tensors) == 1 else tensors})
+    return Inference(kind, text, str(given_id) if given_id is not None else None)
+
+
+def answer_of(answer: Answer, request: Inference, settings: Settings) -> Answer:
+    """What the model said, in the words of the protocol."""
+    if answer.status != 200:
+        message = (
+            json.loads(answer.body).get("message", "") if answer.body[:1] == b"{" else answer.body.decode("latin-1")
+        )
+        return refused(answer.status, message)
+    try:
+        result = json.loads(answer.body)
+    except ValueError:
+        return refused(500, "the model answered with something else than JSON")
+    if request.kind == "predict":
+        whole = result if isinstance(result, dict) and "predictions" in result else {"predictions": result}
+        return Answer(200, json.dumps(whole).encode(), answer.headers)
+    if isinstance(result, dict) and "outputs" in result:
+        outputs = result["outputs"]
+    else:
+        outputs = [
+            _output(name, value)
+            for name, value in (result.items() if isinstance(result, dict) else [("output_0", result)])
+        ]
+    whole = {"model_name": settings.name, "model_version": settings.version, "outputs": outputs}
+    if request.id is not None:
+        whole["id"] = request.id
+    return Answer(200, json.dumps(whole).encode(), answer.headers)
+
+
+def refused(status: int, message: str) -> Answer:
+    return Answer(status, json.dumps({"error": message}).encode(), _JSON)
+
+
+def _tensor(item: Any) -> Tuple[str, Any]:
+    """The name of an input, and its data in the nesting that its shape says."""
+    if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+        raise BadInput("an input has no name")
+    name, shape, kind, data = item["name"], item.get("shape"), item.get("datatype"), item.get("data")
+    if kind not in _TYPES:
+        raise BadInput("input {}: datatype {!r} is none of {}".format(name, kind, ", ".join(_TYPES)))
+    if not isinstance(shape, list) or not all(isinstance(part, int) and part >= 0 for part in shape):
+        raise BadInput("input {}: shape is no list of whole numbers".format(name))
+    if not isinstance(data, list):
+        raise BadInput("input {}: data is no list".format(name))
+    flat = _flat(data)
+    count = 1
+    for part in shape:
+        count *= part
+    if len(flat) != count:
+        raise BadInput("input {}: shape {} holds {} values, and data has {}".format(name, shape, count, len(flat)))
+    return name, _nested(flat, shape)
+
+
+def _flat(data: Sequence[Any]) -> List[Any]:
+    flat: List[Any] = []
+    for item in data:
+        flat.extend(_flat(item)) if isinstance(item, list) else flat.append(item)
+    return flat
+
+
+def _nested(flat: Sequence[Any], shape: Sequence[int]) -> Any:
+    if not shape:
+        return flat[0]
+    if len(shape) == 1:
+        return list(flat)
+    step = len(flat) // shape[0] if shape[0] else 0
+    return [_nested(flat[at * step : (at + 1) * step], shape[1:]) for at in range(shape[0])]
+
+
+def _output(name: str, value: Any) -> Any:
+    shape: List[int] = []
+    inner = value
+    while isinstance(inner, list):
+        shape.append(len(inner))
+        inner = inner[0] if inner else None
+    flat = _flat(value) if isinstance(value, list) else [value]
+    if all(isinstance(item, bool) for item in flat):
+        kind = "BOOL"
+    elif all(isinstance(item, int) for item in flat):
+        kind = "INT64"
+    elif all(isinstance(item, (int, float)) for item in flat):
+        kind = "FP64"
+    else:
+        kind, flat = "BYTES", [item if isinstance(item, str) else json.dumps(item) for item in flat]
+    return {"name": name, "shape": shape or [1], "datatype": kind, "data": flat}

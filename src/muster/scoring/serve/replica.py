@@ -1,0 +1,66 @@
+"""One replica: loads the model, then answers requests on the listener that it was given."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import socket
+import sys
+import traceback
+from typing import Any
+
+from muster.scoring.script import INIT_FAILED, BadScript
+from muster.scoring.serve.app import App
+from muster.scoring.serve.batching import Runner
+from muster.scoring.serve.http import install_stand_ins
+from muster.scoring.serve.models import load
+from muster.scoring.serve.settings import Settings
+
+NO_SERVER = 4
+"""The exit code where the environment lacks what answers HTTP."""
+
+
+def main() -> int:
+    listener, ready = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    settings = Settings.parse(sys.argv[3])
+    try:
+        uvicorn = importlib.import_module("uvicorn")
+    except ImportError:
+        print("muster: serving needs `pip install uvicorn httptools uvloop` in this environment", file=sys.stderr)
+        return NO_SERVER
+    install_stand_ins()
+    try:
+        model = load(settings)
+        model.init()
+    except BadScript as error:
+        print("muster: {}".format(error), file=sys.stderr)
+        return INIT_FAILED
+    except Exception:
+        traceback.print_exc()
+        return INIT_FAILED
+    _serve(uvicorn, settings, model, listener, ready)
+    return 0
+
+
+def _serve(uvicorn: Any, settings: Settings, model: Any, listener: socket.socket, ready: int) -> None:
+    async def serve() -> None:
+        loop = asyncio.get_running_loop()
+        runner = Runner(model, loop, settings.max_batch, settings.max_wait_ms / 1000, settings.max_queue)
+        config = uvicorn.Config(
+            App(settings, model, runner), log_level="warning", access_log=False, lifespan="off", server_header=False,
+            timeout_graceful_shutdown=25, timeout_keep_alive=75,
+        )  # fmt: skip
+        server = uvicorn.Server(config)
+        with open(ready, "wb", buffering=0) as pipe:
+            pipe.write(b"1")
+        await server.serve(sockets=[listener])
+
+    try:
+        importlib.import_module("uvloop").install()
+    except ImportError:
+        pass  # slower, and otherwise the same
+    asyncio.run(serve())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+"""What a server of models is told, as its command's one argument."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One deployment."""
+
+    script: str = ""
+    name: str = "model"
+    """What the model is called in addresses of the Open Inference Protocol."""
+    version: str = "1"
+    host: str = "127.0.0.1"
+    port: int = 5001
+    replicas: int = 1
+    max_batch: int = 1
+    """Requests that `run()` gets together; 1: each alone."""
+    max_wait_ms: float = 5.0
+    """How long the first of a batch waits for others."""
+    timeout_ms: float = 60_000.0
+    max_queue: int = 256
+    """Requests that wait in one replica; more are refused with 429."""
+    max_body: int = 512 << 20
+
+    @staticmethod
+    def parse(text: str) -> Settings:
+        return Settings(**json.loads(text))
+
+    def dump(self) -> str:
+        return json.dumps(asdict(self))

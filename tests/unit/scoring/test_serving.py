@@ -1,0 +1,144 @@
+"""Requests as the protocols have them, results as scripts return them, batches with a poisoned request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from muster.client.serving import ServeSettings, Serving, job_of, settings_json
+from muster.errors import JobError
+from muster.job.explain import make_spec
+from muster.scoring.serve import oip
+from muster.scoring.serve.batching import Full, Outcome, Runner
+from muster.scoring.serve.http import AMLResponse, Answer, answer_of
+from muster.scoring.serve.models import BadInput, Model
+from muster.scoring.serve.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("result", "body"),
+    [("text", b'"text"'), (None, b"{}"), ({"a": [1]}, b'{"a": [1]}'), ([1.5], b"[1.5]"), (True, b"true")],
+)
+def test_results_are_json_unless_the_script_makes_its_answer_itself(result: Any, body: bytes) -> None:
+    answer = answer_of(result)
+    assert (answer.status, answer.body) == (200, body)
+
+
+def test_an_answer_of_a_script_is_passed_on() -> None:
+    answer = answer_of(AMLResponse("no", 418, {"x-own": "1"}, run_function_failed=True))
+    assert (answer.status, answer.body, answer.headers["x-own"]) == (418, b"no", "1")
+
+
+def infer(**changes: Any) -> bytes:
+    tensor = {"name": "x", "shape": [2, 2], "datatype": "FP32", "data": [1, 2, 3, 4], **changes}
+    return json.dumps({"id": "7", "inputs": [tensor]}).encode()
+
+
+def test_flat_data_gets_its_shape() -> None:
+    for data in ([1, 2, 3, 4], [[1, 2], [3, 4]]):
+        request = oip.parse(infer(data=data), "infer")
+        assert (json.loads(request.text), request.id) == ({"inputs": [[1, 2], [3, 4]]}, "7")
+    answer = oip.answer_of(Answer(200, b"[[1.5, 2.5]]"), request, Settings(name="net", version="3"))
+    told = json.loads(answer.body)
+    assert (told["model_name"], told["model_version"], told["id"]) == ("net", "3", "7")
+    assert told["outputs"] == [{"name": "output_0", "shape": [1, 2], "datatype": "FP64", "data": [1.5, 2.5]}]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"[]", b"{}", b'{"inputs": []}', b'{"inputs": [1]}', infer(shape=[3]), infer(shape=[-1]),
+        infer(shape=None),
+        infer(datatype="FP8"), infer(data="x"), infer(name=None), b"\xff",
+    ],
+)  # fmt: skip
+def test_bad_requests_are_the_clients_fault(body: bytes) -> None:
+    with pytest.raises((BadInput, UnicodeDecodeError)):
+        oip.parse(body, "infer")
+
+
+def test_routes_of_the_protocols() -> None:
+    for path in ("/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/net", "/v2/models/net/versions/1/ready"):
+        route = oip.route_of("GET", path, "net", "1")
+        assert isinstance(route, Answer) and route.status == 200
+    assert oip.route_of("POST", "/v2/models/net/infer", "net", "1") == "infer"
+    assert oip.route_of("POST", "/v1/models/net:predict", "net", "1") == "predict"
+    for path in ("/v2/models/other/infer", "/v2/models/net/versions/2/infer", "/v1/models/other:predict"):
+        route = oip.route_of("POST", path, "net", "1")
+        assert isinstance(route, Answer) and route.status == 404
+
+
+def answers(run: Callable[..., Any], requests: list[Any], max_batch: int = 1, most: int = 100) -> list[Outcome]:
+    """What came of requests that were all there when the model became free."""
+
+    async def ask() -> list[Outcome]:
+        begin = threading.Event()
+
+        def held(data: Any) -> Any:
+            begin.wait(10)
+            return run(data)
+
+        runner = Runner(Model(lambda: None, held), asyncio.get_running_loop(), max_batch, 0.2, most)
+        try:
+            waiting = [runner.submit(data, {}) for data in requests]
+            begin.set()
+            return [await asyncio.wait_for(item.done, 10) for item in waiting]
+        finally:
+            begin.set()
+            await asyncio.to_thread(runner.close)
+
+    return asyncio.run(ask())
+
+
+def test_each_request_has_its_own_result_and_error() -> None:
+    def run(data: str) -> str:
+        if data == "bad":
+            raise ValueError("no")
+        return data.upper()
+
+    found = answers(run, ["a", "bad", "c"])
+    assert [item.value for item in found] == ["A", None, "C"]
+    assert isinstance(found[1].error, ValueError)
+
+
+def test_a_poisoned_request_of_a_batch_fails_alone() -> None:
+    sizes = []
+
+    def run(batch: list[str]) -> list[str]:
+        sizes.append(len(batch))
+        if "bad" in batch:
+            raise ValueError("no")
+        return [item.upper() for item in batch]
+
+    found = answers(run, ["a", "b", "bad", "c"], max_batch=4)
+    assert [item.value for item in found] == ["A", "B", None, "C"]
+    assert isinstance(found[2].error, ValueError) and sizes == [4, 1, 1, 1, 1]
+
+
+def test_a_batch_of_the_wrong_length_and_errors_within_it() -> None:
+    found = answers(lambda batch: [ValueError("own"), *batch[1:]], ["a", "b"], max_batch=2)
+    assert isinstance(found[0].error, ValueError) and found[1].value == "b"
+    short = answers(lambda batch: [], ["a"], max_batch=2)
+    assert "0 results for 1 requests" in str(short[0].error)
+
+
+def test_more_than_may_wait_are_refused() -> None:
+    with pytest.raises(Full):
+        answers(lambda data: data, ["a"] * 20, most=5)
+
+
+def test_the_settings_that_a_client_sends_are_those_that_a_server_reads() -> None:
+    sent = settings_json(ServeSettings("s.py", "net", "3", "127.0.0.1", 5001, 2, 16, 1.0, 9.0, 7))
+    assert {**json.loads(Settings.parse(json.dumps(sent)).dump()), "max_body": None} == {**sent, "max_body": None}
+
+
+def test_others_reach_a_model_only_with_a_key() -> None:
+    with pytest.raises(JobError, match="no key keeps them out"):
+        job_of(Serving(ServeSettings(host="0.0.0.0")), "{}")
+    spec = make_spec(job_of(Serving(ServeSettings(host="0.0.0.0"), key_secret="API_KEY"), "{}"))
+    assert spec.environment_variables == {"SERVE_KEY": "${{secrets.API_KEY}}"}
