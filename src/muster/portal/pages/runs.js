@@ -80,6 +80,7 @@ function useRuns(asked, key) {
     let ended = false;
     let timer = 0;
     let tag = "";
+    /** @type {any} */
     const now = (hold.current = { busy: false, state: { items: [], next: null, total: null, error: null, loaded: false } });
     const put = (changes) => {
       if (ended) return;

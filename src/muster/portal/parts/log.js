@@ -114,6 +114,7 @@ function Live({ run, query, nameOf, one }) {
 function Window({ lines, nameOf, one, mark = -1, note = "", empty = "" }) {
   const box = useRef(/** @type {any} */ (null));
   const atEnd = useRef(mark < 0);
+  const lastTop = useRef(0);
   const [top, setTop] = useState(0);
   const height = box.current?.clientHeight || 600;
   const first = Math.max(0, Math.floor(top / LINE) - 20);
@@ -126,7 +127,10 @@ function Window({ lines, nameOf, one, mark = -1, note = "", empty = "" }) {
   }, [mark]);
   const scrolled = (event) => {
     const element = event.currentTarget;
-    atEnd.current = element.scrollTop + element.clientHeight > element.scrollHeight - 3 * LINE;
+    const isBelow = element.scrollTop + element.clientHeight > element.scrollHeight - 3 * LINE;
+    // Lines that come between a jump to the end and its event are no wish to be further up.
+    if (isBelow || element.scrollTop < lastTop.current) atEnd.current = isBelow;
+    lastTop.current = element.scrollTop;
     setTop(element.scrollTop);
   };
   return html`
