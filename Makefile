@@ -24,7 +24,7 @@ PYTEST = $(BIN)/pytest -n $(WORKERS) --max-worker-restart 0
 CLIENT_ROOMS := cli client sdk host job wire runtime launch control diagnosis environments clusters
 BENCHES := imports start launch queue listings headroom logs metrics files tunnel memory scheduler restart kills checkpoint training environments slurm storage ray
 
-.PHONY: help demo screenshots test bare system check unit integration fuzz frameworks site format bench chaos simulate soak release sbom lock clean
+.PHONY: help demo screenshots test types bare system check unit integration fuzz frameworks site format bench chaos simulate soak release sbom lock clean
 
 help: ## list these targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -63,6 +63,9 @@ check: $(VENV)/.dev $(VENV)/.torch ## format, lint, types, import layers, ceilin
 	$(BIN)/mypy
 	$(BIN)/mypy --platform darwin --follow-imports silent $(CLIENT_ROOMS:%=-p muster.%)
 	$(BIN)/pytest tests/unit/test_layers.py tests/unit/test_house.py tests/unit/test_exports.py
+
+types: $(VENV)/.dev ## the portal's modules, checked by TypeScript against the REST API
+	$(BIN)/python -m tools.portal_types
 
 site: $(VENV)/.dev ## the documents as a site, in build/site
 	$(BIN)/mkdocs build --strict --quiet

@@ -49,6 +49,11 @@ PANELS = {
             "Print what a run logged: a line for each metric, or one metric's history.",
             "muster metrics @latest loss --csv",
         ),
+        "plot": Word(
+            "records.plot:plot",
+            "Draw a metric of runs, in the terminal or as a picture.",
+            "muster plot @latest loss --smooth 0.8",
+        ),
         "compare": Word(
             "records.compare:compare",
             "Show how two runs differ: command, inputs, code, packages, machines, metrics.",

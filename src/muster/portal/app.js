@@ -14,6 +14,7 @@ import { EnvironmentsPage } from "./pages/environments.js";
 import { PeoplePage } from "./pages/people.js";
 import { SubmitPage } from "./pages/submit.js";
 
+/** @type {[RegExp, any][]} */
 const PAGES = [
   [/^\/(?:runs)?\/?$/, RunsPage],
   [/^\/runs\/([^/]+)$/, RunPage],

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from tests.conftest import MUSTER, _end_workspace
 from tests.integration.server.conftest import Site
 
@@ -21,6 +21,8 @@ from muster.client.connect import connect
 from muster.client.workspace import create_workspace
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+expect.set_options(timeout=30_000)
+
 # Into a log, a tag, a name, a metric's name and a file's name: wherever a page shows what somebody gave.
 SCRIPT_TAG = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
 TRAINING = """

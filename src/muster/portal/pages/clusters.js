@@ -6,6 +6,8 @@ import { Ask, Problem, say, sayError } from "../parts/notices.js";
 import { Empty } from "../parts/common.js";
 import { ago, duration, moment, number, size, title } from "../format.js";
 
+/** @typedef {import("../types").components["schemas"]} Schemas */
+
 export function ClustersPage() {
   const clusters = useCall(() => getAll("/clusters"), [], 3000);
   const queue = useCall(() => get("/summaries", { status: ["Queued", "Provisioning", "Preparing"], limit: 50 }), [], 3000);
@@ -20,6 +22,7 @@ export function ClustersPage() {
     ${making && html`<${Create} done=${() => { setMaking(false); clusters.again(); }} />`}`;
 }
 
+/** @param {{cluster: Schemas["ClusterView"], again: () => void, cost: Schemas["CostReport"]}} _ */
 function Cluster({ cluster, again, cost }) {
   const [asking, setAsking] = useState("");
   const busy = cluster.nodes.filter((node) => node.runs.length).length;
@@ -56,6 +59,7 @@ async function act(work, text) {
   }
 }
 
+/** @param {{cluster: Schemas["ClusterView"], node: Schemas["NodeView"], again: () => void}} _ */
 function Node({ cluster, node, again }) {
   const [open, setOpen] = useState(false);
   const path = `/clusters/${encodeURIComponent(cluster.name)}/nodes/${encodeURIComponent(node.name)}`;
@@ -67,7 +71,7 @@ function Node({ cluster, node, again }) {
   return html`<div class=${`node ${node.cordoned !== null ? "cordoned" : ""}`}>
     <b>${node.name}</b> <span class=${node.state === "lost" || node.state === "unusable" ? "bad" : node.runs.length ? "good" : "soft"}>${node.state}</span>
     ${node.reason && html`<div class="soft">${node.reason}</div>`}
-    ${node.cordoned !== null && html`<div class="bad">cordoned: ${node.cordoned}</div>`}
+    ${node.cordoned !== null && !node.reason.startsWith("cordoned") && html`<div class="bad">cordoned: ${node.cordoned}</div>`}
     ${node.strikes > 0 && html`<div class="bad">${node.strikes} failures in a row</div>`}
     <div class="soft">${[node.cpus && `${node.cpus} CPUs`, node.gpus?.length > 0 && `${node.gpus.length} GPUs`, node.memory_bytes && size(node.memory_bytes), node.since && `since ${ago(node.since)}`].filter(Boolean).join(" · ")}</div>
     ${node.runs.map((run) => html`<div><${Link} to=${`/runs/${encodeURIComponent(run)}`}>${run}<//></div>`)}
@@ -103,6 +107,7 @@ function Create({ done }) {
     <p class="soft">Slurm, Ray and other engines need more: <code>muster cluster create</code>.</p><//>`;
 }
 
+/** @param {{runs: Schemas["RunSummary"][]}} _ */
 function Queue({ runs }) {
   if (!runs) return null;
   return html`<section class="card"><h2>Waiting</h2>
@@ -111,6 +116,7 @@ function Queue({ runs }) {
   </section>`;
 }
 
+/** @param {{report: Schemas["CostReport"]}} _ */
 function Cost({ report }) {
   if (!report || !report.lines.length) return null;
   return html`<section class="card"><h2>Used so far</h2><div class="scroll"><table><thead><tr><th>Cluster</th><th class="right">Runs</th><th class="right">Node hours</th><th class="right">GPU hours</th><th class="right">Cost, ${report.currency}</th></tr></thead>

@@ -17,7 +17,7 @@ const COLUMNS = {
   person: { name: "Person", width: "7rem", sort: "person", show: (run) => run.submitted_by },
   cluster: { name: "Cluster", width: "6.5rem", sort: "cluster", show: (run) => run.compute },
   nodes: { name: "Nodes × ranks", width: "7.5rem", sort: "nodes", num: true, show: (run) => `${run.num_nodes} × ${run.num_ranks / run.num_nodes}` },
-  progress: { name: "Progress", width: "15rem", show: (run) => html`<${ProgressBar} run=${run} />` },
+  progress: { name: "Progress", width: "18rem", show: (run) => html`<${ProgressBar} run=${run} />` },
   tags: { name: "Tags", width: "12rem", show: (run) => Object.entries(run.tags).map(([name, value]) => `${name}=${value}`).join(" ") },
   why: { name: "What happened", width: "20rem", show: (run) => run.reason || run.verdict },
 };
@@ -80,6 +80,7 @@ function useRuns(asked, key) {
     let ended = false;
     let timer = 0;
     let tag = "";
+    /** @type {any} */
     const now = (hold.current = { busy: false, state: { items: [], next: null, total: null, error: null, loaded: false } });
     const put = (changes) => {
       if (ended) return;
@@ -131,7 +132,7 @@ function Filters({ wanted, status, facets, columns, items }) {
   useEffect(() => setText(wanted.text), [wanted.text]);
   useEffect(() => {
     if (text === wanted.text) return undefined;
-    const timer = setTimeout(() => setQuery({ text }, true), 150);
+    const timer = setTimeout(() => setQuery({ text }, true), 80);
     return () => clearTimeout(timer);
   }, [text]);
   const group = status.length === 0 ? "" : JSON.stringify(status);

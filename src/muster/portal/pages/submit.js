@@ -8,6 +8,8 @@ import { asYaml } from "../parts/yaml.js";
 import { moment, title } from "../format.js";
 import { sendCode } from "../parts/code_upload.js";
 
+/** @typedef {import("../types").components["schemas"]} Schemas */
+
 const EXAMPLE = `# A job file: docs/job-file.md has every key.
 command: python -c "import os; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'])"
 experiment_name: first
@@ -90,6 +92,7 @@ export function SubmitPage() {
 
 const newKey = () => `portal-${Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 
+/** @param {{plan: Schemas["PlanView"] & {job: Schemas["JobRead"]}}} _ */
 function Plan({ plan }) {
   const notices = [...plan.job.notices, ...plan.notices];
   return html`<section class="card" aria-label="Plan"><h2>Plan</h2>

@@ -5,6 +5,8 @@ import { duration, number, size } from "../format.js";
 import { aligned, color, smoothed, spread } from "./series.js";
 
 const MOST_LINES = 8;
+// Without a graphics card, a line that is wider than a pixel takes ten times as long to draw.
+const MOST_WIDE = 20000;
 
 /**
  * @param {{curves: {label: string, x: number[], y: (number | null)[], color?: string}[], log?: boolean, smooth?: number,
@@ -13,12 +15,14 @@ const MOST_LINES = 8;
 export function Chart({ curves, unit = "", log = false, smooth = 0, byTime = false, height = 230, sync = "", many = "spread" }) {
   const box = useRef(null);
   const held = useRef(/** @type {any} */ (null));
+  const drawn = useRef(/** @type {any} */ (null));
   const isSpread = many === "spread" && curves.length > MOST_LINES;
-  const shape = JSON.stringify([log, byTime, height, isSpread, smooth > 0, curves.map((one) => [one.label, one.color])]);
+  const isWide = curves.reduce((sum, one) => sum + one.x.length, 0) < MOST_WIDE;
+  const shape = JSON.stringify([isWide, unit, log, byTime, height, isSpread, smooth > 0, curves.map((one) => [one.label, one.color])]);
 
   useEffect(() => {
     const show = unit === "bytes" ? (value) => size(value) : number;
-    const look = isSpread ? spreadLook(show) : lineLook(curves, smooth > 0, show);
+    const look = isSpread ? spreadLook(show) : lineLook(curves, smooth > 0, show, isWide);
     const plot = new uPlot(options(look, { log, byTime, height, sync, show, width: box.current.clientWidth || 400 }), dataOf(curves, smooth, isSpread), box.current);
     held.current = plot;
     const watcher = new ResizeObserver(() => {
@@ -38,6 +42,11 @@ export function Chart({ curves, unit = "", log = false, smooth = 0, byTime = fal
 
   useEffect(() => {
     const plot = held.current;
+    if (drawn.current !== plot) {
+      // It was made with these points.
+      drawn.current = plot;
+      return;
+    }
     const isZoomed = plot.zoomed === true;
     plot.setData(dataOf(curves, smooth, isSpread), !isZoomed);
     if (isZoomed) plot.redraw();
@@ -55,17 +64,17 @@ function dataOf(curves, smooth, isSpread) {
   return smooth ? [x, ...columns, ...columns.map((column) => smoothed(column.map((value) => value ?? null), smooth))] : [x, ...columns];
 }
 
-function lineLook(curves, isSmooth, show) {
+function lineLook(curves, isSmooth, show, isWide) {
   const raw = curves.map((one, index) => ({
     label: one.label,
     stroke: (one.color || color(index)) + (isSmooth ? "38" : ""),
-    width: 1.4,
+    width: isWide ? 1.4 : 1,
     spanGaps: true,
     points: { show: one.x.length < 2 },
     value: (_, value) => (value === null || value === undefined ? "–" : show(value)),
   }));
   if (!isSmooth) return { series: raw, bands: [] };
-  const fine = raw.map((one, index) => ({ ...one, label: `${one.label} ~`, stroke: curves[index].color || color(index), width: 1.8 }));
+  const fine = raw.map((one, index) => ({ ...one, label: `${one.label} ~`, stroke: curves[index].color || color(index), width: isWide ? 1.8 : 1 }));
   return { series: [...raw, ...fine], bands: [] };
 }
 

@@ -1,7 +1,7 @@
 // Sends files of this machine as the code of a job: each content once, by its hash.
 import { request, send } from "../api.js";
 
-/** @param {Uint8Array} bytes */
+/** @param {Uint8Array<ArrayBuffer>} bytes */
 async function hash(bytes) {
   const digest = await crypto.subtle.digest("SHA-256", bytes);
   return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");

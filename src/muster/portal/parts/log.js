@@ -8,6 +8,7 @@ import { pieces, plain } from "./ansi.js";
 const LINE = 18;
 const KEPT = 20000;
 const TAIL = 2000;
+const BY_HAND_MS = 500;
 const ERRORS = "Traceback|\\b[A-Za-z.]*(Error|Exception)\\b|\\b(error|ERROR|FATAL|fatal):|Segmentation fault|out of memory";
 
 /** Lines out of bytes that come in pieces, of many streams at once. */
@@ -114,6 +115,8 @@ function Live({ run, query, nameOf, one }) {
 function Window({ lines, nameOf, one, mark = -1, note = "", empty = "" }) {
   const box = useRef(/** @type {any} */ (null));
   const atEnd = useRef(mark < 0);
+  const moved = useRef(0);
+  const held = useRef(false);
   const [top, setTop] = useState(0);
   const height = box.current?.clientHeight || 600;
   const first = Math.max(0, Math.floor(top / LINE) - 20);
@@ -124,14 +127,18 @@ function Window({ lines, nameOf, one, mark = -1, note = "", empty = "" }) {
   useEffect(() => {
     if (mark >= 0) box.current.scrollTop = Math.max(0, (mark - 8) * LINE);
   }, [mark]);
+  const byHand = () => (moved.current = Date.now());
+  const hold = (isHeld) => () => (held.current = isHeld);
   const scrolled = (event) => {
     const element = event.currentTarget;
-    atEnd.current = element.scrollTop + element.clientHeight > element.scrollHeight - 3 * LINE;
+    const isBelow = element.scrollTop + element.clientHeight > element.scrollHeight - 3 * LINE;
+    // Only who moves by hand wants to be further up; lines that come in move things as well.
+    if (isBelow || held.current || Date.now() - moved.current < BY_HAND_MS) atEnd.current = isBelow;
     setTop(element.scrollTop);
   };
   return html`
     ${note && html`<p class="soft">${note}</p>`}
-    <div class="log" ref=${box} onScroll=${scrolled} tabindex="0" role="log" aria-label="Log">
+    <div class="log" ref=${box} onScroll=${scrolled} onWheel=${byHand} onTouchMove=${byHand} onKeyDown=${byHand} onPointerDown=${hold(true)} onPointerUp=${hold(false)} onPointerLeave=${hold(false)} tabindex="0" role="log" aria-label="Log">
       ${!lines.length && html`<p class="empty">${empty}</p>`}
       <div style=${{ height: `${lines.length * LINE}px` }}></div>
       <div class="lines" style=${{ top: `${first * LINE}px` }}>

@@ -36,7 +36,8 @@ export function Notices() {
 
 /** An error where its subject would be. */
 export function Problem({ error }) {
-  if (!error) return null;
+  // That the server does not answer is said above every page.
+  if (!error || error.status === 0) return null;
   return html`<div class="problem" role="alert"><b>${error.message}</b>${error.hint && html`<div>${error.hint}</div>`}</div>`;
 }
 

@@ -7,8 +7,11 @@ import { Problem } from "../parts/notices.js";
 import { difference, folded } from "../parts/diff.js";
 import { moment, size, title } from "../format.js";
 
+/** @typedef {import("../types").components["schemas"]} Schemas */
+
 const MOST_DIFF = 1024 * 1024;
 
+/** @param {{run: Schemas["RunView"]}} _ */
 export function Code({ run }) {
   const [other, setOther] = useState("");
   const [chosen, setChosen] = useState("");

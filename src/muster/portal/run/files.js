@@ -6,6 +6,9 @@ import { Preview } from "../parts/preview.js";
 import { Problem } from "../parts/notices.js";
 import { hasEnded, size } from "../format.js";
 
+/** @typedef {import("../types").components["schemas"]} Schemas */
+
+/** @param {{run: Schemas["RunView"]}} _ */
 export function Files({ run }) {
   const root = `/runs/${encodeURIComponent(run.id)}/files`;
   const { data, error } = useCall(() => getAll(root, { checkpoints: true, limit: 5000 }), [run.id, run.status], hasEnded(run.status) ? 0 : 5000);

@@ -5,6 +5,9 @@ import { Copy, Facts } from "../parts/common.js";
 import { asYaml } from "../parts/yaml.js";
 import { moment, size } from "../format.js";
 
+/** @typedef {import("../types").components["schemas"]} Schemas */
+
+/** @param {{run: Schemas["RunView"]}} _ */
 export function Job({ run }) {
   const root = `/runs/${encodeURIComponent(run.id)}`;
   const environment = useCall(() => (run.environment ? get(`${root}/environment`) : Promise.resolve(null)), [run.id, run.status]);

@@ -8,8 +8,11 @@ import { plain } from "../parts/ansi.js";
 import { ago, duration, moment, number, runTime, size, timeLeft } from "../format.js";
 import { Metrics } from "./metrics.js";
 
+/** @typedef {import("../types").components["schemas"]} Schemas */
+
 const MOST_RANKS = 256;
 
+/** @param {{run: Schemas["RunView"], events: any[], points: any}} _ */
 export function Overview({ run, events, points }) {
   return html`<div class="two">
     <div>
@@ -27,6 +30,7 @@ export function Overview({ run, events, points }) {
   </div>`;
 }
 
+/** @param {{verdict: Schemas["Verdict"], run: Schemas["RunView"]}} _ */
 function Verdict({ verdict, run }) {
   if (run.status === "Completed" && verdict.code === "completed") return null;
   const where = [verdict.rank !== null && verdict.rank !== undefined && `rank ${verdict.rank}`, verdict.node && `on ${verdict.node}`].filter(Boolean).join(" ");
@@ -57,6 +61,7 @@ function storyLine(event) {
   return null;
 }
 
+/** @param {{run: Schemas["RunView"]}} _ */
 function About({ run }) {
   const waited = run.started_at && run.queued_at ? run.started_at - run.queued_at : null;
   const starts = run.starts_between ? `${ago(run.starts_between.low_at)} – ${ago(run.starts_between.high_at)}` : run.starts_at ? ago(run.starts_at) : "";
@@ -76,6 +81,7 @@ function About({ run }) {
   </section>`;
 }
 
+/** @param {{run: Schemas["RunView"]}} _ */
 function Tags({ run }) {
   const [text, setText] = useState("");
   const change = async (tags) => {
@@ -98,6 +104,7 @@ function Tags({ run }) {
   </div>`;
 }
 
+/** @param {{run: Schemas["RunView"]}} _ */
 function LastValues({ run }) {
   const names = Object.keys(run.metrics).filter((name) => !name.startsWith("node/")).sort();
   if (!names.length && !Object.keys(run.params || {}).length) return null;
@@ -107,6 +114,7 @@ function LastValues({ run }) {
   </section>`;
 }
 
+/** @param {{attempt: Schemas["AttemptView"], of: number}} _ */
 function Attempt({ attempt, of }) {
   const byNode = new Map();
   for (const rank of attempt.ranks) {

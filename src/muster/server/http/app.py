@@ -32,6 +32,7 @@ from muster.server.http.needs import undeclared
 from muster.server.jobs import routes as job_routes
 from muster.server.mlflow import routes as mlflow_routes
 from muster.server.models import routes as model_routes
+from muster.server.monitoring import routes as monitoring_routes
 from muster.server.nodes import agent_routes, cluster_routes
 from muster.server.people import audit, people_routes, run_tokens, secret_routes
 from muster.server.portal import pages, sessions
@@ -107,6 +108,7 @@ def make_app(context: Context, stop: Callable[..., None]) -> ASGIApp:
         app.include_router(router, prefix="/api/v1", dependencies=[Depends(checked_body), Depends(undeclared)])
     app.include_router(mlflow_routes.router)
     app.include_router(pages.router)
+    app.include_router(monitoring_routes.router)
     for kind in (errors.MusterError, RequestValidationError, HTTPException, OSError, *_UNFIT, Exception):
         app.add_exception_handler(kind, _explained)
     return _Gate(app, context)

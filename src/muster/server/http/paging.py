@@ -46,7 +46,7 @@ class Page:
             try:
                 begin = bisect_right(ordered, self.after, key=key)
             except TypeError:
-                raise _foreign() from None
+                raise foreign_cursor() from None
         end = None if self.limit is None else begin + self.limit + 1
         return self.trim(ordered[begin:end], key)
 
@@ -68,7 +68,7 @@ class Page:
         if self.after is None:
             return None
         if len(self.after) != 1 or not isinstance(self.after[0], int):
-            raise _foreign()
+            raise foreign_cursor()
         return self.after[0]
 
     @property
@@ -114,7 +114,7 @@ def _decode(which: int, text: str) -> Key:
             f"{text[:80]!r} is no cursor of a list", "Take the `Link` header of the last page as it came."
         )
     if found[0] != which:
-        raise _foreign()
+        raise foreign_cursor()
     return tuple(found[1:])
 
 
@@ -124,7 +124,8 @@ def _is_part(value: object) -> bool:
     return isinstance(value, float | str)
 
 
-def _foreign() -> errors.JobError:
+def foreign_cursor() -> errors.JobError:
+    """What to say of a cursor that does not fit the list."""
     return errors.JobError(
         "the cursor belongs to another list", "Send a cursor to the address whose `Link` header gave it."
     )

@@ -17,7 +17,7 @@ _KINDS = {
     "svg": "image/svg+xml",
 }
 PAGE = "index.html"
-_BASE = b"{{base}}"
+_BASE, _MODULES = b"{{base}}", b"{{modules}}"
 BASE_PATH = "/portal/files"
 
 
@@ -46,7 +46,10 @@ def portal_assets() -> Assets:
     found = {path: item.read_bytes() for path, item in _walk(files("muster") / "portal", "")}
     digest = hashlib.sha256(b"".join(path.encode() + b"\0" + data for path, data in sorted(found.items())))
     name = digest.hexdigest()[:12]
-    page = found.pop(PAGE).replace(_BASE, f"{BASE_PATH}/{name}".encode())
+    # All modules at once: each would otherwise be asked for when the one that imports it has come.
+    modules = [f'<link rel="modulepreload" href="{{{{base}}}}/{path}">' for path in found if path.endswith(".js")]
+    page = found.pop(PAGE).replace(_MODULES, "\n".join(modules).encode())
+    page = page.replace(_BASE, f"{BASE_PATH}/{name}".encode())
     return Assets(name, {path: _asset(path, data) for path, data in found.items()}, _asset(PAGE, page))
 
 

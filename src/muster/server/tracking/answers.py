@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ class Answer:
     tag: str
     body: bytes
     headers: Mapping[str, str]
+    made_at: float = field(default_factory=time.monotonic)
 
 
 @dataclass
@@ -30,9 +32,12 @@ class Answers:
         """What all that can be read now is called, as an `ETag`."""
         return f'"{self.boot}-{commits}"'
 
-    def known(self, address: str, tag: str) -> Answer | None:
+    def known(self, address: str, tag: str, age_s: float = 0.0) -> Answer | None:
+        """What was answered there; with an age also what is no longer true, if it was a moment ago."""
         found = self.kept.get(address)
-        return found if found is not None and found.tag == tag else None
+        if found is None or (found.tag != tag and time.monotonic() - found.made_at >= age_s):
+            return None
+        return found
 
     def keep(self, address: str, answer: Answer) -> None:
         self.kept.pop(address, None)

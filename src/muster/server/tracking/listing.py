@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, String, and_, func, or_, select
 
 from muster.server.database import tables
 from muster.server.database.records import RunRow, message_of
-from muster.server.http.paging import Page
+from muster.server.http.paging import Key, Page, foreign_cursor
 from muster.server.tracking.filters import RunFilter
 from muster.server.tracking.labels import load_params
 from muster.server.tracking.summaries import smaller_is_better
@@ -162,8 +162,8 @@ def _in_order(
 ) -> list[RunRow]:
     """Runs that have the figure first, in its order; the cursor is the figure and the run's own number."""
     query = query.add_columns(figure.label("figure"))
-    if page.after is not None and len(page.after) == 3:
-        absent, value, seq = page.after
+    if page.after is not None:
+        absent, value, seq = _checked(page.after, is_text=isinstance(figure.type, String))
         later = figure > value if ascending else figure < value
         same = and_(figure == value, _RUNS.c.seq < seq)
         alone = and_(figure.is_(None), _RUNS.c.seq < seq)
@@ -176,6 +176,14 @@ def _in_order(
         connection.execute(query).all(),
         lambda row: (1, 0, row.seq) if row.figure is None else (0, row.figure, row.seq),
     )
+
+
+def _checked(after: Key, is_text: bool) -> Key:
+    """A cursor, if it is one of a list in this kind of order."""
+    fits = len(after) == 3 and isinstance(after[2], int) and (bool(after[0]) or isinstance(after[1], str) == is_text)
+    if not fits:
+        raise foreign_cursor()
+    return after
 
 
 def _figures(metric: str, by: SummaryValue, smaller: bool) -> Select[Any]:

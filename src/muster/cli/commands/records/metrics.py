@@ -52,7 +52,7 @@ def metrics(
         return
     found = records(client.metric_series(run_id, name), rank, attempt)
     if name is not None and not found:
-        raise _unknown(client, run_id, name)
+        raise unknown_metric(client, run_id, name)
     if as_json:
         print_json([record._asdict() for record in found[-tail if tail else 0 :]])
     elif as_csv:
@@ -130,7 +130,8 @@ def _print_csv(found: Sequence[MetricRecord]) -> None:
     writer.writerows(found)
 
 
-def _unknown(client: Client, run_id: str, name: str) -> NotFound:
+def unknown_metric(client: Client, run_id: str, name: str) -> NotFound:
+    """What to say of a metric that a run does not have."""
     known = sorted({one.name for one in client.metric_summaries(run_id)})
     near = get_close_matches(name, known, 1)
     meant = f"Did you mean {near[0]!r}? " if near else ""

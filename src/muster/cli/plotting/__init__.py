@@ -1,0 +1,1 @@
+"""Curves of metrics, on a terminal and as pictures."""

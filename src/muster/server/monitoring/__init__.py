@@ -1,0 +1,1 @@
+"""What monitoring systems read of the server."""
