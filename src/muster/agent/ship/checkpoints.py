@@ -23,6 +23,7 @@ from muster.agent.ship import files
 from muster.agent.ship.renames import Renames
 from muster.defaults import CHECKPOINT_POLL_S
 from muster.errors import Conflict, NotFound, UserError
+from muster.host.files import despite_shortages, is_shortage
 from muster.host.hashing import Measuring
 from muster.paths import AttemptPaths
 from muster.wire.checkpoints import CheckpointFile, Publication
@@ -100,7 +101,9 @@ class Publisher(threading.Thread):
         try:
             with watched.lock:
                 self._renames.collect()
-                for entry in look(watched.paths.checkpoints, watched.renamed, watched.taken, time.time()):
+                now = time.time()
+                there = despite_shortages(lambda: look(watched.paths.checkpoints, watched.renamed, watched.taken, now))
+                for entry in there:
                     if watched.refused or watched.unwanted.is_set():
                         return
                     if entry.settled and self._publish(watched, entry):
@@ -114,8 +117,8 @@ class Publisher(threading.Thread):
         shutil.rmtree(staged, ignore_errors=True)
         backoff = Backoff()
         try:
-            _link_tree(entry.path, staged)
-            manifest = _manifest(entry.path, staged)
+            despite_shortages(lambda: _link_tree(entry.path, staged))
+            manifest = despite_shortages(lambda: _manifest(entry.path, staged))
             while not watched.unwanted.is_set():
                 try:
                     self._send(watched.order, entry, staged, manifest)
@@ -206,7 +209,9 @@ def _signature(path: Path) -> Signature:
     try:
         parts = [path, *sorted(path.rglob("*"))] if path.is_dir() else [path]
         statuses = [(part, part.lstat()) for part in parts]
-    except OSError:
+    except OSError as error:
+        if is_shortage(error):
+            raise
         return ()
     return tuple((str(part), status.st_ino, status.st_mtime_ns, status.st_size) for part, status in statuses)
 
@@ -219,6 +224,9 @@ def _link_tree(source: Path, target: Path) -> None:
             copy.parent.mkdir(parents=True, exist_ok=True)
             try:
                 copy.hardlink_to(path)
+            except FileExistsError:
+                # From a try that was cut short.
+                continue
             except OSError:
                 shutil.copyfile(path, copy)
 

@@ -22,6 +22,7 @@ from muster.agent.ship import strays
 from muster.errors import AccessDenied, UserError
 from muster.host import hashing
 from muster.host.children import Abandoned
+from muster.host.files import despite_shortages, is_shortage
 from muster.host.http import Body
 from muster.paths import AttemptPaths
 from muster.wire.data.access import HashedFile
@@ -58,7 +59,8 @@ def find(paths: AttemptPaths) -> Found:
         elif folder.is_dir():
             _walk(folder, name, root, (), found)
     with suppress(OSError):
-        stray, found.kept_too = strays.find(paths.work, paths.launch.stat().st_mtime)
+        began = paths.launch.stat().st_mtime
+        stray, found.kept_too = despite_shortages(lambda: strays.find(paths.work, began))
         for kept_as, path in stray.items():
             found.files.setdefault(readable(kept_as), path)
     return found
@@ -92,7 +94,7 @@ def _walk(folder: Path, name: str, root: Path, above: tuple[tuple[int, int], ...
         found.left_out.append(f"{name}: a link to a folder that holds it")
         return
     try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        entries = sorted(despite_shortages(lambda: list(os.scandir(folder))), key=lambda entry: entry.name)
     except OSError as error:
         found.left_out.append(f"{name}: {error.strerror}")
         return
@@ -247,6 +249,8 @@ class _Sender:
                 content = _content(path)
                 contents.append((HashedFile(name, len(content), hashlib.sha256(content).hexdigest()), content))
             except (Unreadable, OSError) as error:
+                if is_shortage(error):
+                    raise
                 unreadable.append(f"{name}: {getattr(error, 'strerror', None) or error}")
         if contents:
             self._link.put_files(self._order, contents)
