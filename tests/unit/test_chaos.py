@@ -1,4 +1,4 @@
-"""What the harness of faults adds up: ledgers of several lanes, what grows in a soak, deadlines on a crowded machine."""
+"""What the harness of faults adds up: ledgers of several lanes, growth in a soak, deadlines on a crowded machine."""
 
 from __future__ import annotations
 
