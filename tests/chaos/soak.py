@@ -48,6 +48,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.soak", description=__doc__)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where the figures are written")
     options = parser.parse_args()
     with home() as folder:
         stage = Stage(folder)
@@ -60,7 +61,7 @@ def main() -> int:
     figures = {"commit": commit(), "runs": samples[-1].runs, "seconds": samples[-1].seconds, "trouble": trouble}
     rates = growth(samples)
     figures["growth"] = {name: asdict(rate) for name, rate in rates.items()}
-    RESULTS.write_text(json.dumps({**figures, "samples": [asdict(item) for item in samples]}, indent=1) + "\n")
+    options.results.write_text(json.dumps({**figures, "samples": [asdict(item) for item in samples]}, indent=1) + "\n")
     for name, rate in rates.items():
         print(f"{name:12} {rate.least:8.1f} to {rate.most:8.1f}   {rate.per_1000_runs:+8.2f} per 1,000 runs", end="")
         print(f"   {rate.per_hour:+8.2f} per hour")
