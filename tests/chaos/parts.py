@@ -119,6 +119,12 @@ def memory_of_server(scene: Scene) -> Expected:
     return Expected()
 
 
+def memory_of_agent(scene: Scene) -> Expected:
+    """It goes on, or ends and its node with it."""
+    exhaust(scene, scene.stage.gang(scene.run_id, scene.any_rank()).agent, resource.RLIMIT_AS)
+    return Expected(("node_lost", "platform"), retried=scene.retried, exact=False)
+
+
 def exhaust(scene: Scene, process: psutil.Process, which: int) -> None:
     """For a while the process gets nothing more of its kind."""
     before = process.rlimit(which)
@@ -192,5 +198,6 @@ PARTS = (
     Fault("the database locked by another program", database_locked, (*_HELD, "flowing", "submitted")),
     Fault("an attempt's folder removed", folder_removed, _HELD),
     Fault("a store that takes no outputs for a while", store_unwritable, ("begun", "middle")),
+    Fault("an agent's memory used up", memory_of_agent, (*_HELD, "flowing")),
     Fault("the server slow", server_slow, (*_HELD, "flowing", "submitted")),
 )

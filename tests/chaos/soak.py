@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,6 +22,9 @@ from muster.wire import states
 RESULTS = ROOT / "bench" / "results" / "soak.json"
 WAITING = 40
 """So many runs are in the queue at a time."""
+_SAMPLES = 60
+MOST = {"server_mb": 60.0, "agents_mb": 40.0, "descriptors": 20.0, "log_mb": 16.0, "disk_mb": 80.0, "processes": 8.0}
+"""How much more of each there may be after 10,000 runs."""
 KEPT = 100
 """So many are kept; older ones are removed, as somebody does who keeps a workspace for years."""
 
@@ -43,6 +48,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.soak", description=__doc__)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where the figures are written")
     options = parser.parse_args()
     with home() as folder:
         stage = Stage(folder)
@@ -53,13 +59,18 @@ def main() -> int:
             left = stage.close()
     trouble = [*left, *grown(samples)]
     figures = {"commit": commit(), "runs": samples[-1].runs, "seconds": samples[-1].seconds, "trouble": trouble}
-    RESULTS.write_text(json.dumps({**figures, "samples": [asdict(item) for item in samples]}, indent=1) + "\n")
+    rates = growth(samples)
+    figures["growth"] = {name: asdict(rate) for name, rate in rates.items()}
+    options.results.write_text(json.dumps({**figures, "samples": [asdict(item) for item in samples]}, indent=1) + "\n")
+    for name, rate in rates.items():
+        print(f"{name:12} {rate.least:8.1f} to {rate.most:8.1f}   {rate.per_1000_runs:+8.2f} per 1,000 runs", end="")
+        print(f"   {rate.per_hour:+8.2f} per hour")
     print(f"{samples[-1].runs} runs in {samples[-1].seconds:.0f} s: {'; '.join(trouble) or 'flat'}")
     return 1 if trouble else 0
 
 
 def soak(stage: Stage, most_runs: int, most_s: float) -> list[Sample]:
-    """Submit, wait, remove; a sample for every twentieth of the time."""
+    """Submit, wait, remove; a sample for every sixtieth of the time."""
     spec = make_spec({"command": "echo here; echo 1 > outputs/one"})
     began, done, samples = time.monotonic(), 0, list[Sample]()
     open_runs: list[str] = []
@@ -78,7 +89,7 @@ def soak(stage: Stage, most_runs: int, most_s: float) -> list[Sample]:
         while len(ended) > KEPT:
             stage.client.remove(ended.pop(0))
         share = max(done / most_runs, (time.monotonic() - began) / most_s)
-        if share * 20 >= len(samples) + 1:
+        if share * _SAMPLES >= len(samples) + 1:
             samples.append(sample(stage, done, time.monotonic() - began))
             print(samples[-1], flush=True)
     samples.append(sample(stage, done, time.monotonic() - began))
@@ -108,18 +119,38 @@ def _is_agent(process: psutil.Process, folder: Path) -> bool:
     return "muster.agent" in words and str(folder) in words[-1] and process.pid != os.getpid()
 
 
-def grown(samples: list[Sample]) -> list[str]:
-    """What the second half took noticeably more of than the first did after its beginning."""
-    if len(samples) < 8:
-        return []
-    middle = len(samples) // 2
-    early, late = samples[middle // 2 : middle], samples[middle:]
-    found = []
-    for name, slack in (("server_mb", 15), ("agents_mb", 15), ("descriptors", 12), ("log_mb", 8), ("disk_mb", 40)):
-        before, after = (max(getattr(item, name) for item in part) for part in (early, late))
-        if after > before * 1.1 + slack:
-            found.append(f"{name} grew from {before} to {after}")
+@dataclass(frozen=True)
+class Growth:
+    """How something went on once the beginning was over: its range, and the slope of the line through its samples."""
+
+    least: float
+    most: float
+    per_1000_runs: float
+    per_hour: float
+
+
+def growth(samples: Sequence[Sample]) -> dict[str, Growth]:
+    """Of everything that is watched; the first quarter, in which caches fill, is left out."""
+    late = samples[len(samples) // 4 :]
+    if len(late) < 3:
+        return {}
+    runs, hours = [item.runs / 1000 for item in late], [item.seconds / 3600 for item in late]
+    found = {}
+    for name in MOST:
+        values = [float(getattr(item, name)) for item in late]
+        slopes = (round(statistics.linear_regression(along, values).slope, 3) for along in (runs, hours))
+        found[name] = Growth(min(values), max(values), *slopes)
     return found
+
+
+def grown(samples: Sequence[Sample]) -> list[str]:
+    """What would be noticeably more after 10,000 runs than after the first quarter, if it went on as it did."""
+    return [
+        f"{name} grows by {rate.per_1000_runs:g} in 1,000 runs"
+        for name, rate in growth(samples).items()
+        # In a short soak a line through a few samples says little: what it came to here must be noticeable too.
+        if rate.per_1000_runs * 10 > MOST[name] and rate.most - rate.least > MOST[name] / 3
+    ]
 
 
 if __name__ == "__main__":

@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from muster.errors import JobError
+
+T = TypeVar("T")
 
 PRIVATE = 0o600
 """The mode of a file that only its owner may read."""
 UNFINISHED = ".part-"
 """In the name of a file that is not complete yet."""
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+_SHORTAGE_S = 300.0
+_SHORTAGE_PAUSE_S = 0.1
+
+
+# When nothing can be opened
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether a file could not be opened because descriptors or memory are used up: it is there, and that may pass."""
+    return isinstance(error, OSError) and error.errno in _SHORTAGES
+
+
+def despite_shortages(work: Callable[[], T], patience_s: float = _SHORTAGE_S) -> T:
+    """What it returns, tried again while descriptors or memory are used up."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return work()
+        except OSError as error:
+            if not is_shortage(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(_SHORTAGE_PAUSE_S)
 
 
 # Whole or not there

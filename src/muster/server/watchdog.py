@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import FrameType
 
 TICK_S = 1.0
-TICKS = 30
+TICKS = 15
 """A thread that has not begun after so many looks, each after a tick of this process, does not begin any more."""
 
 _NO_THREAD = "can't start new thread"

@@ -158,6 +158,22 @@ def test_a_killed_keeper_outside_ends_the_container(boxes: Site, image: str) -> 
     wait_until(lambda: not containers(boxes), 20.0, "the agent has removed it")
 
 
+def test_a_container_goes_with_its_run_though_the_engines_own_processes_were_killed(boxes: Site, image: str) -> None:
+    script = "import os, time\nprint('waiting', flush=True)\nwhile not os.path.exists('go'):\n    time.sleep(0.05)\n"
+    run = submit(boxes, image, script)
+    wait_until(lambda: waits(boxes, run), 20.0, "its first line")
+    (keeper,) = boxes.nursery().children()
+    # The program that started the container, and the one that watches over it.
+    killed = keeper.children()
+    assert killed
+    for process in killed:
+        process.kill()
+    (work,) = boxes.folder.glob(f".muster/nodes/*/attempts/{run}.1/work")
+    (work / "go").touch()
+    boxes.wait(run)
+    wait_until(lambda: not containers(boxes), 20.0, "the container is removed")
+
+
 def test_more_memory_than_the_limit_is_out_of_memory_and_not_of_others(boxes: Site, image: str) -> None:
     other = submit(boxes, image, WAITS)
     wait_until(lambda: waits(boxes, other), 20.0, "its first line")

@@ -23,6 +23,7 @@ from muster.agent.ship import files
 from muster.agent.ship.renames import Renames
 from muster.defaults import CHECKPOINT_POLL_S
 from muster.errors import Conflict, NotFound, UserError
+from muster.host.files import despite_shortages, is_shortage
 from muster.host.hashing import Measuring
 from muster.host.sandbox.fence import folder_inside, open_inside
 from muster.paths import AttemptPaths
@@ -101,7 +102,9 @@ class Publisher(threading.Thread):
         try:
             with watched.lock:
                 self._renames.collect()
-                for entry in look(watched.paths.checkpoints, watched.renamed, watched.taken, time.time()):
+                now = time.time()
+                there = despite_shortages(lambda: look(watched.paths.checkpoints, watched.renamed, watched.taken, now))
+                for entry in there:
                     if watched.refused or watched.unwanted.is_set():
                         return
                     if entry.settled and self._publish(watched, entry):
@@ -115,8 +118,8 @@ class Publisher(threading.Thread):
         shutil.rmtree(staged, ignore_errors=True)
         backoff = Backoff()
         try:
-            _link_tree(entry.path, staged)
-            manifest = _manifest(entry.path, staged)
+            despite_shortages(lambda: _link_tree(entry.path, staged))
+            manifest = despite_shortages(lambda: _manifest(entry.path, staged))
             while not watched.unwanted.is_set():
                 try:
                     self._send(watched.order, entry, staged, manifest)
@@ -207,7 +210,9 @@ def _signature(path: Path) -> Signature:
     try:
         parts = [path, *sorted(path.rglob("*"))] if path.is_dir() else [path]
         statuses = [(part, part.lstat()) for part in parts]
-    except OSError:
+    except OSError as error:
+        if is_shortage(error):
+            raise
         return ()
     return tuple((str(part), status.st_ino, status.st_mtime_ns, status.st_size) for part, status in statuses)
 
@@ -226,9 +231,21 @@ def _take(folder: Path, inner: Path, copy: Path) -> None:
     with folder_inside(folder, inner.parent) as parent:
         try:
             os.link(inner.name, copy, src_dir_fd=parent, follow_symlinks=False)
+        except FileExistsError:
+            # From a try that was cut short.
+            return
         except OSError:
-            with os.fdopen(open_inside(folder, inner), "rb") as reading, copy.open("xb") as writing:
-                shutil.copyfileobj(reading, writing, _PIECE)
+            _copy(folder, inner, copy)
+
+
+def _copy(folder: Path, inner: Path, copy: Path) -> None:
+    """The whole file, or nothing that could be taken for it."""
+    try:
+        with os.fdopen(open_inside(folder, inner), "rb") as reading, copy.open("xb") as writing:
+            shutil.copyfileobj(reading, writing, _PIECE)
+    except BaseException:
+        copy.unlink(missing_ok=True)
+        raise
 
 
 def _manifest(source: Path, staged: Path) -> tuple[HashedFile, ...]:

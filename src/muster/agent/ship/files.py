@@ -22,6 +22,7 @@ from muster.agent.ship import strays
 from muster.errors import AccessDenied, UserError
 from muster.host import hashing
 from muster.host.children import Abandoned
+from muster.host.files import despite_shortages, is_shortage
 from muster.host.http import Body
 from muster.paths import AttemptPaths
 from muster.runtime.uploads import UNFINISHED
@@ -60,7 +61,8 @@ def find(paths: AttemptPaths) -> Found:
             _walk(folder, name, root, (), found)
     found.files = {name: path for name, path in found.files.items() if not name.startswith(f"{UNFINISHED}/")}
     with suppress(OSError):
-        stray, found.kept_too = strays.find(paths.work, paths.launch.stat().st_mtime)
+        began = paths.launch.stat().st_mtime
+        stray, found.kept_too = despite_shortages(lambda: strays.find(paths.work, began))
         for kept_as, path in stray.items():
             found.files.setdefault(readable(kept_as), path)
     return found
@@ -94,7 +96,7 @@ def _walk(folder: Path, name: str, root: Path, above: tuple[tuple[int, int], ...
         found.left_out.append(f"{name}: a link to a folder that holds it")
         return
     try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        entries = sorted(despite_shortages(lambda: list(os.scandir(folder))), key=lambda entry: entry.name)
     except OSError as error:
         found.left_out.append(f"{name}: {error.strerror}")
         return
@@ -251,6 +253,8 @@ class _Sender:
                 content = _content(path)
                 contents.append((HashedFile(name, len(content), hashlib.sha256(content).hexdigest()), content))
             except (Unreadable, OSError) as error:
+                if is_shortage(error):
+                    raise
                 unreadable.append(f"{name}: {getattr(error, 'strerror', None) or error}")
         if contents:
             self._link.put_files(self._order, contents)

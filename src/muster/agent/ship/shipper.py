@@ -24,7 +24,7 @@ from muster.agent.ship.masking import LEAST, Masker, make_masker
 from muster.agent.ship.streams import Piece, Stream, covered, share
 from muster.defaults import HEARTBEAT_S, SHIP_BATCH_BYTES
 from muster.errors import AccessDenied, UserError
-from muster.host.files import read_json, write_json
+from muster.host.files import is_shortage, read_json, write_json
 from muster.host.sandbox.fence import open_inside
 from muster.paths import AttemptPaths
 from muster.wire.node.agents import AttemptKey, Chunk, Delivered, Event, Heartbeat, Noted, encode
@@ -81,6 +81,8 @@ class Shipper(threading.Thread):
         # The hello, which comes first, is as good as a heartbeat.
         self._next_heartbeat = time.monotonic() + HEARTBEAT_S
         self._closing = False
+        self._short = False
+        """Descriptors or memory are used up, so that not all was seen in this pass."""
 
     def serve(self, owner: Owner) -> None:
         """Start delivering."""
@@ -149,15 +151,15 @@ class Shipper(threading.Thread):
 
     def _pass(self) -> float:
         """Look at everything once and send what there is; returns how long nothing needs to be done."""
-        for tracked in self._tracked.values():
-            _look(tracked)
+        looks = [_look(tracked) for tracked in self._tracked.values()]
+        self._short = not all(looks)
         events, pieces = self._choose()
         heartbeat_due = time.monotonic() >= self._next_heartbeat
         if events or pieces or heartbeat_due:
             if not self._deliver(events, pieces):
                 return self._backoff.next_s()
             self._backoff.reset()
-            if self._more():
+            if self._more() and not self._short:
                 return 0.0
         if self._tracked:
             return PASS_S
@@ -178,7 +180,9 @@ class Shipper(threading.Thread):
 
     def _complete(self, event: Event, chosen: list[tuple[Stream, Piece]]) -> bool:
         tracked = self._tracked.get(event.key)
-        return tracked is None or (tracked.finished and covered(list(tracked.streams.values()), chosen))
+        if tracked is None:
+            return True
+        return tracked.finished and not self._short and covered(list(tracked.streams.values()), chosen)
 
     def _deliver(self, events: list[Event], pieces: list[tuple[AttemptKey, Stream, Piece]]) -> bool:
         read = [(stream, self._chunk(key, stream, piece)) for key, stream, piece in pieces]
@@ -267,6 +271,10 @@ class Shipper(threading.Thread):
                 return None
             data = data[overlap:]
         except OSError as error:
+            if is_shortage(error):
+                log.info("%s cannot be read now: %s", path, error)
+                self._short = True
+                return None
             log.warning("%s cannot be read, so what it still held is lost: %s", path, error)
             text = f"{piece.size:,} bytes of {stream.name} are lost: it cannot be read ({error.strerror})"
             self._outbox.append(Event(*key, time.time(), Noted(text, "error")))
@@ -284,7 +292,7 @@ class Shipper(threading.Thread):
             stream.acknowledge(length)
             tracked.unsaved = True
         for key, tracked in list(self._tracked.items()):
-            if tracked.finished and not any(stream.pending for stream in tracked.streams.values()):
+            if tracked.finished and not self._short and not any(stream.pending for stream in tracked.streams.values()):
                 # Nothing more can come, and everything is with the server.
                 del self._tracked[key]
                 continue
@@ -332,12 +340,14 @@ def _ready(tracked: Tracked, stream: Stream) -> bool:
     return stream.pending > 0 and (stream.waits_at != stream.size or tracked.finished)
 
 
-def _look(tracked: Tracked) -> None:
-    """See how long the streams are by now."""
+def _look(tracked: Tracked) -> bool:
+    """See how long the streams are by now; whether that could be seen."""
     for group in _GROUPS:
         try:
             entries = list(os.scandir(tracked.paths.streams / group))
-        except OSError:
+        except OSError as error:
+            if is_shortage(error):
+                return False
             continue
         for entry in entries:
             if not entry.is_file(follow_symlinks=False):
@@ -348,6 +358,7 @@ def _look(tracked: Tracked) -> None:
                 limit = tracked.limit_bytes if group == "user_logs" else None
                 stream = tracked.streams[name] = Stream(name, limit)
             stream.seen(entry.stat(follow_symlinks=False).st_size)
+    return True
 
 
 def _punch(tracked: Tracked, stream: Stream) -> None:

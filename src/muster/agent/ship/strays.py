@@ -6,6 +6,8 @@ import os
 from collections import Counter
 from pathlib import Path
 
+from muster.host.files import is_shortage
+
 _FOLDERS = {"mlruns": "MLflow", "mlartifacts": "MLflow", "wandb": "Weights & Biases"}
 _EVENTS, _BESIDE_EVENTS = "events.out.tfevents.", ("hparams.yaml",)
 _KEPT_ANYWAY = ("outputs", "logs")
@@ -21,7 +23,7 @@ def find(work: Path, since: float) -> tuple[dict[str, Path], list[str]]:
     """
     files: dict[str, Path] = {}
     tools: Counter[str] = Counter()
-    for seen, (base, folders, names) in enumerate(os.walk(work)):
+    for seen, (base, folders, names) in enumerate(os.walk(work, onerror=_raise_shortage)):
         inside = Path(base).relative_to(work)
         if seen > _MOST_FOLDERS or len(inside.parts) >= _DEPTH:
             folders.clear()
@@ -42,6 +44,12 @@ def find(work: Path, since: float) -> tuple[dict[str, Path], list[str]]:
         for tool, count in sorted(tools.items())
     ]
     return files, said
+
+
+def _raise_shortage(error: OSError) -> None:
+    """Other folders that cannot be read are passed over."""
+    if is_shortage(error):
+        raise error
 
 
 def _is_new(path: Path, since: float) -> bool:

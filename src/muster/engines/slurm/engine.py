@@ -264,7 +264,9 @@ class SlurmEngine(QueueEngine):
             self._jobs = {_allocation(job): job for job in sorted(jobs, key=lambda item: (not item.is_over, item.id))}
             ids = {job.id for job in jobs}
             self._hosts = {key: hosts for key, hosts in self._hosts.items() if key[0] in ids}
-            self._hosts |= {(job.id, job.restarts): host_names(job.nodes) for job in jobs if job.nodes}
+            # Of a job that is being cleared away, Slurm names only the nodes that still answer.
+            whole = [job for job in jobs if job.nodes and job.state != "COMPLETING"]
+            self._hosts |= {(job.id, job.restarts): host_names(job.nodes) for job in whole}
             self._trouble = ""
             self._asked_at = self._answered_at = self._clock()
 

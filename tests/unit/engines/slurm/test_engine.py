@@ -357,6 +357,20 @@ def test_a_lost_node_is_named_as_slurm_names_it_and_the_healthy_one_is_not(bed: 
     assert ending.message == f"node n2 (down*) failed, and Slurm put job {job} back into its queue"
 
 
+def test_a_lost_node_is_named_though_the_job_was_seen_while_it_was_cleared_away(bed: Bed):
+    allocation = bed.allocation(poll_seconds=1)
+    job = bed.submitted(allocation)
+    bed.slurm.move(job, state="RUNNING", used="2:00", nodes="n[1-2]")
+    bed.poll(allocation)
+    bed.slurm.node_states["n2"] = "down*"
+    bed.slurm.move(job, state="COMPLETING", nodes="n1")
+    bed.poll(allocation)
+    bed.slurm.move(job, state="PENDING", restarts=1, nodes="")
+    ending = bed.poll(allocation).ending
+    assert ending is not None
+    assert (ending.code, ending.lost) == ("node_lost", ("n2",))
+
+
 def test_a_job_put_back_while_a_node_of_others_is_down_was_preempted(bed: Bed):
     allocation = bed.allocation(nodes=1)
     job = bed.submitted(allocation)

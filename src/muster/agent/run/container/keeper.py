@@ -32,6 +32,8 @@ OVERDUE_S = 10.0
 CLOSING_S = 3.0
 _TOOL_S = 30.0
 _PASS_S = 0.02
+_REMOVALS = 5
+_REMOVAL_PAUSE_S = 0.5
 _TAIL_BYTES = 4096
 
 
@@ -58,6 +60,8 @@ class ContainerKeeper:
         self._seen: set[int] = set()
         self._ended = b""
         """The keeper's last word."""
+        self._tool_status = 0
+        """How the engine's last command ended."""
         self._died_at: float | None = None
         """When the keeper went without one, before anybody told it to stop."""
 
@@ -73,7 +77,7 @@ class ContainerKeeper:
             self._hear_inner()
         if not self._ended:
             self._explain()
-        self._tool(self._container["remove"])
+        self._remove()
         self._end_rest()
         # Last: the attempt's folder may go as soon as the agent hears it.
         self._send(self._ended)
@@ -228,10 +232,20 @@ class ContainerKeeper:
             self._record("refused", rank=min(self._container["ranks"]), message=message, exit_code=126)
         self._ended = self._record("ended", reason=self._reason or "rank_failed")
 
+    def _remove(self) -> None:
+        """Remove the container; an engine whose own processes died may only note that it stopped when first asked."""
+        for _ in range(_REMOVALS):
+            self._tool(self._container["remove"])
+            if self._tool_status == 0 or not self._tool(self._container["inspect"]).strip():
+                return
+            time.sleep(_REMOVAL_PAUSE_S)
+
     def _tool(self, command: list[str]) -> str:
         """What a command of the engine prints; it must not hold up the end."""
+        self._tool_status = 0
         if not command:
             return ""
+        self._tool_status = 1
         with open(self._log, "ab") as log:  # noqa: PTH123
             try:
                 env = self._container["env"]
@@ -241,6 +255,7 @@ class ContainerKeeper:
             except (OSError, subprocess.TimeoutExpired) as error:
                 log.write(f"muster: {command[0]} {command[1]}: {error}\n".encode())
                 return ""
+        self._tool_status = done.returncode
         return done.stdout.decode(errors="replace")
 
     def _end_rest(self) -> None:
