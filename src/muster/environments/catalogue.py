@@ -9,10 +9,10 @@ from importlib import resources
 from typing import Any
 
 import yaml
-from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from muster.environments.names import CURATED, FLAVOURS
+from muster.environments.venvs.recipe import normalised
 from muster.wire.node.recipes import Recipe
 
 _STANDS_FOR = {"tensorflow": ("tensorflow-cpu",), "lightning": ("pytorch-lightning",)}
@@ -31,7 +31,7 @@ class Curated:
 
     def is_met_by(self, packages: Mapping[str, str]) -> bool:
         """Whether every package that is needed is there, in at least its version."""
-        return all(_has(packages, canonicalize_name(name), Version(least)) for name, least in self.needs.items())
+        return all(_has(packages, normalised(name), Version(least)) for name, least in self.needs.items())
 
 
 @cache

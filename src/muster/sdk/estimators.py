@@ -48,6 +48,10 @@ class Nccl(Gloo):
     backend = "Nccl"
 
 
+Word = str | int | float
+"""On a command line."""
+
+
 class Estimator(ScriptRunConfig):
     """A script with its arguments, its packages and how it is distributed."""
 
@@ -60,14 +64,14 @@ class Estimator(ScriptRunConfig):
         *,
         compute_target: str | Named | None = None,
         entry_script: str | None = None,
-        script_params: Mapping[str, Any] | None = None,
+        script_params: Mapping[str, Word] | None = None,
         node_count: int = 1,
         process_count_per_node: int = 1,
         distributed_backend: str | None = None,
         distributed_training: Any = None,
         inputs: Sequence[Any] | None = None,
         environment_definition: Environment | None = None,
-        environment_variables: Mapping[str, Any] | None = None,
+        environment_variables: Mapping[str, str] | None = None,
         user_managed: bool = False,
         framework_version: str | None = None,
         shm_size: str | None = None,
@@ -75,7 +79,7 @@ class Estimator(ScriptRunConfig):
         max_run_duration_seconds: int | None = MAX_RUN_S,
         **packages: Any,
     ) -> None:
-        made = environment_definition or _environment(self.framework, framework_version, user_managed, packages)
+        made = environment_definition or _environment(self.framework, framework_version, user_managed, **packages)
         super().__init__(
             source_directory,
             entry_script,
@@ -121,11 +125,9 @@ class SKLearn(Estimator):
     framework = "Scikit-learn"
 
 
-def _environment(
-    framework: str, version: str | None, user_managed: bool, given: Mapping[str, Any]
-) -> Environment | None:
+def _environment(framework: str, version: str | None, user_managed: bool, **given: Any) -> Environment | None:
     """The framework's curated environment, with packages of the job's own; None is the Python that submits."""
-    packages = _packages(given)
+    packages = _packages(**given)
     image = given.get("custom_docker_image") or given.get("custom_docker_base_image")
     tell(*ignored(framework or "Estimator", {name: given.get(name) for name in ("vm_size", "vm_priority")}))
     if user_managed and not image:
@@ -153,7 +155,7 @@ def _environment(
     return made
 
 
-def _packages(given: Mapping[str, Any]) -> CondaDependencies:
+def _packages(**given: Any) -> CondaDependencies:
     file = given.get("conda_dependencies_file") or given.get("conda_dependencies_file_path")
     if file:
         return CondaDependencies(os.fspath(file))
@@ -169,7 +171,7 @@ def _texts(value: Iterable[Any] | None) -> list[str]:
     return [str(item) for item in value or ()]
 
 
-def _arguments(params: Mapping[str, Any]) -> list[Any]:
+def _arguments(params: Mapping[str, Word]) -> list[Word]:
     """`{"--lr": 0.1, "--verbose": ""}` as words."""
     return [word for name, value in params.items() for word in ((name,) if value == "" else (name, value))]
 

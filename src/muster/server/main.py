@@ -115,6 +115,11 @@ class Process:
         self._stopping = asyncio.Event()
         self._leave_agents = True
 
+    def _for_browsers(self, app: Draining) -> LoopbackListener:
+        """A browser reaches no Unix socket."""
+        url = reachable(self._url) if self._url else None
+        return LoopbackListener(partial(_server, app), self._paths.portal_port, url)
+
     async def run(self) -> None:
         watchdog.watch()
         context = await self._open()
@@ -125,9 +130,7 @@ class Process:
         pair = (self._certificate, self._key) if self._certificate and self._key else None
         remote = RemoteListener(context, serve, self._socket_path, self._url, pair)
         context.remote.open = remote.open
-        # A browser reaches no Unix socket.
-        url = reachable(self._url) if self._url else None
-        browsers = LoopbackListener(partial(_server, app), self._paths.portal_port, url)
+        browsers = self._for_browsers(app)
         context.portal.url = browsers.url
         self._agents_elsewhere = lambda: remote.agents_elsewhere
         loop = asyncio.get_running_loop()

@@ -50,7 +50,16 @@ ARGUMENTS: Mapping[Any, Any] = {
     NewKey: NewKey(),
 }
 ANSWER = SimpleNamespace(
-    id="some", version="1", type="uri_folder", address="some", files=(), works=(), log="", path="some", digest=None
+    id="some",
+    version="1",
+    type="uri_folder",
+    address="some",
+    files=(),
+    works=(),
+    log="",
+    path="some",
+    digest=None,
+    url="some",
 )
 
 

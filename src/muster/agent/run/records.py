@@ -253,7 +253,7 @@ def entry_of(value: Any) -> Entry | None:
         if name in fields or name in value:
             if not _is_like(value.get(name), kinds):
                 return None
-            known[name] = value[name]
+            known[name] = value.get(name)
     return known  # type: ignore[return-value]
 
 

@@ -12,6 +12,7 @@ from muster.control.isolation import Ground, settle
 from muster.control.scheduling.explain import impossible
 from muster.control.scheduling.model import Gang, Need
 from muster.control.scheduling.quota import Usage
+from muster.environments.resolve import Resolved
 from muster.host import clock
 from muster.host.sandbox import machine
 from muster.job.check import no_effect_notices
@@ -29,6 +30,7 @@ from muster.server.database.records import BY_KEY, CLUSTERS, add_event
 from muster.server.environments import records
 from muster.server.nodes import allocations, clusters
 from muster.server.queue import dependencies
+from muster.server.runs.attempt_record import Columns
 from muster.server.runs.views import run_view
 from muster.wire import states
 from muster.wire.node.plan import PlanRequest, PlanView
@@ -61,41 +63,43 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     in_container = settled.container is not None and not spec.resources.container_args
     spec = _isolated(context, transaction.connection, spec, submission.submitted_by, in_container)
     now = clock.now()
-    need = demand(spec)
-    transaction.execute(
-        _ADD_RUN,
-        {
-            "id": run_id,
-            "key": submission.key,
-            "name": spec.name,
-            "display_name": spec.display_name or spec.name,
-            "experiment": spec.experiment_name,
-            "status": states.QUEUED,
-            "created_at": now,
-            "queued_at": now,
-            "spec": spec.model_dump(mode="json"),
-            "snapshot": submission.snapshot,
-            "python": settled.python or submission.python,
-            "environment": records.record_of(settled),
-            "submitted_by": submission.submitted_by,
-            "compute": spec.compute,
-            "priority": allocations.PRIORITIES[spec.queue_settings.priority],
-            "num_nodes": spec.resources.instance_count,
-            "num_ranks": num_ranks(spec),
-            "ranks_per_node": need.ranks_per_node,
-            "gpus_per_node": need.gpus_per_node,
-            "timeout_s": spec.limits.timeout,
-            "preemptible": spec.queue_settings.preemptible,
-            "attempt": 0,
-            "tags": dict(spec.tags),
-            "description": spec.description,
-            "notices": list(dict.fromkeys(notices)),
-        },
-    )
+    row = _row(run_id, spec, submission, settled, now)
+    transaction.execute(_ADD_RUN, {**row, "notices": list(dict.fromkeys(notices))})
     add_event(transaction, run_id, StateChanged(states.QUEUED, now))
     transaction.after_commit.append(lambda: context.hub.changed(runs=[run_id], queue=True))
     transaction.after_commit.append(lambda: context.runs.unrecorded.add(run_id))
     return run_id
+
+
+def _row(run_id: str, spec: JobSpec, submission: Submission, settled: Resolved, now: float) -> Columns:
+    """The record of a run that is queued."""
+    need = demand(spec)
+    return {
+        "id": run_id,
+        "key": submission.key,
+        "name": spec.name,
+        "display_name": spec.display_name or spec.name,
+        "experiment": spec.experiment_name,
+        "status": states.QUEUED,
+        "created_at": now,
+        "queued_at": now,
+        "spec": spec.model_dump(mode="json"),
+        "snapshot": submission.snapshot,
+        "python": settled.python or submission.python,
+        "environment": records.record_of(settled),
+        "submitted_by": submission.submitted_by,
+        "compute": spec.compute,
+        "priority": allocations.PRIORITIES[spec.queue_settings.priority],
+        "num_nodes": spec.resources.instance_count,
+        "num_ranks": num_ranks(spec),
+        "ranks_per_node": need.ranks_per_node,
+        "gpus_per_node": need.gpus_per_node,
+        "timeout_s": spec.limits.timeout,
+        "preemptible": spec.queue_settings.preemptible,
+        "attempt": 0,
+        "tags": dict(spec.tags),
+        "description": spec.description,
+    }
 
 
 def _settled(context: Context, connection: Connection, given: JobSpec, submitted_by: str | None) -> JobSpec:
