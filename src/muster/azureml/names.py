@@ -132,7 +132,6 @@ SHARED = ("azure", "azure.ai", "azure.core", "azure.core.exceptions")
 REFUSED: Mapping[str, str] = {
     "azureml.train.hyperdrive": "Muster has no sweeps yet; submit one ScriptRunConfig for each set of parameters",
     "azureml.train.automl": "Muster does not choose models; submit a script of your own",
-    "azureml.train": "submit an estimator or a ScriptRunConfig",
     "azureml.pipeline": "Muster has no pipelines yet; submit the steps one after the other, and pass their outputs on",
     "azureml.core.webservice": "Muster does not deploy through v1's web services",
     "azureml.core.image": "images are built from an Environment: Environment.from_dockerfile",
