@@ -117,8 +117,8 @@ def scene() -> Iterator[SlurmScene]:
         made.client.create_cluster("main", "slurm", OPTIONS)
         made.client.create_cluster("held", "slurm", {**OPTIONS, "sbatch": ["--hold"]})
         made.client.create_cluster("slow", "slurm", {**OPTIONS, "setup": made.set_up})
-        yield made
-        connect(find_workspace(folder)).shutdown(force=True)
+        with _ended_server(folder):
+            yield made
 
 
 @contextlib.contextmanager
@@ -130,8 +130,17 @@ def ray_scene() -> Iterator[RayScene]:
         options = {**ray.options, "cut_off_seconds": 8}
         made.client.create_cluster("main", "ray", options)
         made.client.create_cluster("slow", "ray", {**options, "setup": made.set_up})
-        yield made
-        connect(find_workspace(folder)).shutdown(force=True)
+        with _ended_server(folder):
+            yield made
+
+
+@contextlib.contextmanager
+def _ended_server(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):
+            connect(find_workspace(folder)).shutdown(force=True)
 
 
 @contextlib.contextmanager
@@ -313,6 +322,8 @@ def main() -> None:
     parser.add_argument("--death", action="append")
     parser.add_argument("--moment", choices=MOMENTS, action="append")
     chosen = parser.parse_args()
+    # Whoever ends it finds nothing left of the site.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     cells: list[Cell] = []
     engine = chosen.engine
     with scene() if engine == "slurm" else ray_scene() as here:
