@@ -297,6 +297,9 @@ def prepare(folder: Path) -> None:
         (folder / place).write_text(SCRIPT)
     (folder / "model.pt").write_text("a model")
     (folder / "score.py").write_text("def run(mini_batch):\n    return mini_batch\n")
+    (folder / "deployment.yml").write_text(
+        "name: d\nendpoint_name: e\nmodel: {path: model.pt}\ncode_configuration: {code: ., scoring_script: score.py}\n"
+    )
     (folder / "model.yml").write_text("name: resnet50\npath: images\n")
     (folder / "analyse.py").write_text("import os\nprint(os.environ['MLFLOW_TRACKING_URI'])\n")
     keep_in_mlflow(folder / "mlruns" / "0")

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from muster.errors import JobError
-from muster.job.document import MAX_BYTES, BadDocument, MappingNode, Node, ScalarNode, SequenceNode, read_document
-from muster.job.refusal import nearest
+from muster.job.assetfile import located, mapping, read_asset_file
 from muster.wire.codec import Json
 from muster.wire.models import MODEL_TYPES, STAGES, ModelType, Stage
 
@@ -35,30 +34,7 @@ class ModelFile:
 
 def read_model_file(file: Path) -> ModelFile:
     """Read a model file; raises JobError that names the file, the line and the key."""
-    try:
-        raw = file.read_bytes()
-    except OSError as error:
-        raise JobError(f"the model file {file} cannot be read: {error.strerror}", "Correct the path.") from error
-    if len(raw) > MAX_BYTES:
-        raise JobError(f"{file} has {len(raw):,} bytes", f"A model file has at most {MAX_BYTES:,}.")
-    try:
-        root = read_document(raw.decode("utf-8-sig"))
-    except BadDocument as error:
-        raise JobError(f"{file}:{error.line}: {error.message}", error.hint) from error
-    except UnicodeDecodeError as error:
-        raise JobError(f"{file} is no text in UTF-8", "Give a model file (.yml).") from error
-    if not isinstance(root, MappingNode):
-        raise JobError(f"{file}: this is no model file", "Write KEY: VALUE lines: name, path, type.")
-    return _checked(file, root)
-
-
-def _checked(file: Path, root: MappingNode) -> ModelFile:
-    values: dict[str, Json] = {}
-    for key, line, node in root.pairs():
-        if key not in _KEYS and key not in _SILENT:
-            hint = f"{nearest(key, _KEYS)}Keys are: {', '.join(_KEYS)}."
-            raise JobError(f"{file}:{line}: a model file has no key {key!r}", hint)
-        values[key] = _plain(node)
+    values = read_asset_file(file, "model file", _KEYS, _SILENT)
     name, path = values.get("name"), values.get("path")
     if not isinstance(name, str) or not isinstance(path, str):
         missing = "name" if not isinstance(name, str) else "path"
@@ -72,8 +48,8 @@ def _checked(file: Path, root: MappingNode) -> ModelFile:
         next((known for known in MODEL_TYPES if known == kind), None),
         _version(file, values.get("version")),
         None if values.get("description") is None else str(values["description"]),
-        {key: str(value) for key, value in _mapping(values, "tags").items()},
-        _mapping(values, "properties"),
+        {key: str(value) for key, value in mapping(values, "tags").items()},
+        mapping(values, "properties"),
         next((known for known in STAGES if known == stage), None),
         tuple(f"{key} is left out: {why}" for key, why in _LEFT_OUT.items() if key in values),
     )
@@ -96,22 +72,4 @@ def _version(file: Path, value: Json) -> int | None:
 def _path(path: str, folder: Path, datastore: Json) -> str:
     if isinstance(datastore, str):
         return f"azureml://datastores/{datastore.removeprefix('azureml:')}/paths/{path.lstrip('/')}"
-    plain = path.removeprefix("file:")
-    if plain.startswith(("azureml:", "runs:/", "models:/")) or "://" in plain:
-        return plain
-    return str((folder / Path(plain).expanduser()).absolute())
-
-
-def _mapping(values: Mapping[str, Json], key: str) -> Mapping[str, Json]:
-    value = values.get(key)
-    return value if isinstance(value, Mapping) else {}
-
-
-def _plain(node: Node) -> Json:
-    if isinstance(node, MappingNode):
-        return {key: _plain(value) for key, _, value in node.pairs()}
-    if isinstance(node, SequenceNode):
-        return [_plain(item) for item in node.items]
-    assert isinstance(node, ScalarNode)
-    value: Json = node.value
-    return value
+    return located(path, folder)

@@ -20,17 +20,20 @@ from muster.client.models import Models
 from muster.client.scoring import RESULT, BatchScoring, BatchSettings, data_type, job_of, settings_json
 from muster.client.storage import Storage
 from muster.errors import JobError, UserError
+from muster.job.deploymentfile import BatchDeployment, read_batch_deployment
 from muster.job.explain import make_spec
 from muster.job.jobfile import LoadedJob
 from muster.job.rules import is_address
-from muster.models.references import ModelReference, parse
 from muster.storage.addresses import parse_address
 
 _FORMATS = ("files", "csv", "jsonl", "parquet")
 _ACTIONS = ("append_row", "per_file", "summary_only")
 
 
-Model = Annotated[str, argument("MODEL", "NAME:VERSION, NAME@ALIAS, models:/…, runs:/…, or a local path.")]
+Model = Annotated[str | None, argument("MODEL", "NAME:VERSION, NAME@ALIAS, models:/…, runs:/…, or a local path.")]
+Deployment = Annotated[
+    Path | None, option("FILE", "A batch deployment (.yml) of Azure ML; options win over it.", "--file", "-f")
+]
 Data = Annotated[str, option("DATA", "A file or folder, azureml:ASSET:VERSION, or an address.", "--input", "-i")]
 Script = Annotated[
     Path | None, option("FILE", "Has init() and run(mini_batch); an MLflow model needs none.", "--script", "-s")
@@ -39,7 +42,7 @@ Output = Annotated[
     str | None, option("DATA", "A folder here, or an address in a datastore (default: kept with the run).")
 ]
 Nodes = Annotated[int | None, option("N", "Number of nodes.", min=1)]
-Procs = Annotated[int, option("P", "Processes with a model on each node.", min=1)]
+Procs = Annotated[int | None, option("P", "Processes with a model on each node (1).", min=1)]
 Gpus = Annotated[int | None, option("G", "GPUs to reserve on each node.", min=0)]
 BatchSize = Annotated[
     int, option("N", "Files, or rows, in a mini-batch (0: 10 files, 1,000 rows).", "--mini-batch-size", min=0)
@@ -59,12 +62,13 @@ DryRun = Annotated[bool, switch("Print what every rank would run, and run nothin
 
 
 def score(
-    model: Model,
     data: Data,
+    model: Model = None,
+    file: Deployment = None,
     script: Script = None,
     output: Output = None,
     nodes: Nodes = None,
-    procs: Procs = 1,
+    procs: Procs = None,
     gpus_per_node: Gpus = None,
     batch: BatchSize = 0,
     form: Format = "",
@@ -92,20 +96,50 @@ def score(
     Examples:
       muster score ./model.pt --script score.py --input ./images --output ./predictions
       muster score ./model.pt --script score.py --input ./images --procs 2 --mini-batch-size 4
+      muster score -f deployment.yml --input ./images
     """
+    said = read_batch_deployment(file) if file is not None else None
+    if said is not None:
+        model, script = model or said.model, script or said.script
     time_s = float(seconds_of("--batch-timeout", timeout))
-    given = BatchSettings("", (), form, batch, action, output_file, retries, time_s, errors)
+    given = _with_file(BatchSettings("", (), form, batch, action, output_file, retries, time_s, errors), said)
     scoring = _scoring(model, data, script, output, given)
-    asked = Overrides(nodes=nodes, procs=procs, gpus_per_node=gpus_per_node, compute=compute, name=name)
+    asked = Overrides(nodes=nodes, procs=procs or 1, gpus_per_node=gpus_per_node, compute=compute, name=name)
     asked = replace(asked, environment=environment, settings=parse_pairs("--set", settings or []))
-    _run(scoring, asked, output, detach=detach, dry_run=dry_run, as_json=as_json)
+    if said is not None:
+        asked = replace(asked, nodes=nodes or said.nodes, procs=procs or said.procs, compute=compute or said.compute)
+    _run(scoring, asked, output, said, file, detach=detach, dry_run=dry_run, as_json=as_json)
+
+
+def _with_file(given: BatchSettings, said: BatchDeployment | None) -> BatchSettings:
+    """The settings of a deployment's file, but for those that an option gives another value than its default."""
+    if said is None:
+        return given
+    usual = BatchSettings()
+    of_file = BatchSettings(
+        "", (), "", said.mini_batch_size, said.output_action, said.output_file, said.max_retries, said.timeout_s,
+        said.error_threshold,
+    )  # fmt: skip
+    chosen = {name: value for name, value in vars(given).items() if value != getattr(usual, name)}
+    return replace(of_file, **chosen)
 
 
 def _run(
-    scoring: BatchScoring, asked: Overrides, output: str | None, *, detach: bool, dry_run: bool, as_json: bool
+    scoring: BatchScoring,
+    asked: Overrides,
+    output: str | None,
+    said: BatchDeployment | None,
+    file: Path | None,
+    *,
+    detach: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     job = job_of(scoring, json.dumps(settings_json(scoring.settings)))
-    loaded = LoadedJob(make_spec(with_overrides(job, asked, source="script")), (), Path.cwd())
+    if said is not None:
+        job = {**job, "environment": said.environment, "environment_variables": dict(said.variables)}
+    base = Path.cwd() if file is None else file.resolve().parent
+    loaded = LoadedJob(make_spec(with_overrides(job, asked, source="script")), (), base)
     if dry_run:
         find("planning.dry_run:show_plan")(loaded, as_json)
         return
@@ -131,29 +165,33 @@ def _checked(settings: BatchSettings, script: Path | None) -> BatchSettings:
     return replace(settings, script="" if script is None else script.name)
 
 
-def _scoring(model: str, data: str, script: Path | None, output: str | None, settings: BatchSettings) -> BatchScoring:
+def _scoring(
+    model: str | None, data: str, script: Path | None, output: str | None, settings: BatchSettings
+) -> BatchScoring:
+    if model is None and script is None:
+        raise UserError("there is neither a model nor a script", "Write `muster score MODEL --input DATA`, or -f FILE.")
     settings = _checked(settings, script)
     client = connect()
-    if not is_address(model) and not Path(model).expanduser().exists():
-        found = Models(client.calls).details(model).model
-        if script is None and found.type != "mlflow_model":
-            raise JobError(
-                f"{model} is a {found.type}, which says not how to be run", "Give --script with init() and run()."
-            )
-        model = f"models:/{found.name}/{found.version}"
-    elif is_address(model) and model.startswith("azureml:") and not model.startswith("azureml://"):
-        reference = parse(model)
-        assert isinstance(reference, ModelReference)
-        model = str(reference)
-    elif not is_address(model):
-        model = str(Path(model).expanduser().resolve())
     is_file = False
     if is_address(data) and (location := parse_address(data)).kind == "datastore":
         is_file = Storage(client.calls).is_file(location.store, location.path)
     path = data if is_address(data) else str(Path(data).expanduser().resolve())
-    return BatchScoring(
-        path, data_type(path, is_file), model, script, settings, output if output and is_address(output) else None
-    )
+    source = None if model is None else _model_input(client, model, script is not None)
+    place = output if output and is_address(output) else None
+    return BatchScoring(path, data_type(path, is_file), source, script, settings, place)
+
+
+def _model_input(client: Client, model: str, has_script: bool) -> str:
+    """The job's input that a model is; a registered one in the version that is meant now."""
+    is_local = not is_address(model) and Path(model).expanduser().exists()
+    if is_local or model.startswith("runs:/") or "://" in model:
+        return str(Path(model).expanduser().resolve()) if is_local else model
+    found = Models(client.calls).details(model).model
+    if not has_script and found.type != "mlflow_model":
+        raise JobError(
+            f"{model} is a {found.type}, which does not say how to run it", "Give --script with init() and run()."
+        )
+    return f"models:/{found.name}/{found.version}"
 
 
 def _fetch(client: Client, run_id: str, target: Path) -> None:

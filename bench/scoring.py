@@ -1,0 +1,141 @@
+"""A served model that does nothing, against FastAPI with uvicorn and LitServe; requests in batches against one by one.
+
+Each server runs alone on the same port in turn, one process, the same body; `ab` (apache2-utils) asks over kept
+connections. LitServe is measured where it is installed. The model for batches takes 5 ms per call, however many
+requests it gets.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from bench.measure import Figure, interleave, median, quick, report
+
+NOOP = "import json\ndef run(data):\n    return json.loads(data)\n"
+SLOW = "import time\ndef run(data):\n    time.sleep(0.005)\n    return data\n"
+FASTAPI = """
+import uvicorn
+from fastapi import FastAPI, Request
+app = FastAPI()
+@app.post("/score")
+async def score(request: Request):
+    return await request.json()
+uvicorn.run(app, port=PORT, log_level="warning", access_log=False)
+"""
+LITSERVE = """
+import litserve
+class Noop(litserve.LitAPI):
+    def setup(self, device): pass
+    def decode_request(self, request): return request
+    def predict(self, value): return value
+    def encode_response(self, value): return value
+if __name__ == "__main__":
+    server = litserve.LitServer(Noop(api_path="/score"), accelerator="cpu")
+    server.run(port=PORT, generate_client_file=False, log_level="warning")
+"""
+
+
+def main() -> None:
+    is_quick = quick(__doc__)
+    if shutil.which("ab") is None:
+        sys.exit("bench.scoring needs ab (apache2-utils)")
+    rounds, count = (1, 3000) if is_quick else (3, 20_000)
+    with tempfile.TemporaryDirectory(prefix="bench-scoring-") as name:
+        folder = Path(name)
+        (folder / "noop.py").write_text(NOOP)
+        (folder / "slow.py").write_text(SLOW)
+        (folder / "body.json").write_text('{"a": 1}')
+        ways = {
+            "muster": partial(rate, folder, serve(script="noop.py"), count, 32),
+            "FastAPI and uvicorn": partial(rate, folder, script(folder, "fast.py", FASTAPI), count, 32),
+        }
+        if importlib.util.find_spec("litserve"):
+            ways["LitServe"] = partial(rate, folder, script(folder, "lit.py", LITSERVE), count // 4, 32)
+        ways["one by one"] = partial(rate, folder, serve(script="slow.py"), count // 20, 32)
+        ways["in batches"] = partial(rate, folder, serve(script="slow.py", max_batch=32, max_wait_ms=5), count // 5, 32)
+        samples = interleave(rounds, ways)
+    figures = [median(f"{name}, requests", values, "1/s") for name, values in samples.items()]
+    figures.append(ratio("muster over FastAPI and uvicorn", samples, "muster", "FastAPI and uvicorn", 1.0))
+    if "LitServe" in samples:
+        figures.append(ratio("muster over LitServe", samples, "muster", "LitServe", 2.0))
+    figures.append(ratio("in batches over one by one", samples, "in batches", "one by one", 3.0))
+    report("scoring", figures, is_quick)
+
+
+def ratio(name: str, samples: Mapping[str, Sequence[float]], ours: str, theirs: str, least: float) -> Figure:
+    pairs = zip(samples[ours], samples[theirs], strict=True)
+    return median(name, [mine / other for mine, other in pairs], "times", at_least=least)
+
+
+def serve(**settings: str | int) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "muster.scoring.serve",
+        json.dumps({**settings, "port": "PORT"}).replace('"PORT"', "PORT"),
+    ]
+
+
+def script(folder: Path, name: str, text: str) -> list[str]:
+    (folder / name).write_text(text)
+    return [sys.executable, name]
+
+
+def rate(folder: Path, command: list[str], count: int, at_once: int) -> float:
+    """Requests per second of a server that is started for this alone."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    if command[1].endswith(".py"):
+        (folder / command[1]).write_text((folder / command[1]).read_text().replace("PORT", port))
+    words = [word.replace("PORT", port) for word in command]
+    with subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            wait_for(port, server)
+            ask(folder, port, min(count, 200), at_once)
+            return ask(folder, port, count, at_once)
+        finally:
+            server.terminate()
+            server.wait(30)
+            if command[1].endswith(".py"):
+                (folder / command[1]).write_text((folder / command[1]).read_text().replace(port, "PORT"))
+
+
+def wait_for(port: str, server: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", int(port))) == 0:
+                return
+        if server.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError("the server did not come up")
+        time.sleep(0.1)
+
+
+def ask(folder: Path, port: str, count: int, at_once: int) -> float:
+    done = subprocess.run(
+        ["ab", "-q", "-k", "-c", str(at_once), "-n", str(count), "-p", "body.json", "-T", "application/json",
+         f"http://127.0.0.1:{port}/score"],
+        cwd=folder, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    failed = re.search(r"Non-2xx responses:\s+(\d+)", done.stdout)
+    if failed:
+        raise RuntimeError(f"{failed[1]} requests failed")
+    found = re.search(r"Requests per second:\s+([\d.]+)", done.stdout)
+    assert found is not None, done.stdout
+    return float(found[1])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Files that describe one thing of a workspace, a model or a deployment: a mapping, with errors that name the line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from muster.errors import JobError
+from muster.job.document import MAX_BYTES, BadDocument, MappingNode, Node, ScalarNode, SequenceNode, read_document
+from muster.job.refusal import nearest
+from muster.job.rules import is_address
+from muster.wire.codec import Json
+
+
+def read_asset_file(file: Path, what: str, keys: Sequence[str], silent: Sequence[str]) -> dict[str, Json]:
+    """The values of a file by key; a key that is in neither list is refused."""
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        raise JobError(f"the {what} {file} cannot be read: {error.strerror}", "Correct the path.") from error
+    if len(raw) > MAX_BYTES:
+        raise JobError(f"{file} has {len(raw):,} bytes", f"A {what} has at most {MAX_BYTES:,}.")
+    try:
+        root = read_document(raw.decode("utf-8-sig"))
+    except BadDocument as error:
+        raise JobError(f"{file}:{error.line}: {error.message}", error.hint) from error
+    except UnicodeDecodeError as error:
+        raise JobError(f"{file} is no text in UTF-8", f"Give a {what} (.yml).") from error
+    if not isinstance(root, MappingNode):
+        raise JobError(f"{file}: this is no {what}", f"Write KEY: VALUE lines: {', '.join(keys[:4])}.")
+    for key, line, _ in root.pairs():
+        if key not in keys and key not in silent:
+            hint = f"{nearest(key, keys)}Keys are: {', '.join(keys)}."
+            raise JobError(f"{file}:{line}: a {what} has no key {key!r}", hint)
+    return {key: plain(node) for key, _, node in root.pairs()}
+
+
+def plain(node: Node) -> Json:
+    """A value of a document without its lines."""
+    if isinstance(node, MappingNode):
+        return {key: plain(value) for key, _, value in node.pairs()}
+    if isinstance(node, SequenceNode):
+        return [plain(item) for item in node.items]
+    assert isinstance(node, ScalarNode)
+    value: Json = node.value
+    return value
+
+
+def mapping(values: Mapping[str, Json], key: str) -> Mapping[str, Json]:
+    """A section; empty where there is none."""
+    value = values.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def located(path: str, folder: Path) -> str:
+    """A path of a file, made absolute; an address as it is."""
+    given = path.removeprefix("file:")
+    return given if is_address(given) else str((folder / Path(given).expanduser()).absolute())

@@ -1,0 +1,61 @@
+"""Batch deployments of Azure ML: newer and older files, and errors that name the key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from muster.errors import JobError
+from muster.job.deploymentfile import read_batch_deployment
+
+
+def written(folder: Path, text: str) -> Path:
+    (folder / "src").mkdir(exist_ok=True)
+    (folder / "src" / "score.py").write_text("")
+    file = folder / "deployment.yml"
+    file.write_text(text)
+    return file
+
+
+CODE = "code_configuration: {code: src, scoring_script: score.py}\n"
+SETTINGS = (
+    "mini_batch_size: '4'\n{0}max_concurrency_per_instance: 2\n{0}retry_settings: {{max_retries: 1, timeout: 9}}\n"
+)
+
+
+@pytest.mark.parametrize("text", ["settings:\n  " + SETTINGS.format("  "), SETTINGS.format("")])
+def test_settings_stand_below_their_key_or_at_the_root(tmp_path: Path, text: str) -> None:
+    head = f"name: d\nendpoint_name: e\nmodel: azureml:net:1\nresources: {{instance_count: 3}}\n{CODE}"
+    found = read_batch_deployment(written(tmp_path, head + text))
+    assert (found.model, found.nodes, found.procs, found.mini_batch_size) == ("azureml:net:1", 3, 2, 4)
+    assert (found.max_retries, found.timeout_s, found.error_threshold) == (1, 9.0, -1)
+    assert found.script == tmp_path / "src" / "score.py"
+
+
+def test_what_is_absent_is_as_azure_ml_has_it(tmp_path: Path) -> None:
+    found = read_batch_deployment(written(tmp_path, "name: d\nmodel: {path: m}\n"))
+    assert (found.mini_batch_size, found.max_retries, found.timeout_s, found.output_action) == (
+        10,
+        3,
+        30.0,
+        "append_row",
+    )
+    assert (found.model, found.script) == (str(tmp_path / "m"), None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("type: pipeline\n", "cannot be scored"),
+        ("code_configuration: {code: src}\n", "scoring_script is missing"),
+        ("code_configuration: {code: src, scoring_script: no.py}\n", "no script"),
+        ("settings: {mini_batch_size: 0}\n", "mini_batch_size"),
+        ("settings: {output_action: shout}\n", "not allowed"),
+        ("modle: x\n", "deployment.yml:1: a batch deployment has no key 'modle'"),
+        ("model: {name: x}\n", "no path"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(JobError, match=said):
+        read_batch_deployment(written(tmp_path, text))
