@@ -13,15 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import MUSTER, wait_until
+from tests.conftest import MUSTER
 from tests.integration.server.conftest import Site
 
 from muster.client.connect import connect
 from muster.client.submit import submit
 from muster.client.workspace import find_workspace
-from muster.errors import NotFound, UserError
-from muster.host.http import Address
-from muster.host.server import ServerConnection
 from muster.job.explain import make_spec
 
 PER_NODE = {"distribution": {"type": "pytorch"}, "resources": {"instance_count": 2}}
@@ -184,18 +181,3 @@ def test_the_doctor_calls_a_slow_link_slow_and_a_fast_one_not(site: Site, namesp
     assert slow["judgement"]["level"] == "warn"
     assert "too slow" in slow["judgement"]["said"]
     assert slow["judgement"]["speedup"] < fast["judgement"]["speedup"]
-
-
-def test_calls_through_the_shared_folder_reach_what_is_for_agents_alone(site: Site) -> None:
-    folder, token = site.folder / ".muster" / "spool", site.client.address.token
-    wait_until(folder.is_dir, 20.0, "the folder for calls")
-    line = ServerConnection(Address(f"file:{folder}", token))
-    try:
-        for path in ("/runs", "/people", "/secrets", "/health"):
-            with pytest.raises(NotFound, match="serves the agents of nodes"):
-                line.request("GET", f"/api/v1{path}", timeout_s=30)
-        with pytest.raises(UserError):
-            line.request("POST", "/api/v1/agents/hello", json_body={}, timeout_s=30)
-    finally:
-        line.close()
-    assert not (Path(site.client.address.url.removeprefix("unix:")).with_name("agents.sock").stat().st_mode & 0o077)

@@ -29,7 +29,7 @@ class NoSandbox(Exception):
 def bubblewrap() -> str:
     """The program, tried out once; raises NoSandbox."""
     program = shutil.which("bwrap")
-    if sys.platform != "linux" or program is None:
+    if program is None:
         raise NoSandbox("bubblewrap (`bwrap`) is not installed: apt install bubblewrap, dnf install bubblewrap")
     python = base_python()
     view = View(system_folders(), tuple(Shown(folder, folder) for folder in python_folders((python,))))

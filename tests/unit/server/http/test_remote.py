@@ -6,15 +6,22 @@ import asyncio
 import os
 import threading
 import time
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.conftest import wait_until
 
-from muster.errors import ServerUnavailable
+from muster.errors import NotFound, ServerUnavailable
 from muster.host.http import Address
 from muster.host.server import ServerConnection
-from muster.server.http.remote import remove_old, serve_spool
+from muster.paths import WorkspacePaths
+from muster.server.context import Context
+from muster.server.http.doors import AgentsDoor
+from muster.server.http.remote import RemoteListener, remove_old, serve_spool
+from muster.server.main import _server
 
 
 def test_a_call_and_its_answer_go_through_files(tmp_path: Path):
@@ -149,3 +156,40 @@ def test_a_call_that_finds_a_closed_socket_waits_for_the_next_server(tmp_path: P
 
     asyncio.run(live())
     assert (spool / "one.answer").read_bytes().startswith(b"HTTP/1.1 200")
+
+
+def test_calls_through_the_folder_reach_what_is_for_agents_alone(tmp_path: Path) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"content-length", b"12"), (b"connection", b"close")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b'{"ok": true}'})
+
+    paths = WorkspacePaths(tmp_path)
+    paths.spool.mkdir()
+
+    async def serve(stop: threading.Event, ready: threading.Event) -> None:
+        context = cast(Context, SimpleNamespace(paths=paths))
+        remote = RemoteListener(context, partial(_server, AgentsDoor(app)), tmp_path / "server.sock", None, None)
+        remote._serve_agents_here()
+        relay = asyncio.create_task(serve_spool(paths.spool, tmp_path / "agents.sock"))
+        ready.set()
+        await asyncio.to_thread(stop.wait)
+        relay.cancel()
+        await remote.close()
+
+    stop, ready = threading.Event(), threading.Event()
+    thread = threading.Thread(target=lambda: asyncio.run(serve(stop, ready)))
+    thread.start()
+    try:
+        ready.wait(10)
+        assert not (tmp_path / "agents.sock").stat().st_mode & 0o077
+        connection = ServerConnection(Address(f"file:{paths.spool}", "secret"))
+        assert connection.request("POST", "/api/v1/agents/hello", json_body={}, timeout_s=30) == {"ok": True}
+        for path in ("/api/v1/runs", "/api/v1/people", "/api/v1/health"):
+            with pytest.raises(NotFound, match="serves the agents of nodes"):
+                connection.request("GET", path, timeout_s=30)
+        connection.close()
+    finally:
+        stop.set()
+        thread.join(30)
+    assert not (tmp_path / "agents.sock").exists()

@@ -31,7 +31,6 @@ def add(
     Examples:
       muster user add ada
       muster user add bob --role reader
-      muster user add cleo --unix cleo
     """
     made = connect().add_person(name, role_of(role), unix)
     say(f"{made.name} is here as {made.role}; `muster user invite {made.name}` makes a link for them")
@@ -100,9 +99,11 @@ def unix(
 
     Without one they run as an account that nobody else has, and that has no name.
 
+    ACCOUNT is one that the machine has, such as theirs; - takes it away again.
+
     \b
     Examples:
-      muster user unix ada ada
+      muster user unix ada -
     """
     changed = connect().change_person(name, unix_user="" if account == "-" else account)
     whose = f"as {changed.unix_user}" if changed.unix_user else "as an account that only they have"
