@@ -39,6 +39,7 @@ def test_nodes_come_for_the_queue_and_go_when_idle(site: Site):
     view = site.wait(run_id)
     assert view["status"] == "Completed", view["verdict"]
     assert sorted(node["name"] for node in view["attempts"][0]["nodes"]) == ["c-0", "c-1"]
+    assert view["created_at"] <= view["started_at"] <= view["ended_at"], "however short it is, its length is known"
     wait_until(lambda: states(site) == {}, 20, "the idle nodes to go")
     history = [item.state for item in site.client.node_history("c", "c-0")]
     assert history[0] == "preparing" and history[-2:] == ["leaving", "gone"]
@@ -67,15 +68,15 @@ def test_several_jobs_fit_on_a_node_and_the_rest_waits_with_a_reason(site: Site)
 def test_a_short_run_passes_one_that_waits_for_more_nodes(site: Site):
     create(site, min_nodes=2)
     wait_until(lambda: list(states(site).values()) == ["idle", "idle"], 20, "two nodes")
-    long = sleeper(site, limits={"timeout": 600})
+    long = sleeper(site, limits={"timeout": 3600})
     site.wait(long, "Running")
     wide = sleeper(site, resources={"instance_count": 2}, distribution=PER_PROCESS)
     wait_until(lambda: site.view(wide)["starts_at"], 10, "an estimate")
     short = site.run(command=["true"], compute="c", limits={"timeout": 60})
-    unlimited = site.run(command=["true"], compute="c")
+    late = sleeper(site, limits={"timeout": 36_000})
     assert site.wait(short)["status"] == "Completed"
-    assert site.view(unlimited)["status"] == "Queued" == site.view(wide)["status"]
-    assert f"waits behind {wide}" in site.view(unlimited)["reason"]
+    assert site.view(late)["status"] == "Queued" == site.view(wide)["status"]
+    assert f"waits behind {wide}" in site.view(late)["reason"]
 
 
 def test_a_set_up_command_runs_before_the_first_job_and_its_log_is_kept(site: Site):

@@ -364,6 +364,7 @@ def _finish(context: Context, transaction: Transaction, record: AttemptRecord) -
     following = retries.follow(context, transaction, record, verdict)
     action = retries.next_step(following) if isinstance(following, Retry) else following.why
     now = clock.now()
+    _note_beginning(record, now)
     status = _STATUS.get(verdict.code, states.FAILED)
     similar = facts.similar_runs(context, transaction, record, verdict, now) if status == states.FAILED else None
     verdict = replace(verdict, action=action, similar=similar)
@@ -380,6 +381,15 @@ def _finish(context: Context, transaction: Transaction, record: AttemptRecord) -
     if status == states.COMPLETED:
         output_assets.register(context, transaction, run.id, run.spec, run.submitted_by)
         model_outputs.register(context, transaction, run.id, run.spec, run.submitted_by)
+
+
+def _note_beginning(record: AttemptRecord, now: float) -> None:
+    """A short attempt is over by the first word of it: when it began is known from its ranks, by their node's clock."""
+    began = [rank.started_at for rank in record.ranks if rank.started_at is not None]
+    if record.attempt.started_at is None and began:
+        at = min(now, max(record.attempt.created_at, *began))
+        record.attempt.set(started_at=at)
+        record.run.set(started_at=record.run.started_at or at)
 
 
 def _judge(context: Context, transaction: Transaction, record: AttemptRecord) -> Verdict:
