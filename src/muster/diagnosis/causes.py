@@ -210,7 +210,7 @@ def _signal_of(rank: RankEvidence) -> int | None:
 
 def is_victim(raised: Raised) -> bool:
     """Whether an exception complains of another rank."""
-    found = find(raised.all_lines, "raised")
+    found = find(raised.all_lines, "raised") or _while_with_others(raised)
     return found is not None and found.rule.victim
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from muster.diagnosis import progress, waiting
 from muster.diagnosis.causes import DEFINITE, Cause, cause_of, complaint, last_words
-from muster.diagnosis.launchers import Process
+from muster.diagnosis.launchers import Process, started_by
 from muster.diagnosis.log import Log
 from muster.diagnosis.raised import Frame, Raised
 
@@ -30,6 +30,7 @@ _BLAMED = re.compile(
     r"|worker)s?(?:\(s\))? ?\[?(?P<on>\d+)\b(?!\]?, ?\d)"
     r"|[Rr]anks?(?:\(s\))? ?\[(?P<only>\d+)\]"
 )
+_FAILED = re.compile(r"\d (?:failed|raised|hit|reported)\b")
 _LAST_WORDS = 40
 _FEW_WORDS = 10
 _MANY = 64
@@ -75,13 +76,17 @@ def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | Non
     first = causes[0]
     alike = [cause for cause in causes if likeness(cause) == likeness(first)]
     named = _BLAMED.search(first.headline)
-    if named and len(processes) > 1:
+    if named and (len(processes) > 1 or first.rank.launcher_rank is not None):
         number = int(named["rank"] or named["on"] or named["only"])
         accused = next((item for item in processes if item.rank.rank == number), None)
-        if accused is not None and (named["rank"] is None or _TROUBLE.search(named["said"])):
+        if accused is None and number in started_by(first.rank):
+            # Its launcher does not tell of it.
+            accused = replace(first.process, rank=replace(first.rank, rank=number))
+        said_so = named["rank"] is None or _TROUBLE.search(named["said"]) or _FAILED.search(named[0])
+        if accused is not None and said_so:
             own = next((cause for cause in causes if cause.rank.rank == accused.rank.rank), None)
             # Workers may be those of a data loader, which have numbers of their own.
-            if own or "ank" in named[0]:
+            if own or "ank" in named[0] or first.raised is None:
                 return own or replace(first, process=accused, sure=False)
     if len(alike) < 2 or len(alike) < len(causes):
         return None

@@ -223,6 +223,13 @@ def is_mpirun(rank: RankEvidence) -> bool:
     return rank.role != "launcher" and rank.launcher_rank is None and bool(_MPIRUN.search(rank.command))
 
 
+def started_by(child: RankEvidence) -> set[int]:
+    """The ranks that the launcher of a child started with it; none for what has no launcher."""
+    if child.launcher_rank is None:
+        return set()
+    return _all_of(replace(child, rank=child.launcher_rank, launcher_rank=None))
+
+
 def first_of_program(rank: RankEvidence, program: str) -> int | None:
     """The first rank that mpirun was to start a program as, where its command names several."""
     parts = rank.command.split(" : ")

@@ -34,6 +34,8 @@ _TIME = re.compile(r"\d{1,4}[-/:]\d\d[-/:]\d\d[\d.,:TZ+ ]{0,20}")
 _NUMBER = re.compile(r"\d+")
 _MOST_LINES = 400
 _FIRST_WORDS = 20
+_MANY = 64
+"""Of more ranks than these, fewer lines are compared: a verdict must not be late."""
 
 
 def joined(texts: Sequence[str]) -> tuple[int, int] | None:
@@ -44,7 +46,8 @@ def joined(texts: Sequence[str]) -> tuple[int, int] | None:
 
 def elsewhere(processes: Sequence[Process], given_port: int | None) -> list[Process]:
     """Those that looked for the others at another place than most, or than where Muster has them meet."""
-    at = {process.rank.rank: _addresses(process.log) for process in processes}
+    most = _MOST_LINES if len(processes) <= _MANY else _FIRST_WORDS
+    at = {process.rank.rank: _addresses(process.log, most) for process in processes}
     odd = _at_another_address(processes, at, given_port)
     if odd:
         return odd
@@ -80,9 +83,9 @@ def _at_another_address(
     return odd if odd and any(found & right for found in at.values()) else []
 
 
-def _addresses(log: Log) -> frozenset[Address]:
+def _addresses(log: Log, most: int) -> frozenset[Address]:
     found = set()
-    for line in log.lines[:_MOST_LINES]:
+    for line in log.lines[:most]:
         if _SOCKET in line or len(line) > 600:
             continue
         for match in _ADDRESS.finditer(line):
@@ -106,28 +109,27 @@ def told_otherwise(processes: Sequence[Process]) -> Process | None:
     if len(processes) < 3:
         return None
     said = {process.rank.rank: _said(process) for process in processes}
+    raw = Counter(line for lines in said.values() for line in {line for line, _ in lines})
+    masked = Counter(line for lines in said.values() for line in {line for _, line in lines})
+    of_others = {line for counted in (raw, masked) for line, count in counted.items() if count == len(processes) - 1}
+    if not of_others:
+        return None
     for process in processes:
         mine = said[process.rank.rank]
-        others = [lines for number, lines in said.items() if number != process.rank.rank]
-        of_all = [line for line in others[0] if all(_is_in(line, lines) for lines in others[1:])]
-        alone = [line for line in mine if not any(_is_in(line, lines) for lines in others)]
-        if alone and any(not _is_in(line, mine) for line in of_all):
+        alone = any(raw[line] == 1 and masked[own] == 1 for line, own in mine)
+        if alone and of_others - {line for pair in mine for line in pair}:
             return process
     return None
 
 
 def own_words(process: Process, others: Sequence[Process]) -> str:
     """What a process said and none of the others did."""
-    theirs = [_said(other) for other in others if other is not process]
-    return next((line[0].strip()[:200] for line in _said(process) if not any(_is_in(line, t) for t in theirs)), "")
+    theirs = {line for other in others if other is not process for pair in _said(other) for line in pair}
+    return next((line.strip()[:200] for line, own in _said(process) if line not in theirs and own not in theirs), "")
 
 
 _Line = tuple[str, str]
 """A line as it was printed, and without what is a rank's own in it."""
-
-
-def _is_in(line: _Line, lines: Sequence[_Line]) -> bool:
-    return any(line[0] == other[0] or line[1] == other[1] for other in lines)
 
 
 def _said(process: Process) -> list[_Line]:

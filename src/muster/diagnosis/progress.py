@@ -11,11 +11,15 @@ from muster.diagnosis.launchers import Process
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _MOST_LINES = 200
+_FEW_LINES = 12
+_MANY = 64
+"""Of more ranks than these, fewer lines are compared: a verdict must not be late."""
 
 
 def of(processes: Sequence[Process]) -> Mapping[int, int]:
     """By rank, the last step that it printed; only ranks that count in the same words."""
-    by_rank = {process.rank.rank: _counted(process) for process in processes}
+    most = _MOST_LINES if len(processes) <= _MANY else _FEW_LINES
+    by_rank = {process.rank.rank: _counted(process, most) for process in processes}
     shapes = Counter(shape for counted in by_rank.values() for shape in counted)
     if not shapes:
         return {}
@@ -25,10 +29,10 @@ def of(processes: Sequence[Process]) -> Mapping[int, int]:
     return {number: counted[shape] for number, counted in by_rank.items() if shape in counted}
 
 
-def _counted(process: Process) -> dict[str, int]:
+def _counted(process: Process, most: int) -> dict[str, int]:
     """The shapes of lines that a process printed, each with where its growing number got to."""
     rows: dict[str, list[tuple[int, ...]]] = {}
-    for line in process.log.words_between(max(0, len(process.log.lines) - _MOST_LINES)):
+    for line in process.log.words_between(max(0, len(process.log.lines) - most)):
         numbers = _NUMBER.findall(line[:200])
         if not numbers or len(numbers) > 12:
             continue

@@ -281,8 +281,11 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
     blame = gangs.culprit(processes, told, surely, failed)
     code = meeting.code_of_waiting(first)
     if code == "rendezvous":
-        said += _joined(processes, said)
-        if blame.process is None or not blame.sure:
+        counted = _joined(processes, said)
+        said += counted
+        if "world size" in counted:
+            blame = gangs.Blame(None, "", sure=False)
+        elif blame.process is None or not blame.sure:
             blame = accused.met_elsewhere(processes, evidence.facts.master_port) or blame
     elif blame.process is None and surely:
         blame = accused.differs(processes) or accused.by_progress(processes) or blame

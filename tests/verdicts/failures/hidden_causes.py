@@ -304,7 +304,77 @@ print("rank", RANK, "restored")
 time.sleep(20)
 """
 
+RELAYED = """\
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+def solve(part):
+    if comm.rank == 2:
+        raise ArithmeticError(f"part {part}: residual grows without bound")
+    return part
+if comm.rank == 0:
+    for _ in range(comm.size - 1):
+        kind, source, what = comm.recv()
+        if kind == "error":
+            print(f"worker {source} failed: {what}", flush=True)
+            comm.Abort(5)
+else:
+    try:
+        comm.send(("done", comm.rank, solve(comm.rank)), dest=0)
+    except ArithmeticError as error:
+        comm.send(("error", comm.rank, str(error)), dest=0)
+comm.Barrier()
+"""
+WORKER_SH = """\
+for step in 0 1 2 3; do
+    if [ "$OMPI_COMM_WORLD_RANK" = 1 ] && [ $step = 2 ]; then sleep 600; fi
+    echo "rank $OMPI_COMM_WORLD_RANK step $step"
+    touch "s-$OMPI_COMM_WORLD_RANK-$step"
+    while [ "$(ls s-*-$step | wc -l)" -lt 4 ]; do sleep 0.1; done
+done
+"""
+
 FAILURES = [
+    gang(
+        "mpirun-relayed",
+        "",
+        2,
+        1,
+        also_codes=("exit_code",),
+        convention="mpirun",
+        num_ranks=4,
+        command="mpirun --oversubscribe -n 4 python job.py",
+        files={"job.py": RELAYED},
+        wanted="residual grows without bound",
+        helpful=("rank 2", r"job\.py"),
+    ),
+    gang(
+        "mpirun-shell-sleeps",
+        "",
+        1,
+        1,
+        code="timeout",
+        convention="mpirun",
+        num_ranks=4,
+        command="mpirun --oversubscribe -n 4 bash worker.sh",
+        files={"worker.sh": WORKER_SH},
+        limit_s=6,
+        wanted="time limit",
+        helpful=("rank 1", "limits.timeout"),
+    ),
+    gang(
+        "mpirun-without-count",
+        "",
+        None,
+        1,
+        code="launcher_missing",
+        convention="mpirun",
+        num_ranks=2,
+        also=(0, 1),
+        command="mpirun ./solvr --steps 3",
+        files={"solver.c": "int main(void) { return 0; }\n"},
+        wanted="solvr",
+        helpful=("solvr",),
+    ),
     gang("not-registered", NOT_REGISTERED, 1, 2, 2, wanted=("model 'vit' is not registered",)),
     gang("truncated-state", TRUNCATED, 0, 2, wanted=("Ran out of input",)),
     Failure(
