@@ -52,6 +52,7 @@ class Snapshots:
                     f"{path} of the snapshot has {found:,} bytes, and the manifest says {size:,}", "Send it again."
                 )
         self._store.put(_manifest(digest), [json.dumps(to_json(files), sort_keys=True).encode()])
+        self._whole.add(digest)
 
     def has(self, digest: str) -> bool:
         """Whether it is there and whole; one that is damaged counts as missing, so that it is sent again."""

@@ -67,6 +67,6 @@ def test_a_list_of_files_that_belongs_to_another_snapshot_is_damaged(tmp_path: P
     snapshots.put(DIGEST, FILES)
     other = {"other.py": FILES["train.py"]}
     (tmp_path / "code" / "snapshots" / f"{DIGEST}.json").write_text(json.dumps(other))
-    assert not snapshots.has(DIGEST)
+    assert not Snapshots(Store(str(tmp_path))).has(DIGEST)
     with pytest.raises(Damaged, match="not the one that was sent"):
         snapshots.files(DIGEST)
