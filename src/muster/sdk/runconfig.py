@@ -98,9 +98,9 @@ class RunConfiguration:
         self.mpi = MpiConfiguration()
         self.pytorch = PyTorchConfiguration()
         self.tensorflow = TensorflowConfiguration()
-        self.data: Mapping[str, Any] = {}
-        self.data_references: Mapping[str, Any] = {}
-        self.output_data: Mapping[str, Any] = {}
+        self.data: Mapping[str, object] = {}
+        self.data_references: Mapping[str, object] = {}
+        self.output_data: Mapping[str, object] = {}
         self.auto_prepare_environment = True
         self.max_run_duration_seconds: int | None = MAX_RUN_S
 

@@ -6,7 +6,6 @@ import logging
 import re
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from sqlalchemy import Connection, select
 
@@ -22,6 +21,7 @@ from muster.server.database.records import add_note
 from muster.server.models.registry import add_model
 from muster.storage.addresses import DEFAULT_DATASTORE, check_asset_name, datastore_address
 from muster.wire import states
+from muster.wire.codec import Json
 from muster.wire.data.access import FileEntry
 from muster.wire.data.assets import NewAsset
 
@@ -56,7 +56,7 @@ def check(connection: Connection, spec: JobSpec) -> None:
 
 
 def register(
-    context: Context, transaction: Transaction, run_id: str, spec: Mapping[str, Any], person: str | None
+    context: Context, transaction: Transaction, run_id: str, spec: Mapping[str, Json], person: str | None
 ) -> None:
     """A run has completed: what lies on this machine is registered with its end, the rest soon after it."""
     for name, output in _named(spec):
@@ -144,7 +144,9 @@ def _unregistered(connection: Connection) -> list[tuple[str, list[tuple[str, Out
     return [(row.id, found, row.submitted_by) for row in rows if (found := _named(row.spec))]
 
 
-def _named(spec: Mapping[str, Any]) -> list[tuple[str, Output]]:
+def _named(spec: Mapping[str, Json]) -> list[tuple[str, Output]]:
     """The outputs of a recorded job that have a name to be registered under."""
-    outputs = (spec.get("outputs") or {}).items()
-    return [(name, Output.model_validate(item, strict=False)) for name, item in outputs if item.get("name")]
+    declared = spec.get("outputs")
+    outputs = declared.items() if isinstance(declared, Mapping) else ()
+    named = ((name, item) for name, item in outputs if isinstance(item, Mapping) and item.get("name"))
+    return [(name, Output.model_validate(item, strict=False)) for name, item in named]
