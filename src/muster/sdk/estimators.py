@@ -19,8 +19,9 @@ from muster.sdk.runconfig import (
     ScriptRunConfig,
     TensorflowConfiguration,
 )
+from muster.wire.codec import Json
 
-Given = Mapping[str, object]
+Given = Mapping[str, Json]
 """Arguments of v1, by name."""
 
 

@@ -40,7 +40,7 @@ class Patience:
         return True
 
 
-Memory = dict[str, object]
+Memory = dict[type, object]
 
 
 class Transaction:

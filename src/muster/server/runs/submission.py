@@ -50,9 +50,7 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     context.disk.check()
     given = make_spec(dict(submission.spec))
     run_id = new_id(given)
-    output_assets.check(transaction.connection, given)
-    spec = output_assets.placed(given, run_id)
-    spec = datacheck.settle(context, transaction.connection, spec, submission.submitted_by)
+    spec = _with_data(context, transaction.connection, output_assets.placed(given, run_id), submission.submitted_by)
     notices = [*submission.notices, *_check(context, transaction.connection, spec, submission)]
     settled = records.settle(context, transaction.connection, spec, submission.python, submission.packages)
     notices += settled.notices
@@ -95,6 +93,11 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     transaction.after_commit.append(lambda: context.hub.changed(runs=[run_id], queue=True))
     transaction.after_commit.append(lambda: context.runs.unrecorded.add(run_id))
     return run_id
+
+
+def _with_data(context: Context, connection: Connection, spec: JobSpec, person: str | None) -> JobSpec:
+    output_assets.check(connection, spec)
+    return datacheck.settle(context, connection, spec, person)
 
 
 def _check(context: Context, connection: Connection, spec: JobSpec, submission: Submission) -> list[str]:
