@@ -4,7 +4,7 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Optional
 from urllib.error import URLError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
@@ -58,7 +58,7 @@ class ChildRun:
         """Give the run a tag."""
         self._post("runs/set-tag", {"key": key, "value": "" if value is None else str(value)})
 
-    def set_tags(self, tags: Mapping[str, Any]) -> None:
+    def set_tags(self, tags: Any) -> None:
         """Give the run several tags."""
         for key, value in tags.items():
             self.tag(key, value)
@@ -87,11 +87,11 @@ class ChildRun:
         else:
             self.fail(error)
 
-    def _post(self, call: str, body: Dict[str, Any]) -> None:
+    def _post(self, call: str, body: Any) -> None:
         _ask(call, {"run_id": self.id, "run_uuid": self.id, **body})
 
 
-def _ask(call: str, body: Optional[Dict[str, Any]] = None) -> Any:
+def _ask(call: str, body: Any = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     return json.loads(_call("/api/2.0/mlflow/" + call, data, "GET" if body is None else "POST") or b"{}")
 

@@ -230,7 +230,7 @@ class Run:
             publish(self.checkpoint_dir, path, step)
 
     @property
-    def input_datasets(self) -> Dict[str, Any]:
+    def input_datasets(self) -> Dict[str, str]:
         """Where the run's inputs are, by name: paths that are datasets, too."""
         # Not with this module: a rank that only logs does without.
         dataset = importlib.import_module("muster.runtime.inside").InputPath

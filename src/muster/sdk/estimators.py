@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,10 @@ from muster.sdk.runconfig import (
     ScriptRunConfig,
     TensorflowConfiguration,
 )
+from muster.wire.codec import Json
+
+Given = Mapping[str, Json]
+"""Arguments of v1, by name."""
 
 
 class Mpi(MpiConfiguration):
@@ -48,10 +51,6 @@ class Nccl(Gloo):
     backend = "Nccl"
 
 
-Word = str | int | float
-"""On a command line."""
-
-
 class Estimator(ScriptRunConfig):
     """A script with its arguments, its packages and how it is distributed."""
 
@@ -64,22 +63,18 @@ class Estimator(ScriptRunConfig):
         *,
         compute_target: str | Named | None = None,
         entry_script: str | None = None,
-        script_params: Mapping[str, Word] | None = None,
+        script_params: Given | None = None,
         node_count: int = 1,
         process_count_per_node: int = 1,
         distributed_backend: str | None = None,
         distributed_training: Any = None,
         inputs: Sequence[Any] | None = None,
         environment_definition: Environment | None = None,
-        environment_variables: Mapping[str, str] | None = None,
-        user_managed: bool = False,
-        framework_version: str | None = None,
-        shm_size: str | None = None,
         resume_from: Any = None,
         max_run_duration_seconds: int | None = MAX_RUN_S,
-        **packages: Any,
+        **more: Any,
     ) -> None:
-        made = environment_definition or _environment(self.framework, framework_version, user_managed, **packages)
+        made = environment_definition or _environment(self.framework, more)
         super().__init__(
             source_directory,
             entry_script,
@@ -91,14 +86,12 @@ class Estimator(ScriptRunConfig):
             ),
             resume_from=resume_from,
             max_run_duration_seconds=max_run_duration_seconds,
-            docker_runtime_config=DockerConfiguration(shm_size=shm_size),
+            docker_runtime_config=DockerConfiguration(shm_size=more.get("shm_size")),
         )
         if made is None:
             self.run_config.environment = None
         self.inputs = list(inputs or ())
-        self.run_config.environment_variables = {
-            name: str(value) for name, value in (environment_variables or {}).items()
-        }
+        self.run_config.environment_variables = _variables(more.get("environment_variables"))
 
 
 class PyTorch(Estimator):
@@ -125,11 +118,16 @@ class SKLearn(Estimator):
     framework = "Scikit-learn"
 
 
-def _environment(framework: str, version: str | None, user_managed: bool, **given: Any) -> Environment | None:
+def _variables(given: Given | None) -> dict[str, str]:
+    return {name: str(value) for name, value in (given or {}).items()}
+
+
+def _environment(framework: str, given: Given) -> Environment | None:
     """The framework's curated environment, with packages of the job's own; None is the Python that submits."""
-    packages = _packages(**given)
-    image = given.get("custom_docker_image") or given.get("custom_docker_base_image")
-    tell(*ignored(framework or "Estimator", {name: given.get(name) for name in ("vm_size", "vm_priority")}))
+    packages = _packages(given)
+    image = _text(given, "custom_docker_image") or _text(given, "custom_docker_base_image")
+    version, user_managed = _text(given, "framework_version"), bool(given.get("user_managed"))
+    tell(*ignored(framework or "Estimator", {name: _text(given, name) for name in ("vm_size", "vm_priority")}))
     if user_managed and not image:
         return None
     if framework and not image:
@@ -155,23 +153,28 @@ def _environment(framework: str, version: str | None, user_managed: bool, **give
     return made
 
 
-def _packages(**given: Any) -> CondaDependencies:
-    file = given.get("conda_dependencies_file") or given.get("conda_dependencies_file_path")
+def _packages(given: Given) -> CondaDependencies:
+    file = _text(given, "conda_dependencies_file") or _text(given, "conda_dependencies_file_path")
     if file:
-        return CondaDependencies(os.fspath(file))
-    requirements = given.get("pip_requirements_file") or given.get("pip_requirements_file_path")
+        return CondaDependencies(file)
+    requirements = _text(given, "pip_requirements_file") or _text(given, "pip_requirements_file_path")
     if requirements:
-        return Environment.from_pip_requirements("estimator", os.fspath(requirements)).python.conda_dependencies
+        return Environment.from_pip_requirements("estimator", requirements).python.conda_dependencies
     return CondaDependencies.create(
         pip_packages=_texts(given.get("pip_packages")), conda_packages=_texts(given.get("conda_packages"))
     )
 
 
-def _texts(value: Iterable[Any] | None) -> list[str]:
-    return [str(item) for item in value or ()]
+def _text(given: Given, name: str) -> str | None:
+    value = given.get(name)
+    return None if value is None else str(value)
 
 
-def _arguments(params: Mapping[str, Word]) -> list[Word]:
+def _texts(value: object) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, Iterable) else []
+
+
+def _arguments(params: Given) -> list[Any]:
     """`{"--lr": 0.1, "--verbose": ""}` as words."""
     return [word for name, value in params.items() for word in ((name,) if value == "" else (name, value))]
 

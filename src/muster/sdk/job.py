@@ -127,7 +127,7 @@ class _Inputs:
         return f"${{{{inputs.{name}}}}}"
 
 
-def _use(data: DatasetConsumptionConfig | FileDataset | DataPath) -> DatasetConsumptionConfig:
+def _use(data: object) -> DatasetConsumptionConfig:
     if isinstance(data, DatasetConsumptionConfig):
         return data
     if isinstance(data, FileDataset):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -98,9 +98,9 @@ class RunConfiguration:
         self.mpi = MpiConfiguration()
         self.pytorch = PyTorchConfiguration()
         self.tensorflow = TensorflowConfiguration()
-        self.data: Mapping[str, Any] = {}
-        self.data_references: Mapping[str, Any] = {}
-        self.output_data: Mapping[str, Any] = {}
+        self.data: Any = {}
+        self.data_references: Any = {}
+        self.output_data: Any = {}
         self.auto_prepare_environment = True
         self.max_run_duration_seconds: int | None = MAX_RUN_S
 

@@ -73,8 +73,8 @@ def test_environments_and_services_are_described(tmp_path: Path) -> None:
     assert loaded.spec.environment == EnvironmentSpec(image="ubuntu", conda_file=str(tmp_path / "conda.yml"))
     assert loaded.spec.services["tb"].log_dir == "outputs"
     assert "identity" in loaded.notices[0]
-    with pytest.raises(JobError, match="vs_code"):
-        command(command="true", services={"code": VsCodeJobService()}).checked()
+    edited = command(command="true", services={"code": VsCodeJobService()}).checked()
+    assert not edited.spec.services and "services.code (an editor" in edited.notices[0]
     built = command(command="true", environment=Environment(build=BuildContext(path="./docker")))
     assert built.checked().spec.environment == EnvironmentSpec(build=Build(path="./docker"))
 

@@ -142,5 +142,5 @@ def _named(spec: Mapping[str, Json]) -> list[tuple[str, Output]]:
     """The outputs of a recorded job that have a name to be registered under."""
     declared = spec.get("outputs")
     outputs = declared.items() if isinstance(declared, Mapping) else ()
-    made = [(name, Output.model_validate(item, strict=False)) for name, item in outputs]
-    return [(name, output) for name, output in made if output.name]
+    named = ((name, item) for name, item in outputs if isinstance(item, Mapping) and item.get("name"))
+    return [(name, Output.model_validate(item, strict=False)) for name, item in named]

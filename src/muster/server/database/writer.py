@@ -40,12 +40,15 @@ class Patience:
         return True
 
 
+Memory = dict[type, object]
+
+
 class Transaction:
     """What a write sees: the connection, and things to do once it is durable."""
 
-    def __init__(self, connection: Connection, memory: dict[str, Any] | None = None) -> None:
+    def __init__(self, connection: Connection, memory: Memory | None = None) -> None:
         self.connection = connection
-        self.memory: dict[str, Any] = {} if memory is None else memory
+        self.memory: Memory = {} if memory is None else memory
         """What rooms remember from one write to the next; nothing that was not committed may stay in it."""
         self.after_commit: list[Callable[[], None]] = []
         self.frees_nodes = False
@@ -88,7 +91,7 @@ class Writer:
         self.commits = 0
         """How many there were: as long as it stays the same, so does all that can be read."""
         self._engine = engine
-        self._memory: dict[str, Any] = {}
+        self._memory: Memory = {}
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="database-writer", daemon=True)

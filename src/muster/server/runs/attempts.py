@@ -330,8 +330,8 @@ def _stop(context: Context, record: AttemptRecord, action: Stop) -> None:
 
 
 def _move(context: Context, transaction: Transaction, record: AttemptRecord, status: RunStatus) -> None:
-    if status == states.FINALIZING and record.attempt.started_at is None:
-        _start_in_hindsight(record)
+    if status == states.FINALIZING:
+        _note_beginning(record, clock.now())
     if status == states.FINALIZING and record.attempt.stop_reason not in (None, "done"):
         # Said at once; large files may take long to arrive. It is judged again when everything is here.
         verdict = to_json(_judge(context, transaction, record))
@@ -343,16 +343,6 @@ def _move(context: Context, transaction: Transaction, record: AttemptRecord, sta
         record.move(status, started_at=record.run.started_at or now)
     else:
         record.move(status)
-
-
-def _start_in_hindsight(record: AttemptRecord) -> None:
-    """Ranks that start and end between two deliveries are never seen running; what they took counts all the same."""
-    starts = [rank.started_at for rank in record.ranks if rank.started_at is not None]
-    if starts:
-        # Their clock is the node's.
-        started_at = max(record.attempt.created_at, min(clock.now(), *starts))
-        record.attempt.set(started_at=started_at)
-        record.run.set(started_at=record.run.started_at or started_at)
 
 
 def _finish(context: Context, transaction: Transaction, record: AttemptRecord) -> None:

@@ -97,7 +97,8 @@ def add_points(transaction: Transaction, run_id: str, points: Sequence[MetricPoi
     if not points:
         return
     last_order, num_series = transaction.execute(_COUNT_OF_RUN, {"run": run_id}).first() or (0, 0)
-    series: KnownSeries = transaction.memory.setdefault("known series", KnownSeries())
+    series = transaction.memory.setdefault(KnownSeries, KnownSeries())
+    assert isinstance(series, KnownSeries)
     known = series.take(run_id, last_order)
     by_source: dict[tuple[int, str], list[tuple[int, MetricPoint]]] = defaultdict(list)
     for order, point in enumerate(points, last_order + 1):
