@@ -105,7 +105,6 @@ def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str,
     running = queue.running(transaction, changed, now)
     for item in running:
         capacity.hold(item, now)
-    queue.refresh()
     rules = queue.with_shares(rules, running, now)
     decision = schedule(queue.queues, capacity, rules, now)
     queue.note(transaction, decision, capacity, now)
