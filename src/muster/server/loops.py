@@ -111,7 +111,6 @@ def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str,
         changes.give_up(context, transaction, never)
     held = queue.dependencies.held
     rules = {name: replace(rule, held=held) for name, rule in rules.items()} if held else rules
-    queue.refresh()
     rules = queue.with_shares(rules, running, now)
     decision = schedule(queue.queues, capacity, rules, now)
     queue.note(transaction, decision, capacity, now)

@@ -24,7 +24,6 @@ _REPAIR_S = 4 * 3600.0
 _SLOTS = 96
 _BREAKS, _HOUR = -1, -2
 _LATER_S = 3600.0
-_REFRESHED = 100
 
 
 @dataclass(frozen=True)
@@ -177,8 +176,6 @@ class _Simulation:
     def _pass(self, now: float) -> int:
         """One pass of the scheduler; returns how many jobs started for the first time."""
         self.outcome.passes += 1
-        if self._policy.estimates:
-            self._refresh()
         decision = schedule({CLUSTER: self._queue}, self._capacity, self._rules, now)
         self._queue.note(decision)
         first = 0
@@ -192,15 +189,6 @@ class _Simulation:
         if decision.preemptions:
             first += self._pass(now)
         return first
-
-    def _refresh(self) -> None:
-        """As the server does: some of those who wait are estimated again."""
-        for gang in self._queue.some(_REFRESHED):
-            traits = self._jobs[self._number[gang.run_id]].traits
-            length = self._estimates.length(traits, gang.limit_s, gang.user)
-            if length is not gang.length:
-                newer = self._gangs[gang.run_id] = replace(gang, length=length)
-                self._queue.replace(gang, newer)
 
     def _start(self, start: Start, now: float) -> int:
         run_id = start.run_id

@@ -70,7 +70,8 @@ def test_a_short_run_passes_one_that_waits_for_more_nodes(site: Site):
     wait_until(lambda: list(states(site).values()) == ["idle", "idle"], 20, "two nodes")
     long = sleeper(site, limits={"timeout": 3600})
     site.wait(long, "Running")
-    wide = sleeper(site, resources={"instance_count": 2}, distribution=PER_PROCESS)
+    # Without a limit it would count as queued later than those with one.
+    wide = sleeper(site, resources={"instance_count": 2}, distribution=PER_PROCESS, limits={"timeout": 3600})
     wait_until(lambda: site.view(wide)["starts_at"], 10, "an estimate")
     short = site.run(command=["true"], compute="c", limits={"timeout": 60})
     late = sleeper(site, limits={"timeout": 36_000})

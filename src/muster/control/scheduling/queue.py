@@ -36,7 +36,6 @@ class Queue:
     def __init__(self, gangs: Iterable[Gang] = ()) -> None:
         self._gangs = sorted(gangs, key=_order)
         self._passed: dict[str, Passed] = {}
-        self._turn = 0
         self._lanes: dict[_Lane, list[Gang]] = {}
         self._short_lanes: dict[_Lane, list[Gang]] = {}
         self.shapes: dict[Need, int] = {}
@@ -64,20 +63,6 @@ class Queue:
         if not self.shapes[gang.need]:
             del self.shapes[gang.need]
         self._passed.pop(gang.run_id, None)
-
-    def some(self, most: int) -> list[Gang]:
-        """So many gangs, others at each call: everybody's turn comes."""
-        start = self._turn if self._turn < len(self._gangs) else 0
-        self._turn = start + most
-        return self._gangs[start : start + most]
-
-    def replace(self, old: Gang, new: Gang) -> None:
-        """The same gang with another estimate; what was noted of it stays."""
-        passed = self._passed.get(old.run_id)
-        self.remove(old)
-        self.add(new)
-        if passed is not None:
-            self._passed[new.run_id] = passed
 
     def position(self, gang: Gang) -> int:
         """How many gangs are before it, fair shares aside."""

@@ -51,8 +51,6 @@ _SPECS = select(_RUNS).where(_RUNS.c.id.in_(bindparam("ids", expanding=True)))
 _COUNT = select(func.count()).select_from(_RUNS).where(_RUNS.c.status == states.QUEUED)
 _CHANGES = select(_EVENTS.c.id, _EVENTS.c.run_id).where(_EVENTS.c.id > bindparam("seen"), _EVENTS.c.kind == "state")
 _MOST_MOVED = 20_000
-_REFRESHED = 100
-"""How many of a queue are estimated again in a pass."""
 _LAST_CHANGE = select(func.max(_EVENTS.c.id))
 
 
@@ -153,15 +151,6 @@ class RunQueue:
             for run_id, row in rows.items()
         }
         return list(self._held.values())
-
-    def refresh(self) -> None:
-        """Estimate some of those who wait again: runs like them have ended since they came."""
-        for queue in self.queues.values():
-            for gang in queue.some(_REFRESHED):
-                length = self.learned.lengths.length(self._kinds[gang.run_id], gang.limit_s, gang.user)
-                if length is not gang.length:
-                    newer = self._gangs[gang.run_id] = replace(gang, length=length)
-                    queue.replace(gang, newer)
 
     def with_shares(self, rules: Mapping[str, Rules], running: Sequence[Running], now: float) -> dict[str, Rules]:
         """What each of those who wait has used of a cluster lately."""
