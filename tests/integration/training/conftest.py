@@ -21,10 +21,17 @@ TINY = ("--width", "4", "--image-size", "32", "--synthetic", "80", "--warmup-ste
 
 def train(folder: Path, *arguments: str, ranks: int = 1, **env: str) -> subprocess.CompletedProcess[str]:
     """The example, outside Muster; a failure is shown."""
+    return run_script(folder, EXAMPLE / "train.py", *TINY, *arguments, ranks=ranks, **env)
+
+
+def run_script(
+    folder: Path, script: Path, *arguments: str, ranks: int = 1, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """A script, alone or under torchrun."""
     head = [sys.executable]
     if ranks > 1:
         head = [str(BIN / "torchrun"), "--standalone", "--nproc-per-node", str(ranks)]
-    command = [*head, str(EXAMPLE / "train.py"), *TINY, *arguments]
+    command = [*head, str(script), *arguments]
     with subprocess.Popen(
         command,
         cwd=folder,

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "resnet50"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 # In CI their absence is an error that the imports raise.
 if importlib.util.find_spec("torch") is None and not os.environ.get("CI"):
     collect_ignore_glob = ["test_*.py"]
 
-# The example's modules import each other by name.
-sys.path.append(str(EXAMPLE))
+# The examples' modules import each other by name.
+sys.path += [str(EXAMPLES / "resnet50"), str(EXAMPLES / "tasks")]
 
 
 @pytest.fixture(scope="session", autouse=True)
