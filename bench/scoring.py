@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -100,7 +103,8 @@ def rate(folder: Path, command: list[str], count: int, at_once: int) -> float:
     if command[1].endswith(".py"):
         (folder / command[1]).write_text((folder / command[1]).read_text().replace("PORT", port))
     words = [word.replace("PORT", port) for word in command]
-    with subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(words, cwd=folder, stdout=quiet, stderr=quiet, start_new_session=True) as server:
         try:
             wait_for(port, server)
             ask(folder, port, min(count, 200), at_once)
@@ -108,6 +112,9 @@ def rate(folder: Path, command: list[str], count: int, at_once: int) -> float:
         finally:
             server.terminate()
             server.wait(30)
+            # Some leave workers behind, which would slow the next one down.
+            with suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGKILL)
             if command[1].endswith(".py"):
                 (folder / command[1]).write_text((folder / command[1]).read_text().replace(port, "PORT"))
 
