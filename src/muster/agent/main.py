@@ -32,7 +32,7 @@ from muster.agent.threads import Loop
 from muster.defaults import ORDERS_WAIT_S, PROTOCOL_VERSION
 from muster.environments.images import engines
 from muster.errors import AccessDenied, ProtocolMismatch
-from muster.host import processes
+from muster.host import processes, watchdog
 from muster.host.files import PRIVATE, write_json
 from muster.host.locks import FileLock
 from muster.paths import NodePaths
@@ -60,6 +60,9 @@ def main() -> None:
         sys.exit(f"an agent for {config.root} is running already")
     is_first = not paths.log.exists()
     _log_to(paths.log)
+    # One that hangs would keep its gang and its node; the next one takes both up.
+    watchdog.end_without_memory()
+    watchdog.watch()
     try:
         _run(config, paths, is_first)
     except BaseException:

@@ -84,6 +84,10 @@ def public_url(client: Client) -> str:
     return reachable(found.url) if found is not None and found.url else "https://SERVER:PORT"
 
 
+_TRIES = 2
+"""A server that has just started may be told to end, or answer late on a crowded machine."""
+
+
 def _embedded_address(paths: WorkspacePaths, start: bool) -> Address:
     found = _running(paths)
     if found is not None:
@@ -94,12 +98,15 @@ def _embedded_address(paths: WorkspacePaths, start: bool) -> Address:
         )
     paths.server_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     with start_lock(paths):
-        # One that is on its way out holds the workspace until its agents have left; others may be on their way in.
-        wait_until_gone(paths, lambda: _running(paths) is not None)
-        found = _running(paths)
-        if found is None:
-            start_server(paths)
+        for _ in range(_TRIES):
+            # One that is on its way out holds the workspace until its agents have left; others may be on their way in.
+            wait_until_gone(paths, lambda: _running(paths) is not None)
             found = _running(paths)
+            if found is None:
+                start_server(paths)
+                found = _running(paths)
+            if found is not None:
+                break
     if found is None:
         raise ServerUnavailable(
             f"the server of {paths.root} started and went away again", f"Its log is {paths.server_log}."

@@ -28,11 +28,12 @@ from muster import errors
 from muster.control.isolation import read_isolation
 from muster.defaults import IDLE_EXIT_S, SERVER_LEAVE_S
 from muster.engines.registry import DEFAULT, Engines
+from muster.host import watchdog
 from muster.host.files import PRIVATE, write_file
 from muster.host.locks import FileLock, HeldLock
 from muster.host.network import reachable
 from muster.paths import WorkspacePaths, user_runtime_dir
-from muster.server import loops, watchdog
+from muster.server import loops
 from muster.server.clock import ClockFile, shift
 from muster.server.context import Context
 from muster.server.data import encryption, output_assets

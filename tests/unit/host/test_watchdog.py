@@ -8,11 +8,11 @@ from types import FrameType
 
 import pytest
 
-from muster.server import watchdog
+from muster.host import watchdog
 
 DIES_AT_BIRTH = """
 import threading
-from muster.server import watchdog
+from muster.host import watchdog
 watchdog.watch(tick_s=0.01, ticks=5)
 threading._start_new_thread = lambda *_: 0
 if hasattr(threading, "_start_joinable_thread"):
@@ -24,7 +24,7 @@ print("not reached")
 
 SAYS = """
 import logging, sys, threading, time
-from muster.server import watchdog
+from muster.host import watchdog
 logging.basicConfig(level=logging.INFO)
 watchdog.end_without_memory()
 

@@ -1,4 +1,4 @@
-"""Ends a server whose memory was used up, rather than have it hang or go on by halves: the next one takes over."""
+"""Ends a server or agent whose memory was used up, rather than have it hang: the next one goes on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_THREAD = "can't start new thread"
 _DEEPEST = 10
 _saying = threading.Lock()
 
-log = logging.getLogger("muster.server")
+log = logging.getLogger("muster")
 
 
 def end_without_memory() -> None:
