@@ -123,7 +123,7 @@ function Window({ lines, nameOf, one, mark = -1, note = "", empty = "" }) {
   const seen = lines.slice(first, first + Math.ceil(height / LINE) + 40);
   useEffect(() => {
     if (atEnd.current) box.current.scrollTop = lines.length * LINE;
-  }, [lines]);
+  }, [lines, lines.length]);
   useEffect(() => {
     if (mark >= 0) box.current.scrollTop = Math.max(0, (mark - 8) * LINE);
   }, [mark]);
