@@ -20,7 +20,7 @@ SERVER = FOLDER.parent / "server"
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_an_engine_is_its_engine_and_its_options(name: str):
-    assert BUILT_IN[name].startswith(f"muster.engines.{name}.engine:")
+    assert BUILT_IN[name].startswith((f"muster.engines.{name}.engine:", f"muster.engines.{name}.sites:"))
     (kind,) = option_classes(name)
     assert kind.owner != Options.owner
 

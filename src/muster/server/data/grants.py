@@ -232,7 +232,7 @@ def read_subnet(config: object) -> ipaddress.IPv4Network | None:
     try:
         if not isinstance(config, dict) or set(config) != {"subnet"}:
             raise ValueError
-        return ipaddress.IPv4Network(config["subnet"])
+        return ipaddress.IPv4Network(str(config["subnet"]))
     except ValueError:
         raise errors.UserError(
             f"`grants` in workspace.json is {config!r}.", 'It takes a subnet: {"subnet": "10.0.0.0/16"}.'

@@ -39,7 +39,7 @@ def connection() -> Iterator[Connection]:
 def context(tmp_path: Path) -> Context:
     files = SimpleNamespace(store=SimpleNamespace(local_root=tmp_path, encrypted=False))
     vault = SimpleNamespace(grant_key=KEY)
-    return cast(Context, SimpleNamespace(files=files, vault=vault, data=DataState()))
+    return cast(Context, SimpleNamespace(files=files, vault=vault, data=DataState(), grants_subnet=None))
 
 
 def register(connection: Connection, kind: str, **options: object) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextvars import copy_context
+
 import pytest
 
 from muster import errors
@@ -12,7 +14,8 @@ from muster.server.http.app import _check_version as check_version
 def test_neighbouring_versions_work_together():
     assert OLDEST_PROTOCOL < PROTOCOL_VERSION < NEWEST_PROTOCOL
     for spoken in (None, *map(str, range(OLDEST_PROTOCOL, NEWEST_PROTOCOL + 1))):
-        check_version(spoken)
+        # As each call does: what it learns of its caller ends with it.
+        copy_context().run(check_version, spoken)
 
 
 @pytest.mark.parametrize(
