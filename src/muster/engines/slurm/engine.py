@@ -40,6 +40,8 @@ log = logging.getLogger("muster.server")
 _START_PATIENCE_S = 60.0
 _ANSWER_S = 1.0
 _REQUEUE_S = 4.0
+_COMES_BACK = ("NODE_FAIL", "PREEMPTED")
+"""Over for a moment, until Slurm puts the job back into its queue."""
 _GONE_AFTER_S = 30.0
 _FORGOTTEN_S = 10.0
 _ROUTES_TRIED = 8
@@ -209,7 +211,8 @@ class SlurmEngine(QueueEngine):
             job = self._job_of(allocation.id)
         unreached = self._unreached(allocation)
         self._reached -= allocation.nodes.keys()
-        if job is None or job.is_over:
+        comes_back = job is not None and job.state in _COMES_BACK and not followed
+        if job is None or (job.is_over and not comes_back):
             return
         if followed and self._attempt_now(job) != _attempt(allocation.id):
             # Slurm has put it back into its queue: it is the next attempt's.
@@ -217,7 +220,7 @@ class SlurmEngine(QueueEngine):
         with self._lock:
             self._released[job.name] = self._clock()
         # What Slurm said last may be old; whether somebody came, and hears when to go, lies in the folder.
-        self._submitter.cancel(job.id, at_once=not _has_agents(allocation) or bool(unreached))
+        self._submitter.cancel(job.id, at_once=comes_back or not _has_agents(allocation) or bool(unreached))
 
     def close(self) -> None:
         self._submitter.close()
@@ -271,12 +274,14 @@ class SlurmEngine(QueueEngine):
             self._asked_at = self._answered_at = self._clock()
 
     def _risen(self, jobs: Sequence[Job]) -> list[Job]:
-        """Jobs that should have ended long ago: a controller that crashed may have forgotten their cancel."""
+        """Jobs that should have ended long ago: a controller that crashed may have forgotten their cancel, and one that
+        was over when its run ended may have been put back into the queue."""
         names = {job.name for job in jobs}
         with self._lock:
             self._released = {name: at for name, at in self._released.items() if name in names}
             late = {name for name, at in self._released.items() if self._clock() - at > _GONE_AFTER_S}
-        return [job for job in jobs if job.name in late and not job.is_over and job.state != "COMPLETING"]
+            back = {job.name for job in jobs if job.name in self._released and job.waits and job.restarts}
+        return [job for job in jobs if job.name in late | back and not job.is_over and job.state != "COMPLETING"]
 
     def _find_job(self, allocation_id: str) -> str | None:
         """For the submitter: the job of an allocation, after a fresh look."""
@@ -340,7 +345,7 @@ class SlurmEngine(QueueEngine):
 
     def _may_come_back(self, job: Job) -> bool:
         """A job whose node failed, or was taken back, is over for a moment before Slurm puts it back."""
-        if job.state not in ("NODE_FAIL", "PREEMPTED"):
+        if job.state not in _COMES_BACK:
             return False
         # By what Slurm said, not by the clock: it is asked only now and then.
         return self._answered_at - self._over_since.setdefault(job.id, self._answered_at) < _REQUEUE_S

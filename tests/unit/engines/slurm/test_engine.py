@@ -222,6 +222,16 @@ def test_a_requeued_job_that_nobody_follows_is_cancelled(bed: Bed):
     wait_until(lambda: bed.slurm.jobs[job].state == "CANCELLED", 5, "the cancellation")
 
 
+def test_a_job_whose_node_failed_does_not_come_back_after_its_run(bed: Bed):
+    allocation = bed.allocation()
+    job = bed.submitted(allocation)
+    bed.slurm.move(job, state="NODE_FAIL")
+    bed.poll(allocation)
+    bed.engine.release(allocation, followed=False)
+    bed.slurm.move(job, state="PENDING", restarts=1, reason="BeginTime")
+    wait_until(lambda: bed.poll(allocation) and bed.slurm.jobs[job].state == "CANCELLED", 5, "the cancellation")
+
+
 def test_a_job_that_waits_is_cancelled_at_once_when_its_run_is(bed: Bed):
     allocation = bed.allocation()
     job = bed.submitted(allocation)
