@@ -54,7 +54,8 @@ async def shutdown(body: Shutdown, request: Request, context: ContextOf) -> Shut
     active = await context.database.read(active_run_count)
     if active and not body.force:
         raise errors.Conflict(
-            f"{active} runs are active", "Wait for them, cancel them, or use --force: they go on without the server."
+            "1 run is active" if active == 1 else f"{active} runs are active",
+            "Wait for them, cancel them, or use --force: they go on without the server.",
         )
     audit.about("server", "ended by force" if body.force else "ended")
     await context.database.write(lambda _: None)

@@ -102,6 +102,9 @@ def list_(
         for item in found:
             newest.setdefault(item.name, item)
         found = list(newest.values())
+    if not found and not as_json:
+        say("no models" + (" like that" if tags else " yet; `muster model register NAME --path …` makes one"))
+        return
     print_result(found, views.listing(found, time.time(), columns(sys.stdout)), as_json)
 
 
