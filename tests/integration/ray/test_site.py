@@ -12,7 +12,8 @@ def test_a_run_has_its_placement_group_and_a_check_walks_the_whole_way(site: Sit
     said = muster("cluster", "check", "many")
     assert "ok    reach       Ray " in said
     assert "2 nodes added up on " in said
-    run_id = site.run(command="true", compute="many")
+    # Long enough for Ray to be asked about it.
+    run_id = site.run(command="sleep 4", compute="many")
     view = site.wait(run_id, timeout_s=PATIENCE_S)
     assert view["status"] == "Completed", view["verdict"]
     job = view["attempts"][-1]["queue_job"]

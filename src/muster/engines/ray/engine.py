@@ -171,10 +171,11 @@ class RayEngine(QueueEngine):
     def job(self, allocation: Allocation) -> QueueJob | None:
         site = self._site(allocation.cluster)
         with site.lock:
-            report = site.reports.get(allocation.id)
-        if report is None:
-            return None
+            report, asked = site.reports.get(allocation.id), allocation.id in site.gangs
         name = f"{GROUP_PREFIX}{allocation.id}"
+        if report is None:
+            # Short ones are over before Ray is asked about them.
+            return QueueJob(name, link=site.bridge.dashboard) if asked else None
         return QueueJob(
             name, state=report.state, reason=report.reason, nodes=", ".join(report.hosts), link=site.bridge.dashboard
         )
