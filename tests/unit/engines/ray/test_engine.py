@@ -303,7 +303,9 @@ def test_a_gang_takes_what_the_cluster_says_and_its_group_is_on_the_run(fake: Fa
     fake.engine.submit(wanted)
     (call,) = fake.calls("allocate")
     assert call["wanted"]["bundles"] == [{"CPU": 1.0, "fast_disk": 1.0, "GPU": 0.25}] * 2
-    assert fake.engine.job(wanted) is None
+    assert fake.engine.job(fake.allocation("b")) is None
+    asked = fake.engine.job(wanted)
+    assert asked is not None and asked.id == f"muster:{wanted.id}"
     fake.answers(poll={wanted.id: fake.report("up")})
     fake.engine.poll([wanted])
     job = fake.engine.job(wanted)
