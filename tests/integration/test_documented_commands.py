@@ -158,7 +158,7 @@ def test_the_examples_of_the_command_reference_work(workspace: Path) -> None:
             continue
         if item.command.startswith("muster rerun"):
             execute(Shown(0, "muster run job.yml --quiet", None), workspace, REFERENCE)
-        if item.command.startswith("muster ps"):
+        if item.command.startswith("muster ps") or "runs:/@latest" in item.command:
             execute(Shown(0, "muster run train.py --procs 2 --quiet", None), workspace, REFERENCE)
         if item.command.startswith("muster rm") and "--yes" not in item.command:
             answer_yes(item, workspace)
@@ -296,6 +296,7 @@ def prepare(folder: Path) -> None:
     for place in ("train.py", "src/train.py"):
         (folder / place).write_text(SCRIPT)
     (folder / "model.pt").write_text("a model")
+    (folder / "evaluate.py").write_text("print('evaluated')\n")
     (folder / "score.py").write_text("def run(mini_batch):\n    return mini_batch\n")
     (folder / "deployment.yml").write_text(
         "name: d\nendpoint_name: e\nmodel: {path: model.pt}\ncode_configuration: {code: ., scoring_script: score.py}\n"

@@ -137,11 +137,15 @@ def _without_container(
     shown = environment.image or "the image"
     meaning = names.of_image(environment.image, site.is_mpi) if environment.image else None
     if environment.strict or not (has_packages or meaning):
+        is_away = "registry" in trouble
+        first = (
+            "Check its name and the network" if is_away else "Install podman, docker or apptainer where there is none"
+        )
         raise _refusal(
             ("environment", "image" if environment.image else "build"),
             f"{shown} cannot be used: {trouble}",
-            "Install podman, docker or apptainer where there is none; or do without an image: leave `environment` out "
-            "(--environment none), or list packages (environment: {pip: […]}).",
+            f"{first}; or do without an image: leave `environment` out (--environment none), or list packages "
+            "(environment: {pip: […]}).",
         )
     if meaning is not None and meaning.curated is not None:
         inside = _curated(environment.image or "", replace(meaning, old=False), site)

@@ -9,10 +9,11 @@ import subprocess
 from typing import Any
 
 import psutil
+import pytest
 from tests.conftest import MUSTER, wait_until
 from tests.integration.containers.conftest import Site, containers
 
-from muster.errors import NotFound
+from muster.errors import JobError, NotFound
 
 # Ranks that find each other as PyTorch's do, and add up their numbers.
 GANG = """
@@ -196,12 +197,10 @@ def test_an_image_without_mpi_is_told_before_an_mpi_job_starts(boxes: Site, imag
     assert f"the image {image} has no mpirun" in json.dumps(verdict)
 
 
-def test_an_image_that_is_nowhere_is_a_verdict_with_the_engines_lines(boxes: Site) -> None:
-    run = boxes.run(command="true", environment={"image": "127.0.0.1:9/none/such:1"})
-    verdict = boxes.wait(run)["verdict"]
-    assert verdict["code"] == "environment"
-    assert "127.0.0.1:9/none/such:1" in json.dumps(verdict)
-    assert "cannot be reached" in json.dumps(verdict)
+def test_an_image_that_is_nowhere_is_refused_at_submission(boxes: Site) -> None:
+    with pytest.raises(JobError, match=r"127.0.0.1:9/none/such:1 cannot be used: .* cannot be reached") as refused:
+        boxes.run(command="true", environment={"image": "127.0.0.1:9/none/such:1"})
+    assert "Check its name and the network" in refused.value.hint
 
 
 def _pids(name: str) -> set[int]:

@@ -18,19 +18,20 @@ def here() -> Iterator[deaths.Scene]:
 
 
 @pytest.mark.parametrize(
-    ("death", "moment", "outcome"),
+    ("death", "moment", "outcomes"),
     [
-        ("controller", "queued", "completed"),
-        ("agent", "running", "node_lost, completed"),
-        ("server", "preparing", "completed"),
+        ("controller", "queued", {"completed"}),
+        # What its ranks had done is delivered from the folder where they were through before anybody missed the agent.
+        ("agent", "running", {"node_lost, completed", "completed"}),
+        ("server", "preparing", {"completed"}),
     ],
 )
 def test_a_run_comes_to_its_end_and_the_cluster_takes_the_next(
-    here: deaths.Scene, death: str, moment: str, outcome: str
+    here: deaths.Scene, death: str, moment: str, outcomes: set[str]
 ):
     cell = deaths.play(here, death, moment)
     assert cell.well, cell
-    assert cell.outcome == outcome
+    assert cell.outcome in outcomes
 
 
 def test_the_table_says_what_went_wrong():

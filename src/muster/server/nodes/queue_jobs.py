@@ -51,8 +51,10 @@ def of_attempt(context: Context, row: Any) -> QueueJob | None:
 
 def end(context: Context, transaction: Transaction, cluster: Cluster, key: Key, said: QueueJob | None) -> None:
     """An attempt gives its job back: what is known of it stays, and what it used is asked for later."""
-    known = context.nodes.jobs.pop(key, None)
-    job = said or known
+    known = context.nodes.jobs.pop(key, None) or _recorded(transaction.connection, key)
+    # A queue that does not answer knows no more than the job's number.
+    is_bare = said is not None and not said.nodes and known is not None and known.id == said.id
+    job = known if said is None or is_bare else said
     if job is None:
         return
     # What the queue last said of a job that ends now is old.
@@ -131,6 +133,13 @@ def _without_usage(connection: Connection) -> list[tuple[Key, Cluster, QueueJob]
 def _record(transaction: Transaction, jobs: Mapping[Key, QueueJob]) -> None:
     for key, job in jobs.items():
         ATTEMPT.set(transaction, *key, job_id=job.id, queue_job=to_json(job))
+
+
+def _recorded(connection: Connection, key: Key) -> QueueJob | None:
+    attempts = tables.attempts
+    query = select(attempts.c.queue_job).where(attempts.c.run_id == key[0], attempts.c.number == key[1])
+    found = connection.execute(query).scalar()
+    return None if found is None else from_json(QueueJob, found)
 
 
 def _lasting(job: QueueJob) -> QueueJob:

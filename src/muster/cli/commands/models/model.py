@@ -62,7 +62,7 @@ def register(
     \b
     Examples:
       muster model register resnet50 --path ./model.pt
-      muster model register resnet50 --path runs:/4f2c/outputs/model.pt --alias champion
+      muster model register resnet50 --path runs:/@latest/outputs/model.pt --alias champion
       muster model register -f model.yml
     """
     said = read_model_file(file) if file is not None else None

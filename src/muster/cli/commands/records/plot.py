@@ -35,7 +35,7 @@ def plot(
     \b
     Examples:
       muster plot @latest loss
-      muster plot brave-otter calm-lynx val/accuracy --smooth 0.8
+      muster plot brave-otter calm-lynx loss --smooth 0.8
       muster plot @latest loss --log --to loss.svg
     """
     if len(names) < 2:
