@@ -91,8 +91,9 @@ def is_trouble(text: str) -> bool:
     return "Content Security Policy" in text or "Uncaught" in text
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Not for longer than a file: while Playwright runs, its event loop does too, and no other can in this process."""
     if CHROMIUM is None:
         pytest.skip("not installed: chromium (apt-get install chromium)")
     with sync_playwright() as playwright:

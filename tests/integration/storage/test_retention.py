@@ -11,9 +11,10 @@ import pytest
 from tests.conftest import wait_until
 from tests.integration.server.conftest import Site, on_both_databases
 
+from muster.client.models import Models
 from muster.client.snapshot import push, scan
 from muster.client.storage import Storage
-from muster.errors import Conflict, MusterError
+from muster.errors import MusterError
 from muster.wire.data.assets import NewAsset
 
 EVERYTHING = {"older_than_s": 0}
@@ -69,12 +70,14 @@ def test_only_what_nothing_refers_to_is_removed(site: Site, storage: Storage, tm
 
 
 @on_both_databases
-def test_a_run_that_a_model_comes_from_stays(site: Site) -> None:
+def test_a_model_outlives_the_run_that_it_comes_from(site: Site, tmp_path: Path) -> None:
     run = site.run(command="mkdir -p outputs; echo m > outputs/m")
     site.wait(run)
     site.client.register_model("m", "outputs/m", run)
-    with pytest.raises(Conflict, match="the model m:1 lies in the run"):
-        site.client.remove(run)
+    site.client.remove(run)
+    collect(site)
+    models = Models(site.client.calls)
+    assert models.download(models.details("m"), tmp_path / "back").read_text() == "m\n"
 
 
 def test_an_upload_whose_server_is_killed_leaves_nothing_that_could_be_taken_for_a_file(
