@@ -152,15 +152,15 @@ def test_links_that_a_rank_leaves_lead_the_agent_nowhere(site: Site) -> None:
 
 def test_an_mpi_job_on_two_nodes_runs_in_sandboxes(site: Site) -> None:
     run = site.run(
-        command="echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE uid $(id -u) && ls -d /root/.ssh",
+        command="echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE uid $(id -u); ls -d /root/.ssh 2>&1; true",
         isolation="sandbox",
         resources={"instance_count": 2},
         distribution={"type": "mpi", "process_count_per_instance": 1},
     )
     view = site.wait(run)
     logs = b"".join(site.log(run, f"user_logs/std_log_process_{rank}.txt") for rank in range(2))
-    assert view["status"] == "Failed" and b"rank 0 of 2" in logs and b"rank 1 of 2" in logs, logs
-    assert b"uid 0\n" not in logs and b"cannot access" in logs
+    assert view["status"] == "Completed" and b"rank 0 of 2" in logs and b"rank 1 of 2" in logs, logs
+    assert b"uid 0\n" not in logs and logs.count(b"cannot access") == 2
 
 
 @pytest.mark.parametrize("victim", ["keeper", "agent"])
