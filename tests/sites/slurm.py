@@ -165,6 +165,11 @@ class SlurmSite:
         self._spawn("slurmctld", ["slurmctld", "-D"])
         self._wait(lambda: "is UP" in self.command("scontrol", "ping"), "the controller")
 
+    def has_saved(self, since: Path) -> bool:
+        """Whether the controller has written its jobs down since a file was made."""
+        record = self.root / "state" / "job_state"
+        return record.exists() and record.stat().st_mtime > since.stat().st_mtime
+
     def kill_controller(self) -> None:
         self._end("slurmctld")
 

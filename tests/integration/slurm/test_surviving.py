@@ -47,6 +47,8 @@ def test_a_requeue_beyond_the_budget_ends_the_run_and_the_job(site: Site, slurm:
 def test_a_controller_that_restarts_is_waited_for(site: Site, slurm: SlurmSite, tmp_path: Path):
     going = site.run(command=f"touch {tmp_path}/up; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done", compute="hpc")
     wait_until((tmp_path / "up").exists, 20, "the rank")
+    # One that has not written its jobs down gives their numbers to others, which the nodes refuse.
+    wait_until(lambda: slurm.has_saved(tmp_path / "up"), 60, "the controller's record of it")
     slurm.kill_controller()
     waiting = site.run(command="true", compute="hpc")
     wait_until(lambda: "Slurm does not answer" in site.view(waiting)["reason"], 30, "the reason")

@@ -77,6 +77,8 @@ class SlurmEngine(QueueEngine):
         self._trouble = ""
         self._released: dict[str, float] = {}
         """Names of jobs that nobody needs any more, and since when."""
+        self._last: set[str] = set()
+        """Those of them whose run has ended: put back into the queue, they are nobody's."""
         self._partitions = Partitions(self._commands, clock)
         self._submitter = Submitter(self._commands, self._find_job)
         self._collectors = Collectors()
@@ -219,6 +221,8 @@ class SlurmEngine(QueueEngine):
             return
         with self._lock:
             self._released[job.name] = self._clock()
+            if not followed:
+                self._last.add(job.name)
         # What Slurm said last may be old; whether somebody came, and hears when to go, lies in the folder.
         self._submitter.cancel(job.id, at_once=comes_back or not _has_agents(allocation) or bool(unreached))
 
@@ -280,7 +284,8 @@ class SlurmEngine(QueueEngine):
         with self._lock:
             self._released = {name: at for name, at in self._released.items() if name in names}
             late = {name for name, at in self._released.items() if self._clock() - at > _GONE_AFTER_S}
-            back = {job.name for job in jobs if job.name in self._released and job.waits and job.restarts}
+            self._last &= names
+            back = {job.name for job in jobs if job.name in self._last and job.waits and job.restarts}
         return [job for job in jobs if job.name in late | back and not job.is_over and job.state != "COMPLETING"]
 
     def _find_job(self, allocation_id: str) -> str | None:
