@@ -88,7 +88,7 @@ class ContainerKeeper:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(SOCKET)
         if os.getuid() == 0:
-            # The keeper inside may be somebody else.
+            # The keeper inside may run as another user.
             owner = os.stat(os.path.dirname(SOCKET))  # noqa: PTH116, PTH120
             os.chown(SOCKET, owner.st_uid, owner.st_gid)
         self._listener.listen(1)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from muster.cli.commands.models.score import Compute, Detach, DryRun, Environment, Gpus, Keys
+from muster.cli.commands.models.score import Compute, Detach, DryRun, Environment, Gpus, Keys, Name
 from muster.cli.commands.run import begin, follow
 from muster.cli.console import say
 from muster.cli.lazy import find
@@ -38,7 +38,6 @@ MaxBatch = Annotated[int, option("N", "Requests that run() gets together, as a l
 MaxWait = Annotated[float, option("MS", "How long the first of a batch waits for others.", "--max-wait-ms", min=0)]
 TimeLimit = Annotated[float, option("MS", "After which a request is answered with 408.", "--timeout-ms", min=1)]
 MaxQueue = Annotated[int, option("N", "Requests that wait in a replica; more get 429.", "--max-queue", min=1)]
-Name = Annotated[str | None, option("NAME", "A name for the run.")]
 
 
 def serve(
