@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from muster.errors import JobError
+from muster.job.parts import EnvironmentSpec
 from muster.job.refusal import REFUSAL, Path, Problem, nearest, show
 from muster.job.sections import (
     DISTRIBUTIONS,
@@ -59,6 +60,14 @@ def make_spec(data: Mapping[str, Json], source: str = "job", line_of: Callable[[
         raise job_error(problems, where) from error
 
 
+def make_environment(name: str, data: Mapping[str, Json]) -> EnvironmentSpec:
+    """A validated environment from plain data; raises JobError that names every problem, as a job file's would."""
+    try:
+        return EnvironmentSpec.model_validate({"name": name, **data})
+    except ValidationError as error:
+        raise job_error(_problems_of(error, ("environment",))) from error
+
+
 def job_error(problems: Iterable[Problem], where: Callable[[Problem], str] = lambda problem: "") -> JobError:
     """One error for all problems, one per line; `where` says in which file and line each is."""
     found = list(dict.fromkeys(problems))
@@ -67,8 +76,10 @@ def job_error(problems: Iterable[Problem], where: Callable[[Problem], str] = lam
     return JobError("\n".join(lines), "\n  ".join(hints))
 
 
-def _problems_of(error: ValidationError) -> list[Problem]:
+def _problems_of(error: ValidationError, below: Path = ()) -> list[Problem]:
     found = error.errors(include_url=False)
+    for details in found:
+        details["loc"] = (*below, *details["loc"])
     problems = [problem for details in found[:_MAX_PROBLEMS] for problem in _explain(details)]
     if len(found) > _MAX_PROBLEMS:
         problems.append(Problem((), f"… and {len(found) - _MAX_PROBLEMS} more problems"))

@@ -18,7 +18,8 @@ from muster.environments.images import reach
 from muster.environments.images.registries import registry_of, secret_name
 from muster.environments.resolve import Resolved, Site, resolve
 from muster.environments.venvs.recipe import without_secrets
-from muster.job.parts import EnvironmentSpec, Mpi
+from muster.job.explain import make_environment
+from muster.job.parts import Mpi
 from muster.job.rules import RUN_NAME, is_snapshot
 from muster.job.spec import JobSpec
 from muster.launch.preflight import shm_bytes
@@ -227,7 +228,7 @@ def register(context: Context, transaction: Transaction, name: str, spec: Mappin
         raise errors.JobError(f"{name!r} cannot be the name of an environment", hint)
     if name in names.CURATED:
         raise errors.Conflict(f"{name} is the name of a curated environment", "Choose another name.")
-    described = EnvironmentSpec.model_validate({"name": name, **spec})
+    described = make_environment(name, spec)
     _check_folder(context, resolve(described, Site()))
     content = described.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
     last = _find_row(transaction.connection, name, None)

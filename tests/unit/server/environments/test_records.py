@@ -7,6 +7,7 @@ from muster.server.environments import records
 from muster.wire.environments import BuiltEnvironment, EnvironmentBrief
 from muster.wire.node.containers import Build, ImageSource
 from muster.wire.node.recipes import Recipe
+from tests.unit.server.conftest import Server
 
 SIX = Recipe("six", ("six",), options=("--index-url https://u:p@host/simple",))
 LOCK = ("six==1.17",)
@@ -57,3 +58,9 @@ def test_passwords_of_indexes_are_not_shown() -> None:
     assert container is not None and container.packages is not None and "u:p" not in str(container.packages)
     spec = records.shown_spec({"command": "true", "environment": {"pip": ["--index-url https://u:p@host/x"]}})
     assert spec == {"command": "true", "environment": {"pip": ["--index-url https://****@host/x"]}}
+
+
+def test_an_environment_that_cannot_be_is_refused_by_its_keys(server: Server) -> None:
+    status, answer = server.call("POST", "/environments", {"name": "mine", "spec": {"\t": [], "pip": 3}})
+    assert status == 422 and "environment.\t: unknown key" in answer["error"]["message"]
+    assert "environment.pip: " in answer["error"]["message"]
