@@ -131,6 +131,10 @@ class Commands:
         """Change the nodes that a waiting job keeps off."""
         self.call("scontrol", "update", f"JobId={job}", f"ExcNodeList={nodes}", tries=1)
 
+    def let_go(self, job: str) -> None:
+        """Have a job that is held go on."""
+        self.call("scontrol", "release", job, tries=1)
+
     def jobs(self) -> list[Job]:
         """Every job of this user that Slurm remembers, with one call; who asks asks again soon."""
         if not self._user:

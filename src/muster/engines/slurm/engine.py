@@ -43,6 +43,7 @@ _REQUEUE_S = 4.0
 _COMES_BACK = ("NODE_FAIL", "PREEMPTED")
 """Over for a moment, until Slurm puts the job back into its queue."""
 _GONE_AFTER_S = 30.0
+_LAUNCHES = 3
 _FORGOTTEN_S = 10.0
 _ROUTES_TRIED = 8
 _all = AllocationState.of_all
@@ -74,6 +75,8 @@ class SlurmEngine(QueueEngine):
         self._over_since: dict[str, float] = {}
         self._unlisted: dict[str, float] = {}
         """Allocations that Slurm took and has not listed, since when."""
+        self._launched_again: dict[str, int] = {}
+        """How often jobs were released that Slurm could not launch."""
         self._trouble = ""
         self._released: dict[str, float] = {}
         """Names of jobs that nobody needs any more, and since when."""
@@ -271,6 +274,7 @@ class SlurmEngine(QueueEngine):
             self._jobs = {_allocation(job): job for job in sorted(jobs, key=lambda item: (not item.is_over, item.id))}
             ids = {job.id for job in jobs}
             self._hosts = {key: hosts for key, hosts in self._hosts.items() if key[0] in ids}
+            self._launched_again = {job: times for job, times in self._launched_again.items() if job in ids}
             # Of a job that is being cleared away, Slurm names only the nodes that still answer.
             whole = [job for job in jobs if job.nodes and job.state != "COMPLETING"]
             self._hosts |= {(job.id, job.restarts): host_names(job.nodes) for job in whole}
@@ -337,6 +341,7 @@ class SlurmEngine(QueueEngine):
         if trouble:
             return _all(allocation, "starting", f"Slurm does not answer: {trouble}")
         if job.waits:
+            self._let_go(job)
             self._ease(allocation, job, chosen)
             return replace(_all(allocation, "starting", explanations.why_it_waits(job)), starts_at=job.starts_at)
         if job.state in _STATES_OF_WORK and job.used_s > _START_PATIENCE_S:
@@ -354,6 +359,18 @@ class SlurmEngine(QueueEngine):
             return False
         # By what Slurm said, not by the clock: it is asked only now and then.
         return self._answered_at - self._over_since.setdefault(job.id, self._answered_at) < _REQUEUE_S
+
+    def _let_go(self, job: Job) -> None:
+        """A job that could not be launched is tried again some times before it is left to a person."""
+        tried = self._launched_again.get(job.id, 0)
+        if not job.failed_to_launch or tried >= _LAUNCHES:
+            return
+        self._launched_again[job.id] = tried + 1
+        try:
+            self._commands.let_go(job.id)
+            log.warning("Slurm job %s could not be launched and was held: it is released", job.id)
+        except (Busy, Refused) as error:
+            log.warning("Slurm job %s is held and cannot be released: %s", job.id, error)
 
     def _ease(self, allocation: Allocation, job: Job, chosen: SlurmOptions) -> None:
         """A gang that waits stops keeping off nodes that failed it once the others are too few."""

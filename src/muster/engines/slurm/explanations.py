@@ -61,7 +61,8 @@ def why_it_waits(job: Job) -> str:
 def _plain(reason: str) -> str:
     if not reason:
         return "Slurm has not looked at it yet"
-    known = _REASONS.get(reason) or next((text for name, text in _REASONS.items() if reason.startswith(name)), "")
+    spaced = reason.replace("_", " ")
+    known = _REASONS.get(reason) or next((text for name, text in _REASONS.items() if spaced.startswith(name)), "")
     if known:
         return f"{known} ({reason})"
     match = _LIMIT.match(reason)

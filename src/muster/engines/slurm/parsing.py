@@ -56,6 +56,11 @@ class Job:
     def waits(self) -> bool:
         return self.state in WAITING
 
+    @property
+    def failed_to_launch(self) -> bool:
+        """Slurm could not start it, put it back into its queue and holds it there for a person."""
+        return self.waits and self.reason.replace("_", " ").startswith("launch failed requeued held")
+
 
 @dataclass(frozen=True)
 class NodeInfo:

@@ -407,6 +407,17 @@ def test_a_job_that_waits_stops_keeping_off_a_node_once_the_others_are_too_few(t
     bed.engine.close()
 
 
+def test_a_job_that_could_not_be_launched_is_released_some_times_and_then_left_to_a_person(bed: Bed):
+    allocation = bed.allocation()
+    job = bed.submitted(allocation)
+    bed.slurm.move(job, reason="launch_failed_requeued_held")
+    wait_until(lambda: bed.poll(allocation) and bed.slurm.updates, 10, "the release")
+    for _ in range(5):
+        state = bed.poll(allocation)
+    assert bed.slurm.updates == [(job,)] * 3
+    assert "could not be launched and is held" in state.reason
+
+
 def test_a_site_that_lacks_a_setting_refuses_the_cluster_by_its_name(bed: Bed, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("muster.engines.slurm.engine.require_installed", lambda: None)
     bed.slurm.test_refusals = {"--gres=gpu:9": "Requested node configuration is not available"}
