@@ -25,6 +25,7 @@ from muster.engines.base import (
     QueueEngine,
 )
 from muster.engines.slurm import explanations
+from muster.engines.slurm.asking import Asker
 from muster.engines.slurm.commands import Busy, Commands, Later, Refused, require_installed
 from muster.engines.slurm.options import MPIRUN, WITHOUT_EFFECT, SlurmOptions
 from muster.engines.slurm.parsing import Job, NodeInfo, host_names
@@ -38,7 +39,6 @@ from muster.wire.queue_jobs import JobUsage, QueueJob
 log = logging.getLogger("muster.server")
 
 _START_PATIENCE_S = 60.0
-_ANSWER_S = 1.0
 _REQUEUE_S = 4.0
 _COMES_BACK = ("NODE_FAIL", "PREEMPTED")
 """Over for a moment, until Slurm puts the job back into its queue."""
@@ -58,7 +58,7 @@ class SlurmEngine(QueueEngine):
     name = "slurm"
 
     def __init__(self, commands: Commands | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._commands = commands or Commands()
+        self.commands = commands or Commands()
         self._clock = clock
         self._lock = threading.RLock()
         self._jobs: dict[str, Job] = {}
@@ -69,8 +69,7 @@ class SlurmEngine(QueueEngine):
         """Nodes whose agents have reached the server."""
         self._avoiding: dict[str, Gang] = {}
         """Allocations whose jobs keep off nodes that failed them."""
-        self._asked_at: float | None = None
-        self._asking: threading.Thread | None = None
+        self._asker = Asker(self._look, "squeue", clock)
         self._answered_at = float("-inf")
         self._over_since: dict[str, float] = {}
         self._unlisted: dict[str, float] = {}
@@ -82,8 +81,8 @@ class SlurmEngine(QueueEngine):
         """Names of jobs that nobody needs any more, and since when."""
         self._last: set[str] = set()
         """Those of them whose run has ended: put back into the queue, they are nobody's."""
-        self._partitions = Partitions(self._commands, clock)
-        self._submitter = Submitter(self._commands, self._find_job)
+        self.partitions = Partitions(self.commands, clock)
+        self._submitter = Submitter(self.commands, self._find_job)
         self._collectors = Collectors()
 
     def check(self, cluster: Cluster) -> list[str]:
@@ -92,16 +91,16 @@ class SlurmEngine(QueueEngine):
         if not chosen.ssh:
             require_installed()
         try:
-            known = self._commands.partitions()
+            known = self.commands.partitions()
             missing = [name for name in (chosen.partition or "").split(",") if name and name not in known]
             if missing:
                 raise errors.JobError(
                     f"Slurm has no partition {missing[0]!r}", f"Its partitions: {', '.join(known) or 'none'}."
                 )
-            self._partitions.refresh(chosen.partition)
+            self.partitions.refresh(chosen.partition)
             self._check_mpi(chosen)
             self._check_container(chosen)
-            said = check_site(self._commands, chosen, self._partitions.nodes(chosen.partition))
+            said = check_site(self.commands, chosen, self.partitions.nodes(chosen.partition))
         except Busy as error:
             if chosen.ssh and "Unable to establish a connection" in str(error):
                 raise errors.JobError(
@@ -125,41 +124,41 @@ class SlurmEngine(QueueEngine):
         if chosen.mpi == MPIRUN:
             return
         instead = "Leave mpi out: Muster's own mpirun needs nothing of Slurm."
-        known = self._commands.pmix_plugins()
+        known = self.commands.pmix_plugins()
         if chosen.mpi not in known:
             has = f"of PMIx it has {', '.join(known)}" if known else "it has no PMIx"
             raise errors.JobError(f"mpi: this Slurm's srun does not know --mpi={chosen.mpi}; {has}", instead)
-        if self._commands.version < _OVERLAP_SINCE:
-            version = ".".join(f"{part:02}" for part in self._commands.version)
+        if self.commands.version < _OVERLAP_SINCE:
+            version = ".".join(f"{part:02}" for part in self.commands.version)
             raise errors.JobError(f"mpi: {chosen.mpi} needs Slurm 20.11 or newer, and this is {version}", instead)
 
     def _check_container(self, chosen: SlurmOptions) -> None:
         """Refuse pyxis where srun does not know it; what compute nodes have of others shows in the first job."""
-        if chosen.container and chosen.container_runtime == "pyxis" and not self._commands.has_pyxis():
+        if chosen.container and chosen.container_runtime == "pyxis" and not self.commands.has_pyxis():
             raise errors.JobError(
                 "container: this Slurm's srun does not know --container-image, so it has no pyxis",
                 "Give container_runtime: apptainer or enroot, or have the site install pyxis.",
             )
 
     def nodes(self, cluster: Cluster) -> Sequence[NodeOffer]:
-        return self._partitions.offers(cluster.name, SlurmOptions.parse(cluster.options))
+        return self.partitions.offers(cluster.name, SlurmOptions.parse(cluster.options))
 
     def trouble(self, cluster: Cluster, patience_s: float = 0.0) -> str:
         if patience_s:
-            self._partitions.ask(SlurmOptions.parse(cluster.options).partition, patience_s)
-        trouble = self._commands.trouble
+            self.partitions.ask(SlurmOptions.parse(cluster.options).partition, patience_s)
+        trouble = self.commands.trouble
         return f"Slurm does not answer: {trouble}" if trouble else ""
 
     def about(self, cluster: Cluster) -> str:
         try:
-            version = ".".join(f"{part:02}" for part in self._commands.version)
-            return f"Slurm {version}; {self._commands.call('scontrol', 'ping').strip().splitlines()[0]}"
+            version = ".".join(f"{part:02}" for part in self.commands.version)
+            return f"Slurm {version}; {self.commands.call('scontrol', 'ping').strip().splitlines()[0]}"
         except (Busy, Refused, IndexError) as error:
             return f"Slurm: {error}"
 
     def connection(self, cluster: Cluster) -> Connection:
         chosen = SlurmOptions.parse(cluster.options)
-        near = tuple(node.address for node in self._partitions.nodes(chosen.partition, wait=False)[:_ROUTES_TRIED])
+        near = tuple(node.address for node in self.partitions.nodes(chosen.partition, wait=False)[:_ROUTES_TRIED])
         return Connection(chosen.connection, chosen.server_address, chosen.server_port, chosen.linger_seconds, near)
 
     def script(self, request: GangRequest) -> str:
@@ -167,7 +166,7 @@ class SlurmEngine(QueueEngine):
         if request.gang.excluded:
             # Whether enough others are left is asked of Slurm now.
             self._lost_nodes(chosen)
-        return make_script(request, chosen, self._partitions.nodes(chosen.partition))
+        return make_script(request, chosen, self.partitions.nodes(chosen.partition))
 
     def submit(self, request: GangRequest) -> None:
         if self._live_job(request.id) is not None:
@@ -185,7 +184,7 @@ class SlurmEngine(QueueEngine):
 
     def poll(self, allocations: Sequence[Allocation]) -> Mapping[str, AllocationState]:
         chosen = {item.cluster.name: SlurmOptions.parse(item.cluster.options) for item in allocations}
-        self._ask(min((item.poll_seconds for item in chosen.values()), default=SLURM_POLL_S))
+        self._asker.ask(min((item.poll_seconds for item in chosen.values()), default=SLURM_POLL_S))
         return {item.id: self._state(item, chosen[item.cluster.name]) for item in allocations}
 
     def job(self, allocation: Allocation) -> QueueJob | None:
@@ -202,7 +201,7 @@ class SlurmEngine(QueueEngine):
 
     def usage(self, cluster: Cluster, jobs: Sequence[str]) -> Mapping[str, JobUsage] | str:
         try:
-            return self._commands.usage(jobs)
+            return self.commands.usage(jobs)
         except Busy:
             return {}
         except (Later, Refused) as error:
@@ -234,32 +233,17 @@ class SlurmEngine(QueueEngine):
         self._collectors.close()
 
     def _gpus(self, chosen: SlurmOptions) -> int:
-        return max((gpus_per_node(chosen, node) for node in self._partitions.nodes(chosen.partition)), default=0)
+        return max((gpus_per_node(chosen, node) for node in self.partitions.nodes(chosen.partition)), default=0)
 
     # What Slurm says
 
-    def _ask(self, not_more_often_s: float) -> None:
-        """Have Slurm asked, unless it was a moment ago; a controller that is slow holds up nobody."""
-        with self._lock:
-            asked = self._asked_at is not None and self._clock() - self._asked_at < not_more_often_s
-            if self._asking is None and not asked:
-                self._asking = threading.Thread(target=self._look, name="squeue", daemon=True)
-                self._asking.start()
-            asking = self._asking
-        if asking is not None:
-            asking.join(_ANSWER_S)
-
     def _look(self) -> None:
         try:
-            self._take(self._commands.jobs())
+            self._take(self.commands.jobs())
         except (Busy, Refused) as error:
             log.warning("Slurm was asked about its jobs in vain: %s", error)
             with self._lock:
                 self._trouble = str(error)
-                self._asked_at = self._clock()
-        finally:
-            with self._lock:
-                self._asking = None
 
     def _take(self, all_jobs: Sequence[Job]) -> None:
         jobs = [job for job in all_jobs if allocation_of(job.name) is not None]
@@ -279,7 +263,7 @@ class SlurmEngine(QueueEngine):
             whole = [job for job in jobs if job.nodes and job.state != "COMPLETING"]
             self._hosts |= {(job.id, job.restarts): host_names(job.nodes) for job in whole}
             self._trouble = ""
-            self._asked_at = self._answered_at = self._clock()
+            self._answered_at = self._clock()
 
     def _risen(self, jobs: Sequence[Job]) -> list[Job]:
         """Jobs that should have ended long ago: a controller that crashed may have forgotten their cancel, and one that
@@ -294,7 +278,7 @@ class SlurmEngine(QueueEngine):
 
     def _find_job(self, allocation_id: str) -> str | None:
         """For the submitter: the job of an allocation, after a fresh look."""
-        self._take(self._commands.jobs())
+        self._take(self.commands.jobs())
         with self._lock:
             job = self._live_job(allocation_id)
         return job.id if job else None
@@ -367,7 +351,7 @@ class SlurmEngine(QueueEngine):
             return
         self._launched_again[job.id] = tried + 1
         try:
-            self._commands.let_go(job.id)
+            self.commands.let_go(job.id)
             log.warning("Slurm job %s could not be launched and was held: it is released", job.id)
         except (Busy, Refused) as error:
             log.warning("Slurm job %s is held and cannot be released: %s", job.id, error)
@@ -376,11 +360,11 @@ class SlurmEngine(QueueEngine):
         """A gang that waits stops keeping off nodes that failed it once the others are too few."""
         with self._lock:
             gang = self._avoiding.get(allocation.id)
-        nodes = self._partitions.nodes(chosen.partition) if gang is not None else []
+        nodes = self.partitions.nodes(chosen.partition) if gang is not None else []
         if gang is None or not nodes or kept_off(gang.excluded, chosen, nodes, len(allocation.nodes)):
             return
         try:
-            self._commands.keep_off(job.id, chosen.exclude or "")
+            self.commands.keep_off(job.id, chosen.exclude or "")
         except (Busy, Refused) as error:
             log.warning("Slurm job %s still keeps off %s: %s", job.id, ", ".join(gang.excluded), error)
             return
@@ -398,7 +382,7 @@ class SlurmEngine(QueueEngine):
         mark = _mark(allocation)
         if not mark.exists():
             return _all(allocation, "gone", "it was not handed to Slurm")
-        past = self._commands.finished(job_name(allocation.id))
+        past = self.commands.finished(job_name(allocation.id))
         if past is not None and past.is_over:
             return self._collected(allocation, self._ending(allocation, past, chosen))
         why = f"Slurm no longer knows job {mark.read_text()}, which ended while nobody looked"
@@ -446,10 +430,10 @@ class SlurmEngine(QueueEngine):
     def _lost_nodes(self, chosen: SlurmOptions, hosts: Sequence[str] | None = None) -> list[NodeInfo]:
         """The nodes of the partition that Slurm has lost by now, of these hosts where they are known."""
         try:
-            self._partitions.refresh(chosen.partition)
+            self.partitions.refresh(chosen.partition)
         except (Busy, Refused) as error:
             log.warning("Slurm was asked about its nodes in vain: %s", error)
-        lost = [node for node in self._partitions.nodes(chosen.partition) if node.is_lost]
+        lost = [node for node in self.partitions.nodes(chosen.partition) if node.is_lost]
         return lost if hosts is None else [node for node in lost if node.name in hosts]
 
 

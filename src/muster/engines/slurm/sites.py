@@ -30,25 +30,25 @@ class SlurmSites(QueueEngine):
         self._sites: dict[str | None, SlurmEngine] = {}
 
     def check(self, cluster: Cluster) -> list[str]:
-        return self._of(cluster).check(cluster)
+        return self.of(cluster).check(cluster)
 
     def nodes(self, cluster: Cluster) -> Sequence[NodeOffer]:
-        return self._of(cluster).nodes(cluster)
+        return self.of(cluster).nodes(cluster)
 
     def trouble(self, cluster: Cluster, patience_s: float = 0.0) -> str:
-        return self._of(cluster).trouble(cluster, patience_s)
+        return self.of(cluster).trouble(cluster, patience_s)
 
     def about(self, cluster: Cluster) -> str:
-        return self._of(cluster).about(cluster)
+        return self.of(cluster).about(cluster)
 
     def connection(self, cluster: Cluster) -> Connection:
-        return self._of(cluster).connection(cluster)
+        return self.of(cluster).connection(cluster)
 
     def script(self, request: GangRequest) -> str:
-        return self._of(request.cluster).script(request)
+        return self.of(request.cluster).script(request)
 
     def submit(self, request: GangRequest) -> None:
-        self._of(request.cluster).submit(request)
+        self.of(request.cluster).submit(request)
 
     def poll(self, allocations: Sequence[Allocation]) -> Mapping[str, AllocationState]:
         by_host: dict[str | None, list[Allocation]] = {}
@@ -56,17 +56,17 @@ class SlurmSites(QueueEngine):
             by_host.setdefault(_host(item.cluster), []).append(item)
         found: dict[str, AllocationState] = {}
         for items in by_host.values():
-            found |= self._of(items[0].cluster).poll(items)
+            found |= self.of(items[0].cluster).poll(items)
         return found
 
     def job(self, allocation: Allocation) -> QueueJob | None:
-        return self._of(allocation.cluster).job(allocation)
+        return self.of(allocation.cluster).job(allocation)
 
     def usage(self, cluster: Cluster, jobs: Sequence[str]) -> Mapping[str, JobUsage] | str:
-        return self._of(cluster).usage(cluster, jobs)
+        return self.of(cluster).usage(cluster, jobs)
 
     def release(self, allocation: Allocation, followed: bool) -> None:
-        self._of(allocation.cluster).release(allocation, followed)
+        self.of(allocation.cluster).release(allocation, followed)
 
     def close(self) -> None:
         with self._lock:
@@ -74,7 +74,8 @@ class SlurmSites(QueueEngine):
         for site in sites:
             site.close()
 
-    def _of(self, cluster: Cluster) -> SlurmEngine:
+    def of(self, cluster: Cluster) -> SlurmEngine:
+        """The engine of a cluster's site."""
         host = _host(cluster)
         with self._lock:
             if host not in self._sites:
