@@ -104,7 +104,9 @@ class FakeSlurm:
             return 1, "", f"sbatch: error: Batch job submission failed: {self.refusal}"
         name = re.search(r"--job-name=(\S+)", stdin)
         job = FakeJob(str(len(self.jobs) + 1), name[1] if name else "?", stdin)
-        self.jobs[job.id] = job
+        array = re.search(r"--array=(\S+)", stdin)
+        for made in [replace(job, id=f"{job.id}_{task}") for task in _tasks(array[1])] if array else [job]:
+            self.jobs[made.id] = made
         if self.lost_answers:
             self.lost_answers -= 1
             return 1, "", f"sbatch: {_BUSY}"
@@ -115,7 +117,9 @@ class FakeSlurm:
             if not self.json_works:
                 return 1, "", "squeue: fatal: JSON plugin loading failure"
             return 0, json.dumps({"jobs": [_as_json(job) for job in self.jobs.values()]}), ""
-        return 0, "".join(_as_text(job) + "\n" for job in self.jobs.values()), ""
+        wanted = next((word.removeprefix("--name=") for word in command if word.startswith("--name=")), None)
+        listed = [job for job in self.jobs.values() if wanted in (None, job.name)]
+        return 0, "".join(_as_text(job) + "\n" for job in listed), ""
 
     def _sinfo(self, command: Sequence[str], _stdin: str) -> tuple[int, str, str]:
         if "%P" in command:
@@ -154,6 +158,12 @@ class FakeSlurm:
         return 0, f"7|{state}|{wanted}\n" if state else "", ""
 
 
+def _tasks(array: str) -> list[int]:
+    """The numbers of `0-2,5`."""
+    pairs = [part.partition("-") for part in array.split(",")]
+    return [number for first, _, last in pairs for number in range(int(first), int(last or first) + 1)]
+
+
 def _as_text(job: FakeJob) -> str:
     values = {"jobid": job.id, "state": job.state, "reason": job.reason, "restartcnt": str(job.restarts),
               "timeused": job.used, "timelimit": job.limit, "nodelist": job.nodes, "name": job.name,
@@ -165,7 +175,7 @@ def _as_text(job: FakeJob) -> str:
 def _as_json(job: FakeJob) -> dict[str, Json]:
     """As versions from 23.02 on write it."""
     return {
-        "job_id": int(job.id),
+        "job_id": int(job.id.partition("_")[0]),
         "name": job.name,
         "job_state": [job.state],
         "state_reason": job.reason,

@@ -45,7 +45,7 @@ def create(
     cpus: Annotated[int | None, option("N", "CPUs of each node (default: shared).", min=1)] = None,
     gpus: Annotated[int | None, option("N", "GPUs of each node (default: shared).", min=0)] = None,
     setup: Annotated[str | None, option("COMMAND", "Run on each node before its first job.")] = None,
-    engine: Annotated[str | None, option("ENGINE", "Where nodes come from: local, ray or slurm.")] = None,
+    engine: Annotated[str | None, option("ENGINE", "Where nodes come from: local, ray, slurm or slurm-pool.")] = None,
     option: Annotated[list[str] | None, option("KEY=VALUE", "Any other setting of the engine; repeatable.")] = None,
     as_json: Json = False,
     **flags: Value,

@@ -17,6 +17,7 @@ from muster.engines.slurm.parsing import (
     SACCT_FORMAT,
     SINFO_FORMAT,
     SQUEUE_FORMAT,
+    TASKS_FORMAT,
     USAGE_FORMAT,
     Job,
     NodeInfo,
@@ -135,11 +136,19 @@ class Commands:
         """Have a job that is held go on."""
         self.call("scontrol", "release", job, tries=1)
 
-    def jobs(self) -> list[Job]:
-        """Every job of this user that Slurm remembers, with one call; who asks asks again soon."""
+    def tasks(self, name: str) -> list[Job]:
+        """Every task of the arrays of this name that Slurm remembers, those that wait one by one, too."""
+        which = [*self._whose(), f"--name={name}", "--array", "-O", TASKS_FORMAT]
+        return [job for job in squeue_text(self.call("squeue", "--noheader", *which, tries=1)) if "_" in job.id]
+
+    def _whose(self) -> list[str]:
         if not self._user:
             self._user = self._ask_user("-u") if self._ssh else str(os.getuid())
-        who = ["--user", self._user, "--states=all"]
+        return ["--user", self._user, "--states=all"]
+
+    def jobs(self) -> list[Job]:
+        """Every job of this user that Slurm remembers, with one call; who asks asks again soon."""
+        who = self._whose()
         if self._json_works and self.version >= _JSON_SINCE:
             try:
                 return squeue_json(self.call("squeue", *who, "--json", tries=1), time.time())

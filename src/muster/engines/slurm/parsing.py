@@ -16,6 +16,8 @@ _FIELDS = (("jobid", 24), ("state", 24), ("reason", 80), ("restartcnt", 12), ("t
            ("partition", 120), ("account", 80), ("qos", 80), ("starttime", 24), ("nodelist", 400),
            ("name", 260))  # fmt: skip
 SQUEUE_FORMAT = ",".join(f"{name}:{width}" for name, width in _FIELDS)
+TASKS_FORMAT = SQUEUE_FORMAT.replace("jobid:", "jobarrayid:", 1)
+"""With the number of each task of an array: `12_3`."""
 SINFO_FORMAT = "%N|%T|%c|%m|%l|%G|%o|%E"
 SACCT_FORMAT = "JobIDRaw,State,JobName"
 USAGE_FORMAT = "JobIDRaw,State,ExitCode,ElapsedRaw,TotalCPU,MaxRSS,ConsumedEnergyRaw"

@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,8 @@ _STEP_ENDS_AFTER_S = 90
 """When an agent has died: long enough for the server to miss it and to stop the others, which end by themselves."""
 _CONFIG_PATIENCE_S = 600
 _LOW_PRIORITY_NICE = 1000
+EXPORT = "ALL"
+"""Of the few that sbatch is started with; a list of names would have Slurm run a login shell first."""
 _NAME = re.compile(r"(.+\.\d+)@muster-([^-@]+)")
 _OLD_NAME = re.compile(r"muster-([^-]+-.+\.\d+)")
 
@@ -98,34 +100,29 @@ def _directives(request: GangRequest, options: SlurmOptions, nodes: Sequence[Nod
     limit = limit_for(gang, options, nodes)
     given = {
         "job-name": job_name(request.id),
-        "partition": options.partition,
-        "account": options.account,
-        "qos": options.qos,
-        "constraint": options.constraint,
-        "reservation": options.reservation,
-        "licenses": options.licenses,
-        "comment": f'"{options.comment}"' if options.comment else None,
-        "mail-type": options.mail_type,
-        "mail-user": options.mail_user,
+        **of_the_site(options),
         "exclude": _excluded(gang, options, nodes, len(request.nodes)),
         "nodes": len(request.nodes),
         "ntasks-per-node": 1,
         "cpus-per-task": _cpus(gang, options),
         "gres": _gres(gang, options, nodes),
-        "mem": f"{math.ceil(options.memory_gb * 1000)}M" if options.memory_gb else None,
+        "mem": memory_of(options),
         "time": limit.minutes,
         "signal": f"TERM@{limit.warning_s}",
         "nice": _LOW_PRIORITY_NICE if gang.priority == 0 else None,
-        "output": _file_name(f"{gang.folder}/{request.id}.out"),
+        "output": file_name(f"{gang.folder}/{request.id}.out"),
         "open-mode": "append",
-        # All of the few that sbatch is started with; a list of names would have Slurm run a login shell first.
-        "export": "ALL",
+        "export": EXPORT,
     }
+    return directive_lines(given, options, options.requeue)
+
+
+def directive_lines(given: Mapping[str, str | int | None], options: SlurmOptions, requeue: bool) -> list[str]:
+    """Options of sbatch, with those that the cluster adds at the end."""
     lines = [f"--{name}={value}" for name, value in given.items() if value is not None]
     if options.exclusive:
         lines.append("--exclusive")
-    lines.append("--requeue" if options.requeue else "--no-requeue")
-    return [*lines, *options.sbatch]
+    return [*lines, "--requeue" if requeue else "--no-requeue", *options.sbatch]
 
 
 def _body(request: GangRequest, options: SlurmOptions, gpus: bool) -> list[str]:
@@ -163,6 +160,25 @@ def _body(request: GangRequest, options: SlurmOptions, gpus: bool) -> list[str]:
     ]
 
 
+def of_the_site(options: SlurmOptions) -> dict[str, str | int | None]:
+    """What the cluster asks of the site for every job."""
+    return {
+        "partition": options.partition,
+        "account": options.account,
+        "qos": options.qos,
+        "constraint": options.constraint,
+        "reservation": options.reservation,
+        "licenses": options.licenses,
+        "comment": f'"{options.comment}"' if options.comment else None,
+        "mail-type": options.mail_type,
+        "mail-user": options.mail_user,
+    }
+
+
+def memory_of(options: SlurmOptions) -> str | None:
+    return f"{math.ceil(options.memory_gb * 1000)}M" if options.memory_gb else None
+
+
 def _container(request: GangRequest, options: SlurmOptions, gpus: bool) -> Container | None:
     """What the agents run in, with the workspace's folder inside."""
     if options.container is None:
@@ -171,7 +187,7 @@ def _container(request: GangRequest, options: SlurmOptions, gpus: bool) -> Conta
     return Container(options.container, options.container_runtime, (workspace, *options.container_mounts), gpus)
 
 
-def _file_name(path: str) -> str:
+def file_name(path: str) -> str:
     """As sbatch reads it: a percent sign is its own, and spaces need quotes."""
     escaped = path.replace("%", "%%")
     return f'"{escaped}"' if " " in escaped else escaped

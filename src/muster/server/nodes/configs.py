@@ -18,8 +18,9 @@ def write_config(
     address: str,
     gpus: tuple[str, ...] | None = None,
     linger_s: float | None = None,
+    long_lived: bool = True,
 ) -> AgentConfig:
-    """Write an agent's configuration; one with `linger_s` came with an attempt, and leaves with it."""
+    """Write an agent's configuration; one that is not long-lived came with an attempt, and leaves with it."""
     if node not in context.nodes.agent_tokens:
         context.nodes.agent_tokens[node] = context.tokens.create("agent", node)
     paths = context.paths.node(node)
@@ -33,7 +34,7 @@ def write_config(
         gpus=gpus,
         pinned_certificate=context.remote.certificate,
         setup=parse_options(cluster.options).setup,
-        long_lived=linger_s is None,
+        long_lived=long_lived,
         linger_s=linger_s,
     )
     paths.config.parent.mkdir(parents=True, exist_ok=True)

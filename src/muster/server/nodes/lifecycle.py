@@ -76,6 +76,7 @@ async def _tend(context: Context, row: Any) -> None:
     loaded = await context.database.read(partial(_load, row.name))
     _remind(context, loaded)
     lives = await poll(context, [(row.name, name) for name in loaded.known]) if loaded.known else {}
+    await _recall(context, row, loaded, lives)
     changes = _changes(context, loaded, lives)
     scaling = _scale(context, row, loaded, {change.name: change.state for change in changes})
     offers = clusters.offered(context, clusters.cluster_of(row))
@@ -99,6 +100,18 @@ async def _tend(context: Context, row: Any) -> None:
     context.hub.changed(nodes=scaling.remove, queue=True)
     if added:
         await ensure_agents(context, [(row.name, name) for name in added])
+
+
+async def _recall(context: Context, row: Any, loaded: _Load, lives: Mapping[str, NodeState]) -> None:
+    """Give nodes back that should leave and have not come yet: they are still in the queue of their own manager."""
+    engine = context.nodes.engines.owner(row.engine)
+    absent = [
+        name
+        for name, item in loaded.known.items()
+        if item.state == clusters.LEAVING and name not in context.hub.contacts and lives[name].life == "starting"
+    ]
+    if absent and engine is not None:
+        await asyncio.to_thread(engine.release, clusters.cluster_of(row), absent)
 
 
 def judge_nodes(transaction: Transaction, changed: Sequence[str]) -> dict[str, dict[str, NodeRecord]]:

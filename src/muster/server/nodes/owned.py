@@ -32,7 +32,8 @@ class OwnedNodes:
         for node in nodes:
             offer = offers.get(node)
             address, gpus = (offer.address, offer.gpus) if offer else ("127.0.0.1", None)
-            configs.append(write_config(self.context, self.cluster, node, connection, address, gpus))
+            linger_s = connection.linger_s if connection else None
+            configs.append(write_config(self.context, self.cluster, node, connection, address, gpus, linger_s))
         self.engine.start(self.cluster, configs)
 
     def poll(self, nodes: Sequence[str]) -> Mapping[str, NodeState]:

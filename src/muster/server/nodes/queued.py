@@ -101,7 +101,10 @@ class QueuedNodes:
             priority=run.priority,
             excluded=tuple(run.excluded_nodes or ()),
         )
-        agents = [write_config(context, cluster, name, reach, address="", linger_s=reach.linger_s) for name in folders]
+        agents = [
+            write_config(context, cluster, name, reach, address="", linger_s=reach.linger_s, long_lived=False)
+            for name in folders
+        ]
         return GangRequest(allocation_id(context, key), cluster, folders, gang, tuple(agents))
 
     def _keep_script(self, request: GangRequest) -> None:
