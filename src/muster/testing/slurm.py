@@ -61,6 +61,8 @@ class FakeSlurm:
         """Of `srun --mpi`."""
         self.accounting: dict[str, str] = {}
         """Final states by job name, for sacct; empty: there is no accounting."""
+        self.no_accounting = "Slurm accounting storage is disabled"
+        """What sacct says where there is none."""
         self.usage = ""
         """What sacct prints of the use of jobs."""
         self.site_lists: dict[str, str] = {}
@@ -152,7 +154,7 @@ class FakeSlurm:
         if self.usage and any(part.startswith("--jobs=") for part in command):
             return 0, self.usage, ""
         if not self.accounting:
-            return 1, "", "Slurm accounting storage is disabled"
+            return 1, "", self.no_accounting
         wanted = next(part.removeprefix("--name=") for part in command if part.startswith("--name="))
         state = self.accounting.get(wanted)
         return 0, f"7|{state}|{wanted}\n" if state else "", ""

@@ -35,7 +35,7 @@ def test_what_a_job_used_is_on_its_run_and_accounts_are_checked(accounted: Site)
     run_id = accounted.run(command=command, compute="lab")
     view = accounted.wait(run_id)
     assert view["status"] == "Completed", view["verdict"]
-    job = wait_until(lambda: _with_usage(accounted, run_id), 60, "the accounts")
+    job = wait_until(lambda: _with_usage(accounted, run_id), 200, "the accounts")
     assert (job["account"], job["qos"]) == ("lab", "normal")
     assert (job["usage"]["state"], job["usage"]["exit_code"]) == ("COMPLETED", "0:0")
     assert job["usage"]["elapsed_s"] >= 3

@@ -205,7 +205,11 @@ class SlurmEngine(QueueEngine):
         except Busy:
             return {}
         except (Later, Refused) as error:
-            return f"this site's accounting does not answer ({error})"
+            if "disabled" in str(error):
+                return f"this site's accounting does not answer ({error})"
+            # Its database may be away for a moment; who asks gives up after some minutes.
+            log.warning("Slurm's accounting was asked in vain: %s", error)
+            return {}
 
     def release(self, allocation: Allocation, followed: bool) -> None:
         """Agents leave by themselves; a job that still waits, or stays, is cancelled."""

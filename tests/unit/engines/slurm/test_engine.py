@@ -466,6 +466,8 @@ def test_a_job_is_shown_with_what_its_people_ask_slurm_for(bed: Bed):
 
 def test_what_jobs_used_is_asked_of_the_accounting_and_its_absence_is_said(bed: Bed):
     assert "Slurm accounting storage is disabled" in bed.engine.usage(HPC, ["1"])
+    bed.slurm.no_accounting = "sacct: error: Problem talking to the database: No such file or directory"
+    assert bed.engine.usage(HPC, ["1"]) == {}
     bed.slurm.usage = "1|COMPLETED|0:0|62|00:58||0\n"
     used = bed.engine.usage(HPC, ["1", "2"])
     assert not isinstance(used, str)
