@@ -204,8 +204,8 @@ FLAGS = (
 
 
 WITHOUT_EFFECT = {
-    "min_nodes": "Slurm's nodes come with a job and go with it",
-    "idle_seconds_before_scaledown": "Slurm's nodes come with a job and go with it",
+    "min_nodes": "its nodes come with a job and go with it; engine slurm-pool keeps some",
+    "idle_seconds_before_scaledown": "its nodes come with a job and go with it; engine slurm-pool keeps some",
     "subnet": "Slurm's nodes are where they are",
     "vnet": "Slurm's nodes are where they are",
     "preemption": "who preempts whom is for Slurm to decide",
