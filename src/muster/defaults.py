@@ -23,6 +23,8 @@ TIDY_S = 60.0
 """How often folders of nodes that came with an attempt are removed, and how old they must be."""
 STREAM_KEEPALIVE_S = 10.0
 SERVER_LEAVE_S = 5.0
+AGENTS_LEAVE_S = 20.0
+"""How long a server that ends waits for agents without work, which may just be starting."""
 STORE_ANSWER_S = 20.0
 KEY_COMMAND_S = 60.0
 

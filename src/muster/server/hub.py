@@ -85,6 +85,11 @@ class Hub:
         contact = self.contacts.get(node)
         return time.monotonic() - (contact.seen if contact else self._born)
 
+    def holds_work(self, node: str) -> bool:
+        """Whether a node has said that it holds attempts."""
+        contact = self.contacts.get(node)
+        return contact is not None and bool(contact.holding)
+
     def heard(self, node: str) -> None:
         if contact := self.contacts.get(node):
             contact.seen = time.monotonic()

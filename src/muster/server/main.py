@@ -26,7 +26,7 @@ from sqlalchemy.exc import DatabaseError
 
 from muster import errors
 from muster.control.isolation import read_isolation
-from muster.defaults import IDLE_EXIT_S, SERVER_LEAVE_S
+from muster.defaults import AGENTS_LEAVE_S, IDLE_EXIT_S, SERVER_LEAVE_S
 from muster.engines.registry import DEFAULT, Engines
 from muster.host import watchdog
 from muster.host.files import PRIVATE, write_file
@@ -313,8 +313,11 @@ class Process:
         if not self._leave_agents:
             context.hub.leaving = True
             context.hub.wake_all()
-            deadline = time.monotonic() + SERVER_LEAVE_S
-            while time.monotonic() < deadline and await agents.living_agents(context):
+            began = time.monotonic()
+            while left := await agents.living_agents(context):
+                is_idle = any(not context.hub.holds_work(node) for node in left)
+                if time.monotonic() - began > (AGENTS_LEAVE_S if is_idle else SERVER_LEAVE_S):
+                    break
                 await asyncio.sleep(0.05)
         context.nodes.engines.close()
 

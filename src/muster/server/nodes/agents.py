@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sqlalchemy import Connection, select
 
@@ -59,9 +60,25 @@ async def living_agents(context: Context) -> list[str]:
     rows = await context.database.read(lambda c: c.execute(joined).all())
     # To ask after nodes that came with an attempt and are silent would only have what they left be delivered now.
     known = [(row.cluster, row.name) for row in rows if row.name in contacts or engines.queue(row.engine) is None]
-    lives = await poll(context, known)
-    # One that has said hello is there, though its engine may not vouch for it yet.
-    return [node for node, (life, _) in lives.items() if life == "up" or (life == "starting" and node in contacts)]
+    begun = await context.database.read(partial(_begun_here, context))
+    lives = await poll(context, [*known, *(begun - set(known))])
+    # One that has said hello is there, though its engine may not vouch for it yet; a process of this machine will.
+    coming = {*contacts, *(node for _, node in begun)}
+    return [node for node, (life, _) in lives.items() if life == "up" or (life == "starting" and node in coming)]
+
+
+def _begun_here(context: Context, connection: Connection) -> set[tuple[str, str]]:
+    """Nodes of this machine whose agents were started and have not said hello yet."""
+    waited = context.nodes.agent_tokens.keys() - context.hub.contacts.keys()
+    found = [cluster_of(row) for row in connection.execute(CLUSTERS)] if waited else []
+    owners = [(cluster, context.nodes.engines.owner(cluster.engine)) for cluster in found]
+    return {
+        (cluster.name, offer.name)
+        for cluster, engine in owners
+        if engine is not None and engine.on_this_machine
+        for offer in engine.nodes(cluster)
+        if offer.name in waited
+    }
 
 
 async def poll(context: Context, nodes: Sequence[tuple[str, str]]) -> dict[str, NodeState]:

@@ -38,3 +38,18 @@ def test_nobody_asks_after_silent_nodes_that_came_with_an_attempt(
     monkeypatch.setattr(agents, "poll", poll)
     assert sorted(server.runner.run(agents.living_agents(context))) == ["owned-silent", "queued-there"]
     assert sorted(asked) == [("hpc", "queued-there"), ("two", "owned-silent")]
+
+
+def test_an_agent_that_was_started_and_has_not_said_hello_is_waited_for(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would stay for ever: nobody else knows of it."""
+    context = server.context
+    engine = context.nodes.engines.owner("fake")
+    assert engine is not None
+    monkeypatch.setattr(type(engine), "on_this_machine", True)
+    context.nodes.agent_tokens["two-0"] = "token"
+    monkeypatch.setattr(engine, "poll", lambda _, nodes: {node: NodeState("starting") for node in nodes})
+    assert server.runner.run(agents.living_agents(context)) == ["two-0"]
+    monkeypatch.setattr(engine, "poll", lambda _, nodes: {node: NodeState("gone") for node in nodes})
+    assert server.runner.run(agents.living_agents(context)) == []
