@@ -30,6 +30,7 @@ from muster.defaults import IDLE_EXIT_S, SERVER_LEAVE_S
 from muster.engines.registry import DEFAULT, Engines
 from muster.host import watchdog
 from muster.host.files import PRIVATE, write_file
+from muster.host.fingerprints import fingerprint
 from muster.host.locks import FileLock, HeldLock
 from muster.host.network import reachable
 from muster.paths import WorkspacePaths, user_runtime_dir
@@ -263,10 +264,17 @@ class Process:
             return self_signed(self._paths.tls_dir, host)
         return None, None
 
+    def _own_fingerprint(self) -> str | None:
+        """Of the certificate that was made here; one of an authority is renewed, and known without it."""
+        if self._certificate is None or self._options.tls_cert:
+            return None
+        return fingerprint(self._certificate.read_text())
+
     def _announce(self) -> None:
         info = {
             "socket": str(self._socket_path),
             "url": self._url,
+            "fingerprint": self._own_fingerprint(),
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "version": VERSION,
