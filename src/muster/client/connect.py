@@ -17,7 +17,6 @@ from muster.client.server_process import start_lock, start_server, wait_until_go
 from muster.client.workspace import ServerRef, WorkspaceRef, find_workspace, has_kept_anything, is_home, locate
 from muster.defaults import CONNECT_S, PROTOCOL_VERSION
 from muster.errors import AccessDenied, NotFound, ProtocolMismatch, ServerUnavailable
-from muster.host.fingerprints import fingerprint
 from muster.host.http import Address, is_loopback
 from muster.host.network import reachable
 from muster.host.server import ServerConnection
@@ -91,14 +90,6 @@ def is_served(client: Client) -> bool:
         return True
     found = announced(find_workspace().paths)
     return found is not None and bool(found.url)
-
-
-def public_fingerprint(client: Client) -> str | None:
-    """What others know the server of a client by, where no authority vouches for its certificate."""
-    if not client.address.url.startswith("unix:"):
-        return fingerprint(client.address.pinned_certificate) if client.address.pinned_certificate else None
-    found = announced(find_workspace().paths)
-    return found.fingerprint if found is not None else None
 
 
 _TRIES = 2

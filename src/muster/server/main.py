@@ -134,6 +134,7 @@ class Process:
         context.remote.open = remote.open
         browsers = self._for_browsers(app)
         context.portal.url = browsers.url
+        context.fingerprint = self._own_fingerprint()
         self._agents_elsewhere = lambda: remote.agents_elsewhere
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -274,7 +275,6 @@ class Process:
         info = {
             "socket": str(self._socket_path),
             "url": self._url,
-            "fingerprint": self._own_fingerprint(),
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "version": VERSION,

@@ -39,8 +39,6 @@ class Announcement:
     host: str | None = None
     pid: int | None = None
     url: str | None = None
-    fingerprint: str | None = None
-    """Of a certificate that nobody but the server itself vouches for."""
     version: str = ""
     started_at: float = 0.0
 
