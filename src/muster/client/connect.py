@@ -84,6 +84,14 @@ def public_url(client: Client) -> str:
     return reachable(found.url) if found is not None and found.url else "https://SERVER:PORT"
 
 
+def is_served(client: Client) -> bool:
+    """Whether others reach the server of a client at an address of its own."""
+    if not client.address.url.startswith("unix:"):
+        return True
+    found = announced(find_workspace().paths)
+    return found is not None and bool(found.url)
+
+
 _TRIES = 2
 """A server that has just started may be told to end, or answer late on a crowded machine."""
 

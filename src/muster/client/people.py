@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from muster.client.calls import Group, checking, segment
 from muster.wire.people import (
     AuditEntry,
+    Invitation,
     IssuedToken,
     Join,
     Myself,
@@ -58,12 +59,12 @@ class People(Group):
     def remove_person(self, name: str) -> None:
         self.calls.send("DELETE", f"/people/{segment(name, 'person')}", again=False)
 
-    def invite(self, name: str, lifetime_s: float) -> IssuedToken:
+    def invite(self, name: str, lifetime_s: float) -> Invitation:
         """A secret that somebody exchanges once for a token; earlier ones end."""
         with checking():
             asked = NewInvite(lifetime_s)
         path = f"/people/{segment(name, 'person')}/invite"
-        return self.calls.read(IssuedToken, "POST", path, message=asked, again=False)
+        return self.calls.read(Invitation, "POST", path, message=asked, again=False)
 
     def join(self, invite: str, label: str = "") -> IssuedToken:
         """Exchange an invitation for a token."""

@@ -44,7 +44,7 @@ export function number(value) {
 
 /** @param {number} bytes */
 export function size(bytes) {
-  const units = ["B", "KB", "MB", "GB", "TB", "PB"];
+  const units = ["B", "kB", "MB", "GB", "TB", "PB"];
   let value = bytes;
   let unit = 0;
   while (value >= 1000 && unit < units.length - 1) {

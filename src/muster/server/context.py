@@ -44,6 +44,8 @@ class Context:
     """What may be opened of this machine for people who are no administrators."""
     sso: SsoState | None = None
     """How people sign on; None: only with tokens."""
+    fingerprint: str | None = None
+    """What clients know the server by, where it made its certificate itself and nobody else vouches for it."""
     grants_subnet: ipaddress.IPv4Network | None = None
     """From where alone grants open anything; see `data.grants.read_subnet`."""
     isolation: str = ""

@@ -30,6 +30,7 @@ from muster.defaults import AGENTS_LEAVE_S, IDLE_EXIT_S, SERVER_LEAVE_S
 from muster.engines.registry import DEFAULT, Engines
 from muster.host import watchdog
 from muster.host.files import PRIVATE, write_file
+from muster.host.fingerprints import fingerprint
 from muster.host.locks import FileLock, HeldLock
 from muster.host.network import reachable
 from muster.paths import WorkspacePaths, user_runtime_dir
@@ -133,6 +134,7 @@ class Process:
         context.remote.open = remote.open
         browsers = self._for_browsers(app)
         context.portal.url = browsers.url
+        context.fingerprint = self._own_fingerprint()
         self._agents_elsewhere = lambda: remote.agents_elsewhere
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -262,6 +264,12 @@ class Process:
 
             return self_signed(self._paths.tls_dir, host)
         return None, None
+
+    def _own_fingerprint(self) -> str | None:
+        """Of the certificate that was made here; one of an authority is renewed, and known without it."""
+        if self._certificate is None or self._options.tls_cert:
+            return None
+        return fingerprint(self._certificate.read_text())
 
     def _announce(self) -> None:
         info = {

@@ -104,6 +104,14 @@ class IssuedToken(TokenView):
 
 
 @wire
+class Invitation(IssuedToken):
+    """What a colleague logs in with for the first time."""
+
+    fingerprint: str | None = None
+    """Of the server's certificate, where nobody but the server vouches for it."""
+
+
+@wire
 class NewInvite:
     """The body of `POST people/NAME/invite`."""
 

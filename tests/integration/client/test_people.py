@@ -40,11 +40,14 @@ def test_a_colleague_joins_works_and_is_locked_out(
     assert link.startswith(f"{team.url}/#muster_invite_")
     hers = tmp_path / "hers"
     hers.mkdir()
-    certificate = str(team.certificate)
-    assert "certificate" in muster(hers, "login", link).stderr, "it is not sent to whoever shows another one"
-    done = muster(hers, "login", link, "--certificate", certificate, "--here")
+    plain, _, shown = link.partition("&")
+    unknown = muster(hers, "login", plain).stderr
+    assert f"muster login '{plain}' --fingerprint {shown}" in unknown, "the invitation is not lost from the advice"
+    other = plain + "&SHA256:" + "A" * 43
+    assert "shows another certificate" in muster(hers, "login", other).stderr, "nor sent to whoever shows another one"
+    done = muster(hers, "login", link, "--here")
     assert done.returncode == 0 and "as ada (member)" in done.stdout
-    again = muster(tmp_path, "login", link, "--certificate", certificate, "--here")
+    again = muster(tmp_path, "login", link, "--here")
     assert again.returncode != 0 and "was used" in again.stderr
 
     ada = connect(find_workspace(hers))

@@ -54,11 +54,12 @@ class Portal:
     def url(self) -> str:
         return self.site.client.portal_url()
 
+    def muster(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([MUSTER, *words], cwd=self.site.folder, capture_output=True, text=True, timeout=60)
+
     def link(self, *words: str) -> str:
         """What `muster portal` opens."""
-        printed = subprocess.run(
-            [MUSTER, "portal", "--json", *words], cwd=self.site.folder, capture_output=True, text=True
-        )
+        printed = self.muster("portal", "--json", *words)
         assert printed.returncode == 0, printed.stderr
         found: str = json.loads(printed.stdout)["sign_in_url"]
         return found

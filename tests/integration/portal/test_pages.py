@@ -127,6 +127,48 @@ def test_files_tables_and_the_other_pages(portal: Portal) -> None:
     expect(page.get_by_text("signed in with a link").first).to_be_visible()
 
 
+def test_a_notebook_or_picture_that_is_none_is_said_to_be_none(portal: Portal) -> None:
+    code = portal.site.folder / "odd"
+    code.mkdir()
+    odd = {"cells.ipynb": '{"cells": 5}', "outputs.ipynb": '{"cells": [{"source": 7, "outputs": 7}]}', "x.png": "<p>"}
+    (code / "run.py").write_text(
+        f"import os\nos.makedirs('outputs', exist_ok=True)\nfor name, text in {odd!r}.items():\n"
+        "    open('outputs/' + name, 'w').write(text)\n"
+    )
+    run = portal.site.run(code=str(code), command="python run.py")
+    portal.site.wait(run)
+    page = portal.page(f"/runs/{run}?tab=files")
+    preview = page.locator(".preview")
+    for name, said in (("cells.ipynb", "cannot be read"), ("outputs.ipynb", "7"), ("x.png", "no picture")):
+        page.get_by_role("button", name=name).click()
+        expect(preview).to_contain_text(said)
+    assert portal.trouble == []
+
+
+def test_models_show_stage_alias_and_format(portal: Portal) -> None:
+    file = portal.site.folder / "net.onnx"
+    file.write_bytes(b"\x08\x08")
+    registered = portal.muster("model", "register", "net", "--path", str(file), "--alias", "champion")
+    assert registered.returncode == 0, registered.stderr
+    assert portal.muster("model", "promote", "net:1", "--stage", "Staging").returncode == 0
+    page = portal.page("/models")
+    row = page.locator("tbody tr").first
+    for text in ("Staging", "@champion", "2 B"):
+        expect(row).to_contain_text(text)
+    # On a phone the table is scrolled sideways; words are not cut into letters.
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert row.locator("td", has_text="Staging").evaluate("cell => cell.clientHeight") < 60
+
+
+def test_an_invitation_is_the_line_that_a_colleague_types(portal: Portal) -> None:
+    assert portal.muster("user", "add", "ada").returncode == 0
+    page = portal.page("/people")
+    page.get_by_role("row", name="ada").get_by_role("button", name="Invite").click()
+    line = page.get_by_role("dialog").locator("code").inner_text()
+    assert re.fullmatch(rf"muster login '{re.escape(portal.url)}/#muster_invite_[\w-]+'", line), line
+
+
 def test_a_job_is_planned_and_run_from_the_page(portal: Portal) -> None:
     page = portal.page("/submit")
     job = page.get_by_label("Job file")

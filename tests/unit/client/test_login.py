@@ -8,6 +8,7 @@ import pytest
 
 from muster.client.connect import NothingKept, connect_to_read
 from muster.client.team import known, login
+from muster.client.team.invitations import Link, read_link
 from muster.client.workspace import create_workspace, find_workspace, locate
 from muster.errors import AccessDenied, Conflict, NotFound, UserError
 from muster.host.fingerprints import fingerprint, is_fingerprint_of
@@ -53,6 +54,23 @@ def test_the_line_to_paste_names_an_address_that_others_reach(certificate: Path)
     assert "0.0.0.0" not in reachable("https://0.0.0.0:8910")
     assert reachable("https://[::]:8910").endswith(":8910")
     assert invitation("http://127.0.0.1:8910", None).count("--fingerprint") == 0
+
+
+def test_the_owner_is_not_told_to_hand_out_the_own_token(certificate: Path) -> None:
+    said = invitation("https://10.0.0.5:8910", certificate)
+    assert said.index("muster user invite") < said.index("--print-token")
+    assert max(map(len, said.replace(fingerprint(certificate.read_text()), "").splitlines())) <= 100
+
+
+def test_a_link_carries_the_fingerprint_of_a_certificate_that_nobody_vouches_for() -> None:
+    link = Link("https://10.0.0.5:8910", "muster_invite_abc", "SHA256:lx+/x")
+    assert str(link) == "https://10.0.0.5:8910/#muster_invite_abc&SHA256:lx+/x"
+    assert read_link(str(link)) == link
+    plain = Link("https://10.0.0.5:8910", "muster_invite_abc")
+    assert read_link(str(plain)) == plain
+    assert read_link("https://10.0.0.5:8910") == Link("https://10.0.0.5:8910")
+    with pytest.raises(UserError, match="no invitation"):
+        read_link("https://10.0.0.5:8910/#SHA256:lx")
 
 
 @pytest.mark.parametrize("text", ["", "ftp://x", "https://", "https://h:99999", "https://h/path", "https://u:p@h:1"])

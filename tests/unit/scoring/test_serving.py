@@ -15,6 +15,7 @@ from muster.errors import JobError
 from muster.job.explain import make_spec
 from muster.scoring.serve import oip
 from muster.scoring.serve.batching import Full, Outcome, Runner
+from muster.scoring.serve.body import TooLarge, TooSlow, body_of
 from muster.scoring.serve.http import AMLResponse, Answer, answer_of
 from muster.scoring.serve.models import BadInput, Model
 from muster.scoring.serve.settings import Settings
@@ -54,12 +55,54 @@ def test_flat_data_gets_its_shape() -> None:
     [
         b"", b"[]", b"{}", b'{"inputs": []}', b'{"inputs": [1]}', infer(shape=[3]), infer(shape=[-1]),
         infer(shape=None),
-        infer(datatype="FP8"), infer(data="x"), infer(name=None), b"\xff",
+        infer(datatype="FP8"), infer(data="x"), infer(name=None), b"\xff", infer().decode().encode("utf-16"),
+        b'{"inputs": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", infer(shape=[1] * 100_000, data=[1]),
     ],
 )  # fmt: skip
 def test_bad_requests_are_the_clients_fault(body: bytes) -> None:
-    with pytest.raises((BadInput, UnicodeDecodeError)):
+    with pytest.raises(BadInput):
         oip.parse(body, "infer")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\xff", '{"instances": [1]}'.encode("utf-16"), b'{"instances": ' + b"[" * 100_000 + b"]" * 100_000]
+)
+def test_bad_predictions_are_the_clients_fault_too(body: bytes) -> None:
+    with pytest.raises(BadInput):
+        oip.parse(body, "predict")
+
+
+def taken(pieces: list[bytes | float], headers: dict[str, str] | None = None, most: int = 100) -> bytes:
+    """A body that comes in pieces; a number is a wait in seconds before the next."""
+    left = list(pieces)
+
+    async def receive() -> dict[str, Any]:
+        while isinstance(left[0], float):
+            await asyncio.sleep(float(left.pop(0)))
+        return {"type": "http.request", "body": left.pop(0), "more_body": bool(left)}
+
+    return asyncio.run(body_of(receive, headers or {}, most, 0.2))
+
+
+def test_a_body_is_taken_whole() -> None:
+    assert taken([b"ab", b"", b"c"]) == b"abc"
+    assert taken([b"ab"], {"content-length": "2"}) == b"ab"
+    assert taken([b"x" * 100]) == b"x" * 100
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_comes() -> None:
+    with pytest.raises(TooLarge):
+        taken([60.0], {"content-length": "101"})
+    with pytest.raises(TooLarge):
+        taken([b"x" * 60, b"x" * 60, 60.0])
+
+
+def test_a_body_that_does_not_come_is_given_up() -> None:
+    with pytest.raises(TooSlow):
+        taken([b"x", 60.0, b"x"])
+    drip: list[bytes | float] = [b"x", 0.05] * 90
+    with pytest.raises(TooSlow):
+        taken([*drip, b"x"])
 
 
 def test_routes_of_the_protocols() -> None:

@@ -16,18 +16,28 @@ from muster.wire.people import INVITE_PREFIX
 
 @dataclass(frozen=True)
 class Link:
-    """What somebody was given to log in with: an address, perhaps with an invitation behind the `#`."""
+    """What somebody was given to log in with: an address, perhaps with an invitation behind the `#`.
+
+    Behind the invitation stands the fingerprint of a certificate that nobody else vouches for: whoever was given the
+    link knows the server by it.
+    """
 
     url: str
     invite: str = ""
+    fingerprint: str | None = None
+
+    def __str__(self) -> str:
+        known_by = f"&{self.fingerprint}" if self.fingerprint else ""
+        return f"{self.url}/#{self.invite}{known_by}" if self.invite else self.url
 
 
 def read_link(text: str) -> Link:
     """An address or a first-time link."""
-    address, _, invite = text.strip().partition("#")
-    if invite and not invite.startswith(INVITE_PREFIX):
+    address, _, rest = text.strip().partition("#")
+    invite, _, fingerprint = rest.partition("&")
+    if rest and not invite.startswith(INVITE_PREFIX):
         raise UserError("what follows the # of the link is no invitation.", "Copy the whole link, in quotes.")
-    return Link(server_url(address), invite)
+    return Link(server_url(address), invite, fingerprint or None)
 
 
 def sign_on(link: Link, certificate: str | None, show: Callable[[Code], None]) -> str:

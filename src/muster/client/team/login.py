@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import socket
 import ssl
@@ -51,8 +52,11 @@ def certificate_of(url: str) -> str:
         ) from error
 
 
-def pinned_certificate(url: str, wanted: str | None) -> str | None:
-    """The certificate to pin; None for a server that this machine's authorities vouch for and nobody pinned."""
+def pinned_certificate(url: str, wanted: str | None, typed: str = "") -> str | None:
+    """The certificate to pin; None for a server that this machine's authorities vouch for and nobody pinned.
+
+    `typed`: what to log in with again, where that is more than the address.
+    """
     if url.startswith("http://"):
         if wanted:
             raise UserError(f"{url} has no certificate, so it has no fingerprint.", "Use its https:// address.")
@@ -60,7 +64,7 @@ def pinned_certificate(url: str, wanted: str | None) -> str | None:
     shown = certificate_of(url)
     if wanted is None:
         if not _is_vouched_for(url):
-            raise _unknown(url, shown)
+            raise _unknown(url, shown, typed or url)
         return None
     if not is_fingerprint_of(wanted, shown):
         raise AccessDenied(
@@ -129,11 +133,11 @@ def _is_vouched_for(url: str) -> bool:
         return False
 
 
-def _unknown(url: str, certificate: str) -> AccessDenied:
+def _unknown(url: str, certificate: str, typed: str) -> AccessDenied:
     return AccessDenied(
         f"the server at {url} shows a certificate that nobody vouches for here",
         f"Its fingerprint is {fingerprint(certificate)}. If `muster up` printed the same on the server's machine:\n"
-        f"muster login {url} --fingerprint {fingerprint(certificate)}",
+        f"muster login {shlex.quote(typed)} --fingerprint {fingerprint(certificate)}",
     )
 
 

@@ -43,7 +43,7 @@ function People() {
       if (isYes) await act(() => send("POST", "/people", { name, role }));
     }}><label>Name<input required pattern="[a-z0-9][a-z0-9_.@+\\-]*" value=${name} onInput=${(event) => setName(event.target.value)} /></label>
       <label>Role<select value=${role} onChange=${(event) => setRole(event.target.value)}>${ROLES.map((one) => html`<option>${one}</option>`)}</select></label><//>`}
-    ${invite && html`<${Ask} title=${`Invitation for ${invite.person}`} confirm="Done" onDone=${() => setInvite(null)}><p>It is seen only now. They type:</p><${Copy} text=${`muster login ${location.origin} --invite ${invite.token}`} /><//>`}`;
+    ${invite && html`<${Ask} title=${`Invitation for ${invite.person}`} confirm="Done" onDone=${() => setInvite(null)}><p>It is seen only now. They type:</p><${Copy} text=${`muster login '${location.origin}/#${invite.token}${invite.fingerprint ? `&${invite.fingerprint}` : ""}'`} /><//>`}`;
 }
 
 function Tokens() {

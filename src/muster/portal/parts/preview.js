@@ -3,6 +3,7 @@ import { html, useEffect, useState } from "../view.js";
 import { getBytes } from "../api.js";
 import { Problem } from "./notices.js";
 import { pieces } from "./ansi.js";
+import { size as sizeText } from "../format.js";
 
 const MOST_TEXT = 512 * 1024;
 const MOST_IMAGE = 20 * 1024 * 1024;
@@ -26,7 +27,7 @@ export function Preview({ path, name, size }) {
   if (isImage && size <= MOST_IMAGE) return html`<${Picture} bytes=${bytes} kind=${IMAGES[ending]} name=${name} />`;
   if (bytes.subarray(0, 8000).includes(0)) return html`<p class="empty">No preview of binary files.</p>`;
   const text = new TextDecoder().decode(bytes);
-  const note = size > most && html`<p class="soft">The first ${Math.round(most / 1024)} KB.</p>`;
+  const note = size > most && html`<p class="soft">The first ${sizeText(most)}.</p>`;
   if (ending === "ipynb") return html`<${Notebook} text=${text} />`;
   if (ending === "csv" || ending === "tsv") return html`${note}<${Table} rows=${rowsOf(text, ending === "tsv" ? "\t" : ",")} />`;
   if (ending === "jsonl") return html`${note}<${Table} rows=${jsonRows(text)} />`;
@@ -35,12 +36,15 @@ export function Preview({ path, name, size }) {
 
 function Picture({ bytes, kind, name }) {
   const [url, setUrl] = useState("");
+  const [isBroken, setBroken] = useState(false);
   useEffect(() => {
+    setBroken(false);
     const made = URL.createObjectURL(new Blob([bytes], { type: kind }));
     setUrl(made);
     return () => URL.revokeObjectURL(made);
   }, [bytes]);
-  return url && html`<img src=${url} alt=${name} />`;
+  if (isBroken) return html`<p class="empty">This is no picture that a browser can show.</p>`;
+  return url && html`<img src=${url} alt=${name} onError=${() => setBroken(true)} />`;
 }
 
 function Table({ rows }) {
@@ -90,20 +94,29 @@ function jsonRows(text) {
   return found.length ? [names, ...found.map((one) => names.map((name) => (one[name] === undefined ? "" : typeof one[name] === "string" ? one[name] : JSON.stringify(one[name]))))] : [];
 }
 
-function Notebook({ text }) {
-  let cells;
+/** The cells of a notebook, or null where the text is none. @param {string} text @returns {any[] | null} */
+export function cellsOf(text) {
   try {
-    cells = JSON.parse(text).cells || [];
+    const cells = JSON.parse(text).cells;
+    return Array.isArray(cells) && cells.every(isObject) ? cells : null;
   } catch {
-    return html`<p class="empty">This notebook cannot be read.</p>`;
+    return null;
   }
-  const joined = (value) => (Array.isArray(value) ? value.join("") : String(value ?? ""));
+}
+
+const isObject = (value) => value !== null && typeof value === "object";
+
+function Notebook({ text }) {
+  const cells = cellsOf(text);
+  if (!cells) return html`<p class="empty">This notebook cannot be read.</p>`;
+  const list = (value) => (Array.isArray(value) ? value : []);
+  const joined = (value, by = "") => (Array.isArray(value) ? value.map(String).join(by) : String(value ?? ""));
   return cells.slice(0, 300).map((cell) => html`
     <pre class="text">${joined(cell.source)}</pre>
-    ${(cell.outputs || []).map((output) => {
-      const image = output.data?.["image/png"];
-      if (image) return html`<img src=${`data:image/png;base64,${joined(image).replace(/\s/g, "")}`} alt="output" />`;
-      const said = joined(output.text ?? output.data?.["text/plain"] ?? (output.traceback || []).join("\n"));
+    ${list(cell.outputs).filter(isObject).map((output) => {
+      const image = joined(output.data?.["image/png"]).replace(/\s/g, "");
+      if (/^[A-Za-z0-9+/]+=*$/.test(image)) return html`<img src=${`data:image/png;base64,${image}`} alt="output" />`;
+      const said = joined(output.text ?? output.data?.["text/plain"] ?? joined(output.traceback, "\n"));
       return said && html`<pre class="text">${said.split("\n").map((line) => html`${pieces(line).map(([look, part]) => html`<span class=${look}>${part}</span>`)}${"\n"}`)}</pre>`;
     })}`);
 }

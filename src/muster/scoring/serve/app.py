@@ -7,21 +7,22 @@ import hmac
 import json
 import os
 import uuid
-from typing import Any, Awaitable, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Awaitable, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 from urllib.parse import parse_qsl
 
 from muster.scoring.frames import Value
 from muster.scoring.serve import oip
 from muster.scoring.serve.batching import Full, Outcome, Runner
+from muster.scoring.serve.body import Gone, Receive, TooLarge, TooSlow, body_of
 from muster.scoring.serve.http import Answer, Request, answer_of
 from muster.scoring.serve.models import BadInput, Model
 from muster.scoring.serve.settings import Settings
 
-Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 
 _JSON = {"content-type": "application/json"}
 _TEXT = {"content-type": "text/plain; charset=utf-8"}
+_LAST = {"connection": "close"}
 _MOST_ID = 100
 _SERVER_VERSION = b"muster"
 
@@ -49,7 +50,7 @@ class App:
         asked = Asked(scope["method"], scope["path"], scope["query_string"].decode("latin-1"), headers)
         try:
             answer = await self._answer(asked, receive)
-        except _Gone:
+        except Gone:
             return
         ids = _ids(headers)
         listed = [
@@ -86,9 +87,10 @@ class App:
             return Answer(200, b"", {"allow": "GET, POST, OPTIONS"})
         if method not in ("GET", "POST"):
             return _refused(405, "{} is not taken here; POST is".format(method), {"allow": "GET, POST, OPTIONS"})
-        body = await _body(receive, self._settings.max_body)
-        if body is None:
-            return _refused(413, "the body has more than {:,} bytes".format(self._settings.max_body))
+        try:
+            body = await self._body(asked, receive)
+        except _Untaken as untaken:
+            return _refused(untaken.status, str(untaken), _LAST)
         if self._model.is_raw:
             return await self._run(Request(method, asked.path, query, asked.headers, body), asked.headers, receive)
         try:
@@ -101,15 +103,23 @@ class App:
         route = oip.route_of(asked.method, path, self._settings.name, self._settings.version)
         if isinstance(route, Answer):
             return route
-        body = await _body(receive, self._settings.max_body)
-        if body is None:
-            return oip.refused(413, "the body is too large")
         try:
-            request = oip.parse(body, route)
+            request = oip.parse(await self._body(asked, receive), route)
+        except _Untaken as untaken:
+            return oip.refused(untaken.status, str(untaken), _LAST)
         except BadInput as error:
             return oip.refused(400, str(error))
         answer = await self._run(request.text, asked.headers, receive)
         return oip.answer_of(answer, request, self._settings)
+
+    async def _body(self, asked: Asked, receive: Receive) -> bytes:
+        most, wait_ms = self._settings.max_body, self._settings.timeout_ms
+        try:
+            return await body_of(receive, asked.headers, most, wait_ms / 1000)
+        except TooLarge:
+            raise _Untaken(413, "the body has more than {:,} bytes".format(most)) from None
+        except TooSlow:
+            raise _Untaken(408, "the body did not come within {:g} ms".format(wait_ms)) from None
 
     async def _run(self, data: Any, headers: Mapping[str, str], receive: Receive) -> Answer:
         """Have the model answer, in time and as long as the client waits for it."""
@@ -129,12 +139,16 @@ class App:
             return _outcome(waiting.done.result())
         waiting.abandoned = True
         if was_gone:
-            raise _Gone
+            raise Gone
         return _refused(408, "no answer within {:g} ms".format(self._settings.timeout_ms), _failed("true"))
 
 
-class _Gone(Exception):
-    """The client closed its connection."""
+class _Untaken(Exception):
+    """A body that is not taken in; the rest of it is not read either."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 def _outcome(outcome: Outcome) -> Answer:
@@ -160,23 +174,6 @@ def _refused(status: int, message: str, headers: Optional[Mapping[str, str]] = N
     return Answer(status, json.dumps({"message": message}).encode(), {**_JSON, **(headers or {})})
 
 
-async def _body(receive: Receive, most: int) -> Optional[bytes]:
-    """The whole body; None where it is too large. One piece, which is usual, is not copied."""
-    pieces: List[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise _Gone
-        piece = message.get("body", b"")
-        size += len(piece)
-        if size > most:
-            return None
-        pieces.append(piece)
-        if not message.get("more_body"):
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
 def _ids(headers: Mapping[str, str]) -> Dict[str, str]:
     given = headers.get("x-request-id") or headers.get("x-ms-request-id")
     found = {"x-request-id": given[:_MOST_ID] if given else uuid.uuid4().hex}
@@ -193,7 +190,7 @@ def _query_json(query: str) -> str:
     for name, value in parse_qsl(query, keep_blank_values=True):
         try:
             plain: Value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             plain = value
         if name in found:
             known = found[name]

@@ -112,3 +112,5 @@ def _json(text: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise BadInput("the body is no JSON: {}".format(error)) from None
+    except RecursionError:
+        raise BadInput("the body is nested too deeply") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
 from muster.scoring.serve.http import Answer
 from muster.scoring.serve.models import BadInput
@@ -53,6 +53,15 @@ def route_of(method: str, path: str, name: str, version: str) -> Union[str, Answ
 def parse(body: bytes, kind: str) -> Inference:
     """Check a request; raises BadInput that says what is wrong with it."""
     try:
+        return _parse(body.decode("utf-8"), kind)
+    except UnicodeDecodeError:
+        raise BadInput("the body is no text in UTF-8") from None
+    except RecursionError:
+        raise BadInput("the body is nested too deeply") from None
+
+
+def _parse(body: str, kind: str) -> Inference:
+    try:
         given = json.loads(body)
     except ValueError as error:
         raise BadInput("the body is no JSON: {}".format(error)) from None
@@ -61,7 +70,7 @@ def parse(body: bytes, kind: str) -> Inference:
     if kind == "predict":
         if not isinstance(given.get("instances", given.get("inputs")), (list, dict)):
             raise BadInput('"instances" is missing, or no list')
-        return Inference(kind, body.decode("utf-8"))
+        return Inference(kind, body)
     inputs = given.get("inputs")
     if not isinstance(inputs, list) or not inputs:
         raise BadInput('"inputs" is missing, or no list')
@@ -83,7 +92,7 @@ def answer_of(answer: Answer, request: Inference, settings: Settings) -> Answer:
         return refused(answer.status, message)
     try:
         result = json.loads(answer.body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return refused(500, "the model answered with something else than JSON")
     if request.kind == "predict":
         whole = result if isinstance(result, dict) and "predictions" in result else {"predictions": result}
@@ -101,8 +110,8 @@ def answer_of(answer: Answer, request: Inference, settings: Settings) -> Answer:
     return Answer(200, json.dumps(whole).encode(), answer.headers)
 
 
-def refused(status: int, message: str) -> Answer:
-    return Answer(status, json.dumps({"error": message}).encode(), _JSON)
+def refused(status: int, message: str, headers: Optional[Mapping[str, str]] = None) -> Answer:
+    return Answer(status, json.dumps({"error": message}).encode(), {**_JSON, **(headers or {})})
 
 
 def _tensor(item: Any) -> Tuple[str, Any]:

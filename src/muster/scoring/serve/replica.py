@@ -48,7 +48,7 @@ def _serve(uvicorn: Any, settings: Settings, model: Any, listener: socket.socket
         runner = Runner(model, loop, settings.max_batch, settings.max_wait_ms / 1000, settings.max_queue)
         config = uvicorn.Config(
             App(settings, model, runner), log_level="warning", access_log=False, lifespan="off", server_header=False,
-            timeout_graceful_shutdown=25, timeout_keep_alive=75,
+            ws="none", timeout_graceful_shutdown=25, timeout_keep_alive=75,
         )  # fmt: skip
         server = uvicorn.Server(config)
         with open(ready, "wb", buffering=0) as pipe:

@@ -16,6 +16,7 @@ from muster.server.http.paging import PageOf
 from muster.server.people import audit, sso, tokens
 from muster.wire.people import (
     AuditEntry,
+    Invitation,
     IssuedToken,
     Join,
     Myself,
@@ -83,10 +84,11 @@ async def remove_person(name: str, context: ContextOf) -> Response:
 
 
 @router.post("/people/{name}/invite", status_code=201, dependencies=[needs(Action.MANAGE_PEOPLE)])
-async def invite_person(name: str, body: NewInvite, context: ContextOf) -> IssuedToken:
+async def invite_person(name: str, body: NewInvite, context: ContextOf) -> Invitation:
     """An invitation, which is exchanged once for a token; it is seen only now."""
     audit.about(detail="invite")
-    return await context.database.write(lambda t: tokens.invite(context.tokens, t, name, body))
+    made = await context.database.write(lambda t: tokens.invite(context.tokens, t, name, body))
+    return Invitation(**vars(made), fingerprint=context.fingerprint)
 
 
 @router.post("/join", status_code=201)

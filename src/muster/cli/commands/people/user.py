@@ -6,10 +6,11 @@ import time
 from collections.abc import Sequence
 from typing import Annotated
 
-from muster.cli.console import say
+from muster.cli.console import notice, say
 from muster.cli.options import Json, argument, option, print_json, print_result, seconds_of
 from muster.cli.text import moment, table
-from muster.client.connect import connect, public_url
+from muster.client.connect import connect, is_served, public_url
+from muster.client.team.invitations import Link
 from muster.errors import UserError
 from muster.wire.people import MEMBER, ROLES, PersonView, Role
 
@@ -60,9 +61,11 @@ def invite(
     elif role is not None:
         raise UserError(f"{name} is here already.", f"`muster user role {name} {role}` changes the role.")
     made = client.invite(name, lifetime_s)
-    link = f"{url or public_url(client)}/#{made.token}"
+    link = str(Link((url or public_url(client)).rstrip("/"), made.token, made.fingerprint))
     print_result({"link": link, "name": name, "role": made.role, "expires_at": made.expires_at}, [link], as_json)
     say(f"for {name} ({made.role}), once, until {moment(made.expires_at, time.time())}: `muster login 'LINK'`")
+    if not url and not is_served(client):
+        notice("nobody is served yet: start `muster up --host 0.0.0.0 --tls`, and invite again")
 
 
 def list_(as_json: Json = False) -> None:

@@ -56,14 +56,14 @@ def login(
     \b
     Examples:
       muster login https://gpu-1:8910 --fingerprint SHA256:uq3…
-      muster login 'https://gpu-1:8910/#muster_invite_…' --fingerprint SHA256:uq3…
+      muster login 'https://gpu-1:8910/#muster_invite_…&SHA256:uq3…'
       muster login https://gpu-1:8910 --token-file token --here
       muster login https://gpu-1:8910 --sso
     """
     link = read_link(url)
     folder = Path.cwd() if here else None
     refuse_own_runs(folder)
-    pinned = _given(certificate) if certificate is not None else pinned_certificate(link.url, fingerprint)
+    pinned = _given(certificate) if certificate is not None else _pinned(link, fingerprint)
     refuse_plain(Address(link.url, "secret"))
     token = _joined(link, pinned, sso, token_file)
     me = Client(Address(link.url, token, pinned)).myself()
@@ -112,6 +112,10 @@ def workspaces(as_json: Json = False) -> None:
         rows = [("*" if one.current else "", one.name, one.server or str(Path(one.root).parent)) for one in found]
         print_lines(table(("", "NAME", "WHERE"), rows))
         say("`muster --workspace NAME COMMAND` uses another one")
+
+
+def _pinned(link: Link, fingerprint: str | None) -> str | None:
+    return pinned_certificate(link.url, fingerprint or link.fingerprint, str(link))
 
 
 def _given(certificate: Path) -> str:

@@ -1,0 +1,56 @@
+"""Takes in the body of a request: no more than is allowed, and not from a client that dawdles."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Awaitable, Callable, List, Mapping
+
+Receive = Callable[[], Awaitable[Any]]
+
+_LEAST_RATE = 16 << 10
+"""Bytes a second; who sends less than that past the first wait keeps a place from others."""
+
+
+class Gone(Exception):
+    """The client closed its connection."""
+
+
+class TooLarge(Exception):
+    """The body has more bytes than are taken."""
+
+
+class TooSlow(Exception):
+    """The body does not come."""
+
+
+async def body_of(receive: Receive, headers: Mapping[str, str], most: int, wait_s: float) -> bytes:
+    """The whole body. One piece, which is usual, is not copied.
+
+    `wait_s`: how long to wait for it; each 16 kB that came give a second more.
+    """
+    if _announced(headers) > most:
+        raise TooLarge
+    pieces: List[bytes] = []
+    size = 0
+    begun = time.monotonic()
+    while True:
+        left_s = begun + wait_s + size / _LEAST_RATE - time.monotonic()
+        try:
+            message = await asyncio.wait_for(receive(), left_s)
+        except asyncio.TimeoutError:
+            raise TooSlow from None
+        if message["type"] != "http.request":
+            raise Gone
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > most:
+            raise TooLarge
+        pieces.append(piece)
+        if not message.get("more_body"):
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _announced(headers: Mapping[str, str]) -> int:
+    length = headers.get("content-length", "")
+    return int(length) if length.isascii() and length.isdigit() else 0
