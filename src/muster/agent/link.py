@@ -22,6 +22,7 @@ from muster.wire.codec import from_neighbour, to_json
 from muster.wire.data.access import FileList, HashedFile
 from muster.wire.environments import AgreedVersions, BuiltEnvironment
 from muster.wire.node.agents import AgentConfig, DeliveryAnswer, Hello, Order, Orders, Welcome
+from muster.wire.node.peers import BlocksAnswer, BlocksReport, BlocksRequest, PeerHello, PeerIdentity
 from muster.wire.node.requests import (
     EnvironmentReport,
     FreshGrants,
@@ -135,6 +136,16 @@ class Link:
     def hashes(self, order: Order, name: str, files: Iterable[HashedFile]) -> None:
         """What a first download of a data asset found."""
         self._post("hashes", HashesReport(order.run, order.attempt, name, tuple(files)))
+
+    def introduce_peer(self) -> PeerIdentity:
+        """What this node serves blocks to others with."""
+        return from_neighbour(PeerIdentity, self._post("peer", PeerHello(self._config.address)))
+
+    def blocks(self, order: Order, name: str, url: str, report: BlocksReport) -> BlocksAnswer:
+        """How far an input is; who else has what of it."""
+        return from_neighbour(
+            BlocksAnswer, self._post("blocks", BlocksRequest(order.run, order.attempt, name, url, report))
+        )
 
     def claim_outputs(self, order: Order, output: str, files: Iterable[HashedFile]) -> OutputNames:
         """Whether the gang succeeded, and the name that each file of an output gets."""

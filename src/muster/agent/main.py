@@ -22,6 +22,7 @@ import psutil
 from muster.agent import devices, identity
 from muster.agent.link import Backoff, Link, Trouble
 from muster.agent.node import Node
+from muster.agent.peers import Peers
 from muster.agent.run import runtime_copy
 from muster.agent.run.keeper_pool import sweep
 from muster.agent.run.sampler import Sampler
@@ -87,7 +88,8 @@ def _run(config: AgentConfig, paths: NodePaths, is_first: bool) -> None:
     link = Link(config, agent_id)
     gpu_ids = config.gpus if config.gpus is not None else tuple(gpu.id for gpu in devices.query_gpus())
     runtime, loop = paths.runtime / VERSION, Loop()
-    services = NodeServices(paths, link, Shipper(link), runtime, mark, {**_identity(), **os.environ})
+    peers = Peers(link, config.node, config.address, mark)
+    services = NodeServices(paths, link, Shipper(link), runtime, mark, {**_identity(), **os.environ}, peers)
     node = Node(config, services, loop, Sampler(gpu_ids))
     hello = Hello(
         node=config.node,
@@ -118,6 +120,7 @@ def _run(config: AgentConfig, paths: NodePaths, is_first: bool) -> None:
     loop.post(partial(runtime_copy.install, runtime))
     log.info("agent of %s started, pid %d", config.node, os.getpid())
     node.run(greet)
+    peers.close()
     log.info("agent of %s ends", config.node)
 
 

@@ -15,8 +15,9 @@ from muster.agent.run.variables import NODE_MARK
 from muster.errors import MusterError
 from muster.host.children import Child, ChildEnded
 from muster.storage.connectors.credentials import FreshTokens
-from muster.storage.staging.messages import Done, ProgressReport, Report, Request
+from muster.storage.staging.messages import BlocksHeard, Done, ProgressReport, Report, Request
 from muster.wire.codec import from_json, to_json
+from muster.wire.node.peers import BlocksAnswer, BlocksReport
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +27,8 @@ _TRIES = 2
 
 Renew = Callable[[tuple[str, ...]], FreshTokens]
 OnProgress = Callable[[ProgressReport], None]
+Exchange = Callable[[BlocksReport], BlocksAnswer | None]
+"""Has the server hear how far a shared input is; see `agent.peers`."""
 
 
 class Failed(Exception):
@@ -46,9 +49,11 @@ class Mover:
     unwanted: threading.Event
 
     @contextmanager
-    def run(self, request: Request, on_progress: OnProgress, renew: Renew) -> Iterator[Done]:
+    def run(
+        self, request: Request, on_progress: OnProgress, renew: Renew, exchange: Exchange = lambda report: None
+    ) -> Iterator[Done]:
         """The transfer's result; what it holds in the cache stays held until the block ends. Raises Failed."""
-        child, done = self._started(request, on_progress, renew)
+        child, done = self._started(request, on_progress, renew, exchange)
         try:
             yield done
         finally:
@@ -56,18 +61,20 @@ class Mover:
 
     def serve(self, request: Request, renew: Renew) -> Serving:
         """A transfer that goes on, such as a mount: its process stays until it is closed."""
-        child, done = self._started(request, lambda _: None, renew)
+        child, done = self._started(request, lambda _: None, renew, lambda report: None)
         serving = Serving(child, done, renew)
         threading.Thread(target=serving.listen, name="mount", daemon=True).start()
         return serving
 
-    def _started(self, request: Request, on_progress: OnProgress, renew: Renew) -> tuple[Child, Done]:
+    def _started(
+        self, request: Request, on_progress: OnProgress, renew: Renew, exchange: Exchange
+    ) -> tuple[Child, Done]:
         """A mover that has said what it did; one that was killed is started once more, and goes on from there."""
         for left in reversed(range(_TRIES)):
             environment = {**os.environ, NODE_MARK: self.mark}
             child = Child([sys.executable, "-m", "muster.storage.staging"], environment=environment)
             try:
-                return child, self._listen(child, request, on_progress, renew)
+                return child, self._listen(child, request, on_progress, renew, exchange)
             except ChildEnded as error:
                 child.end(_END_S)
                 if not left:
@@ -77,7 +84,9 @@ class Mover:
                 raise
         raise AssertionError("unreachable")
 
-    def _listen(self, child: Child, request: Request, on_progress: OnProgress, renew: Renew) -> Done:
+    def _listen(
+        self, child: Child, request: Request, on_progress: OnProgress, renew: Renew, exchange: Exchange
+    ) -> Done:
         child.send(to_json(request))
         while True:
             report = from_json(Report, child.receive(self.unwanted))
@@ -87,6 +96,8 @@ class Mover:
                 raise Failed(report.failed.code, report.failed.message, report.failed.final)
             if report.need is not None:
                 child.send(to_json(renew(report.need)))
+            elif report.blocks is not None:
+                child.send(to_json(BlocksHeard(exchange(report.blocks))))
             elif report.progress is not None:
                 on_progress(report.progress)
 
@@ -114,28 +125,38 @@ class Serving:
 
 
 class Rate:
-    """Progress in words: how much, how fast, how long still."""
+    """Progress in words: how much, how fast, how long still, and how much of it from other nodes."""
 
     def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._what = what
         self._clock = clock
         self._shown = ""
-        self._first = (0.0, 0)
+        self._first = (0.0, 0, 0)
 
     def text(self, progress: ProgressReport) -> str:
         now, done, total = self._clock(), progress.done_bytes, progress.total_bytes
         moved = done - progress.resumed_bytes
         what = self._what.replace("fetching", progress.phase) if progress.phase else self._what
         if what != self._shown:
-            self._shown, self._first = what, (now, moved)
+            self._shown, self._first = what, (now, moved, progress.peer_bytes)
         text = f"{what}: {shown(done)} of {shown(total)}"
         if progress.total_files > 1:
             text += f", {progress.done_files:,} of {progress.total_files:,} files"
         seconds = now - self._first[0]
         rate = (moved - self._first[1]) / seconds if seconds > 0 else 0.0
         if rate > 0 and done < total:
-            text += f", {shown(rate)}/s, about {_duration((total - done) / rate)} left"
+            by_peers = (progress.peer_bytes - self._first[2]) / seconds
+            text += f", {shown(rate)}/s{_by_source(rate, by_peers, progress.nodes)}"
+            text += f", about {_duration((total - done) / rate)} left"
         return text
+
+
+def _by_source(rate: float, by_peers: float, nodes: int) -> str:
+    """How a rate is made up, where other nodes have a part in it."""
+    if by_peers <= 0:
+        return ""
+    others = f"{nodes} other node{'s' if nodes > 1 else ''}" if nodes else "other nodes"
+    return f" ({shown(by_peers)}/s from {others}, {shown(max(0.0, rate - by_peers))}/s from the source)"
 
 
 def shown(size: float) -> str:

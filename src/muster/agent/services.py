@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from muster.agent.link import Link
+from muster.agent.peers import Peers
 from muster.agent.ship.shipper import Shipper
 from muster.paths import AttemptPaths, NodePaths
 from muster.wire.node.agents import AttemptKey, Event, EventData, Noted, Order
@@ -26,6 +27,8 @@ class NodeServices:
     mark: str
     """In the environment of every process of this node, by which a later agent finds what was left."""
     environ: Mapping[str, str]
+    peers: Peers
+    """Shares staged data with other nodes."""
     under_way: dict[AttemptKey, tuple[str, float]] = field(default_factory=dict)
     """What takes long at the moment, and since when."""
 

@@ -86,6 +86,8 @@ class Options(BaseModel):
     mounts: list[Mount] = []
     setup: str | None = None
     """A command that each node runs before its first job; running it again must do no harm."""
+    share_data: bool | None = None
+    """Nodes take staged inputs from each other; None: where they are several machines."""
     preemption: bool = False
     """Jobs of a higher priority may end those of a lower one, which then go back to the queue."""
     quotas: Quotas = Quotas()

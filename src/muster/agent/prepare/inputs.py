@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from muster.agent.link import Backoff, Link
 from muster.agent.mover import Failed, Mover, Rate, Renew, Serving
+from muster.agent.peers import Peers
 from muster.agent.prepare import mounts
 from muster.defaults import LISTING_RETRY_S
 from muster.errors import UserError
@@ -23,9 +25,10 @@ from muster.paths import AttemptPaths, data_cache_dir
 from muster.storage.connectors.base import ONE_FILE, TransferError
 from muster.storage.connectors.credentials import FreshTokens
 from muster.storage.staging.cache import Cache, Held
-from muster.storage.staging.messages import Copy, Done, Mount, Stage
+from muster.storage.staging.messages import Copy, Done, Mount, ProgressReport, Stage
 from muster.wire.data.access import Access, FileEntry, HashedFile, file_etag
 from muster.wire.node.agents import InputOrder, Order
+from muster.wire.node.peers import BlocksAnswer, BlocksReport
 from muster.wire.states import Level
 
 log = logging.getLogger(__name__)
@@ -43,6 +46,7 @@ class Inputs:
     """Told how far it is; empty at the end."""
     note: Callable[[Level, str], None]
     """Tells those who follow the run: level and text."""
+    peers: Peers
     held: list[Held] = field(default_factory=list)
     """Trees that the job uses."""
     mounted: list[Serving] = field(default_factory=list)
@@ -139,7 +143,15 @@ class Inputs:
         if copied:
             target.mkdir(exist_ok=True)
         copy_to = str(target) if copied else None
-        request = Stage(f"input {item.name!r}", access, str(data_cache_dir()), self.link.reached_at(), copy_to=copy_to)
+        request = Stage(
+            f"input {item.name!r}",
+            access,
+            str(data_cache_dir()),
+            self.link.reached_at(),
+            copy_to=copy_to,
+            shared=item.shared,
+            node=self.peers.node,
+        )
         with self._moving(request, item, f"fetching input {item.name}") as done:
             self._report_hashes(item, done.found)
             if not copied:
@@ -173,7 +185,18 @@ class Inputs:
 
     def _moving(self, request: Stage | Copy, item: InputOrder, what: str) -> AbstractContextManager[Done]:
         rate = Rate(what)
-        return self.mover.run(request, lambda progress: self.doing(rate.text(progress)), self._renew(item))
+
+        def tell(progress: ProgressReport) -> None:
+            self.doing(rate.text(progress))
+
+        return self.mover.run(request, tell, self._renew(item), partial(self._exchange, item))
+
+    def _exchange(self, item: InputOrder, report: BlocksReport) -> BlocksAnswer | None:
+        """What other nodes have of an input; what their dealings brought to light is told at once."""
+        answer = self.peers.exchange(self.order, item.name, report)
+        for text in answer.notices if answer else ():
+            self.note("warning", text)
+        return answer
 
     def _renew(self, item: InputOrder) -> Renew:
         def renew(paths: tuple[str, ...]) -> FreshTokens:

@@ -143,7 +143,10 @@ class Preparation:
         )
 
     def _bring_inputs(self, order: Order, paths: AttemptPaths) -> dict[str, str]:
-        self._attempt.inputs = Inputs(order, paths, self._services.link, self._mover(), self._doing, self._note)
+        services = self._services
+        self._attempt.inputs = Inputs(
+            order, paths, services.link, self._mover(), self._doing, self._note, services.peers
+        )
         return self._attempt.inputs.prepare()
 
     def _mover(self) -> mover.Mover:

@@ -84,13 +84,15 @@ def input_of(spec: JobSpec, name: str) -> Input:
     return item
 
 
-def input_orders(context: Context, connection: Connection, spec: JobSpec, holder: Holder) -> tuple[InputOrder, ...]:
+def input_orders(
+    context: Context, connection: Connection, spec: JobSpec, holder: Holder, shared: bool = False
+) -> tuple[InputOrder, ...]:
     """The inputs of a run in its nodes' orders, each with the access that it needs."""
     orders = []
     for name, item in spec.inputs.items():
         if isinstance(item, Input) and item.path is not None:
             access = _or_refused(partial(input_access, context, connection, item, holder))
-            orders.append(InputOrder(name, item.path, item.mode, item.type, access))
+            orders.append(InputOrder(name, item.path, item.mode, item.type, access, shared))
     return tuple(orders)
 
 

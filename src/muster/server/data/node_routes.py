@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from sqlalchemy import Connection
 
-from muster.server.data import assets, grants
+from muster.server.data import assets, grants, peers
 from muster.server.database.connection import Transaction
 from muster.server.database.records import find_run
 from muster.server.environments import records
@@ -14,6 +14,7 @@ from muster.server.http.uploads import in_thread
 from muster.server.runs import outputs
 from muster.wire.data.access import FileList
 from muster.wire.environments import AgreedVersions
+from muster.wire.node.peers import BlocksAnswer, BlocksRequest, PeerHello, PeerIdentity
 from muster.wire.node.requests import (
     EnvironmentReport,
     FreshGrants,
@@ -72,6 +73,19 @@ async def hashes(node: NodeOf, body: HashesReport, context: ContextOf) -> Hashes
         return HashesPinned(assets.pin_input(transaction, grants.input_of(spec, body.name).path or "", body))
 
     return await context.database.write(work)
+
+
+@router.post("/peer")
+async def introduce(node: NodeOf, body: PeerHello, context: ContextOf) -> PeerIdentity:
+    """What a node serves blocks of staged data with."""
+    return peers.introduce(context, node, body)
+
+
+@router.post("/blocks")
+async def blocks(node: NodeOf, body: BlocksRequest, context: ContextOf) -> BlocksAnswer:
+    """How far an input is on a node; who else has what of it, and what to read from the source."""
+    place = await context.database.read(lambda connection: peers.place_of(context, connection, node, body))
+    return peers.report(context, node, place, body)
 
 
 @router.post("/outputs")

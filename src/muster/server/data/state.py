@@ -10,6 +10,7 @@ from typing import BinaryIO
 from muster.host.egress import Fence
 from muster.storage.connectors.datastore import Datastore
 from muster.storage.kinds import StoreSpec
+from muster.storage.peers.board import Board
 from muster.store.arrivals import Arrivals
 from muster.store.backend import Store
 from muster.store.keyring import KeyRing
@@ -47,6 +48,14 @@ class UploadTurns:
     long: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))
 
 
+@dataclass(frozen=True)
+class PeerKeys:
+    """By what a node that serves blocks is known, and what opens them."""
+
+    certificate: str
+    grant_key: bytes = field(repr=False)
+
+
 @dataclass
 class DataState:
     """What is remembered of datastores and grants."""
@@ -59,6 +68,13 @@ class DataState:
     uploads: UploadTurns = field(default_factory=UploadTurns)
     storage_calls: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))
     """Held while a datastore is asked for something."""
+
+    board: Board = field(default_factory=Board)
+    """Which nodes have which blocks of staged data."""
+    peers: dict[str, PeerKeys] = field(default_factory=dict)
+    """Nodes that serve blocks to others."""
+    unreachable_told: set[tuple[str, int, str]] = field(default_factory=set)
+    """Run, attempt and input of which it was said that nodes do not reach each other."""
 
     def forget(self, name: str) -> None:
         """A datastore is not what it was: the next use opens it again."""

@@ -24,7 +24,7 @@ from muster.server.nodes import allocations
 from muster.server.people import run_tokens, secrets
 from muster.server.runs import checkpoints
 from muster.wire import states
-from muster.wire.codec import from_json
+from muster.wire.codec import Json, from_json
 from muster.wire.node.agents import AttemptKey, Confinement, InputOrder, Order, OutputOrder
 from muster.wire.node.containers import Container
 from muster.wire.node.plan import NodePlan
@@ -41,6 +41,7 @@ def _open_here() -> Select[Any]:
             *runs.c["spec", "snapshot", "python", "environment", "num_nodes", "budget_from", "submitted_by"],
             *attempts.c["stop_reason", "stop_grace_s", "plan"],
             tables.clusters.c.engine,
+            tables.clusters.c.options.label("cluster_options"),
         )
         .join(attempts, and_(attempts.c.run_id == placements.c.run_id, attempts.c.number == placements.c.number))
         .join(runs, runs.c.id == placements.c.run_id)
@@ -177,7 +178,8 @@ def _order(context: Context, connection: Connection, row: Any) -> Order:
 def _gather(context: Context, connection: Connection, row: Any) -> Material:
     spec = JobSpec.model_validate(row.spec, strict=False)
     holder = grants.Holder(row.run_id, row.number, context.nodes.engines.on_this_machine(row.engine))
-    inputs, hidden = grants.input_orders(context, connection, spec, holder), {}
+    shared = _shares(row.cluster_options, holder.same_machine)
+    inputs, hidden = grants.input_orders(context, connection, spec, holder, shared), {}
     if names := secret_names(spec):
         try:
             hidden = secrets.values(context, connection, names, row.submitted_by)
@@ -202,6 +204,12 @@ def _gather(context: Context, connection: Connection, row: Any) -> Material:
         used_ports=_used_ports(connection, row.run_id, row.number) if again else (),
         resume=_resume(connection, row.run_id, row.number) if again else (),
     )
+
+
+def _shares(cluster_options: Mapping[str, Json] | None, same_machine: bool) -> bool:
+    """Whether nodes take inputs from each other: by default where they are several machines."""
+    wish = (cluster_options or {}).get("share_data")
+    return bool(wish) if wish is not None else not same_machine
 
 
 def _confinement(context: Context, spec: JobSpec, submitted_by: str | None, engine: str) -> Confinement | None:

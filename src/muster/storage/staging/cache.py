@@ -4,6 +4,7 @@ trees/DIGEST/data      the files, read-only
 trees/DIGEST/tree.json what they must be: path, size, hash, and the times by which a later change shows
 trees/.partial/KEY     a download under way, or one that was cut off
 sources/KEY            which tree a source held when it looked like KEY (its listing with ETags)
+shared/NAME.json       what other nodes may ask for (`storage.peers.shelf`)
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from muster.wire.message import wire
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _TREE = "tree.json"
 _EARLIER_LAYOUT = ("partial", "locks", "gone")
-_WORK_FILES = ("journal.jsonl", "listing.json")
+_WORK_FILES = ("journal.jsonl", "listing.json", "blocks")
 
 
 @wire

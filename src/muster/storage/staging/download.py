@@ -19,10 +19,10 @@ from muster.wire.codec import OMIT, from_json, to_json
 from muster.wire.data.access import FileEntry
 from muster.wire.message import wire
 
-_FOR_BLOCKS = 8
-_FOR_SMALL_FILES = 16
+FOR_BLOCKS = 8
+FOR_SMALL_FILES = 16
 """Each waits for its answer most of the time; with fewer the storage waits for the next question."""
-_SMALL_BYTES = 1 << 20
+SMALL_BYTES = 1 << 20
 
 
 def fetch(
@@ -39,8 +39,8 @@ def fetch(
 
 def connections(sizes: list[int]) -> int:
     """How many requests of these sizes are made side by side."""
-    small = sum(sizes) < _SMALL_BYTES * len(sizes)
-    return min(_FOR_SMALL_FILES if small else _FOR_BLOCKS, max(1, len(sizes)))
+    small = sum(sizes) < SMALL_BYTES * len(sizes)
+    return min(FOR_SMALL_FILES if small else FOR_BLOCKS, max(1, len(sizes)))
 
 
 @wire
@@ -144,7 +144,7 @@ class _Work:
             # Room is taken now, so that a full disk shows before the work is done.
             os.posix_fallocate(descriptor, 0, entry.size)
         except OSError as error:
-            raise _local_trouble(error, path) from error
+            raise local_trouble(error, path) from error
         large.done = {index for index in done if index < large.count}
         for index in range(large.count):
             if index in large.done:
@@ -187,18 +187,18 @@ class _Work:
     def _small(self, entry: FileEntry, view: memoryview) -> None:
         self._source.read(entry, 0, view)
         sha256 = hashlib.sha256(view).hexdigest()
-        _compare(entry, sha256)
+        compare(entry, sha256)
         path = self._folder / stored_path(entry)
         try:
             path.unlink(missing_ok=True)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
             try:
-                _write_all(descriptor, view, 0)
+                write_at(descriptor, view, 0)
             finally:
                 os.close(descriptor)
             self._journal.finished(entry.path, sha256)
         except OSError as error:
-            raise _local_trouble(error, path) from error
+            raise local_trouble(error, path) from error
         self.hashes[entry.path] = sha256
         self._progress.add(entry.size, 1)
 
@@ -206,10 +206,10 @@ class _Work:
         offset, _ = large.span(index)
         self._source.read(large.entry, offset, view)
         try:
-            _write_all(large.descriptor, view, offset)
+            write_at(large.descriptor, view, offset)
             self._journal.block(large.entry.path, index)
         except OSError as error:
-            raise _local_trouble(error, large.path) from error
+            raise local_trouble(error, large.path) from error
         self._progress.add(len(view))
         self._hash(large, index, view)
 
@@ -232,7 +232,7 @@ class _Work:
             large.next_hashed += 1
         if large.next_hashed == large.count and large.entry.path not in self.hashes:
             sha256 = large.digest.hexdigest()
-            _compare(large.entry, sha256)
+            compare(large.entry, sha256)
             os.fchmod(large.descriptor, 0o444)
             self._journal.finished(large.entry.path, sha256)
             self.hashes[large.entry.path] = sha256
@@ -247,12 +247,13 @@ class Damaged(TransferError):
         super().__init__("data_unavailable", text)
 
 
-def _compare(entry: FileEntry, sha256: str) -> None:
+def compare(entry: FileEntry, sha256: str) -> None:
+    """Refuse a file that is not what was announced."""
     if entry.sha256 is not None and entry.sha256 != sha256:
         raise Damaged(entry, sha256)
 
 
-def _write_all(descriptor: int, view: memoryview, offset: int) -> None:
+def write_at(descriptor: int, view: memoryview, offset: int) -> None:
     written = 0
     while written < len(view):
         written += os.pwrite(descriptor, view[written:], offset + written)
@@ -265,7 +266,8 @@ def _has_size(path: Path, size: int) -> bool:
         return False
 
 
-def _local_trouble(error: OSError, path: Path) -> TransferError:
+def local_trouble(error: OSError, path: Path) -> TransferError:
+    """What a file of the node that cannot be written means for the transfer."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return TransferError("disk_full", f"the disk of {path.parent} is full. Free some space there and try again.")
     return TransferError("platform", f"{path}: {error.strerror}")

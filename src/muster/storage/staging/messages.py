@@ -10,6 +10,7 @@ from muster.host.http import Address
 from muster.wire.codec import OMIT
 from muster.wire.data.access import Access, HashedFile
 from muster.wire.message import wire
+from muster.wire.node.peers import BlocksAnswer, BlocksReport
 
 
 @wire
@@ -46,6 +47,9 @@ class Stage:
     cache: str
     server: Address | None = None
     copy_to: str | None = None
+    shared: bool = field(default=False, metadata=OMIT)
+    """Other nodes may have it, or want it: `Report.blocks` asks, and the answer is BlocksHeard."""
+    node: str = field(default="", metadata=OMIT)
     do: Literal["stage"] = "stage"
 
 
@@ -115,6 +119,10 @@ class ProgressReport:
     total_files: int
     resumed_bytes: int
     """What an earlier try had done already."""
+    peer_bytes: int = field(default=0, metadata=OMIT)
+    """What came from other nodes."""
+    nodes: int = field(default=0, metadata=OMIT)
+    """From so many."""
 
 
 @wire
@@ -149,5 +157,14 @@ class Report:
     progress: ProgressReport | None = field(default=None, metadata=OMIT)
     need: tuple[str, ...] | None = field(default=None, metadata=OMIT)
     """Files that need fresh tokens; the answer is FreshTokens."""
+    blocks: BlocksReport | None = field(default=None, metadata=OMIT)
+    """How far a shared input is; the answer is BlocksHeard."""
     done: Done | None = field(default=None, metadata=OMIT)
     failed: Failure | None = field(default=None, metadata=OMIT)
+
+
+@wire
+class BlocksHeard:
+    """What the server says of others; nothing where it could not be asked."""
+
+    answer: BlocksAnswer | None = None

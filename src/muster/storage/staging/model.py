@@ -33,15 +33,21 @@ class Progress:
     done_bytes: int = 0
     done_files: int = 0
     resumed_bytes: int = 0
+    peer_bytes: int = 0
+    """Of those that are done, what came from other nodes."""
+    nodes: int = 0
+    """From so many."""
     stop: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, count: int, files: int = 0, resumed: bool = False) -> None:
+    def add(self, count: int, files: int = 0, resumed: bool = False, from_peer: bool = False) -> None:
         with self._lock:
             self.done_bytes += count
             self.done_files += files
             if resumed:
                 self.resumed_bytes += count
+            if from_peer:
+                self.peer_bytes += count
         if self.stop.is_set():
             raise Unwanted
 
@@ -49,11 +55,18 @@ class Progress:
         """Count from nothing again, for the next part."""
         with self._lock:
             self.phase = phase
-            self.done_bytes = self.done_files = self.resumed_bytes = 0
+            self.done_bytes = self.done_files = self.resumed_bytes = self.peer_bytes = 0
 
     def report(self) -> ProgressReport:
         return ProgressReport(
-            self.phase, self.done_bytes, self.total_bytes, self.done_files, self.total_files, self.resumed_bytes
+            self.phase,
+            self.done_bytes,
+            self.total_bytes,
+            self.done_files,
+            self.total_files,
+            self.resumed_bytes,
+            self.peer_bytes,
+            self.nodes,
         )
 
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from muster.host.children import Parent, ParentGone
 from muster.storage.connectors.base import TransferError, files_at
@@ -22,6 +23,7 @@ from muster.storage.staging.cache import Cache
 from muster.storage.staging.copying import copy_frame, copy_in, copy_out
 from muster.storage.staging.gateway import Mounted
 from muster.storage.staging.messages import (
+    BlocksHeard,
     Check,
     Copy,
     Done,
@@ -35,10 +37,11 @@ from muster.storage.staging.messages import (
     Stage,
 )
 from muster.storage.staging.model import Progress, Unwanted, check_entries, stored_path, total_size
-from muster.storage.staging.stage import check_room, stage
+from muster.storage.staging.stage import Together, check_room, stage
 from muster.storage.staging.upload import check, measure, send
 from muster.wire.codec import from_json, to_json
-from muster.wire.data.access import Access, FileEntry, HashedFile
+from muster.wire.data.access import Access, FileEntry, HashedFile, where_of
+from muster.wire.node.peers import BlocksAnswer, BlocksReport
 
 _REPORT_S = 0.5
 _END_S = 15.0
@@ -65,6 +68,7 @@ class Line:
     def __init__(self) -> None:
         self.progress = Progress()
         self.at_end: list[Callable[[], None]] = []
+        self._asking = threading.Lock()
         self._parent = Parent(ended=self.progress.stop.set, exit_after_s=_END_S)
         self.receive = self._parent.receive
         self.closed = self._parent.gone
@@ -74,8 +78,17 @@ class Line:
         self._parent.send(to_json(report))
 
     def refresh(self, paths: list[str]) -> FreshTokens:
-        self.say(Report(need=tuple(paths)))
-        return from_json(FreshTokens, self.receive())
+        return from_json(FreshTokens, self._ask(Report(need=tuple(paths))))
+
+    def exchange(self, report: BlocksReport) -> BlocksAnswer | None:
+        """What the server says of other nodes; None where it could not be asked."""
+        return from_json(BlocksHeard, self._ask(Report(blocks=report))).answer
+
+    def _ask(self, question: Report) -> Any:
+        # One at a time: answers come in the order of the questions.
+        with self._asking:
+            self.say(question)
+            return self.receive()
 
     def _report(self) -> None:
         sent: ProgressReport | None = None
@@ -107,7 +120,9 @@ def _stage(request: Stage, line: Line) -> Done:
     access = request.access
     source = open_access(access, request.server, line.refresh)
     cache = Cache(Path(request.cache))
-    held, entries = stage(source, f"{access.kind}:{access.url}", request.what, _announced(access), cache, line.progress)
+    together = Together(line.exchange, request.node) if request.shared else None
+    where = where_of(access)
+    held, entries = stage(source, where, request.what, _announced(access), cache, line.progress, together)
     if request.copy_to:
         target = Path(request.copy_to)
         check_room(target, held.size, request.what)

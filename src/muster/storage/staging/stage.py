@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from muster.host.files import write_json
 from muster.storage.connectors.base import Source, SourceChanged, TransferError, files_at
+from muster.storage.peers.blocks import Row, shelf_name
+from muster.storage.peers.fetching import Exchange, Gathering, Sharing, announce, worth_sharing
+from muster.storage.peers.shelf import JOURNAL, BlockJournal, Shelved, whole_hashes, write_record
 from muster.storage.staging.cache import Cache, Held, boot_unchanged, mark_boot
 from muster.storage.staging.download import Damaged, Journal, fetch
 from muster.storage.staging.model import (
@@ -22,8 +26,22 @@ from muster.wire.codec import to_json
 from muster.wire.data.access import FileEntry
 
 
+@dataclass(frozen=True)
+class Together:
+    """How a node shares what it stages with others."""
+
+    exchange: Exchange
+    node: str
+
+
 def stage(
-    source: Source, where: str, what: str, announced: list[FileEntry] | None, cache: Cache, progress: Progress
+    source: Source,
+    where: str,
+    what: str,
+    announced: list[FileEntry] | None,
+    cache: Cache,
+    progress: Progress,
+    together: Together | None = None,
 ) -> tuple[Held, list[FileEntry]]:
     """The source's files in the cache, held; and what they are. `what` names the input in messages.
 
@@ -39,37 +57,101 @@ def stage(
         progress.begin("")
         tries -= 1
         try:
-            return _ensure(source, where, what, entries, cache, progress)
+            return _ensure(source, where, what, entries, cache, progress, together)
         except (SourceChanged, Damaged) as error:
+            # The second time from the source alone, so that nobody else can have spoilt it.
+            together = None
             if not tries or (announced is not None and isinstance(error, SourceChanged)):
                 raise TransferError("data_unavailable", _why(error, what, announced is not None)) from error
 
 
 def _ensure(
-    source: Source, where: str, what: str, entries: list[FileEntry], cache: Cache, progress: Progress
+    source: Source,
+    where: str,
+    what: str,
+    entries: list[FileEntry],
+    cache: Cache,
+    progress: Progress,
+    together: Together | None,
 ) -> tuple[Held, list[FileEntry]]:
     key = listing_key(where, entries)
+    shared = _Shared.of(where, key, entries, cache, together)
     if found := _cached(key, entries, cache, progress):
+        shared.announce()
         return found
     with cache.filling(key) as partial:
         # Another process may have been faster.
         if found := _cached(key, entries, cache, progress):
+            shared.announce()
             return found
         if not boot_unchanged(partial):
             cache.drop_partial(key)
         cache.admit(key, total_size(entries), what)
         mark_boot(partial)
         write_json(partial / "listing.json", [where, to_json(entries)])
-        journal = Journal(partial / "journal.jsonl")
         try:
-            hashes = fetch(source, entries, partial / "data", journal, progress)
+            hashes = shared.fetch(source, partial, progress)
         except (SourceChanged, Damaged):
             cache.drop_partial(key)
             raise
-        finally:
-            journal.close()
         done = with_hashes(entries, hashes)
-        return cache.commit(key, done), done
+        held = cache.commit(key, done)
+        shared.keep_hashes()
+        return held, done
+
+
+@dataclass
+class _Shared:
+    """One content, and what is shared of it with other nodes, if anything is."""
+
+    key: str
+    row: Row
+    cache: Path
+    sharing: Sharing | None
+    hashes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, where: str, key: str, entries: list[FileEntry], cache: Cache, together: Together | None) -> _Shared:
+        row = Row(entries)
+        sharing = None
+        if together is not None and worth_sharing(row):
+            sharing = Sharing(together.exchange, shelf_name(where, row.content() or ""), together.node)
+        return cls(key, row, cache.root, sharing)
+
+    def announce(self) -> None:
+        """It was here already; tell that where its blocks' hashes are known."""
+        known = whole_hashes(self.cache, self.sharing.shelf, self.row.count) if self.sharing else None
+        if self.sharing is not None and known is not None:
+            announce(self.row, known, self.sharing.exchange)
+
+    def fetch(self, source: Source, partial: Path, progress: Progress) -> dict[str, str]:
+        """Every file below the partial folder, by itself or together with others; their hashes."""
+        plain, blocks = partial / "journal.jsonl", partial / JOURNAL
+        # What was begun one way is finished that way.
+        if not blocks.exists() and (self.sharing is None or plain.exists()):
+            journal = Journal(plain)
+            try:
+                return fetch(source, self.row.entries, partial / "data", journal, progress)
+            finally:
+                journal.close()
+        self._record()
+        arrived = BlockJournal(blocks)
+        try:
+            found = Gathering(source, self.row, partial / "data", arrived, progress, self.sharing).run()
+        finally:
+            arrived.close()
+        self.hashes = tuple(arrived.blocks[block] for block in range(self.row.count))
+        return found
+
+    def keep_hashes(self) -> None:
+        """It is whole: other nodes may hear of it later, too."""
+        if self.hashes:
+            self._record()
+
+    def _record(self) -> None:
+        if self.sharing is not None:
+            files = tuple((entry.path, entry.size) for entry in self.row.entries)
+            write_record(self.cache, self.sharing.shelf, Shelved(self.key, files, self.hashes))
 
 
 def _cached(

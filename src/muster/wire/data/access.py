@@ -98,6 +98,11 @@ class Access:
     """What it holds is known, or has to be listed by the server: `GET agents/NODE/manifest`."""
 
 
+def where_of(access: Access) -> str:
+    """The place that an access leads to, whoever has it."""
+    return f"{access.kind}:{access.url}"
+
+
 @wire
 class NewGrant:
     """The body of `POST grants`."""

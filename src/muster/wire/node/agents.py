@@ -118,6 +118,8 @@ class InputOrder:
     type: str
     access: Access | None = None
     """None: `source` is a path on the node."""
+    shared: bool = field(default=False, metadata=OMIT)
+    """Other nodes may have it, or want it: each takes blocks from the others."""
 
 
 @wire

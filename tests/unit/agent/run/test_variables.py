@@ -30,7 +30,7 @@ def environment(
     prepared = PreparedAttempt(
         (), {"data": "/d"}, {"model": "/o"}, "/env/bin/python", "/env/bin", "/node/tmp", resume=resume
     )
-    services = NodeServices(NodePaths(Path("/n")), NOBODY, NOBODY, Path("/node/runtime/1"), "m", agent)
+    services = NodeServices(NodePaths(Path("/n")), NOBODY, NOBODY, Path("/node/runtime/1"), "m", agent, NOBODY)
     return LaunchFiles(Attempt(order, AttemptPaths(Path("/node")), prepared=prepared), services).environment(plan)
 
 

@@ -1,0 +1,78 @@
+"""Sharing staged data with other nodes: the process that serves this node's blocks, and what is said of them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+
+from muster.agent.link import Link
+from muster.agent.run.variables import NODE_MARK
+from muster.errors import MusterError
+from muster.host.children import Child, ChildEnded
+from muster.host.network import in_url
+from muster.paths import data_cache_dir
+from muster.storage.peers.messages import Serve, Serving
+from muster.wire.codec import WireError, from_json, to_json
+from muster.wire.node.agents import Order
+from muster.wire.node.peers import BlocksAnswer, BlocksReport
+
+log = logging.getLogger(__name__)
+
+_END_S = 2.0
+
+
+class Peers:
+    """One per node; callable from every thread. Whatever fails here, nodes read the source."""
+
+    def __init__(self, link: Link, node: str, address: str, mark: str) -> None:
+        self._link = link
+        self.node = node
+        self._address = address
+        self._mark = mark
+        self._lock = threading.Lock()
+        self._child: Child | None = None
+        self._url = ""
+
+    def exchange(self, order: Order, name: str, report: BlocksReport) -> BlocksAnswer | None:
+        """Tell the server how far an input is, and hear of others; None where that does not work."""
+        try:
+            answer = self._link.blocks(order, name, self._serving(), report)
+            if answer.unknown:
+                # The server was started anew, and what it knew of this node is gone.
+                self.close()
+            return answer
+        except MusterError as error:
+            log.info("%s of %s is not shared for now: %s", name, order.key, error)
+            return None
+
+    def close(self) -> None:
+        """Serve nothing any more."""
+        with self._lock:
+            child, self._child, self._url = self._child, None, ""
+        if child is not None:
+            child.end(_END_S)
+
+    def _serving(self) -> str:
+        """Where this node's blocks are served, by a process that is started when it is first needed."""
+        with self._lock:
+            if self._child is not None and self._child.wait(0) is not None:
+                log.warning("the process that served blocks has ended; another one is started")
+                self._child.end()
+                self._child = None
+            if self._child is None:
+                self._child, self._url = self._start()
+            return self._url
+
+    def _start(self) -> tuple[Child | None, str]:
+        identity = self._link.introduce_peer()
+        child = Child([sys.executable, "-m", "muster.storage.peers"], environment={**os.environ, NODE_MARK: self._mark})
+        try:
+            child.send(to_json(Serve(self.node, self._address, str(data_cache_dir()), identity)))
+            port = from_json(Serving, child.receive()).port
+            return child, f"https://{in_url(self._address)}:{port}"
+        except (ChildEnded, WireError) as error:
+            child.end()
+            log.warning("this node serves no blocks to others: %s", error)
+            return None, ""

@@ -1,0 +1,87 @@
+"""Nodes that take staged data from each other: their certificates, their grants, and who has what.
+
+All of it is in memory: what is lost with the server, nodes say again.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from muster import errors
+from muster.defaults import GRANT_S, NODE_LOST_S
+from muster.server.context import Context
+from muster.server.data import grants
+from muster.server.data.state import PeerKeys
+from muster.server.http.tls import made_for
+from muster.storage.grants import Grant, new_id, sign
+from muster.storage.peers.blocks import shelf_name, to_text
+from muster.storage.peers.board import Heard, Member
+from muster.wire.data.access import READ, where_of
+from muster.wire.node.peers import BlocksAnswer, BlocksRequest, PeerHello, PeerIdentity, PeerOffer
+
+_KEY_BYTES = 32
+
+
+def introduce(context: Context, node: str, hello: PeerHello) -> PeerIdentity:
+    """A certificate and a key for a process that is about to serve blocks; what an earlier one had is forgotten."""
+    certificate, private_key = made_for([hello.address] if hello.address else [])
+    keys = PeerKeys(certificate.decode(), secrets.token_bytes(_KEY_BYTES))
+    context.data.peers[node] = keys
+    context.data.board.forget_node(node)
+    return PeerIdentity(keys.certificate, private_key.decode(), keys.grant_key.hex())
+
+
+def place_of(context: Context, connection: Connection, node: str, body: BlocksRequest) -> str:
+    """Where the input lies, if the node may read it; raises AccessDenied."""
+    holder, spec = grants.attempt_of(context, connection, node, body.run, body.attempt)
+    access = grants.input_access(context, connection, grants.input_of(spec, body.input), holder)
+    if access is None:
+        raise errors.JobError(f"input {body.input!r} is read by the node itself", "It is not shared.")
+    return where_of(access)
+
+
+def report(context: Context, node: str, place: str, body: BlocksRequest) -> BlocksAnswer:
+    """Take what a node says of its blocks, and tell it of others."""
+    board, shelf = context.data.board, shelf_name(place, body.report.content)
+    for other in board.members_of(shelf):
+        if other != node and context.hub.silent_s(other) > NODE_LOST_S:
+            board.forget_node(other)
+    url = body.url if node in context.data.peers else ""
+    try:
+        heard = board.report(shelf, node, url, body.report, time.monotonic())
+    except ValueError as error:
+        raise errors.JobError(f"the report of {node} cannot be: {error}") from error
+    subject = grants.Holder(body.run, body.attempt, same_machine=False).subject
+    offers = [offer for peer in heard.peers if (offer := _offer(context, peer, shelf, subject)) is not None]
+    notices = _notices(context, heard, body)
+    return replace(heard.answer, peers=tuple(offers), notices=notices, unknown=bool(body.url) and not url)
+
+
+def _offer(context: Context, peer: Member, shelf: str, subject: str) -> PeerOffer | None:
+    keys = context.data.peers.get(peer.node)
+    if keys is None:
+        return None
+    now = time.time()
+    grant = Grant(new_id(), peer.node, shelf, False, READ, now, now + GRANT_S, subject)
+    return PeerOffer(peer.node, peer.url, keys.certificate, sign(grant, keys.grant_key), to_text(peer.have))
+
+
+def _notices(context: Context, heard: Heard, body: BlocksRequest) -> tuple[str, ...]:
+    """What the run's followers should read, once for all its nodes."""
+    found = [
+        f"{liar} served wrong bytes of input {body.input} to another node. It was noticed and they were fetched "
+        f"again; {liar} is not asked any more. Check its disk and memory."
+        for liar in heard.new_liars
+    ]
+    told = (body.run, body.attempt, body.input)
+    if body.report.unreachable and told not in context.data.unreachable_told:
+        context.data.unreachable_told.add(told)
+        found.append(
+            f"input {body.input}: nodes cannot reach each other to share it, so each reads all of it from the source. "
+            "Open the ports between the nodes, or set `share_data: false` for the cluster."
+        )
+    return tuple(found)

@@ -1,0 +1,3 @@
+from muster.storage.peers.serving import main
+
+main()

@@ -1,0 +1,107 @@
+"""Which block a node fetches next, and from whom. Pure.
+
+What the server gave this node to read from the source comes first: the source is what everybody waits for. Of what
+peers have, the block that fewest have comes first, so that each soon has something that others want; the row is kept
+to roughly, so that a file's hash can follow its arrival.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from muster.storage.peers.blocks import members
+
+PER_PEER = 2
+"""Requests to one peer at a time."""
+_WINDOW = 64
+"""How far ahead of the first block that is missing others are looked at."""
+_SLOW_FACTOR = 5.0
+"""So many times slower than the middle one, a peer is passed over."""
+_LOOK_AHEAD_S = 0.5
+_FEWEST_CLAIMS = 2
+_LEAST_PATIENCE_S = 3.0
+_PATIENCE_FACTOR = 8.0
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A node that may be asked."""
+
+    node: str
+    have: int
+    in_flight: int = 0
+    rate: float | None = None
+    """Bytes per second of one request; None: not known yet."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What a node knows when it chooses."""
+
+    lacking: int
+    """Blocks that it does not have and is not fetching."""
+    claimed: int = 0
+    """Of those, what it was given to read from the source."""
+    source_free: int = 1
+    """How many more requests the source takes."""
+    peers: Sequence[Peer] = ()
+    seed: str = ""
+    """Differs between nodes, so that they choose differently."""
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """A block, and the node that it comes from; None: the source."""
+
+    block: int
+    peer: str | None = None
+
+
+def next_fetch(situation: Situation) -> Fetch | None:
+    """What to fetch next; None: there is nothing to do at the moment."""
+    mine = situation.claimed & situation.lacking
+    if mine and situation.source_free > 0:
+        return Fetch(members(mine, 1)[0])
+    ready = [peer for peer in situation.peers if peer.in_flight < PER_PEER]
+    within_reach = 0
+    for peer in ready:
+        within_reach |= peer.have
+    # What it was given to read from the source may have come to a peer by another way.
+    window = members(within_reach & situation.lacking & ~situation.claimed, _WINDOW)
+    if not window:
+        return None
+    holders = {block: sum(peer.have >> block & 1 for peer in situation.peers) for block in window}
+    block = min(window, key=lambda block: (holders[block], _spread(situation.seed, block)))
+    candidates = [peer for peer in ready if peer.have >> block & 1]
+    chosen = min(candidates, key=lambda peer: (peer.in_flight, -(peer.rate or 0.0), _spread(peer.node, block)))
+    return Fetch(block, chosen.node)
+
+
+def slow_peers(rates: Mapping[str, float]) -> set[str]:
+    """Those that are much slower than the others."""
+    if len(rates) < 3:
+        return set()
+    least = median(rates.values()) / _SLOW_FACTOR
+    return {node for node, rate in rates.items() if rate < least}
+
+
+def patience_s(size: int, rates: Mapping[str, float]) -> float:
+    """How long a peer may take over a block before it is given up."""
+    usual = median(rates.values()) if rates else 0.0
+    # With nothing to compare it with, only a peer that stands still is given up.
+    return max(_LEAST_PATIENCE_S, _PATIENCE_FACTOR * size / usual) if usual > 0 else float("inf")
+
+
+def claims_wanted(blocks_per_s: float, most: int) -> int:
+    """How many blocks to have from the source under way: enough to keep it busy until the next answer, and no more.
+
+    Whoever claims more than it can read keeps it from the others.
+    """
+    return max(_FEWEST_CLAIMS, min(most, round(blocks_per_s * _LOOK_AHEAD_S) + 1))
+
+
+def _spread(seed: str, block: int) -> int:
+    return zlib.crc32(f"{seed}/{block}".encode())
